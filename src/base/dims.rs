@@ -1,0 +1,100 @@
+//! Shapes: a few sizes in place, without allocation.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// Sizes (or strides) of up to [`Dims::MAX`] dimensions, outermost first.
+#[derive(Clone, Copy)]
+pub struct Dims {
+    len: u8,
+    sizes: [u64; Dims::MAX],
+}
+
+impl Dims {
+    /// The most dimensions a tensor may have, those of its family included.
+    pub const MAX: usize = 8;
+
+    pub fn new() -> Self {
+        Dims { len: 0, sizes: [0; Dims::MAX] }
+    }
+
+    /// The given sizes, or nothing when there are too many.
+    pub fn from_slice(sizes: &[u64]) -> Option<Self> {
+        let mut dims = Dims::new();
+        for &size in sizes {
+            dims.push(size)?;
+        }
+        Some(dims)
+    }
+
+    /// Adds an innermost dimension, or nothing when there is no room.
+    pub fn push(&mut self, size: u64) -> Option<()> {
+        let place = self.sizes.get_mut(usize::from(self.len))?;
+        *place = size;
+        self.len += 1;
+        Some(())
+    }
+
+    pub fn set(&mut self, index: usize, size: u64) {
+        self.sizes[..usize::from(self.len)][index] = size;
+    }
+
+    /// The number of elements; nothing when it passes 2^63.
+    pub fn elements(&self) -> Option<u64> {
+        self.iter()
+            .try_fold(1u64, |product, &size| product.checked_mul(size))
+            .filter(|&elements| elements <= i64::MAX as u64)
+    }
+
+    /// The strides, in elements, of a tensor of this shape that lies in memory without gaps.
+    pub fn contiguous_strides(&self) -> Dims {
+        let mut strides = *self;
+        let mut step = 1;
+        for index in (0..self.len()).rev() {
+            strides.sizes[index] = step;
+            step *= self.sizes[index].max(1);
+        }
+        strides
+    }
+}
+
+impl Default for Dims {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Deref for Dims {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        &self.sizes[..usize::from(self.len)]
+    }
+}
+
+impl PartialEq for Dims {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Dims {}
+
+impl std::hash::Hash for Dims {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl fmt::Debug for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes: Vec<String> = self.iter().map(u64::to_string).collect();
+        write!(f, "[{}]", sizes.join(", "))
+    }
+}

@@ -1,0 +1,154 @@
+//! Element types of tensors, and their exact conversion from and to `f64`.
+
+use half::{bf16, f16};
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    F64,
+    F32,
+    F16,
+    BF16,
+    I32,
+    I8,
+    U8,
+}
+
+impl DType {
+    pub const ALL: [DType; 7] = [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I32, DType::I8, DType::U8];
+
+    /// The name that the language uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F64 => "f64",
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I32 => "i32",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<DType> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Bytes of one element.
+    pub fn size(self) -> u64 {
+        match self {
+            DType::F64 => 8,
+            DType::F32 | DType::I32 => 4,
+            DType::F16 | DType::BF16 => 2,
+            DType::I8 | DType::U8 => 1,
+        }
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+    }
+
+    /// Bytes that fill memory with something no healthy operation produces: a NaN, or -1.
+    pub const POISON: u8 = 0xff;
+
+    /// The unit roundoff: half the distance between 1 and the next larger value. Zero for integers.
+    pub fn epsilon(self) -> f64 {
+        match self {
+            DType::F64 => f64::EPSILON / 2.0,
+            DType::F32 => f64::from(f32::EPSILON) / 2.0,
+            DType::F16 => 2f64.powi(-11),
+            DType::BF16 => 2f64.powi(-8),
+            DType::I32 | DType::I8 | DType::U8 => 0.0,
+        }
+    }
+
+    /// The element that begins at `bytes[0]`. Every value of every type is exact in `f64`.
+    pub fn load(self, bytes: &[u8]) -> f64 {
+        match self {
+            DType::F64 => f64::from_le_bytes(take(bytes)),
+            DType::F32 => f64::from(f32::from_le_bytes(take(bytes))),
+            DType::F16 => f16::from_le_bytes(take(bytes)).to_f64(),
+            DType::BF16 => bf16::from_le_bytes(take(bytes)).to_f64(),
+            DType::I32 => f64::from(i32::from_le_bytes(take(bytes))),
+            DType::I8 => f64::from(bytes[0] as i8),
+            DType::U8 => f64::from(bytes[0]),
+        }
+    }
+
+    /// Writes `value` as the element that begins at `bytes[0]`: floats round to nearest even (by way of `f32`
+    /// for the 16-bit types, as the GPU's kernels do), integers cut off the fraction and saturate, NaN becomes 0.
+    pub fn store(self, value: f64, bytes: &mut [u8]) {
+        match self {
+            DType::F64 => bytes[..8].copy_from_slice(&value.to_le_bytes()),
+            DType::F32 => bytes[..4].copy_from_slice(&(value as f32).to_le_bytes()),
+            DType::F16 => bytes[..2].copy_from_slice(&f16::from_f32(value as f32).to_le_bytes()),
+            DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f32(value as f32).to_le_bytes()),
+            DType::I32 => bytes[..4].copy_from_slice(&(value as i32).to_le_bytes()),
+            DType::I8 => bytes[0] = (value as i8) as u8,
+            DType::U8 => bytes[0] = value as u8,
+        }
+    }
+
+    /// The type that holds the result of combining two: the wider float; `f32` for `f16` with `bf16`;
+    /// a float beside an integer wins.
+    pub fn promote(self, other: DType) -> DType {
+        use DType::*;
+        if self == other {
+            return self;
+        }
+        match (self.is_float(), other.is_float()) {
+            (true, false) => self,
+            (false, true) => other,
+            (true, true) => match (self, other) {
+                (F64, _) | (_, F64) => F64,
+                _ => F32,
+            },
+            (false, false) => I32,
+        }
+    }
+
+    /// The type in which elementwise arithmetic is done: `f32`, or `f64` where `f32` could not hold the values.
+    pub fn compute(self) -> DType {
+        match self {
+            DType::F64 | DType::I32 => DType::F64,
+            _ => DType::F32,
+        }
+    }
+}
+
+fn take<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[..N]);
+    out
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_round_trips() {
+        for dtype in DType::ALL {
+            let mut bytes = [0; 8];
+            dtype.store(3.0, &mut bytes);
+            assert_eq!(dtype.load(&bytes), 3.0, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn integers_saturate() {
+        let mut bytes = [0; 8];
+        DType::U8.store(300.0, &mut bytes);
+        assert_eq!(DType::U8.load(&bytes), 255.0);
+        DType::I8.store(-1000.0, &mut bytes);
+        assert_eq!(DType::I8.load(&bytes), -128.0);
+        DType::I32.store(f64::NAN, &mut bytes);
+        assert_eq!(DType::I32.load(&bytes), 0.0);
+    }
+}

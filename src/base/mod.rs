@@ -1,0 +1,21 @@
+//! What every other module may use: source positions, ids, units, element types, shapes, suggestions.
+//!
+//! Nothing here knows the language, a device or a file system.
+
+pub mod dims;
+pub mod dtype;
+pub mod ids;
+pub mod random;
+pub mod source_map;
+pub mod span;
+pub mod suggest;
+pub mod symbol;
+pub mod units;
+
+pub use dims::Dims;
+pub use dtype::DType;
+pub use ids::*;
+pub use source_map::SourceMap;
+pub use span::SrcSpan;
+pub use symbol::{Interner, Symbol};
+pub use units::{Bytes, Flops, Nanos, Rate};

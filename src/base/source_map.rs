@@ -1,0 +1,120 @@
+//! All source texts of a run in one space of offsets.
+
+use std::sync::Arc;
+
+use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+
+use super::SrcSpan;
+
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    text: Arc<str>,
+    start: u32,
+}
+
+/// Every file that a run has read, laid end to end: a [`SrcSpan`] is an offset into the whole.
+#[derive(Clone, Debug, Default)]
+pub struct SourceMap {
+    sources: Vec<Source>,
+}
+
+impl SourceMap {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a text and returns the offset of its first byte, or nothing when the map is full (4 GiB).
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> Option<u32> {
+        // One byte lies between two files, so that the end of one is not the start of the next.
+        let start = match self.sources.last() {
+            None => 0,
+            Some(last) => u32::try_from(last.start as usize + last.text.len() + 1).ok()?,
+        };
+        let text = text.into();
+        u32::try_from(start as usize + text.len()).ok()?;
+        self.sources.push(Source { name: name.into(), text, start });
+        Some(start)
+    }
+
+    fn source(&self, offset: u32) -> Option<&Source> {
+        let after = self.sources.partition_point(|source| source.start <= offset);
+        let source = self.sources.get(after.checked_sub(1)?)?;
+        (offset as usize <= source.start as usize + source.text.len()).then_some(source)
+    }
+
+    /// The text that a span covers; empty when it lies outside of every file.
+    pub fn text(&self, span: SrcSpan) -> &str {
+        self.source(span.start)
+            .and_then(|source| {
+                let from = (span.start - source.start) as usize;
+                source.text.get(from..from + span.len as usize)
+            })
+            .unwrap_or("")
+    }
+
+    /// `file:line:column` of a span's beginning, both counted from 1, for messages and records.
+    pub fn place(&self, span: SrcSpan) -> String {
+        match self.source(span.start) {
+            None => String::new(),
+            Some(source) => {
+                let (line, column) = line_column(&source.text, (span.start - source.start) as usize);
+                format!("{}:{line}:{column}", source.name)
+            }
+        }
+    }
+
+    /// The line, counted from 1, at which a span begins.
+    pub fn line(&self, span: SrcSpan) -> usize {
+        self.source(span.start).map_or(0, |source| line_column(&source.text, (span.start - source.start) as usize).0)
+    }
+}
+
+fn line_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+    (line, column)
+}
+
+impl SourceCode for SourceMap {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let source =
+            u32::try_from(span.offset()).ok().and_then(|offset| self.source(offset)).ok_or(MietteError::OutOfBounds)?;
+        let start = source.start as usize;
+        let local: SourceSpan = (span.offset() - start, span.len()).into();
+        let inner = source.text.as_ref().read_span(&local, before, after)?;
+        let moved: SourceSpan = (inner.span().offset() + start, inner.span().len()).into();
+        Ok(Box::new(MietteSpanContents::new_named(
+            source.name.clone(),
+            inner.data(),
+            moved,
+            inner.line(),
+            inner.column(),
+            inner.line_count(),
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_two_files() {
+        let mut map = SourceMap::new();
+        let first = map.add("a.aorta", "one\ntwo").unwrap();
+        let second = map.add("b.aorta", "drei\nvier").unwrap();
+        let two = SrcSpan::new(first as usize + 4, first as usize + 7);
+        let vier = SrcSpan::new(second as usize + 5, second as usize + 9);
+        assert_eq!(map.place(two), "a.aorta:2:1");
+        assert_eq!(map.text(two), "two");
+        assert_eq!(map.place(vier), "b.aorta:2:1");
+        assert_eq!(map.text(vier), "vier");
+    }
+}

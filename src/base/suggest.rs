@@ -1,0 +1,50 @@
+//! "Did you mean": the nearest of the names that would have been right.
+
+/// The candidate that `wrong` was probably meant to be: at most a third of its letters differ
+/// (Damerau-Levenshtein), or it is the same but for case.
+pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = wrong.to_lowercase();
+    candidates
+        .into_iter()
+        .filter(|candidate| *candidate != wrong)
+        .map(|candidate| {
+            let distance = strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
+            (distance, candidate)
+        })
+        .filter(|(distance, candidate)| *distance <= (wrong.len().max(candidate.len()) / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// A help text: the nearest name, or the whole choice when there is none near and it is short.
+pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
+    if let Some(name) = nearest(wrong, candidates.clone()) {
+        return Some(format!("did you mean `{name}`?"));
+    }
+    let all: Vec<&str> = candidates.into_iter().collect();
+    (!all.is_empty() && all.len() <= 12).then(|| format!("known here: {}", listed(&all)))
+}
+
+/// `a`, `b` and `c`.
+pub fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "nothing".to_owned(),
+        [one] => format!("`{one}`"),
+        [most @ .., last] => {
+            let most: Vec<String> = most.iter().map(|name| format!("`{name}`")).collect();
+            format!("{} and `{last}`", most.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_name() {
+        assert_eq!(nearest("strem", ["stream", "step"]), Some("stream"));
+        assert_eq!(nearest("Gemm", ["gemm", "map"]), Some("gemm"));
+        assert_eq!(nearest("xyz", ["stream", "step"]), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! Quantities with their units: in memory as integers or in one base unit, on paper with their names.
+//!
+//! Base units are nanoseconds, bytes and floating-point operations. Sizes print in binary units (MiB),
+//! rates in decimal ones (GB/s).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A span of time in whole nanoseconds; signed, since a gap may be negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub i64);
+
+/// An amount of memory or of traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// Floating-point operations, a fused multiply-add counted as two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Flops(pub f64);
+
+/// A rate in a unit named beside it, per second; prints in decimal multiples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate<'a>(pub f64, pub &'a str);
+
+impl Nanos {
+    pub fn from_secs_f64(seconds: f64) -> Nanos {
+        Nanos((seconds * 1e9).round() as i64)
+    }
+
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+}
+
+impl std::ops::Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0 + other.0)
+    }
+}
+
+impl std::ops::Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0 - other.0)
+    }
+}
+
+impl std::iter::Sum for Nanos {
+    fn sum<I: Iterator<Item = Nanos>>(iter: I) -> Nanos {
+        Nanos(iter.map(|n| n.0).sum())
+    }
+}
+
+/// Four significant digits, without trailing noise: 1.234, 12.34, 123.4, 1234.
+fn digits(value: f64) -> String {
+    let size = value.abs();
+    let places = match size {
+        _ if size >= 1000.0 => 0,
+        _ if size >= 100.0 => 1,
+        _ if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.places$}")
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        let text = match ns.abs() {
+            _ if self.0.abs() < 1_000 => format!("{} ns", self.0),
+            size if size < 999_950.0 => format!("{} µs", digits(ns / 1e3)),
+            size if size < 999_950_000.0 => format!("{} ms", digits(ns / 1e6)),
+            _ => format!("{} s", digits(ns / 1e9)),
+        };
+        f.pad(&text)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+        let mut value = self.0 as f64;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < NAMES.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let text = if value.fract() == 0.0 {
+            format!("{value} {}", NAMES[unit])
+        } else {
+            format!("{} {}", digits(value), NAMES[unit])
+        };
+        f.pad(&text)
+    }
+}
+
+/// The value scaled by a decimal prefix, and the prefix.
+fn decimal(value: f64) -> (f64, &'static str) {
+    const PREFIXES: [(f64, &str); 6] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+    let size = value.abs();
+    PREFIXES
+        .into_iter()
+        .find(|(scale, _)| size >= *scale)
+        .map_or((value, ""), |(scale, prefix)| (value / scale, prefix))
+}
+
+impl fmt::Display for Flops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Rate(self.0, "FLOP").fmt(f)
+    }
+}
+
+impl fmt::Display for Rate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rate(value, unit) = self;
+        let (scaled, prefix) = decimal(*value);
+        let number = if scaled.fract() == 0.0 && scaled.abs() < 1000.0 { format!("{scaled}") } else { digits(scaled) };
+        f.pad(format!("{number} {prefix}{unit}").trim_end())
+    }
+}
+
+/// What a number measures: the powers of time, bytes and operations in its unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dimension {
+    pub time: i8,
+    pub bytes: i8,
+    pub flops: i8,
+}
+
+impl Dimension {
+    pub const NONE: Dimension = Dimension::new(0, 0, 0);
+    pub const TIME: Dimension = Dimension::new(1, 0, 0);
+    pub const BYTES: Dimension = Dimension::new(0, 1, 0);
+    pub const FLOPS: Dimension = Dimension::new(0, 0, 1);
+
+    const fn new(time: i8, bytes: i8, flops: i8) -> Self {
+        Dimension { time, bytes, flops }
+    }
+
+    /// The dimension of a product; nothing when a power passes what any physical figure has.
+    pub fn times(self, other: Dimension) -> Option<Dimension> {
+        Some(Dimension {
+            time: self.time.checked_add(other.time)?,
+            bytes: self.bytes.checked_add(other.bytes)?,
+            flops: self.flops.checked_add(other.flops)?,
+        })
+    }
+
+    pub fn inverse(self) -> Dimension {
+        Dimension {
+            time: self.time.saturating_neg(),
+            bytes: self.bytes.saturating_neg(),
+            flops: self.flops.saturating_neg(),
+        }
+    }
+
+    /// What a message calls a number of this dimension.
+    pub fn describe(self) -> String {
+        match (self.time, self.bytes, self.flops) {
+            (0, 0, 0) => "a plain number".to_owned(),
+            (1, 0, 0) => "a time".to_owned(),
+            (0, 1, 0) => "a size in bytes".to_owned(),
+            (0, 0, 1) => "a number of operations".to_owned(),
+            (-1, 0, 0) => "a rate (1/s)".to_owned(),
+            (-1, 1, 0) => "a rate in bytes per second".to_owned(),
+            (-1, 0, 1) => "a rate in operations per second".to_owned(),
+            (time, bytes, flops) => {
+                let powers: Vec<String> = [("ns", time), ("B", bytes), ("FLOP", flops)]
+                    .into_iter()
+                    .filter(|(_, power)| *power != 0)
+                    .map(|(name, power)| format!("{name}^{power}"))
+                    .collect();
+                format!("a number in {}", powers.join(" "))
+            }
+        }
+    }
+
+    /// A value of this dimension, given in base units, for people: `1.5 ms`, `64 MiB`, `400 GB/s`.
+    pub fn display(self, value: f64) -> String {
+        match (self.time, self.bytes, self.flops) {
+            (0, 0, 0) => plain(value),
+            (1, 0, 0) => Nanos(value.round() as i64).to_string(),
+            (0, 1, 0) if value >= 0.0 => Bytes(value.round() as u64).to_string(),
+            (0, 0, 1) => Flops(value).to_string(),
+            (-1, 0, 0) => Rate(value * 1e9, "/s").to_string(),
+            (-1, 1, 0) => Rate(value * 1e9, "B/s").to_string(),
+            (-1, 0, 1) => Rate(value * 1e9, "FLOP/s").to_string(),
+            _ => format!("{} ({})", plain(value), self.describe()),
+        }
+    }
+
+    /// The factor from base units to SI: seconds in place of nanoseconds.
+    pub fn to_si(self) -> f64 {
+        1e-9f64.powi(i32::from(self.time))
+    }
+}
+
+/// A plain number for people.
+pub fn plain(value: f64) -> String {
+    let size = value.abs();
+    if value.fract() == 0.0 && size < 1e15 {
+        return format!("{value:.0}");
+    }
+    match size {
+        _ if size < 1e-3 => format!("{value:.3e}"),
+        _ if size < 1e6 => digits(value),
+        _ => Rate(value, "").to_string(),
+    }
+}
+
+/// A unit that a literal may carry: its name, dimension, and size in base units.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    pub name: &'static str,
+    pub dimension: Dimension,
+    pub factor: f64,
+}
+
+/// Every unit of the language.
+pub static UNITS: &[Unit] = &{
+    const fn unit(name: &'static str, dimension: Dimension, factor: f64) -> Unit {
+        Unit { name, dimension, factor }
+    }
+    const RATE: Dimension = Dimension::new(-1, 1, 0);
+    const FLOP_RATE: Dimension = Dimension::new(-1, 0, 1);
+    const KIB: f64 = 1024.0;
+    [
+        unit("%", Dimension::NONE, 0.01),
+        unit("ns", Dimension::TIME, 1.0),
+        unit("us", Dimension::TIME, 1e3),
+        unit("ms", Dimension::TIME, 1e6),
+        unit("s", Dimension::TIME, 1e9),
+        unit("B", Dimension::BYTES, 1.0),
+        unit("KiB", Dimension::BYTES, KIB),
+        unit("MiB", Dimension::BYTES, KIB * KIB),
+        unit("GiB", Dimension::BYTES, KIB * KIB * KIB),
+        unit("TiB", Dimension::BYTES, KIB * KIB * KIB * KIB),
+        unit("KB", Dimension::BYTES, 1e3),
+        unit("MB", Dimension::BYTES, 1e6),
+        unit("GB", Dimension::BYTES, 1e9),
+        unit("TB", Dimension::BYTES, 1e12),
+        unit("B/s", RATE, 1e-9),
+        unit("KB/s", RATE, 1e-6),
+        unit("MB/s", RATE, 1e-3),
+        unit("GB/s", RATE, 1.0),
+        unit("TB/s", RATE, 1e3),
+        unit("FLOP", Dimension::FLOPS, 1.0),
+        unit("MFLOP", Dimension::FLOPS, 1e6),
+        unit("GFLOP", Dimension::FLOPS, 1e9),
+        unit("TFLOP", Dimension::FLOPS, 1e12),
+        unit("FLOP/s", FLOP_RATE, 1e-9),
+        unit("GFLOP/s", FLOP_RATE, 1.0),
+        unit("TFLOP/s", FLOP_RATE, 1e3),
+    ]
+};
+
+/// The unit of that name.
+pub fn unit(name: &str) -> Option<&'static Unit> {
+    UNITS.iter().find(|unit| unit.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_for_people() {
+        assert_eq!(Nanos(950).to_string(), "950 ns");
+        assert_eq!(Nanos(1_234).to_string(), "1.234 µs");
+        assert_eq!(Nanos(-12_340).to_string(), "-12.34 µs");
+        assert_eq!(Nanos(999_960).to_string(), "1.000 ms");
+        assert_eq!(Nanos(2_500_000_000).to_string(), "2.500 s");
+        assert_eq!(Bytes(64 << 20).to_string(), "64 MiB");
+        assert_eq!(Bytes(1536).to_string(), "1.500 KiB");
+        assert_eq!(Rate(55.4e9, "B/s").to_string(), "55.40 GB/s");
+        assert_eq!(Rate(1_234_567.0, "tokens/s").to_string(), "1.235 Mtokens/s");
+        assert_eq!(plain(0.251_9), "0.252");
+        assert_eq!(plain(7.0), "7");
+    }
+}

@@ -1,0 +1,4 @@
+//! aorta
+#![deny(unsafe_code)]
+pub mod base;
+pub mod syntax;

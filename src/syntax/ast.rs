@@ -1,0 +1,255 @@
+//! The tree of a file as it was written: names are interned, nothing is resolved or checked.
+
+use crate::base::units::Unit;
+use crate::base::{Interner, SrcSpan, Symbol};
+
+/// A whole file.
+#[derive(Debug, Default)]
+pub struct Ast {
+    /// The `//!` lines at the beginning, without their mark.
+    pub about: Vec<String>,
+    pub decls: Vec<Decl>,
+    pub names: Interner,
+}
+
+/// A name at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub symbol: Symbol,
+    pub span: SrcSpan,
+}
+
+#[derive(Debug)]
+pub struct Decl {
+    /// The `///` lines above, without their mark.
+    pub docs: Vec<String>,
+    pub span: SrcSpan,
+    pub kind: DeclKind,
+}
+
+#[derive(Debug)]
+pub enum DeclKind {
+    Meta(Vec<Setting>),
+    Param { name: Name, default: Expr, allowed: Option<Expr> },
+    Let(Binding),
+    Preset { name: Name, values: Vec<Binding> },
+    Stream { name: Name, count: Vec<Expr>, options: Vec<Setting> },
+    Buffer(Buffer),
+    Mesh(Vec<Binding>),
+    Kernel { name: Name, signature: Signature, fields: Vec<Setting> },
+    Def { name: Name, signature: Signature, body: Block },
+    Use { what: Expr },
+    Draw { name: Name, dims: Vec<Expr>, distribution: Expr },
+    Setup(Block),
+    Step { options: Vec<Setting>, body: Block },
+    Teardown(Block),
+    Metric { name: Name, value: Expr, unit: Option<String> },
+    Expect { condition: Expr, when: Option<Expr> },
+}
+
+/// `name = value`.
+#[derive(Debug)]
+pub struct Binding {
+    pub name: Name,
+    pub value: Expr,
+}
+
+/// `key: value` in parentheses or braces.
+#[derive(Debug)]
+pub struct Setting {
+    pub key: Name,
+    pub value: Expr,
+}
+
+/// `buffer a[2], b: f32[n] in pinned = zeros`.
+#[derive(Debug)]
+pub struct Buffer {
+    pub families: Vec<Family>,
+    pub layout: Layout,
+    pub space: Option<Name>,
+    pub init: Option<Expr>,
+}
+
+/// A name with the sizes of its family, if it is one.
+#[derive(Debug)]
+pub struct Family {
+    pub name: Name,
+    pub count: Vec<Expr>,
+}
+
+#[derive(Debug)]
+pub enum Layout {
+    Tensor(Expr),
+    Like(Expr),
+    Parts(Vec<(Name, Expr)>),
+}
+
+/// `(x, w -> y)`.
+#[derive(Debug)]
+pub struct Signature {
+    pub inputs: Vec<Param>,
+    pub outputs: Vec<Param>,
+}
+
+#[derive(Debug)]
+pub struct Param {
+    pub name: Name,
+    pub ty: Option<Expr>,
+}
+
+pub type Block = Vec<Stmt>;
+
+#[derive(Debug)]
+pub struct Stmt {
+    pub span: SrcSpan,
+    pub kind: StmtKind,
+}
+
+#[derive(Debug)]
+pub enum StmtKind {
+    For { variable: Name, over: Expr, body: Block },
+    If { arms: Vec<(Expr, Block)>, otherwise: Option<Block> },
+    On { stream: Expr, after: Vec<Edge>, body: Block },
+    Phase { label: LabelName, body: Block },
+    Group { body: Block },
+    Let(Binding),
+    Buffer { family: Family, ty: Expr },
+    Call(Call),
+}
+
+/// One dependency of `after`.
+#[derive(Debug)]
+pub struct Edge {
+    /// The path of a label.
+    pub label: Expr,
+    /// Whether it is the previous iteration's.
+    pub previous: bool,
+    pub when: Option<Expr>,
+}
+
+/// `name` or `name[index]` as a label or phase.
+#[derive(Debug)]
+pub struct LabelName {
+    pub name: Name,
+    pub index: Vec<Expr>,
+}
+
+/// An operation, or a call of a `def`.
+#[derive(Debug)]
+pub struct Call {
+    pub label: Option<LabelName>,
+    /// `gemm`, or `transformer.block`.
+    pub callee: Vec<Name>,
+    pub inputs: Vec<Arg>,
+    pub outputs: Vec<Arg>,
+    pub options: Vec<Setting>,
+    pub over: Option<Expr>,
+    /// The name and the parentheses, without the label.
+    pub span: SrcSpan,
+}
+
+#[derive(Debug)]
+pub struct Arg {
+    pub value: Expr,
+    /// `at rank`: the operand lies on another rank.
+    pub at: Option<Expr>,
+}
+
+#[derive(Debug)]
+pub struct Expr {
+    pub span: SrcSpan,
+    pub kind: ExprKind,
+}
+
+#[derive(Debug)]
+pub enum ExprKind {
+    Int(i64),
+    Float(f64),
+    Quantity {
+        value: f64,
+        unit: &'static Unit,
+    },
+    Text(String),
+    Bool(bool),
+    Name(Symbol),
+    /// `..` as an index.
+    Whole,
+    Range {
+        from: Box<Expr>,
+        to: Box<Expr>,
+        inclusive: bool,
+    },
+    Negate(Box<Expr>),
+    Not(Box<Expr>),
+    Binary {
+        op: BinaryOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    /// The callee is a name; functions are no values.
+    Call {
+        callee: Name,
+        args: Vec<Expr>,
+    },
+    Index {
+        base: Box<Expr>,
+        items: Vec<Expr>,
+    },
+    Field {
+        base: Box<Expr>,
+        name: Name,
+    },
+    List(Vec<Expr>),
+    If {
+        arms: Vec<(Expr, Expr)>,
+        otherwise: Box<Expr>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    Or,
+    And,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+impl BinaryOp {
+    /// As it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            BinaryOp::Or => "or",
+            BinaryOp::And => "and",
+            BinaryOp::Equal => "==",
+            BinaryOp::NotEqual => "!=",
+            BinaryOp::Less => "<",
+            BinaryOp::LessEqual => "<=",
+            BinaryOp::Greater => ">",
+            BinaryOp::GreaterEqual => ">=",
+            BinaryOp::Add => "+",
+            BinaryOp::Subtract => "-",
+            BinaryOp::Multiply => "*",
+            BinaryOp::Divide => "/",
+            BinaryOp::Remainder => "%",
+        }
+    }
+}
+
+impl Expr {
+    /// The name, when the expression is nothing else.
+    pub fn as_name(&self) -> Option<Symbol> {
+        match self.kind {
+            ExprKind::Name(symbol) => Some(symbol),
+            _ => None,
+        }
+    }
+}

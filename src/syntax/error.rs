@@ -1,0 +1,156 @@
+//! Every mistake that the text of a file can have by itself.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum SyntaxError {
+    #[error("unexpected character `{character}`")]
+    #[diagnostic(
+        code(aorta::syntax::unexpected_character),
+        help("the language is written in ASCII; any text may stand in comments and \"quotes\"")
+    )]
+    UnexpectedCharacter {
+        character: char,
+        #[label("this has no meaning here")]
+        at: SourceSpan,
+    },
+
+    #[error("this text has no end")]
+    #[diagnostic(
+        code(aorta::syntax::unclosed_text),
+        help("end it with `\"` on the same line; text over several lines stands between `\"\"\"`")
+    )]
+    UnclosedText {
+        #[label("begins here")]
+        at: SourceSpan,
+    },
+
+    #[error("`{bracket}` is never closed")]
+    #[diagnostic(code(aorta::syntax::unclosed_bracket), help("add `{close}`"))]
+    Unclosed {
+        bracket: char,
+        close: char,
+        #[label("opened here")]
+        at: SourceSpan,
+        #[label("`{close}` was expected before this")]
+        end: SourceSpan,
+    },
+
+    #[error("`{bracket}` closes nothing")]
+    #[diagnostic(code(aorta::syntax::unmatched_bracket), help("remove it, or open it before"))]
+    UnmatchedClose {
+        bracket: char,
+        #[label("nothing is open here")]
+        at: SourceSpan,
+    },
+
+    #[error("brackets are nested deeper than {limit}")]
+    #[diagnostic(
+        code(aorta::syntax::too_deep),
+        help("move inner parts into a `def` or a `let`, or raise the limit: --config max_nesting=…")
+    )]
+    TooDeep {
+        limit: usize,
+        #[label("this is one too many")]
+        at: SourceSpan,
+    },
+
+    #[error("this expression has too many parts")]
+    #[diagnostic(
+        code(aorta::syntax::expression_too_long),
+        help(
+            "give parts of it a name with `let`; an expression may be {limit} levels deep, and each operator of a chain is one"
+        )
+    )]
+    ExpressionTooLong {
+        limit: usize,
+        #[label("longer than {limit} levels")]
+        at: SourceSpan,
+    },
+
+    #[error("there is no {what} `{word}`")]
+    #[diagnostic(code(aorta::syntax::unknown_keyword))]
+    UnknownKeyword {
+        word: String,
+        what: &'static str,
+        #[label("begins no {what}")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("expected {expected}, found {found}")]
+    #[diagnostic(code(aorta::syntax::unexpected_token))]
+    Expected {
+        expected: String,
+        found: String,
+        #[label("expected {expected}")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{word}` has no block")]
+    #[diagnostic(code(aorta::syntax::missing_block), help("what belongs to it stands between `{{` and `}}`"))]
+    MissingBlock {
+        word: String,
+        #[label("a `{{` was expected behind this")]
+        at: SourceSpan,
+    },
+
+    #[error("`{mark}` describes nothing here")]
+    #[diagnostic(
+        code(aorta::syntax::stray_doc),
+        help("`//!` stands at the top of a file, `///` above a declaration; write `//` for a comment")
+    )]
+    StrayDoc {
+        mark: &'static str,
+        #[label("no declaration follows")]
+        at: SourceSpan,
+    },
+
+    #[error("there is no unit `{unit}`")]
+    #[diagnostic(code(aorta::syntax::unknown_unit))]
+    UnknownUnit {
+        unit: String,
+        #[label("unknown unit")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("this number is too large")]
+    #[diagnostic(
+        code(aorta::syntax::number_too_large),
+        help("integers go up to 9223372036854775807; write 1e20 for a larger number that need not be exact")
+    )]
+    NumberTooLarge {
+        #[label("does not fit")]
+        at: SourceSpan,
+    },
+
+    #[error("only a name can be called")]
+    #[diagnostic(
+        code(aorta::syntax::call_of_value),
+        help("functions are no values: write the function's name before the parentheses")
+    )]
+    CallOfValue {
+        #[label("this is no name of a function")]
+        at: SourceSpan,
+    },
+
+    #[error("the file is larger than {limit} bytes")]
+    #[diagnostic(
+        code(aorta::syntax::file_too_large),
+        help("write repetition as a `for` loop, or raise the limit: --config max_file_bytes=…")
+    )]
+    FileTooLarge { limit: usize },
+}
+
+impl SyntaxError {
+    /// Where the mistake is, as an offset, for sorting.
+    pub fn offset(&self) -> usize {
+        self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+    }
+}

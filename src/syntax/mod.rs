@@ -1,0 +1,26 @@
+//! Text to tree. Takes `&str`; knows no file system, no device and no settings but its limits.
+
+pub mod ast;
+mod error;
+mod parser;
+mod split;
+
+pub use ast::Ast;
+pub use error::SyntaxError;
+pub use parser::{parse, parse_expr};
+pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
+
+/// How large and how deep a file may be, so that none exhausts memory or the stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a file.
+    pub file_bytes: usize,
+    /// Brackets inside one another.
+    pub nesting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { file_bytes: 4 << 20, nesting: 64 }
+    }
+}
