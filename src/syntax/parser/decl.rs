@@ -1,0 +1,228 @@
+//! Declarations.
+
+use super::expr::unquote;
+use super::*;
+
+pub(super) enum Head {
+    Def(Name, Signature),
+    Setup,
+    Step(Vec<Setting>),
+    Teardown,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn decl(&mut self, piece: Piece) -> Option<Decl> {
+        let docs = piece.docs.iter().map(|&span| self.doc(span)).collect();
+        let head = piece.head;
+        let kind = match piece.body {
+            Body::None => self.simple_decl(head),
+            Body::Block(body) => {
+                // The block is parsed even where its head is wrong, for the errors in it.
+                let head_kind = self.decl_head(head);
+                let body = self.block(body);
+                head_kind.map(|head| match head {
+                    Head::Def(name, signature) => DeclKind::Def { name, signature, body },
+                    Head::Setup => DeclKind::Setup(body),
+                    Head::Step(options) => DeclKind::Step { options, body },
+                    Head::Teardown => DeclKind::Teardown(body),
+                })
+            }
+            Body::Branches { .. } => unreachable!("the splitter makes branches of statements only"),
+        };
+        Some(Decl { docs, span: head, kind: kind? })
+    }
+
+    pub(super) fn decl_head(&mut self, head: SrcSpan) -> Option<Head> {
+        if self.slice(head).starts_with("def") {
+            let mut at = self.pairs(Rule::def_piece, head, "the head of the `def`")?;
+            let name = self.name(&mut at)?;
+            let signature = at.take(Rule::signature)?;
+            return Some(Head::Def(name, self.signature(signature)?));
+        }
+        let mut at = self.pairs(Rule::step_piece, head, "the head")?;
+        let section = at.next()?;
+        let options = match at.take(Rule::options) {
+            Some(options) => self.settings(options)?,
+            None => Vec::new(),
+        };
+        match section.pair.as_str() {
+            "setup" => Some(Head::Setup),
+            "teardown" => Some(Head::Teardown),
+            _ => Some(Head::Step(options)),
+        }
+    }
+
+    pub(super) fn simple_decl(&mut self, span: SrcSpan) -> Option<DeclKind> {
+        let mut piece = self.pairs(Rule::decl_piece, span, "the declaration")?;
+        let decl = piece.next()?;
+        let rule = decl.pair.as_rule();
+        let mut at = decl.inner();
+        Some(match rule {
+            Rule::meta => {
+                at.keyword();
+                let fields = at.take(Rule::fields)?;
+                DeclKind::Meta(self.settings(fields)?)
+            }
+            Rule::param => {
+                at.keyword();
+                let name = self.name(&mut at)?;
+                let default = self.next_expr(&mut at)?;
+                let allowed = if at.take(Rule::kw_in).is_some() { Some(self.next_expr(&mut at)?) } else { None };
+                DeclKind::Param { name, default, allowed }
+            }
+            Rule::let_ => DeclKind::Let(self.let_(at)?),
+            Rule::preset => {
+                at.keyword();
+                let name = self.name(&mut at)?;
+                let values = self.bindings(&mut at)?;
+                DeclKind::Preset { name, values }
+            }
+            Rule::stream => {
+                at.keyword();
+                let Family { name, count } = self.name_and_index(&mut at)?;
+                let options = match at.take(Rule::options) {
+                    Some(options) => self.settings(options)?,
+                    None => Vec::new(),
+                };
+                DeclKind::Stream { name, count, options }
+            }
+            Rule::buffer => DeclKind::Buffer(self.buffer(at)?),
+            Rule::mesh => {
+                at.keyword();
+                DeclKind::Mesh(self.bindings(&mut at)?)
+            }
+            Rule::kernel => {
+                at.keyword();
+                let name = self.name(&mut at)?;
+                let signature = at.take(Rule::signature)?;
+                let signature = self.signature(signature)?;
+                let fields = at.take(Rule::fields)?;
+                DeclKind::Kernel { name, signature, fields: self.settings(fields)? }
+            }
+            Rule::use_ => {
+                at.keyword();
+                let what = at.next()?;
+                let what = if what.pair.as_rule() == Rule::path {
+                    self.path(what)?
+                } else {
+                    Expr { span: what.span(), kind: ExprKind::Text(unquote(what.pair.as_str())) }
+                };
+                DeclKind::Use { what }
+            }
+            Rule::draw => {
+                at.keyword();
+                let Family { name, count } = self.name_and_index(&mut at)?;
+                DeclKind::Draw { name, dims: count, distribution: self.next_expr(&mut at)? }
+            }
+            Rule::metric => {
+                at.keyword();
+                let name = self.name(&mut at)?;
+                let value = self.next_expr(&mut at)?;
+                let unit = at.take(Rule::string).map(|text| unquote(text.pair.as_str()));
+                DeclKind::Metric { name, value, unit }
+            }
+            Rule::expect => {
+                at.keyword();
+                let condition = self.next_expr(&mut at)?;
+                DeclKind::Expect { condition, when: self.when(&mut at)? }
+            }
+            rule => unreachable!("`decl_piece` holds no {rule:?}"),
+        })
+    }
+
+    pub(super) fn let_(&mut self, mut at: Piecewise<'a>) -> Option<Binding> {
+        at.keyword();
+        Some(Binding { name: self.name(&mut at)?, value: self.next_expr(&mut at)? })
+    }
+
+    pub(super) fn bindings(&mut self, at: &mut Piecewise<'a>) -> Option<Vec<Binding>> {
+        let mut bindings = Vec::new();
+        while let Some(binding) = at.take(Rule::binding) {
+            let mut at = binding.inner();
+            bindings.push(Binding { name: self.name(&mut at)?, value: self.next_expr(&mut at)? });
+        }
+        Some(bindings)
+    }
+
+    pub(super) fn buffer(&mut self, mut at: Piecewise<'a>) -> Option<Buffer> {
+        at.keyword();
+        let mut families = Vec::new();
+        while let Some(family) = at.take(Rule::family) {
+            families.push(self.name_and_index(&mut family.inner())?);
+        }
+        let layout = at.next()?;
+        let layout = match layout.pair.as_rule() {
+            Rule::parts => {
+                let mut parts = Vec::new();
+                let mut at = layout.inner();
+                while let Some(part) = at.take(Rule::part) {
+                    let mut at = part.inner();
+                    while at.take(Rule::doc).is_some() {}
+                    parts.push((self.name(&mut at)?, self.next_expr(&mut at)?));
+                }
+                Layout::Parts(parts)
+            }
+            Rule::like => Layout::Like(self.path(layout.inner().next()?)?),
+            _ => Layout::Tensor(self.expr(layout)?),
+        };
+        let space = match at.take(Rule::space) {
+            Some(space) => {
+                let mut at = space.inner();
+                at.keyword();
+                Some(self.name(&mut at)?)
+            }
+            None => None,
+        };
+        let init = match at.take(Rule::initial) {
+            Some(init) => Some(self.next_expr(&mut init.inner())?),
+            None => None,
+        };
+        Some(Buffer { families, layout, space, init })
+    }
+
+    pub(super) fn signature(&mut self, signature: Item<'a>) -> Option<Signature> {
+        let mut at = signature.inner();
+        let mut lists = [Vec::new(), Vec::new()];
+        for (rule, list) in [Rule::arguments, Rule::results].into_iter().zip(&mut lists) {
+            let Some(args) = at.take(rule) else { continue };
+            let mut at = args.inner();
+            while let Some(arg) = at.take(Rule::sig_arg) {
+                let mut at = arg.inner();
+                let name = self.name(&mut at)?;
+                let ty = match at.next() {
+                    Some(ty) => Some(self.expr(ty)?),
+                    None => None,
+                };
+                list.push(Param { name, ty });
+            }
+        }
+        let [inputs, outputs] = lists;
+        Some(Signature { inputs, outputs })
+    }
+
+    pub(super) fn settings(&mut self, list: Item<'a>) -> Option<Vec<Setting>> {
+        let mut settings = Vec::new();
+        let mut at = list.inner();
+        while let Some(option) = at.take(Rule::option) {
+            settings.push(self.setting(option)?);
+        }
+        Some(settings)
+    }
+
+    pub(super) fn setting(&mut self, option: Item<'a>) -> Option<Setting> {
+        let mut at = option.inner();
+        while at.take(Rule::doc).is_some() {}
+        Some(Setting { key: self.name(&mut at)?, value: self.next_expr(&mut at)? })
+    }
+
+    pub(super) fn when(&mut self, at: &mut Piecewise<'a>) -> Option<Option<Expr>> {
+        match at.take(Rule::when) {
+            None => Some(None),
+            Some(when) => {
+                let mut at = when.inner();
+                at.keyword();
+                Some(Some(self.next_expr(&mut at)?))
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Expressions: precedence by pest's Pratt parser, height kept under a limit.
+
+use std::sync::LazyLock;
+
+use pest::pratt_parser::{Assoc, Op, PrattParser};
+
+use crate::base::suggest;
+use crate::base::units::{self, UNITS};
+
+use super::*;
+
+/// Levels that an expression's tree may have: what evaluates it may recurse that deep.
+const MAX_DEPTH: usize = 256;
+
+/// Calls that may be under way while a tree is built: several for each level of brackets.
+const MAX_RECURSION: usize = 6 * MAX_DEPTH;
+
+static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
+    PrattParser::new()
+        .op(Op::infix(Rule::or, Assoc::Left))
+        .op(Op::infix(Rule::and, Assoc::Left))
+        .op(Op::prefix(Rule::not))
+        .op(Op::infix(Rule::compare, Assoc::Left))
+        .op(Op::infix(Rule::sum, Assoc::Left))
+        .op(Op::infix(Rule::product, Assoc::Left))
+        .op(Op::prefix(Rule::negate))
+});
+
+/// An expression and the height of its tree.
+struct Sized {
+    expr: Expr,
+    depth: usize,
+}
+
+impl Sized {
+    pub(super) fn leaf(span: SrcSpan, kind: ExprKind) -> Sized {
+        Sized { expr: Expr { span, kind }, depth: 1 }
+    }
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn name(&mut self, at: &mut Piecewise<'a>) -> Option<Name> {
+        let item = at.next()?;
+        Some(Name { symbol: self.names.intern(item.pair.as_str()), span: item.span() })
+    }
+
+    pub(super) fn name_and_index(&mut self, at: &mut Piecewise<'a>) -> Option<Family> {
+        let name = self.name(at)?;
+        let count = match at.take(Rule::index) {
+            Some(index) => self.exprs(index)?,
+            None => Vec::new(),
+        };
+        Some(Family { name, count })
+    }
+
+    pub(super) fn next_expr(&mut self, at: &mut Piecewise<'a>) -> Option<Expr> {
+        let item = at.next()?;
+        self.expr(item)
+    }
+
+    pub(super) fn exprs(&mut self, list: Item<'a>) -> Option<Vec<Expr>> {
+        let mut at = list.inner();
+        let mut exprs = Vec::new();
+        while let Some(item) = at.next() {
+            exprs.push(self.expr(item)?);
+        }
+        Some(exprs)
+    }
+
+    pub(super) fn expr(&mut self, item: Item<'a>) -> Option<Expr> {
+        self.sized(item).map(|sized| sized.expr)
+    }
+
+    pub(super) fn sized_list(&mut self, at: &mut Piecewise<'a>) -> Option<(Vec<Expr>, usize)> {
+        let mut exprs = Vec::new();
+        let mut depth = 0;
+        while let Some(item) = at.next() {
+            let sized = self.sized(item)?;
+            depth = depth.max(sized.depth);
+            exprs.push(sized.expr);
+        }
+        Some((exprs, depth))
+    }
+
+    /// An expression and the height of its tree, which is kept under a limit while it is built.
+    pub(super) fn sized(&mut self, item: Item<'a>) -> Option<Sized> {
+        let span = item.span();
+        if self.level > MAX_RECURSION {
+            self.too_long(span);
+            return None;
+        }
+        self.level += 1;
+        let sized = self.sized_inner(item, span);
+        self.level -= 1;
+        sized
+    }
+
+    fn sized_inner(&mut self, item: Item<'a>, span: SrcSpan) -> Option<Sized> {
+        match item.pair.as_rule() {
+            Rule::expr => {
+                let inner = item.inner().next()?;
+                self.sized(inner)
+            }
+            Rule::whole => Some(Sized::leaf(span, ExprKind::Whole)),
+            Rule::range => {
+                let mut at = item.inner();
+                let from = at.next()?;
+                let from = self.sized(from)?;
+                let Some(operator) = at.next() else { return Some(from) };
+                let to = at.next()?;
+                let to = self.sized(to)?;
+                let depth = 1 + from.depth.max(to.depth);
+                let kind = ExprKind::Range {
+                    from: Box::new(from.expr),
+                    to: Box::new(to.expr),
+                    inclusive: operator.pair.as_str() == "..=",
+                };
+                self.limited(span, kind, depth)
+            }
+            Rule::term => self.term(item),
+            Rule::postfix => self.postfix(item),
+            Rule::primary => {
+                let inner = item.inner().next()?;
+                self.sized(inner)
+            }
+            Rule::cond => self.cond(item),
+            Rule::quantity => self.quantity(item),
+            Rule::string => Some(Sized::leaf(span, ExprKind::Text(unquote(item.pair.as_str())))),
+            Rule::boolean => Some(Sized::leaf(span, ExprKind::Bool(item.pair.as_str() == "true"))),
+            Rule::list => {
+                let (items, depth) = self.sized_list(&mut item.inner())?;
+                self.limited(span, ExprKind::List(items), depth + 1)
+            }
+            _ => {
+                let symbol = self.names.intern(item.pair.as_str());
+                Some(Sized::leaf(span, ExprKind::Name(symbol)))
+            }
+        }
+    }
+
+    pub(super) fn limited(&mut self, span: SrcSpan, kind: ExprKind, depth: usize) -> Option<Sized> {
+        if depth > MAX_DEPTH {
+            self.too_long(span);
+            return None;
+        }
+        Some(Sized { expr: Expr { span, kind }, depth })
+    }
+
+    pub(super) fn too_long(&mut self, span: SrcSpan) {
+        self.errors.push(SyntaxError::ExpressionTooLong { limit: MAX_DEPTH, at: span.into() });
+    }
+
+    pub(super) fn term(&mut self, item: Item<'a>) -> Option<Sized> {
+        let span = item.span();
+        let base = item.base;
+        let pairs = item.pair.into_inner();
+        if pairs.len() == 1 {
+            let only = pairs.into_iter().next()?;
+            return self.sized(Item { pair: only, base });
+        }
+        // Before pest's parser recurses over the prefixes, and before a tree is built that is too deep to drop.
+        if pairs.len() > 2 * MAX_DEPTH {
+            self.too_long(span);
+            return None;
+        }
+        let builder = std::cell::RefCell::new(self);
+        PRATT
+            .map_primary(|pair| builder.borrow_mut().sized(Item { pair, base }))
+            .map_prefix(|operator, operand| {
+                let operand = operand?;
+                let span = item_span(&operator, base).to(operand.expr.span);
+                let inner = Box::new(operand.expr);
+                let kind = match operator.as_rule() {
+                    Rule::not => ExprKind::Not(inner),
+                    _ => ExprKind::Negate(inner),
+                };
+                builder.borrow_mut().limited(span, kind, operand.depth + 1)
+            })
+            .map_infix(|left, operator, right| {
+                let (left, right) = (left?, right?);
+                let span = left.expr.span.to(right.expr.span);
+                let depth = 1 + left.depth.max(right.depth);
+                let kind = ExprKind::Binary {
+                    op: binary_op(operator.as_str()),
+                    left: Box::new(left.expr),
+                    right: Box::new(right.expr),
+                };
+                builder.borrow_mut().limited(span, kind, depth)
+            })
+            .parse(pairs)
+    }
+
+    pub(super) fn postfix(&mut self, item: Item<'a>) -> Option<Sized> {
+        let mut at = item.inner();
+        let first = at.next()?;
+        let mut sized = self.sized(first)?;
+        while let Some(suffix) = at.next() {
+            sized = self.suffix(sized, suffix)?;
+        }
+        Some(sized)
+    }
+
+    pub(super) fn suffix(&mut self, base: Sized, suffix: Item<'a>) -> Option<Sized> {
+        let span = base.expr.span.to(suffix.span());
+        match suffix.pair.as_rule() {
+            Rule::call => {
+                let ExprKind::Name(symbol) = base.expr.kind else {
+                    self.errors.push(SyntaxError::CallOfValue { at: base.expr.span.into() });
+                    return None;
+                };
+                let callee = Name { symbol, span: base.expr.span };
+                let (args, depth) = self.sized_list(&mut suffix.inner())?;
+                self.limited(span, ExprKind::Call { callee, args }, depth + 1)
+            }
+            Rule::index => {
+                let (items, depth) = self.sized_list(&mut suffix.inner())?;
+                let base_expr = Box::new(base.expr);
+                let kind = ExprKind::Index { base: base_expr, items };
+                self.limited(span, kind, 1 + depth.max(base.depth))
+            }
+            _ => {
+                let name = self.name(&mut suffix.inner())?;
+                let kind = ExprKind::Field { base: Box::new(base.expr), name };
+                self.limited(span, kind, base.depth + 1)
+            }
+        }
+    }
+
+    /// The path of a stream, a label or a group: a name with fields and indices.
+    pub(super) fn path(&mut self, item: Item<'a>) -> Option<Expr> {
+        let mut at = item.inner();
+        let name = self.name(&mut at)?;
+        let mut sized = Sized::leaf(name.span, ExprKind::Name(name.symbol));
+        while let Some(suffix) = at.next() {
+            sized = self.suffix(sized, suffix)?;
+        }
+        Some(sized.expr)
+    }
+
+    pub(super) fn cond(&mut self, item: Item<'a>) -> Option<Sized> {
+        let span = item.span();
+        let mut at = item.inner();
+        let mut values = Vec::new();
+        let mut depth = 0;
+        while let Some(inner) = at.next() {
+            if matches!(inner.pair.as_rule(), Rule::kw_if | Rule::kw_else) {
+                continue;
+            }
+            let sized = self.sized(inner)?;
+            depth = depth.max(sized.depth);
+            values.push(sized.expr);
+        }
+        let otherwise = Box::new(values.pop()?);
+        let mut arms = Vec::new();
+        let mut values = values.into_iter();
+        while let (Some(condition), Some(value)) = (values.next(), values.next()) {
+            arms.push((condition, value));
+        }
+        self.limited(span, ExprKind::If { arms, otherwise }, depth + 1)
+    }
+
+    pub(super) fn quantity(&mut self, item: Item<'a>) -> Option<Sized> {
+        let span = item.span();
+        let mut at = item.inner();
+        let digits = at.next()?;
+        let text: String = digits.pair.as_str().chars().filter(|&c| c != '_').collect();
+        let unit = match at.next() {
+            None => None,
+            Some(name) => {
+                let text = name.pair.as_str();
+                let Some(unit) = units::unit(text) else {
+                    self.errors.push(SyntaxError::UnknownUnit {
+                        unit: text.to_owned(),
+                        at: name.span().into(),
+                        help: suggest::did_you_mean(text, UNITS.iter().map(|unit| unit.name)),
+                    });
+                    return None;
+                };
+                Some(unit)
+            }
+        };
+        let kind = match unit {
+            None if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse() {
+                Ok(value) => ExprKind::Int(value),
+                Err(_) => {
+                    self.errors.push(SyntaxError::NumberTooLarge { at: span.into() });
+                    return None;
+                }
+            },
+            unit => match (text.parse::<f64>(), unit) {
+                (Ok(value), None) if value.is_finite() => ExprKind::Float(value),
+                (Ok(value), Some(unit)) if (value * unit.factor).is_finite() => ExprKind::Quantity { value, unit },
+                _ => {
+                    self.errors.push(SyntaxError::NumberTooLarge { at: span.into() });
+                    return None;
+                }
+            },
+        };
+        Some(Sized::leaf(span, kind))
+    }
+}
+
+fn binary_op(text: &str) -> BinaryOp {
+    match text {
+        "or" => BinaryOp::Or,
+        "and" => BinaryOp::And,
+        "==" => BinaryOp::Equal,
+        "!=" => BinaryOp::NotEqual,
+        "<" => BinaryOp::Less,
+        "<=" => BinaryOp::LessEqual,
+        ">" => BinaryOp::Greater,
+        ">=" => BinaryOp::GreaterEqual,
+        "+" => BinaryOp::Add,
+        "-" => BinaryOp::Subtract,
+        "*" => BinaryOp::Multiply,
+        "/" => BinaryOp::Divide,
+        "%" => BinaryOp::Remainder,
+        other => unreachable!("the grammar has no operator `{other}`"),
+    }
+}
+
+/// What stands between the quotes, escapes resolved (`\n`, `\t`, `\"`, `\\`) in text of one line.
+pub(super) fn unquote(text: &str) -> String {
+    if let Some(long) = text.strip_prefix("\"\"\"").and_then(|text| text.strip_suffix("\"\"\"")) {
+        return long.to_owned();
+    }
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let mut out = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '\\') {
+            (_, true) => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('t') => out.push('\t'),
+                Some(other) => out.push(other),
+                None => {}
+            },
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}

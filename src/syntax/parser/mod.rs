@@ -1,0 +1,162 @@
+//! Pieces to tree, by pest. The only module that knows `pest::Rule`.
+
+mod decl;
+mod expr;
+mod failure;
+mod stmt;
+
+use crate::base::{Interner, SrcSpan};
+use pest::Parser as _;
+use pest::error::ErrorVariant;
+use pest::iterators::{Pair, Pairs};
+
+use super::Limits;
+use super::ast::*;
+use super::error::SyntaxError;
+use super::split::{self, Body, Piece};
+
+#[derive(pest_derive::Parser)]
+#[grammar = "../grammar/aorta.pest"]
+struct Grammar;
+
+/// Parses a file whose text lies at `base` of the source map. The tree holds whatever could be understood;
+/// the errors are all that the text has, in the order of their places.
+pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) {
+    if text.len() > limits.file_bytes {
+        let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
+        return (Ast::default(), vec![error]);
+    }
+    let mut errors = Vec::new();
+    let pieces = split::split(text, base, limits.nesting, &mut errors);
+    let mut builder = Builder {
+        text,
+        base,
+        names: Interner::default(),
+        errors: Vec::new(),
+        broken: errors.iter().map(SyntaxError::offset).collect(),
+        level: 0,
+    };
+    let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
+    let decls = pieces.decls.into_iter().filter_map(|piece| builder.decl(piece)).collect();
+    let names = builder.names;
+    errors.append(&mut builder.errors);
+    errors.sort_by_key(SyntaxError::offset);
+    (Ast { about, decls, names }, errors)
+}
+
+/// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
+pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) -> Result<Expr, Vec<SyntaxError>> {
+    let mut errors = Vec::new();
+    // The splitter checks the nesting; its pieces are not needed.
+    let _ = split::split(&format!("let value = {text}"), base, limits.nesting, &mut errors);
+    if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
+        return Err(vec![error]);
+    }
+    let mut builder =
+        Builder { text, base, names: std::mem::take(names), errors: Vec::new(), broken: Vec::new(), level: 0 };
+    let all = SrcSpan::new(base as usize, base as usize + text.len());
+    let expr = builder.pairs(Rule::expr_piece, all, "the value").and_then(|mut pairs| builder.expr(pairs.next()?));
+    *names = builder.names;
+    match expr {
+        Some(expr) if builder.errors.is_empty() => Ok(expr),
+        _ => Err(builder.errors),
+    }
+}
+
+/// Builds the tree. A method returns nothing when it has pushed an error.
+struct Builder<'a> {
+    text: &'a str,
+    base: u32,
+    names: Interner,
+    errors: Vec<SyntaxError>,
+    /// Where the splitter found mistakes: a piece around one is not blamed again.
+    broken: Vec<usize>,
+    /// Calls of `sized` under way; several belong to one level of brackets.
+    level: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn slice(&self, span: SrcSpan) -> &'a str {
+        let start = (span.start - self.base) as usize;
+        &self.text[start..start + span.len as usize]
+    }
+
+    /// The text of a `///` or `//!` line without its mark and one leading space.
+    fn doc(&self, span: SrcSpan) -> String {
+        let text = &self.slice(span)[3..];
+        text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()
+    }
+
+    /// Parses one piece and returns what stands inside it; `what` names it in messages.
+    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
+        let text = self.slice(span);
+        match Grammar::parse(rule, text) {
+            Ok(mut pairs) => {
+                let piece = pairs.next().expect("a rule that matched gives one pair");
+                Some(Piecewise { pairs: piece.into_inner(), base: span.start })
+            }
+            Err(error) if matches!(error.variant, ErrorVariant::CustomError { .. }) => {
+                // Pest guards its own stack; nothing else makes it give up with a text of its own.
+                self.too_long(span);
+                None
+            }
+            Err(_) => {
+                let inside = span.start as usize..span.end() as usize;
+                if !self.broken.iter().any(|offset| inside.contains(offset)) {
+                    self.errors.push(failure::failure(rule, text, span, what));
+                }
+                None
+            }
+        }
+    }
+}
+
+/// A pair of pest's with the place of its piece.
+struct Item<'a> {
+    pair: Pair<'a, Rule>,
+    base: u32,
+}
+
+impl<'a> Item<'a> {
+    fn span(&self) -> SrcSpan {
+        item_span(&self.pair, self.base)
+    }
+
+    fn inner(self) -> Piecewise<'a> {
+        Piecewise { pairs: self.pair.into_inner(), base: self.base }
+    }
+}
+
+fn item_span(pair: &Pair<'_, Rule>, base: u32) -> SrcSpan {
+    // Trailing white space and comments belong to no construct.
+    let text = pair.as_str().trim_end();
+    let start = base as usize + pair.as_span().start();
+    SrcSpan::new(start, start + text.len())
+}
+
+/// The pairs inside one, walked from the first to the last.
+struct Piecewise<'a> {
+    pairs: Pairs<'a, Rule>,
+    base: u32,
+}
+
+impl<'a> Piecewise<'a> {
+    fn next(&mut self) -> Option<Item<'a>> {
+        let pair = self.pairs.next().filter(|pair| pair.as_rule() != Rule::EOI)?;
+        Some(Item { pair, base: self.base })
+    }
+
+    fn peek(&self) -> Option<Rule> {
+        self.pairs.peek().map(|pair| pair.as_rule())
+    }
+
+    /// The next pair, if it is of that rule.
+    fn take(&mut self, rule: Rule) -> Option<Item<'a>> {
+        if self.peek() == Some(rule) { self.next() } else { None }
+    }
+
+    /// Steps over a keyword.
+    fn keyword(&mut self) {
+        self.pairs.next();
+    }
+}
