@@ -1,4 +1,6 @@
 //! aorta
 #![deny(unsafe_code)]
 pub mod base;
+pub mod model;
+pub mod ops;
 pub mod syntax;

@@ -71,7 +71,7 @@ impl<'a> Builder<'a> {
         self.sized(item).map(|sized| sized.expr)
     }
 
-    pub(super) fn sized_list(&mut self, at: &mut Piecewise<'a>) -> Option<(Vec<Expr>, usize)> {
+    fn sized_list(&mut self, at: &mut Piecewise<'a>) -> Option<(Vec<Expr>, usize)> {
         let mut exprs = Vec::new();
         let mut depth = 0;
         while let Some(item) = at.next() {
@@ -83,7 +83,7 @@ impl<'a> Builder<'a> {
     }
 
     /// An expression and the height of its tree, which is kept under a limit while it is built.
-    pub(super) fn sized(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn sized(&mut self, item: Item<'a>) -> Option<Sized> {
         let span = item.span();
         if self.level > MAX_RECURSION {
             self.too_long(span);
@@ -138,7 +138,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn limited(&mut self, span: SrcSpan, kind: ExprKind, depth: usize) -> Option<Sized> {
+    fn limited(&mut self, span: SrcSpan, kind: ExprKind, depth: usize) -> Option<Sized> {
         if depth > MAX_DEPTH {
             self.too_long(span);
             return None;
@@ -150,7 +150,7 @@ impl<'a> Builder<'a> {
         self.errors.push(SyntaxError::ExpressionTooLong { limit: MAX_DEPTH, at: span.into() });
     }
 
-    pub(super) fn term(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn term(&mut self, item: Item<'a>) -> Option<Sized> {
         let span = item.span();
         let base = item.base;
         let pairs = item.pair.into_inner();
@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
             .parse(pairs)
     }
 
-    pub(super) fn postfix(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn postfix(&mut self, item: Item<'a>) -> Option<Sized> {
         let mut at = item.inner();
         let first = at.next()?;
         let mut sized = self.sized(first)?;
@@ -200,7 +200,7 @@ impl<'a> Builder<'a> {
         Some(sized)
     }
 
-    pub(super) fn suffix(&mut self, base: Sized, suffix: Item<'a>) -> Option<Sized> {
+    fn suffix(&mut self, base: Sized, suffix: Item<'a>) -> Option<Sized> {
         let span = base.expr.span.to(suffix.span());
         match suffix.pair.as_rule() {
             Rule::call => {
@@ -237,7 +237,7 @@ impl<'a> Builder<'a> {
         Some(sized.expr)
     }
 
-    pub(super) fn cond(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn cond(&mut self, item: Item<'a>) -> Option<Sized> {
         let span = item.span();
         let mut at = item.inner();
         let mut values = Vec::new();
@@ -250,6 +250,10 @@ impl<'a> Builder<'a> {
             depth = depth.max(sized.depth);
             values.push(sized.expr);
         }
+        if values.len() > 2 * MAX_DEPTH {
+            self.too_long(span);
+            return None;
+        }
         let otherwise = Box::new(values.pop()?);
         let mut arms = Vec::new();
         let mut values = values.into_iter();
@@ -259,7 +263,7 @@ impl<'a> Builder<'a> {
         self.limited(span, ExprKind::If { arms, otherwise }, depth + 1)
     }
 
-    pub(super) fn quantity(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn quantity(&mut self, item: Item<'a>) -> Option<Sized> {
         let span = item.span();
         let mut at = item.inner();
         let digits = at.next()?;

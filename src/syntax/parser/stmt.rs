@@ -14,7 +14,7 @@ impl<'a> Builder<'a> {
         pieces.into_iter().filter_map(|piece| self.stmt(piece)).collect()
     }
 
-    pub(super) fn stmt(&mut self, piece: Piece) -> Option<Stmt> {
+    fn stmt(&mut self, piece: Piece) -> Option<Stmt> {
         let span = piece.head;
         let kind = match piece.body {
             Body::None => self.simple_stmt(span)?,
@@ -41,13 +41,13 @@ impl<'a> Builder<'a> {
         Some(Stmt { span, kind })
     }
 
-    pub(super) fn if_head(&mut self, span: SrcSpan) -> Option<Expr> {
+    fn if_head(&mut self, span: SrcSpan) -> Option<Expr> {
         let mut at = self.pairs(Rule::if_piece, span, "the condition")?;
         at.keyword();
         self.next_expr(&mut at)
     }
 
-    pub(super) fn stmt_head(&mut self, span: SrcSpan) -> Option<StmtHead> {
+    fn stmt_head(&mut self, span: SrcSpan) -> Option<StmtHead> {
         let first = self.slice(span).split(|c: char| !c.is_ascii_alphanumeric()).next();
         match first.unwrap_or("") {
             "for" => {
@@ -85,7 +85,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn edge(&mut self, edge: Item<'a>) -> Option<Edge> {
+    fn edge(&mut self, edge: Item<'a>) -> Option<Edge> {
         let mut at = edge.inner();
         let label = at.next()?;
         let previous = label.pair.as_rule() == Rule::prev;
@@ -98,7 +98,7 @@ impl<'a> Builder<'a> {
         Some(LabelName { name, index: count })
     }
 
-    pub(super) fn simple_stmt(&mut self, span: SrcSpan) -> Option<StmtKind> {
+    fn simple_stmt(&mut self, span: SrcSpan) -> Option<StmtKind> {
         let mut piece = self.pairs(Rule::stmt_piece, span, "the statement")?;
         let stmt = piece.next()?;
         match stmt.pair.as_rule() {
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn operation(&mut self, operation: Item<'a>) -> Option<Call> {
+    fn operation(&mut self, operation: Item<'a>) -> Option<Call> {
         let end = operation.span();
         let mut at = operation.inner();
         let label = match at.take(Rule::label) {

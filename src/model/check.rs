@@ -1,0 +1,488 @@
+//! Names, checked everywhere: also in branches that are not taken and in loops without a turn.
+//!
+//! What an expression is worth shows only when it is evaluated; whether its names exist shows here.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
+use crate::ops::{self, Input, Kind, Operation};
+use crate::syntax::ast::*;
+
+use super::analyzer::Analyzer;
+use super::call::MARKERS;
+use super::error::ModelError;
+use super::functions::FUNCTIONS;
+use super::lower::elementwise_functions;
+
+/// Names that no declaration may take.
+const BUILTINS: [(&str, &str); 3] = [
+    ("rank", "is the number of this rank"),
+    ("world", "is the number of ranks"),
+    ("iteration", "is the number of the iteration"),
+];
+
+/// The mistakes in the names of a file.
+pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> Vec<ModelError> {
+    let mut checker = Checker {
+        names,
+        words,
+        globals: FxHashMap::default(),
+        declared: FxHashMap::default(),
+        defs: FxHashMap::default(),
+        scopes: Vec::new(),
+        frame: 0,
+        later: FxHashMap::default(),
+        errors: Vec::new(),
+    };
+    checker.file(ast);
+    checker.errors
+}
+
+/// All names of labels and of phases in a file.
+pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol>) {
+    fn walk(block: &Block, labels: &mut BTreeSet<Symbol>, phases: &mut BTreeSet<Symbol>) {
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
+                StmtKind::Phase { label, body } => {
+                    phases.insert(label.name.symbol);
+                    walk(body, labels, phases);
+                }
+                StmtKind::For { body, .. } | StmtKind::On { body, .. } | StmtKind::Group { body } => {
+                    walk(body, labels, phases);
+                }
+                StmtKind::If { arms, otherwise } => {
+                    arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| walk(body, labels, phases));
+                }
+                StmtKind::Let(_) | StmtKind::Buffer { .. } => {}
+            }
+        }
+    }
+    let (mut labels, mut phases) = (BTreeSet::new(), BTreeSet::new());
+    for decl in &ast.decls {
+        if let DeclKind::Step { body, .. }
+        | DeclKind::Def { body, .. }
+        | DeclKind::Setup(body)
+        | DeclKind::Teardown(body) = &decl.kind
+        {
+            walk(body, &mut labels, &mut phases);
+        }
+    }
+    (labels, phases)
+}
+
+struct Checker<'a> {
+    names: &'a Interner,
+    words: &'a FxHashSet<Symbol>,
+    /// Every declared name with its place; used before that, it is an error.
+    globals: FxHashMap<Symbol, SrcSpan>,
+    /// The declarations above the one that is checked.
+    declared: FxHashMap<Symbol, SrcSpan>,
+    defs: FxHashMap<Symbol, &'a Decl>,
+    /// Local names, innermost scope last.
+    scopes: Vec<Vec<(Symbol, SrcSpan)>>,
+    /// The outermost scope of the step or `def`.
+    frame: usize,
+    /// Labels of the step or `def` that is checked, wherever they stand in it.
+    later: FxHashMap<Symbol, SrcSpan>,
+    errors: Vec<ModelError>,
+}
+
+impl<'a> Checker<'a> {
+    fn file(&mut self, ast: &'a Ast) {
+        for decl in &ast.decls {
+            if let DeclKind::Def { name, .. } = &decl.kind
+                && let Some(first) = self.defs.insert(name.symbol, decl)
+            {
+                let first = match &first.kind {
+                    DeclKind::Def { name, .. } => name.span,
+                    _ => first.span,
+                };
+                self.redefined(*name, first);
+            }
+            for name in declared_names(decl) {
+                self.builtin(name);
+                if let Some(&first) = self.globals.get(&name.symbol) {
+                    self.redefined(name, first);
+                }
+                self.globals.entry(name.symbol).or_insert(name.span);
+            }
+        }
+        for decl in &ast.decls {
+            self.decl(decl);
+            for name in declared_names(decl) {
+                self.declared.insert(name.symbol, name.span);
+            }
+        }
+        // Bodies see every declaration, wherever it stands.
+        self.declared = self.globals.clone();
+        for decl in &ast.decls {
+            match &decl.kind {
+                DeclKind::Def { signature, body, .. } => {
+                    let params: Vec<Name> =
+                        signature.inputs.iter().chain(&signature.outputs).map(|param| param.name).collect();
+                    for param in signature.inputs.iter().chain(&signature.outputs) {
+                        self.builtin(param.name);
+                    }
+                    self.body(&params, body);
+                }
+                DeclKind::Step { body, .. } | DeclKind::Setup(body) | DeclKind::Teardown(body) => {
+                    self.body(&[], body);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn redefined(&mut self, name: Name, first: SrcSpan) {
+        let text = self.names.name(name.symbol).to_owned();
+        self.errors.push(ModelError::Redefined { name: text, at: name.span.into(), first: first.into() });
+    }
+
+    fn builtin(&mut self, name: Name) {
+        let text = self.names.name(name.symbol);
+        let dtype = DType::from_name(text).map(|_| "is an element type");
+        let builtin = BUILTINS.iter().find(|(builtin, _)| *builtin == text).map(|(_, meaning)| *meaning);
+        if let Some(meaning) = builtin.or(dtype) {
+            self.errors.push(ModelError::BuiltinName { name: text.to_owned(), at: name.span.into(), meaning });
+        }
+    }
+
+    fn decl(&mut self, decl: &'a Decl) {
+        match &decl.kind {
+            DeclKind::Param { default, allowed, .. } => {
+                let words: Vec<Symbol> = match allowed {
+                    Some(Expr { kind: ExprKind::List(items), .. }) => items.iter().filter_map(Expr::as_name).collect(),
+                    _ => Vec::new(),
+                };
+                if !default.as_name().is_some_and(|symbol| words.contains(&symbol)) {
+                    self.expr(default);
+                }
+                if let Some(allowed) = allowed {
+                    self.expr(allowed);
+                }
+            }
+            DeclKind::Let(Binding { value, .. }) => self.expr(value),
+            DeclKind::Preset { values, .. } => {
+                // Words are worth something only to the parameter that lists them.
+                for binding in values {
+                    self.expr(&binding.value);
+                }
+            }
+            DeclKind::Stream { count, options, .. } => {
+                self.exprs(count);
+                for setting in options {
+                    self.setting(setting, &["high", "normal", "low", "gpu", "host"]);
+                }
+            }
+            DeclKind::Buffer(buffer) => {
+                for family in &buffer.families {
+                    self.exprs(&family.count);
+                }
+                match &buffer.layout {
+                    Layout::Tensor(expr) => self.expr(expr),
+                    Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
+                    Layout::Like(_) => {}
+                }
+                if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
+                    self.exprs(args);
+                }
+            }
+            DeclKind::Step { options, .. } => {
+                for setting in options {
+                    self.setting(setting, &["iteration", "end", "data", "declared", "forbid", "allow"]);
+                }
+            }
+            // Figures are resolved by themselves, and the rest is not part of this version.
+            _ => {}
+        }
+    }
+
+    fn setting(&mut self, setting: &Setting, words: &[&str]) {
+        let is_word = setting.value.as_name().is_some_and(|symbol| words.contains(&self.names.name(symbol)));
+        // Any bare name that is no value may be meant as a word: its option says which there are.
+        let unknown = setting.value.as_name().is_some_and(|symbol| !self.knows(symbol));
+        if !is_word && !unknown {
+            self.expr(&setting.value);
+        }
+    }
+
+    fn body(&mut self, params: &[Name], body: &'a Block) {
+        self.later = FxHashMap::default();
+        collect_labels(body, &mut self.later);
+        self.scopes = vec![params.iter().map(|name| (name.symbol, name.span)).collect()];
+        self.frame = 0;
+        self.block(body);
+        self.scopes.clear();
+    }
+
+    fn scope(&mut self, names: Vec<(Symbol, SrcSpan)>, body: &'a Block) -> Vec<(Symbol, SrcSpan)> {
+        self.scopes.push(names);
+        self.block(body);
+        self.scopes.pop().expect("pushed above")
+    }
+
+    /// Adds a local name; a name that is visible already cannot be given again.
+    fn local(&mut self, name: Name, family: bool) {
+        self.builtin(name);
+        let visible = self.scopes.iter().flatten().find(|(symbol, _)| *symbol == name.symbol).map(|(_, span)| *span);
+        if let Some(first) = visible.or(self.globals.get(&name.symbol).copied()) {
+            if !family {
+                self.redefined(name, first);
+            }
+            return;
+        }
+        let scope = if family { self.frame } else { self.scopes.len() - 1 };
+        self.scopes[scope].push((name.symbol, name.span));
+    }
+
+    fn block(&mut self, block: &'a Block) {
+        for stmt in block {
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt) {
+        match &stmt.kind {
+            StmtKind::Let(Binding { name, value }) => {
+                self.expr(value);
+                self.local(*name, false);
+            }
+            StmtKind::For { variable, over, body } => {
+                self.expr(over);
+                self.scopes.push(Vec::new());
+                self.local(*variable, false);
+                self.block(body);
+                self.scopes.pop();
+            }
+            StmtKind::If { arms, otherwise } => {
+                let mut given: Option<BTreeSet<Symbol>> = None;
+                let mut places = FxHashMap::default();
+                for (condition, body) in arms {
+                    self.expr(condition);
+                    let names = self.scope(Vec::new(), body);
+                    places.extend(names.iter().copied());
+                    let names: BTreeSet<Symbol> = names.into_iter().map(|(symbol, _)| symbol).collect();
+                    given = Some(match given {
+                        Some(given) => given.intersection(&names).copied().collect(),
+                        None => names,
+                    });
+                }
+                if let Some(otherwise) = otherwise {
+                    let names = self.scope(Vec::new(), otherwise);
+                    let names: BTreeSet<Symbol> = names.into_iter().map(|(symbol, _)| symbol).collect();
+                    let both = given.unwrap_or_default().intersection(&names).copied().collect::<Vec<_>>();
+                    let scope = self.scopes.last_mut().expect("inside a body");
+                    scope.extend(both.into_iter().filter_map(|symbol| Some((symbol, *places.get(&symbol)?))));
+                }
+            }
+            StmtKind::On { stream, after, body } => {
+                self.expr(stream);
+                for edge in after {
+                    if let Some(when) = &edge.when {
+                        self.expr(when);
+                    }
+                    match edge.previous {
+                        // Resolved among all labels of the step.
+                        true => self.indices(&edge.label),
+                        false => self.expr(&edge.label),
+                    }
+                }
+                self.block(body);
+            }
+            StmtKind::Phase { label, body } => {
+                self.exprs(&label.index);
+                self.block(body);
+            }
+            StmtKind::Group { body } => self.block(body),
+            StmtKind::Buffer { family, ty } => {
+                self.exprs(&family.count);
+                self.expr(ty);
+                self.local(family.name, false);
+            }
+            StmtKind::Call(call) => self.call(call),
+        }
+    }
+
+    /// The indices of a path whose name is looked up elsewhere.
+    fn indices(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Index { base, items } => {
+                self.exprs(items);
+                self.indices(base);
+            }
+            ExprKind::Field { base, .. } => self.indices(base),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, call: &'a Call) {
+        let operation = match call.callee.as_slice() {
+            [callee] => self.callee(*callee),
+            _ => None,
+        };
+        for (index, arg) in call.inputs.iter().enumerate() {
+            let elementwise = operation.is_some_and(|operation| {
+                matches!(operation.signature().inputs.get(index), Some(Input::Expression))
+            });
+            self.expr_of(&arg.value, elementwise);
+        }
+        for arg in &call.outputs {
+            if arg.value.as_name().is_none_or(|symbol| self.names.name(symbol) != "_") {
+                self.expr(&arg.value);
+            }
+        }
+        for setting in &call.options {
+            let key = self.names.name(setting.key.symbol);
+            let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
+            match option.map(|option| &option.kind) {
+                Some(Kind::Word(words)) => self.setting(setting, words),
+                _ => self.expr(&setting.value),
+            }
+        }
+        if let Some(label) = &call.label {
+            self.exprs(&label.index);
+            self.local(label.name, !label.index.is_empty());
+        }
+    }
+
+    fn callee(&mut self, callee: Name) -> Option<&'static dyn Operation> {
+        let name = self.names.name(callee.symbol);
+        if self.defs.contains_key(&callee.symbol) || MARKERS.contains(&name) {
+            return None;
+        }
+        let operation = ops::find(name);
+        if operation.is_none() {
+            let mut defs: Vec<String> = self.defs.keys().map(|def| self.names.name(*def).to_owned()).collect();
+            defs.sort();
+            self.errors.push(Analyzer::unknown_operation(name, &defs, callee.span));
+        }
+        operation
+    }
+
+    fn knows(&self, symbol: Symbol) -> bool {
+        let name = self.names.name(symbol);
+        self.scopes.iter().flatten().any(|(known, _)| *known == symbol)
+            || self.declared.contains_key(&symbol)
+            || self.words.contains(&symbol)
+            || DType::from_name(name).is_some()
+            || BUILTINS.iter().any(|(builtin, _)| *builtin == name)
+    }
+
+    fn name(&mut self, symbol: Symbol, at: SrcSpan) {
+        if self.knows(symbol) {
+            return;
+        }
+        let name = self.names.name(symbol).to_owned();
+        if let Some(&declared) = self.globals.get(&symbol) {
+            self.errors.push(ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() });
+            return;
+        }
+        if let Some(&label) = self.later.get(&symbol) {
+            let help = match label.start > at.start {
+                true => "a label is known below its operation: move that operation up",
+                false => {
+                    "a label is known in the loop, branch or `def` around it: `name[i]: …` makes a family, \
+                     known in the rest of the step"
+                }
+            };
+            self.errors.push(ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) });
+            return;
+        }
+        let locals = self.scopes.iter().flatten().map(|(symbol, _)| *symbol);
+        let known: BTreeSet<Symbol> =
+            locals.chain(self.declared.keys().copied()).chain(self.words.iter().copied()).collect();
+        let known = known.iter().map(|symbol| self.names.name(*symbol));
+        let known: Vec<&str> = known
+            .chain(BUILTINS.iter().map(|(name, _)| *name))
+            .chain(DType::ALL.iter().map(|dtype| dtype.name()))
+            .collect();
+        let help = suggest::nearest(&name, known).map(|near| format!("did you mean `{near}`?"));
+        self.errors.push(ModelError::UnknownName { name, at: at.into(), help });
+    }
+
+    fn exprs(&mut self, exprs: &[Expr]) {
+        exprs.iter().for_each(|expr| self.expr(expr));
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        self.expr_of(expr, false);
+    }
+
+    fn expr_of(&mut self, expr: &Expr, elementwise: bool) {
+        match &expr.kind {
+            ExprKind::Name(symbol) => self.name(*symbol, expr.span),
+            ExprKind::Negate(inner) | ExprKind::Not(inner) => self.expr_of(inner, elementwise),
+            ExprKind::Range { from, to, .. } => {
+                self.expr(from);
+                self.expr(to);
+            }
+            ExprKind::Binary { left, right, .. } => {
+                self.expr_of(left, elementwise);
+                self.expr_of(right, elementwise);
+            }
+            ExprKind::Call { callee, args } => {
+                let name = self.names.name(callee.symbol);
+                let known = FUNCTIONS.contains(&name) || (elementwise && elementwise_functions().any(|f| f == name));
+                if !known {
+                    let help = suggest::did_you_mean(name, FUNCTIONS.iter().copied());
+                    let name = name.to_owned();
+                    self.errors.push(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+                }
+                args.iter().for_each(|arg| self.expr_of(arg, elementwise));
+            }
+            ExprKind::Index { base, items } => {
+                self.expr(base);
+                self.exprs(items);
+            }
+            ExprKind::Field { base, .. } => self.expr(base),
+            ExprKind::List(items) => self.exprs(items),
+            ExprKind::If { arms, otherwise } => {
+                for (condition, value) in arms {
+                    self.expr_of(condition, elementwise);
+                    self.expr_of(value, elementwise);
+                }
+                self.expr_of(otherwise, elementwise);
+            }
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Quantity { .. }
+            | ExprKind::Text(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Whole => {}
+        }
+    }
+}
+
+/// The names that a declaration makes known to those below it.
+fn declared_names(decl: &Decl) -> Vec<Name> {
+    match &decl.kind {
+        DeclKind::Param { name, .. }
+        | DeclKind::Stream { name, .. }
+        | DeclKind::Draw { name, .. }
+        | DeclKind::Let(Binding { name, .. }) => vec![*name],
+        DeclKind::Buffer(buffer) => buffer.families.iter().map(|family| family.name).collect(),
+        DeclKind::Mesh(bindings) => bindings.iter().map(|binding| binding.name).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn collect_labels(block: &Block, labels: &mut FxHashMap<Symbol, SrcSpan>) {
+    for stmt in block {
+        match &stmt.kind {
+            StmtKind::Call(Call { label: Some(label), .. }) => {
+                labels.entry(label.name.symbol).or_insert(label.name.span);
+            }
+            StmtKind::For { body, .. }
+            | StmtKind::On { body, .. }
+            | StmtKind::Phase { body, .. }
+            | StmtKind::Group { body } => collect_labels(body, labels),
+            StmtKind::If { arms, otherwise } => {
+                arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| collect_labels(body, labels));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Every mistake that shows when a file's names, types and values are worked out.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+use crate::ops::OpError;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum ModelError {
+    // --- Names ----------------------------------------------------------------------------------------------
+    #[error("there is no `{name}` here")]
+    #[diagnostic(code(aorta::model::unknown_name))]
+    UnknownName {
+        name: String,
+        #[label("not known here")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{name}` is declared below")]
+    #[diagnostic(code(aorta::model::declared_below), help("move the declaration above its first use"))]
+    DeclaredBelow {
+        name: String,
+        #[label("used here")]
+        at: SourceSpan,
+        #[label("declared here")]
+        declared: SourceSpan,
+    },
+
+    #[error("`{name}` has a meaning already")]
+    #[diagnostic(
+        code(aorta::model::redefined),
+        help("give one of them another name; only the arguments of a `def` may hide an outer name")
+    )]
+    Redefined {
+        name: String,
+        #[label("second meaning")]
+        at: SourceSpan,
+        #[label("first meaning")]
+        first: SourceSpan,
+    },
+
+    #[error("`{name}` is a name of the language")]
+    #[diagnostic(code(aorta::model::builtin_name), help("choose another name"))]
+    BuiltinName {
+        name: String,
+        #[label("`{name}` {meaning}")]
+        at: SourceSpan,
+        meaning: &'static str,
+    },
+
+    #[error("there is no operation or `def` `{name}`")]
+    #[diagnostic(code(aorta::model::unknown_operation))]
+    UnknownOperation {
+        name: String,
+        #[label("not known")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("there is no function `{name}`")]
+    #[diagnostic(code(aorta::model::unknown_function))]
+    UnknownFunction {
+        name: String,
+        #[label("not known")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{of}` has no option `{name}`")]
+    #[diagnostic(code(aorta::model::unknown_option))]
+    UnknownOption {
+        of: String,
+        name: String,
+        #[label("not an option of `{of}`")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{name}` is given twice")]
+    #[diagnostic(code(aorta::model::given_twice), help("remove one of them"))]
+    GivenTwice {
+        name: String,
+        #[label("second")]
+        at: SourceSpan,
+        #[label("first")]
+        first: SourceSpan,
+    },
+
+    #[error("there is no parameter `{name}`")]
+    #[diagnostic(code(aorta::model::unknown_parameter))]
+    UnknownParameter {
+        name: String,
+        #[label("not a `param` of the file")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("there is no preset `{name}`")]
+    #[diagnostic(code(aorta::model::unknown_preset))]
+    UnknownPreset {
+        name: String,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{name}` has no `{member}`")]
+    #[diagnostic(code(aorta::model::unknown_member))]
+    UnknownMember {
+        name: String,
+        member: String,
+        #[label("no such output or label")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    // --- Types ----------------------------------------------------------------------------------------------
+    #[error("expected {expected}, found {found}")]
+    #[diagnostic(code(aorta::model::wrong_type))]
+    WrongType {
+        expected: String,
+        found: String,
+        #[label("this is {found}")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{op}` cannot combine {left} and {right}")]
+    #[diagnostic(code(aorta::model::units_differ), help("both sides have to measure the same"))]
+    UnitsDiffer {
+        op: &'static str,
+        left: String,
+        #[label("{left}")]
+        left_at: SourceSpan,
+        right: String,
+        #[label("{right}")]
+        right_at: SourceSpan,
+    },
+
+    #[error("a whole number is needed here, and this is {value}")]
+    #[diagnostic(
+        code(aorta::model::not_whole),
+        help("`floor_div(a, b)` and `ceil_div(a, b)` divide without a rest")
+    )]
+    NotWhole {
+        value: String,
+        #[label("is {value}")]
+        at: SourceSpan,
+        #[label("this division leaves a rest")]
+        division: Option<SourceSpan>,
+    },
+
+    #[error("division by zero")]
+    #[diagnostic(code(aorta::model::division_by_zero))]
+    DivisionByZero {
+        #[label("this is 0")]
+        at: SourceSpan,
+    },
+
+    #[error("the result is too large")]
+    #[diagnostic(code(aorta::model::overflow), help("integers go up to 9223372036854775807; `1e20` is a float"))]
+    Overflow {
+        #[label("passes what a number can hold")]
+        at: SourceSpan,
+    },
+
+    #[error("`{function}` takes {expected}, and {found} given")]
+    #[diagnostic(code(aorta::model::argument_count))]
+    ArgumentCount {
+        function: String,
+        expected: String,
+        found: String,
+        #[label("{expected} belong here")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    // --- Slices ---------------------------------------------------------------------------------------------
+    #[error("index {index} is outside of `{name}`, which has {size} there")]
+    #[diagnostic(code(aorta::model::index_out_of_range), help("indices run from 0 to {last}"))]
+    IndexOutOfRange {
+        name: String,
+        index: i64,
+        size: u64,
+        last: i64,
+        #[label("is {index}")]
+        at: SourceSpan,
+    },
+
+    #[error("the slice {from}..{to} is outside of `{name}`, which has {size} there")]
+    #[diagnostic(code(aorta::model::slice_out_of_range), help("a slice may go from 0 to {size}, its end left out"))]
+    SliceOutOfRange {
+        name: String,
+        from: i64,
+        to: i64,
+        size: u64,
+        #[label("is {from}..{to}")]
+        at: SourceSpan,
+    },
+
+    #[error("this slice is empty")]
+    #[diagnostic(code(aorta::model::empty_slice), help("guard the operation with `if`, where that is meant"))]
+    EmptySlice {
+        #[label("{from}..{to} holds nothing")]
+        at: SourceSpan,
+        from: i64,
+        to: i64,
+    },
+
+    #[error("`{name}` has {has}, and {given} given")]
+    #[diagnostic(code(aorta::model::index_count))]
+    IndexCount {
+        name: String,
+        has: String,
+        given: String,
+        #[label("{given} here")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    // --- Declarations ---------------------------------------------------------------------------------------
+    #[error("`{name}` cannot be {value}")]
+    #[diagnostic(code(aorta::model::not_allowed))]
+    NotAllowed {
+        name: String,
+        value: String,
+        #[label("this is {value}")]
+        at: SourceSpan,
+        #[label("allowed: {allowed}")]
+        declared: SourceSpan,
+        allowed: String,
+    },
+
+    #[error("{what} is {value}")]
+    #[diagnostic(code(aorta::model::bad_size), help("{help}"))]
+    BadSize {
+        what: String,
+        value: String,
+        #[label("is {value}")]
+        at: SourceSpan,
+        help: &'static str,
+    },
+
+    #[error("the file has no `step`")]
+    #[diagnostic(
+        code(aorta::model::no_step),
+        help("`step {{ … }}` holds the operations of one iteration; the smallest is `step {{ nop() }}`")
+    )]
+    NoStep,
+
+    #[error("there is more than one `{what}`")]
+    #[diagnostic(code(aorta::model::second), help("join them"))]
+    Second {
+        what: &'static str,
+        #[label("second")]
+        at: SourceSpan,
+        #[label("first")]
+        first: SourceSpan,
+    },
+
+    #[error("{what} is not part of this version")]
+    #[diagnostic(code(aorta::model::not_yet), help("{help}"))]
+    NotYet {
+        what: String,
+        help: String,
+        #[label("not in this version")]
+        at: SourceSpan,
+    },
+
+    // --- Statements -----------------------------------------------------------------------------------------
+    #[error("`{name}` calls itself")]
+    #[diagnostic(code(aorta::model::recursion), help("a `def` is put in place of its call: write a loop"))]
+    Recursion {
+        name: String,
+        #[label("this call leads back to `{name}`")]
+        at: SourceSpan,
+    },
+
+    #[error("`{name}` is written only below")]
+    #[diagnostic(code(aorta::model::read_before_write), help("write the output before reading it"))]
+    ReadBeforeWrite {
+        name: String,
+        #[label("nothing has written it yet")]
+        at: SourceSpan,
+    },
+
+    #[error("a label of that name exists already")]
+    #[diagnostic(code(aorta::model::label_twice), help("name members of a family with an index: `{name}[i]: …`"))]
+    LabelTwice {
+        name: String,
+        #[label("second")]
+        at: SourceSpan,
+        #[label("first")]
+        first: SourceSpan,
+    },
+
+    #[error("`{name}` has no member {index} yet")]
+    #[diagnostic(
+        code(aorta::model::no_member),
+        help("labels are known below their operation; guard the first turn of a loop with `when`")
+    )]
+    NoMember {
+        name: String,
+        index: String,
+        #[label("not known here")]
+        at: SourceSpan,
+    },
+
+    #[error("`{name}` is an output: it cannot be read and written at once here")]
+    #[diagnostic(
+        code(aorta::model::overlapping_operands),
+        help("write to another buffer; only elementwise operations may write the very slice that they read")
+    )]
+    Overlap {
+        name: String,
+        #[label("written here")]
+        output: SourceSpan,
+        #[label("the same memory")]
+        other: SourceSpan,
+    },
+
+    #[error("memory that has no name cannot be written")]
+    #[diagnostic(code(aorta::model::written_type), help("leave the output away for scratch memory, or declare a `buffer`"))]
+    WrittenType {
+        #[label("this is a type, not a buffer")]
+        at: SourceSpan,
+    },
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Operation(#[from] OpError),
+
+    // --- Limits ---------------------------------------------------------------------------------------------
+    #[error("an iteration has more than {limit} operations")]
+    #[diagnostic(
+        code(aorta::model::too_many_operations),
+        help("lower the counts of the loops, or raise the limit: --config max_operations=…")
+    )]
+    TooManyOperations {
+        limit: usize,
+        #[label("passed here")]
+        at: SourceSpan,
+    },
+
+    #[error("the loops of an iteration take more than {limit} turns")]
+    #[diagnostic(
+        code(aorta::model::too_many_turns),
+        help("lower the counts of the loops, or raise the limit: --config max_operations=…")
+    )]
+    TooManyTurns {
+        limit: usize,
+        #[label("passed here")]
+        at: SourceSpan,
+    },
+
+    #[error("calls are nested deeper than {limit}")]
+    #[diagnostic(code(aorta::model::too_deep), help("write inner definitions in place"))]
+    TooDeep {
+        limit: usize,
+        #[label("this is one too many")]
+        at: SourceSpan,
+    },
+
+    #[error("the program takes {total} of memory, and {limit} are allowed")]
+    #[diagnostic(
+        code(aorta::model::too_much_memory),
+        help("the largest: {largest}; lower a parameter, or raise the limit: --config max_memory=…")
+    )]
+    TooMuchMemory {
+        total: String,
+        limit: String,
+        largest: String,
+        #[label("the largest")]
+        at: SourceSpan,
+    },
+
+    // --- Figures --------------------------------------------------------------------------------------------
+    #[error("`{name}` is no figure")]
+    #[diagnostic(code(aorta::model::unknown_figure))]
+    UnknownFigure {
+        name: String,
+        #[label("not known")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`{name}` is no stream, label or phase")]
+    #[diagnostic(code(aorta::model::unknown_set))]
+    UnknownSet {
+        name: String,
+        #[label("operations are picked by the name of a stream, a family, a label or a phase")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+}
+
+impl ModelError {
+    /// Where the mistake is, as an offset, for sorting.
+    pub fn offset(&self) -> usize {
+        self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+    }
+}

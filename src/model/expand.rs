@@ -1,0 +1,455 @@
+//! Statements: loops, branches, blocks and definitions are walked, operations come out in the order of the text.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{LabelId, MemoryId, PhaseId, Space, SrcSpan, StreamId, Symbol, ViewId};
+use crate::syntax::ast::{self, *};
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::labels::{self, LabelData, StepLabels};
+use super::program::{After, Label, MemoryKind, Priority, Step, Stream};
+use super::value::Value;
+
+/// Calls inside one another.
+const MAX_CALLS: usize = 32;
+
+/// Loop turns for each operation that is allowed.
+const TURNS_PER_OPERATION: usize = 4;
+
+/// The longest cycle of iterations that is worked out ahead.
+const MAX_CYCLE: u64 = 4096;
+
+/// What an expansion knows beyond the names.
+#[derive(Debug, Default)]
+pub(super) struct Expansion<'a> {
+    /// Parameters that the caller or the preset gives.
+    pub given: FxHashMap<Symbol, &'a Expr>,
+    pub step: Step,
+    /// The labels of this step, as `Program::labels` from `first_label` on.
+    pub labels: Vec<LabelData>,
+    pub first_label: usize,
+    pub families: Vec<labels::Family>,
+    /// Outputs of definitions that the call does not give: the slice, once something has written it.
+    pub outputs: Vec<Option<ViewId>>,
+    /// Bare inputs by their place and turn, the same in each iteration.
+    pub bare: FxHashMap<(SrcSpan, u32), MemoryId>,
+    pub bare_turns: FxHashMap<SrcSpan, u32>,
+    pub stream: Option<StreamId>,
+    pub label: LabelId,
+    pub phase: PhaseId,
+    /// What the open blocks wait for.
+    pub after: Vec<Waiting>,
+    /// `after prev(…)`, to be resolved when all iterations are known.
+    pub previous: Vec<Previous>,
+    uses_previous: bool,
+    main: Option<StreamId>,
+    turns: usize,
+    stopped: bool,
+    calls: Vec<Symbol>,
+    /// Parts of map expressions, used again from operation to operation.
+    pub scratch_key: Vec<u32>,
+    pub attrs: indexmap::IndexSet<crate::ops::Attrs, rustc_hash::FxBuildHasher>,
+    pub expressions: indexmap::IndexSet<std::sync::Arc<crate::ops::Expression>, rustc_hash::FxBuildHasher>,
+    pub spec_cache: FxHashMap<Box<[u32]>, crate::base::SpecId>,
+}
+
+/// What an `on … after` block waits for: each of its streams once.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub ops: Vec<After>,
+    pub done: FxHashSet<StreamId>,
+}
+
+/// A dependency on a label of the previous iteration.
+#[derive(Debug)]
+pub(super) struct Previous {
+    pub step: usize,
+    pub name: Symbol,
+    pub index: Option<Box<[i64]>>,
+    pub span: SrcSpan,
+}
+
+impl<'a> Analyzer<'a> {
+    /// Expands the step for each iteration of its cycle.
+    pub(super) fn steps(&mut self) {
+        let ast = self.ast;
+        let mut steps = ast.decls.iter().filter_map(|decl| match &decl.kind {
+            DeclKind::Step { body, .. } => Some((decl.span, body)),
+            _ => None,
+        });
+        let Some((first, body)) = steps.next() else {
+            self.error(ModelError::NoStep);
+            return;
+        };
+        for (span, _) in steps {
+            self.error(ModelError::Second { what: "step", at: span.into(), first: first.into() });
+        }
+        self.expansion.uses_previous = uses_previous(body) || self.defs.values().any(|decl| match &decl.kind {
+            DeclKind::Def { body, .. } => uses_previous(body),
+            _ => false,
+        });
+        let mut labels = Vec::new();
+        let mut iteration = 0;
+        while iteration < self.cycle_use.cycle(self.options.cycle) {
+            if iteration >= MAX_CYCLE {
+                self.error(ModelError::BadSize {
+                    what: "the number of iterations after which the step repeats".to_owned(),
+                    value: format!("more than {MAX_CYCLE}"),
+                    at: first.into(),
+                    help: "take remainders of `iteration` by smaller numbers, or of numbers with common factors",
+                });
+                break;
+            }
+            labels.push(self.one_step(body, iteration));
+            if self.failed() {
+                break;
+            }
+            iteration += 1;
+        }
+        if !self.failed() {
+            self.resolve_previous(&labels);
+        }
+    }
+
+    /// Expands one iteration and returns the labels that `prev` may name in the next.
+    fn one_step(&mut self, body: &'a Block, iteration: u64) -> StepLabels {
+        self.iteration = Some(iteration as i64);
+        let expansion = &mut self.expansion;
+        expansion.step = Step::default();
+        expansion.first_label = self.program.labels.len();
+        expansion.labels.clear();
+        expansion.families.clear();
+        expansion.outputs.clear();
+        expansion.bare_turns.clear();
+        expansion.turns = 0;
+        self.scopes.enter_frame();
+        self.block(body);
+        let names = self.scopes.leave_frame();
+        self.iteration = None;
+        let labels = if self.expansion.uses_previous { self.step_labels(names) } else { StepLabels::default() };
+        self.program.cycle.push(std::mem::take(&mut self.expansion.step));
+        labels
+    }
+
+    fn block(&mut self, block: &'a Block) {
+        for stmt in block {
+            if self.expansion.stopped {
+                return;
+            }
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt) {
+        match &stmt.kind {
+            StmtKind::Let(Binding { name, value }) => {
+                let value = self.eval(value);
+                self.scopes.declare(name.symbol, value);
+            }
+            StmtKind::For { variable, over, body } => self.for_(*variable, over, body),
+            StmtKind::If { arms, otherwise } => self.if_(arms, otherwise.as_ref()),
+            StmtKind::On { stream, after, body } => self.on(stream, after, body),
+            StmtKind::Phase { label, body } => {
+                let Some(index) = self.label_index(label) else { return };
+                let outer = self.expansion.phase;
+                self.program.phases.push(Label { name: Some(label.name.symbol), index, parent: LabelId(outer.0) });
+                self.expansion.phase = PhaseId::from(self.program.phases.len() - 1);
+                self.block(body);
+                self.expansion.phase = outer;
+            }
+            StmtKind::Group { body } => {
+                self.not_yet("`group`", "it comes with runs on several GPUs", stmt.span);
+                self.block(body);
+            }
+            StmtKind::Buffer { family, ty } => self.local_buffer(family, ty),
+            StmtKind::Call(call) => self.call(call),
+        }
+    }
+
+    fn for_(&mut self, variable: Name, over: &Expr, body: &'a Block) {
+        let values: Box<dyn Iterator<Item = Value>> = match self.eval(over) {
+            Value::Range { from, to, reversed: false } => Box::new((from..to).map(Value::int)),
+            Value::Range { from, to, reversed: true } => Box::new((from..to).rev().map(Value::int)),
+            Value::List(items) => Box::new((0..items.len()).map(move |index| items[index].clone())),
+            Value::Unknown => {
+                // One turn with an unknown variable, for the mistakes in the body.
+                Box::new(std::iter::once(Value::Unknown))
+            }
+            other => {
+                self.wrong_type::<()>("a range, such as `0..n`, or a list", &other, over.span);
+                return;
+            }
+        };
+        for value in values {
+            self.expansion.turns += 1;
+            let limit = self.options.max_operations.saturating_mul(TURNS_PER_OPERATION);
+            if self.expansion.turns > limit {
+                self.error(ModelError::TooManyTurns { limit, at: over.span.into() });
+                self.expansion.stopped = true;
+            }
+            if self.expansion.stopped {
+                return;
+            }
+            self.scopes.enter();
+            self.scopes.declare(variable.symbol, value);
+            self.block(body);
+            self.scopes.leave();
+        }
+    }
+
+    fn if_(&mut self, arms: &'a [(Expr, Block)], otherwise: Option<&'a Block>) {
+        let mut taken = otherwise;
+        for (condition, body) in arms {
+            match self.eval_bool(condition) {
+                Some(true) => {
+                    taken = Some(body);
+                    break;
+                }
+                Some(false) => {}
+                None => return,
+            }
+        }
+        let Some(taken) = taken else { return };
+        self.scopes.enter();
+        self.block(taken);
+        let names = self.scopes.leave();
+        // A label that every branch gives is known behind them.
+        let Some(otherwise) = otherwise else { return };
+        for (name, value) in names {
+            let everywhere = arms.iter().map(|(_, body)| body).chain([otherwise]).all(|body| gives_label(body, name));
+            if everywhere && matches!(value, Value::Label(_) | Value::Labels(_)) {
+                self.scopes.declare(name, value);
+            }
+        }
+    }
+
+    fn on(&mut self, stream: &Expr, after: &'a [Edge], body: &'a Block) {
+        let outer = self.expansion.stream;
+        match self.eval(stream) {
+            Value::Stream { first, count: None, .. } => self.expansion.stream = Some(StreamId(first)),
+            Value::Stream { count: Some(_), .. } => {
+                let name = self.text_of(stream);
+                self.error(ModelError::WrongType {
+                    expected: "one stream".to_owned(),
+                    found: "a family of streams".to_owned(),
+                    at: stream.span.into(),
+                    help: Some(format!("pick a member: `{name}[0]`")),
+                });
+            }
+            other => {
+                self.wrong_type::<()>("a stream", &other, stream.span);
+            }
+        }
+        let ops = self.edges(after);
+        let waits = !ops.is_empty();
+        if waits {
+            self.expansion.after.push(Waiting { ops, done: FxHashSet::default() });
+        }
+        self.block(body);
+        if waits {
+            self.expansion.after.pop();
+        }
+        self.expansion.stream = outer;
+    }
+
+    /// The stream of the innermost `on`, or `main`.
+    pub(super) fn current_stream(&mut self) -> StreamId {
+        if let Some(stream) = self.expansion.stream {
+            return stream;
+        }
+        let declared = self.program.streams.iter().position(|stream| stream.family == self.builtins.main);
+        let main = self.expansion.main.or(declared.map(StreamId::from));
+        let main = main.unwrap_or_else(|| {
+            self.program.streams.push(Stream {
+                name: "main".to_owned(),
+                family: self.builtins.main,
+                member: None,
+                priority: Priority::Normal,
+                span: SrcSpan::default(),
+            });
+            StreamId::from(self.program.streams.len() - 1)
+        });
+        self.expansion.main = Some(main);
+        main
+    }
+
+    fn local_buffer(&mut self, family: &ast::Family, ty: &Expr) {
+        let count = self.family(&family.count, "buffers", family.name);
+        let value = match (count, self.tensor_type(ty)) {
+            (Some(count), Some(ty)) => self.add_family(family.name, MemoryKind::Scratch, Space::Device, count, ty),
+            _ => Value::Unknown,
+        };
+        self.scopes.declare(family.name.symbol, value);
+    }
+
+    /// Stops the expansion when there are too many operations.
+    pub(super) fn room_for_operation(&mut self, span: SrcSpan) -> bool {
+        if self.expansion.step.ops.len() >= self.options.max_operations {
+            self.error(ModelError::TooManyOperations { limit: self.options.max_operations, at: span.into() });
+            self.expansion.stopped = true;
+        }
+        !self.expansion.stopped
+    }
+
+    // --- Calls of definitions ---------------------------------------------------------------------------------
+
+    pub(super) fn call_def(&mut self, call: &'a Call, decl: &'a Decl) {
+        let DeclKind::Def { name, signature, body } = &decl.kind else {
+            unreachable!("the table of definitions holds nothing else");
+        };
+        let text = self.names.name(name.symbol).to_owned();
+        if self.expansion.calls.contains(&name.symbol) {
+            self.error(ModelError::Recursion { name: text, at: call.span.into() });
+            return;
+        }
+        if self.expansion.calls.len() >= MAX_CALLS {
+            self.error(ModelError::TooDeep { limit: MAX_CALLS, at: call.span.into() });
+            return;
+        }
+        for setting in &call.options {
+            let option = self.names.name(setting.key.symbol).to_owned();
+            self.error(ModelError::UnknownOption {
+                of: text.clone(),
+                name: option,
+                at: setting.key.span.into(),
+                help: Some("the arguments of a `def` have no names at the call: write the value in its place".to_owned()),
+            });
+        }
+        let (inputs, outputs) = (&signature.inputs, &signature.outputs);
+        if call.inputs.len() != inputs.len() || call.outputs.len() > outputs.len() {
+            let list = |params: &[Param]| {
+                let names: Vec<&str> = params.iter().map(|param| self.names.name(param.name.symbol)).collect();
+                names.join(", ")
+            };
+            let arrow = if outputs.is_empty() { String::new() } else { format!(" -> {}", list(outputs)) };
+            let help = format!("it is `{text}({}{arrow})`", list(inputs));
+            let (expected, given) = match call.inputs.len() == inputs.len() {
+                true => (format!("at most {} outputs", outputs.len()), call.outputs.len()),
+                false => (format!("{} inputs", inputs.len()), call.inputs.len()),
+            };
+            self.error(ModelError::ArgumentCount {
+                function: text,
+                expected,
+                found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
+                at: call.span.into(),
+                help: Some(help),
+            });
+            return;
+        }
+        let mut values: Vec<Value> = Vec::new();
+        for (arg, param) in call.inputs.iter().zip(inputs) {
+            let value = self.argument(arg, param);
+            values.push(value);
+        }
+        let mut cells = Vec::new();
+        for index in 0..outputs.len() {
+            let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
+            let value = given.map(|arg| self.output_argument(arg));
+            cells.push(value.unwrap_or_else(|| self.new_output()));
+        }
+        let label = self.open_label(call);
+        let first_op = self.expansion.step.ops.len();
+        let outer_label = self.expansion.label;
+        if let Some(label) = label {
+            self.expansion.label = label;
+        }
+        self.expansion.calls.push(name.symbol);
+        self.scopes.enter_frame();
+        for (param, value) in inputs.iter().chain(outputs).zip(values.into_iter().chain(cells)) {
+            self.scopes.declare(param.name.symbol, value);
+        }
+        self.block(body);
+        let members = self.scopes.leave_frame();
+        self.expansion.calls.pop();
+        self.expansion.label = outer_label;
+        if let Some(label) = label {
+            let members = members
+                .into_iter()
+                .map(|(name, value)| match value {
+                    Value::Output(cell) => (name, self.output_value(cell)),
+                    value => (name, value),
+                })
+                .filter(|(name, value)| {
+                    matches!(value, Value::Label(_) | Value::Labels(_))
+                        || outputs.iter().any(|output| output.name.symbol == *name)
+                })
+                .collect();
+            let ops = first_op as u32..self.expansion.step.ops.len() as u32;
+            self.close_label(call, label, LabelData::call(ops, members));
+        }
+    }
+
+    /// An argument of a definition: any value; a bare type is memory of its own.
+    fn argument(&mut self, arg: &Arg, param: &Param) -> Value {
+        self.no_peer(arg);
+        let mut value = self.eval(&arg.value);
+        if let Value::Type(dtype, dims) = value {
+            let view = self.bare(dtype, dims, param.name.symbol, arg.value.span);
+            value = Value::Tensor { view, family: 0 };
+        }
+        if let Some(ty) = &param.ty
+            && let Some((dtype, dims)) = self.tensor_type(ty)
+            && let Some(view) = self.view_of(&value, arg.value.span)
+        {
+            let tensor = *self.program.views.tensor(view);
+            if tensor.dtype != dtype || tensor.dims != dims {
+                self.error(ModelError::WrongType {
+                    expected: format!("{dtype}{dims}"),
+                    found: tensor.to_string(),
+                    at: arg.value.span.into(),
+                    help: None,
+                });
+            }
+        }
+        value
+    }
+
+    pub(super) fn new_output(&mut self) -> Value {
+        self.expansion.outputs.push(None);
+        Value::Output(self.expansion.outputs.len() as u32 - 1)
+    }
+
+    pub(super) fn output_value(&self, cell: u32) -> Value {
+        match self.expansion.outputs[cell as usize] {
+            Some(view) => Value::Tensor { view, family: 0 },
+            None => Value::Output(cell),
+        }
+    }
+
+    /// An output of a definition as an operand: known once something has written it.
+    pub(super) fn written_output(&mut self, cell: u32, name: Symbol, span: SrcSpan) -> Value {
+        match self.output_value(cell) {
+            Value::Output(_) => {
+                let name = self.names.name(name).to_owned();
+                self.error(ModelError::ReadBeforeWrite { name, at: span.into() });
+                Value::Unknown
+            }
+            value => value,
+        }
+    }
+}
+
+/// Whether a block gives a label of that name in its own scope.
+fn gives_label(block: &Block, name: Symbol) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Call(call) => call.label.as_ref().is_some_and(|label| label.name.symbol == name),
+        StmtKind::On { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => gives_label(body, name),
+        StmtKind::If { arms, otherwise: Some(otherwise) } => {
+            arms.iter().map(|(_, body)| body).chain([otherwise]).all(|body| gives_label(body, name))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a block waits for something of the previous iteration.
+fn uses_previous(block: &Block) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::On { after, body, .. } => after.iter().any(|edge| edge.previous) || uses_previous(body),
+        StmtKind::For { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => uses_previous(body),
+        StmtKind::If { arms, otherwise } => {
+            arms.iter().map(|(_, body)| body).chain(otherwise).any(uses_previous)
+        }
+        _ => false,
+    })
+}

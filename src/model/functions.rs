@@ -1,0 +1,197 @@
+//! Functions of plain values.
+
+use std::sync::Arc;
+
+use crate::base::units::Dimension;
+use crate::base::SrcSpan;
+use crate::ops::expression::{Binary, Unary};
+use crate::syntax::ast::{BinaryOp, Expr, Name};
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::value::{Number, Scalar, Value};
+
+/// Every function that an expression may call on plain values; `map` knows the elementwise ones too.
+pub const FUNCTIONS: &[&str] = &[
+    "abs", "ceil", "ceil_div", "cos", "erf", "exp", "floor", "floor_div", "gelu", "len", "log", "log2", "max", "mean",
+    "min", "pow", "relu", "rev", "round", "rsqrt", "sigmoid", "silu", "sin", "sizeof", "sqrt", "sum", "tanh",
+];
+
+impl Analyzer<'_> {
+    pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
+        let name = self.names.name(callee.symbol).to_owned();
+        if !FUNCTIONS.contains(&name.as_str()) {
+            let help = crate::base::suggest::did_you_mean(&name, FUNCTIONS.iter().copied());
+            self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+            return Value::Unknown;
+        }
+        let values: Vec<Value> = args.iter().map(|arg| self.eval(arg)).collect();
+        if values.iter().any(|value| matches!(value, Value::Unknown)) {
+            return Value::Unknown;
+        }
+        self.apply(&name, &values, args, span)
+    }
+
+    fn apply(&mut self, name: &str, values: &[Value], args: &[Expr], span: SrcSpan) -> Value {
+        match (name, values) {
+            ("min" | "max", [Value::List(items)]) if !items.is_empty() => {
+                let pick = |a: Value, b: &Value| self.extreme(name, a, b.clone(), (span, span));
+                items[1..].iter().fold(items[0].clone(), pick)
+            }
+            ("min" | "max", [first, rest @ ..]) if !rest.is_empty() => {
+                let mut best = first.clone();
+                for (value, arg) in rest.iter().zip(&args[1..]) {
+                    best = self.extreme(name, best, value.clone(), (args[0].span, arg.span));
+                }
+                best
+            }
+            ("sum" | "mean", [Value::List(items)]) => {
+                let mut total = Value::int(0);
+                for (index, item) in items.iter().enumerate() {
+                    total = match index {
+                        0 => item.clone(),
+                        _ => self.binary(BinaryOp::Add, total, item.clone(), (span, span), span),
+                    };
+                }
+                if name == "sum" || items.is_empty() {
+                    return total;
+                }
+                self.binary(BinaryOp::Divide, total, Value::int(items.len() as i64), (span, span), span)
+            }
+            ("sum", [Value::Range { from, to, .. }]) => {
+                let (from, to) = (i128::from(*from), i128::from(*to));
+                let sum = if to > from { (from + to - 1) * (to - from) / 2 } else { 0 };
+                i64::try_from(sum).map_or_else(|_| self.overflow(span), Value::int)
+            }
+            ("len", [Value::List(items)]) => Value::int(items.len() as i64),
+            ("len", [Value::Range { from, to, .. }]) => Value::int((to - from).max(0)),
+            ("rev", [Value::Range { from, to, reversed }]) => {
+                Value::Range { from: *from, to: *to, reversed: !reversed }
+            }
+            ("rev", [Value::List(items)]) => Value::List(Arc::new(items.iter().rev().cloned().collect())),
+            ("sizeof", [Value::DType(dtype)]) => {
+                let value = Scalar::Int(dtype.size() as i64);
+                Value::Number(Number { value, dimension: Dimension::BYTES, rest: None })
+            }
+            ("sizeof", [Value::Type(dtype, dims)]) => {
+                let bytes = dims.elements().and_then(|n| n.checked_mul(dtype.size())).unwrap_or(0);
+                let value = Scalar::Int(bytes as i64);
+                Value::Number(Number { value, dimension: Dimension::BYTES, rest: None })
+            }
+            ("floor_div" | "ceil_div", [a, b]) => self.division(name, a, b, args),
+            ("floor" | "ceil" | "round" | "abs", [Value::Number(number)]) => {
+                if let (Scalar::Int(value), "floor" | "ceil" | "round") = (number.value, name) {
+                    return Value::Number(Number { value: Scalar::Int(value), rest: None, ..*number });
+                }
+                let float = number.value.float();
+                let value = match (name, number.value) {
+                    ("abs", Scalar::Int(value)) => value.checked_abs().map_or(Scalar::Float(float.abs()), Scalar::Int),
+                    ("abs", _) => Scalar::Float(float.abs()),
+                    ("floor", _) => whole_or_float(float.floor()),
+                    ("ceil", _) => whole_or_float(float.ceil()),
+                    _ => whole_or_float(float.round_ties_even()),
+                };
+                Value::Number(Number { value, rest: None, ..*number })
+            }
+            (_, [Value::List(items)]) => {
+                let results = items.iter().map(|item| self.apply(name, std::slice::from_ref(item), args, span));
+                Value::List(Arc::new(results.collect()))
+            }
+            (_, [Value::Number(number)]) if number.dimension == Dimension::NONE => {
+                match Unary::from_name(name) {
+                    Some(function) => self.finite(function.apply(number.value.float()), span),
+                    None => self.wrong_arguments(name, values, span),
+                }
+            }
+            ("pow", [Value::Number(a), Value::Number(b)])
+                if a.dimension == Dimension::NONE && b.dimension == Dimension::NONE =>
+            {
+                if let (Scalar::Int(base), Scalar::Int(power)) = (a.value, b.value)
+                    && let Ok(power) = u32::try_from(power)
+                {
+                    return base.checked_pow(power).map_or_else(|| self.overflow(span), Value::int);
+                }
+                self.finite(Binary::Pow.apply(a.value.float(), b.value.float()), span)
+            }
+            _ => self.wrong_arguments(name, values, span),
+        }
+    }
+
+    fn extreme(&mut self, name: &str, a: Value, b: Value, spans: (SrcSpan, SrcSpan)) -> Value {
+        let op = if name == "min" { BinaryOp::Less } else { BinaryOp::Greater };
+        if let Value::List(items) = &a {
+            let results = items.iter().map(|item| self.extreme(name, item.clone(), b.clone(), spans));
+            return Value::List(Arc::new(results.collect()));
+        }
+        if let Value::List(items) = &b {
+            let results = items.iter().map(|item| self.extreme(name, a.clone(), item.clone(), spans));
+            return Value::List(Arc::new(results.collect()));
+        }
+        match self.binary(op, a.clone(), b.clone(), spans, spans.0.to(spans.1)) {
+            Value::Bool(true) => a,
+            Value::Bool(false) => b,
+            _ => Value::Unknown,
+        }
+    }
+
+    /// `floor_div` and `ceil_div`: of whole numbers, or of two quantities of one kind.
+    fn division(&mut self, name: &str, a: &Value, b: &Value, args: &[Expr]) -> Value {
+        let (Value::Number(x), Value::Number(y)) = (a, b) else {
+            return self.wrong_arguments(name, &[a.clone(), b.clone()], args[0].span.to(args[1].span));
+        };
+        if x.dimension != y.dimension && y.dimension != Dimension::NONE {
+            self.units_differ("floor_div", x, y, (args[0].span, args[1].span));
+            return Value::Unknown;
+        }
+        let (Some(dividend), Some(divisor)) = (self.whole(*x, args[0].span), self.whole(*y, args[1].span)) else {
+            return Value::Unknown;
+        };
+        if divisor == 0 {
+            self.error(ModelError::DivisionByZero { at: args[1].span.into() });
+            return Value::Unknown;
+        }
+        let (dividend, divisor) = (i128::from(dividend), i128::from(divisor));
+        let floor = dividend.div_euclid(divisor) - i128::from(divisor < 0 && dividend.rem_euclid(divisor) != 0);
+        let exact = floor * divisor == dividend;
+        let value = if name == "ceil_div" && !exact { floor + 1 } else { floor };
+        let dimension = if y.dimension == Dimension::NONE { x.dimension } else { Dimension::NONE };
+        Value::Number(Number { value: Scalar::Int(value as i64), dimension, rest: None })
+    }
+
+    fn finite(&mut self, value: f64, span: SrcSpan) -> Value {
+        if value.is_finite() { Value::Number(Number::float(value)) } else { self.overflow(span) }
+    }
+
+    pub(super) fn overflow(&mut self, span: SrcSpan) -> Value {
+        self.error(ModelError::Overflow { at: span.into() });
+        Value::Unknown
+    }
+
+    fn wrong_arguments(&mut self, name: &str, values: &[Value], span: SrcSpan) -> Value {
+        let expected = match name {
+            "floor_div" | "ceil_div" | "pow" => "two numbers",
+            "min" | "max" => "several numbers, or a list",
+            "sum" | "mean" | "len" => "a list",
+            "rev" => "a range or a list",
+            "sizeof" => "a type",
+            _ => "one number",
+        };
+        let found: Vec<String> = values.iter().map(|value| value.describe(&self.names)).collect();
+        let found = match found.as_slice() {
+            [] => "nothing is".to_owned(),
+            found => format!("{} {}", found.join(", "), if found.len() == 1 { "is" } else { "are" }),
+        };
+        self.error(ModelError::ArgumentCount {
+            function: name.to_owned(),
+            expected: expected.to_owned(),
+            found,
+            at: span.into(),
+            help: None,
+        });
+        Value::Unknown
+    }
+}
+
+fn whole_or_float(value: f64) -> Scalar {
+    if value.abs() < 9e15 { Scalar::Int(value as i64) } else { Scalar::Float(value) }
+}

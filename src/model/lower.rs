@@ -1,0 +1,237 @@
+//! `map` and its like: an expression over tensors becomes one for each element.
+
+use std::sync::Arc;
+
+use crate::base::units::Dimension;
+use crate::base::{SrcSpan, ViewId, suggest};
+use crate::ops::Expression;
+use crate::ops::expression::{Binary, Node, Unary};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::value::Value;
+
+/// What a part of the expression is.
+enum Part {
+    /// Known before the run.
+    Plain(Value, SrcSpan),
+    /// Different for each element.
+    Node(u16),
+    Failed,
+}
+
+/// An elementwise expression in the making.
+#[derive(Default)]
+struct Lowering {
+    expression: Expression,
+    views: Vec<ViewId>,
+    spans: Vec<SrcSpan>,
+}
+
+/// Tensors that one expression may name.
+const MAX_INPUTS: usize = 16;
+
+impl Analyzer<'_> {
+    /// The elementwise expression, with the tensors that it names in the order of their first mention.
+    pub(super) fn lower(&mut self, expr: &Expr, op: &str) -> Option<(Arc<Expression>, Vec<ViewId>, Vec<SrcSpan>)> {
+        let mut lowering = Lowering::default();
+        let part = self.part(expr, op, &mut lowering);
+        let node = self.node(part, &mut lowering)?;
+        let expression = Arc::new(lowering.expression.finish(node));
+        Some((expression, lowering.views, lowering.spans))
+    }
+
+    fn part(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Part {
+        match &expr.kind {
+            ExprKind::Negate(inner) => {
+                let part = self.part(inner, op, lowering);
+                self.unary_part(Unary::Negate, part, expr, lowering)
+            }
+            ExprKind::Not(inner) => {
+                let part = self.part(inner, op, lowering);
+                self.unary_part(Unary::Not, part, expr, lowering)
+            }
+            ExprKind::Binary { op: operator, left, right } => {
+                let (a, b) = (self.part(left, op, lowering), self.part(right, op, lowering));
+                match (a, b) {
+                    (Part::Failed, _) | (_, Part::Failed) => Part::Failed,
+                    (Part::Plain(..), Part::Plain(..)) => Part::Plain(self.eval(expr), expr.span),
+                    (a, b) => self.binary_part(binary(*operator), a, b, expr.span, lowering),
+                }
+            }
+            ExprKind::Call { callee, args } => {
+                let name = self.names.name(callee.symbol).to_owned();
+                let parts: Vec<Part> = args.iter().map(|arg| self.part(arg, op, lowering)).collect();
+                if parts.iter().any(|part| matches!(part, Part::Failed)) {
+                    return Part::Failed;
+                }
+                if parts.iter().all(|part| matches!(part, Part::Plain(..))) {
+                    return Part::Plain(self.eval(expr), expr.span);
+                }
+                self.call_part(&name, parts, expr, callee.span, lowering)
+            }
+            ExprKind::If { arms, otherwise } => self.if_part(arms, otherwise, op, lowering),
+            _ => self.leaf(expr, op, lowering),
+        }
+    }
+
+    /// A name, a slice, a literal: a tensor is an input, all else is plain.
+    fn leaf(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Part {
+        let view = match self.eval(expr) {
+            Value::Unknown => return Part::Failed,
+            Value::Type(dtype, dims) => {
+                let name = self.names.intern(op);
+                self.bare(dtype, dims, name, expr.span)
+            }
+            value @ (Value::Tensor { .. } | Value::Label(_)) => match self.view_of(&value, expr.span) {
+                Some(view) => view,
+                None => return Part::Failed,
+            },
+            value => return Part::Plain(value, expr.span),
+        };
+        let input = lowering.views.iter().position(|known| *known == view).unwrap_or_else(|| {
+            lowering.views.push(view);
+            lowering.spans.push(expr.span);
+            lowering.views.len() - 1
+        });
+        if lowering.views.len() > MAX_INPUTS {
+            self.error(ModelError::ArgumentCount {
+                function: op.to_owned(),
+                expected: format!("at most {MAX_INPUTS} tensors"),
+                found: format!("{} are", lowering.views.len()),
+                at: expr.span.into(),
+                help: Some("make two operations of it".to_owned()),
+            });
+            return Part::Failed;
+        }
+        self.pushed(lowering.expression.push(Node::Input(input as u8)), expr.span)
+    }
+
+    fn pushed(&mut self, node: Option<u16>, span: SrcSpan) -> Part {
+        match node {
+            Some(node) => Part::Node(node),
+            None => {
+                self.overflow(span);
+                Part::Failed
+            }
+        }
+    }
+
+    /// The node of a part; a plain number becomes a constant.
+    fn node(&mut self, part: Part, lowering: &mut Lowering) -> Option<u16> {
+        match part {
+            Part::Failed => None,
+            Part::Node(node) => Some(node),
+            Part::Plain(Value::Number(number), _) if number.dimension == Dimension::NONE => {
+                lowering.expression.push_constant(number.value.float())
+            }
+            Part::Plain(Value::Bool(value), _) => lowering.expression.push_constant(f64::from(value)),
+            Part::Plain(other, span) => self.wrong_type("a tensor or a plain number", &other, span),
+        }
+    }
+
+    fn unary_part(&mut self, function: Unary, part: Part, expr: &Expr, lowering: &mut Lowering) -> Part {
+        match part {
+            Part::Failed => Part::Failed,
+            Part::Plain(..) => Part::Plain(self.eval(expr), expr.span),
+            Part::Node(node) => self.pushed(lowering.expression.push(Node::Unary(function, node)), expr.span),
+        }
+    }
+
+    fn binary_part(&mut self, function: Binary, a: Part, b: Part, span: SrcSpan, lowering: &mut Lowering) -> Part {
+        let (Some(a), Some(b)) = (self.node(a, lowering), self.node(b, lowering)) else { return Part::Failed };
+        self.pushed(lowering.expression.push(Node::Binary(function, a, b)), span)
+    }
+
+    fn call_part(
+        &mut self,
+        name: &str,
+        parts: Vec<Part>,
+        expr: &Expr,
+        callee: SrcSpan,
+        lowering: &mut Lowering,
+    ) -> Part {
+        let count = parts.len();
+        let mut parts = parts.into_iter();
+        match (Unary::from_name(name), Binary::from_name(name), count) {
+            (Some(function), _, 1) => {
+                let part = parts.next().unwrap_or(Part::Failed);
+                self.unary_part(function, part, expr, lowering)
+            }
+            (_, Some(function), 2..) if function != Binary::Pow || count == 2 => {
+                let mut best = parts.next().unwrap_or(Part::Failed);
+                for part in parts {
+                    best = self.binary_part(function, best, part, expr.span, lowering);
+                }
+                best
+            }
+            (None, None, _) => {
+                let known: Vec<&str> = elementwise_functions().collect();
+                let help = suggest::did_you_mean(name, known.iter().copied())
+                    .or_else(|| Some(format!("for each element there are {}", suggest::listed(&known))));
+                self.error(ModelError::UnknownFunction { name: name.to_owned(), at: callee.into(), help });
+                Part::Failed
+            }
+            (unary, ..) => {
+                let expected = if unary.is_some() { "one argument" } else { "two arguments" };
+                self.error(ModelError::ArgumentCount {
+                    function: name.to_owned(),
+                    expected: expected.to_owned(),
+                    found: format!("{count} {}", if count == 1 { "is" } else { "are" }),
+                    at: expr.span.into(),
+                    help: None,
+                });
+                Part::Failed
+            }
+        }
+    }
+
+    /// A condition on plain values picks one side; one on elements computes both.
+    fn if_part(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr, op: &str, lowering: &mut Lowering) -> Part {
+        let Some(((condition, yes), rest)) = arms.split_first() else {
+            return self.part(otherwise, op, lowering);
+        };
+        match self.part(condition, op, lowering) {
+            Part::Failed => Part::Failed,
+            Part::Plain(Value::Bool(true), _) => self.part(yes, op, lowering),
+            Part::Plain(Value::Bool(false), _) => self.if_part(rest, otherwise, op, lowering),
+            Part::Plain(other, span) => {
+                self.wrong_type::<()>("`true` or `false`", &other, span);
+                Part::Failed
+            }
+            Part::Node(condition) => {
+                let yes_part = self.part(yes, op, lowering);
+                let no_part = self.if_part(rest, otherwise, op, lowering);
+                let (Some(a), Some(b)) = (self.node(yes_part, lowering), self.node(no_part, lowering)) else {
+                    return Part::Failed;
+                };
+                self.pushed(lowering.expression.push(Node::Select(condition, a, b)), yes.span)
+            }
+        }
+    }
+}
+
+fn binary(op: BinaryOp) -> Binary {
+    match op {
+        BinaryOp::Or => Binary::Or,
+        BinaryOp::And => Binary::And,
+        BinaryOp::Equal => Binary::Equal,
+        BinaryOp::NotEqual => Binary::NotEqual,
+        BinaryOp::Less => Binary::Less,
+        BinaryOp::LessEqual => Binary::LessEqual,
+        BinaryOp::Greater => Binary::Greater,
+        BinaryOp::GreaterEqual => Binary::GreaterEqual,
+        BinaryOp::Add => Binary::Add,
+        BinaryOp::Subtract => Binary::Subtract,
+        BinaryOp::Multiply => Binary::Multiply,
+        BinaryOp::Divide => Binary::Divide,
+        BinaryOp::Remainder => Binary::Remainder,
+    }
+}
+
+/// The functions that `map` knows for each element.
+pub fn elementwise_functions() -> impl Iterator<Item = &'static str> {
+    let unary = Unary::ALL.iter().filter(|f| Unary::from_name(f.name()).is_some()).map(|f| f.name());
+    unary.chain(["max", "min", "pow"])
+}

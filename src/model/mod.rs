@@ -1,0 +1,86 @@
+//! Tree to program: names, types, units and shapes are checked, loops and definitions expanded.
+//!
+//! Knows no device: a [`Program`] is the same on every machine. After this module nothing is looked up by name.
+
+mod analyzer;
+mod call;
+mod check;
+mod error;
+mod eval;
+mod expand;
+pub mod figures;
+mod functions;
+mod labels;
+mod lower;
+mod program;
+mod scopes;
+mod value;
+mod views;
+
+use crate::base::SrcSpan;
+use crate::syntax::Ast;
+use crate::syntax::ast::Expr;
+
+pub use error::ModelError;
+pub use figures::{Expectation, Figure, FigureExpr, Metric, OpSet, Statistic};
+pub use program::*;
+pub use views::{Extent, Layout, View, Views};
+
+/// What the caller decides about a program.
+#[derive(Debug)]
+pub struct Options {
+    /// The preset that gives parameters their values.
+    pub preset: Option<String>,
+    /// Values of parameters, before which the preset's and the defaults give way.
+    pub set: Vec<Setting>,
+    pub rank: u32,
+    pub world: u32,
+    /// Iterations that are worked out ahead where the step depends on their number.
+    pub cycle: u64,
+    /// In place of the step's own `sync`.
+    pub sync: Option<Sync>,
+    /// Operations of an iteration.
+    pub max_operations: usize,
+    /// Bytes of the declared buffers and bare inputs.
+    pub max_memory: u64,
+}
+
+/// A parameter's value from outside of the file. The expression's names are interned with the file's.
+#[derive(Debug)]
+pub struct Setting {
+    pub name: String,
+    pub value: Expr,
+    pub span: SrcSpan,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            preset: None,
+            set: Vec::new(),
+            rank: 0,
+            world: 1,
+            cycle: 64,
+            sync: None,
+            max_operations: 1 << 22,
+            max_memory: 1 << 40,
+        }
+    }
+}
+
+/// Bytes of stack for the analysis: expressions, blocks and calls nest up to limits that fit in it.
+const STACK: usize = 256 << 20;
+
+/// Works out the program of one rank, or everything that is wrong with the file.
+pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<ModelError>> {
+    std::thread::scope(|scope| {
+        let work = || analyzer::Analyzer::new(ast, options).run();
+        std::thread::Builder::new()
+            .name("analyze".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)
+            .expect("the system gives a thread")
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

@@ -1,0 +1,98 @@
+//! The names that are known at a place, by number: a look-up is two indexings.
+
+use crate::base::Symbol;
+
+use super::value::Value;
+
+#[derive(Debug)]
+struct Slot {
+    value: Value,
+    frame: u32,
+}
+
+/// Nested scopes inside frames: the declarations are frame 0, the step or a call of a `def` each one of its own.
+/// A body sees its own frame and the declarations, never its caller's names.
+#[derive(Debug, Default)]
+pub struct Scopes {
+    slots: Vec<Vec<Slot>>,
+    /// For each open scope, the names that end with it.
+    open: Vec<Vec<Symbol>>,
+    /// For each frame, the first of its scopes.
+    frames: Vec<usize>,
+}
+
+impl Scopes {
+    pub fn new() -> Self {
+        Scopes { slots: Vec::new(), open: vec![Vec::new()], frames: vec![0] }
+    }
+
+    fn frame(&self) -> u32 {
+        self.frames.len() as u32 - 1
+    }
+
+    pub fn enter_frame(&mut self) {
+        self.frames.push(self.open.len());
+        self.open.push(Vec::new());
+    }
+
+    /// Ends the frame and returns the names of its outermost scope with their values.
+    pub fn leave_frame(&mut self) -> Vec<(Symbol, Value)> {
+        let first = self.frames.pop().expect("a frame was entered");
+        while self.open.len() > first + 1 {
+            self.leave();
+        }
+        self.leave()
+    }
+
+    pub fn enter(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    /// Ends the innermost scope and returns its names with their values.
+    pub fn leave(&mut self) -> Vec<(Symbol, Value)> {
+        let names = self.open.pop().expect("a scope was entered");
+        names
+            .into_iter()
+            .map(|name| {
+                let slot = self.slots[name.0 as usize].pop().expect("declared with the scope");
+                (name, slot.value)
+            })
+            .collect()
+    }
+
+    /// Declares a name in the innermost scope.
+    pub fn declare(&mut self, name: Symbol, value: Value) {
+        let scope = self.open.len() - 1;
+        self.declare_at(scope, name, value);
+    }
+
+    /// Declares a name in the outermost scope of the frame: known in the rest of the step or `def`.
+    pub fn declare_in_frame(&mut self, name: Symbol, value: Value) {
+        let scope = *self.frames.last().expect("there is always a frame");
+        self.declare_at(scope, name, value);
+    }
+
+    fn declare_at(&mut self, scope: usize, name: Symbol, value: Value) {
+        let index = name.0 as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, Vec::new);
+        }
+        let frame = self.frame();
+        self.slots[index].push(Slot { value, frame });
+        self.open[scope].push(name);
+    }
+
+    pub fn get(&self, name: Symbol) -> Option<&Value> {
+        let slots = self.slots.get(name.0 as usize)?;
+        let last = slots.last()?;
+        if last.frame == self.frame() || last.frame == 0 {
+            return Some(&last.value);
+        }
+        slots.first().filter(|slot| slot.frame == 0).map(|slot| &slot.value)
+    }
+
+    /// Whether the name is declared in the frame that is open, or by a declaration.
+    pub fn in_frame(&self, name: Symbol) -> bool {
+        self.slots.get(name.0 as usize).and_then(|slots| slots.last()).is_some_and(|slot| slot.frame == self.frame())
+    }
+}

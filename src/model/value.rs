@@ -1,0 +1,148 @@
+//! What an expression can be worth.
+
+use std::sync::Arc;
+
+use crate::base::units::{Dimension, UNITS};
+use crate::base::{DType, Dims, Interner, LabelId, SrcSpan, Symbol, ViewId};
+
+/// A number with what it measures.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    pub value: Scalar,
+    pub dimension: Dimension,
+    /// The division without which it would be whole.
+    pub rest: Option<SrcSpan>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    Int(i64),
+    Float(f64),
+}
+
+impl Scalar {
+    pub fn float(self) -> f64 {
+        match self {
+            Scalar::Int(value) => value as f64,
+            Scalar::Float(value) => value,
+        }
+    }
+}
+
+impl Number {
+    pub fn int(value: i64) -> Number {
+        Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None }
+    }
+
+    pub fn float(value: f64) -> Number {
+        Number { value: Scalar::Float(value), dimension: Dimension::NONE, rest: None }
+    }
+
+    /// The value when it is whole, whatever it measures.
+    pub fn whole(self) -> Option<i64> {
+        match self.value {
+            Scalar::Int(value) => Some(value),
+            Scalar::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(value as i64),
+            Scalar::Float(_) => None,
+        }
+    }
+
+    pub fn text(self) -> String {
+        match (self.value, self.dimension) {
+            (Scalar::Int(value), Dimension::NONE) => value.to_string(),
+            (value, dimension) => dimension.display(value.float()),
+        }
+    }
+}
+
+impl Number {
+    /// As it would be written: with the largest unit of which it is a whole multiple.
+    pub fn literal(self) -> String {
+        let value = self.value.float();
+        match self.value {
+            Scalar::Int(value) if self.dimension == Dimension::NONE => return value.to_string(),
+            Scalar::Float(value) if self.dimension == Dimension::NONE => return format!("{value:?}"),
+            _ => {}
+        }
+        UNITS
+            .iter()
+            .filter(|unit| unit.dimension == self.dimension && (value / unit.factor).fract() == 0.0)
+            .max_by(|a, b| a.factor.total_cmp(&b.factor))
+            .map_or_else(|| self.text(), |unit| format!("{}{}", value / unit.factor, unit.name))
+    }
+}
+
+/// The value of an expression.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Number(Number),
+    Bool(bool),
+    Text(Arc<str>),
+    /// A word that stands for itself, such as `alternating`.
+    Word(Symbol),
+    DType(DType),
+    /// A tensor type: `bf16[4, 8]`.
+    Type(DType, Dims),
+    List(Arc<Vec<Value>>),
+    /// Whole numbers from one to another, the end left out; walked backwards when reversed.
+    Range { from: i64, to: i64, reversed: bool },
+    /// A stream, or a family of `count` from `first` on.
+    Stream { first: u32, count: Option<u32>, family: Symbol },
+    /// A slice; the first `family` of its dimensions are those of its family, and the first bracket picks from them.
+    Tensor { view: ViewId, family: u8 },
+    /// An operation or a call.
+    Label(LabelId),
+    /// A family of labels, by its number.
+    Labels(u32),
+    /// An output of a `def` that nothing has written, by its number.
+    Output(u32),
+    /// `..` as an index.
+    Whole,
+    /// What an expression with an error is worth: whoever meets it stays silent.
+    Unknown,
+}
+
+impl Value {
+    pub fn int(value: i64) -> Value {
+        Value::Number(Number::int(value))
+    }
+
+    /// What a message calls it.
+    pub fn describe(&self, names: &Interner) -> String {
+        match self {
+            Value::Number(number) if number.dimension == Dimension::NONE => format!("the number {}", number.text()),
+            Value::Number(number) => number.text(),
+            Value::Bool(value) => format!("`{value}`"),
+            Value::Text(_) => "a text".to_owned(),
+            Value::Word(word) => format!("the word `{}`", names.name(*word)),
+            Value::DType(dtype) => format!("the type {dtype}"),
+            Value::Type(dtype, dims) => format!("the type {dtype}{dims}"),
+            Value::List(items) => format!("a list of {}", items.len()),
+            Value::Range { .. } => "a range".to_owned(),
+            Value::Stream { count: None, .. } => "a stream".to_owned(),
+            Value::Stream { .. } => "a family of streams".to_owned(),
+            Value::Tensor { family: 0, .. } => "a tensor".to_owned(),
+            Value::Tensor { .. } => "a family of buffers".to_owned(),
+            Value::Label(_) | Value::Labels(_) => "a label".to_owned(),
+            Value::Output(_) => "an output".to_owned(),
+            Value::Whole => "`..`".to_owned(),
+            Value::Unknown => "something unknown".to_owned(),
+        }
+    }
+
+    /// As it would be written, for parameters.
+    pub fn text(&self, names: &Interner) -> String {
+        match self {
+            Value::Number(number) => number.literal(),
+            Value::Bool(value) => value.to_string(),
+            Value::Text(text) => format!("{text:?}"),
+            Value::Word(word) => names.name(*word).to_owned(),
+            Value::DType(dtype) => dtype.to_string(),
+            Value::List(items) => {
+                let items: Vec<String> = items.iter().map(|item| item.text(names)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            other => other.describe(names),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Slices of memory, each distinct one stored once.
+
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashTable;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHasher};
+
+use crate::base::{DType, Dims, MemoryId, Space, ViewId};
+use crate::ops::Tensor;
+
+/// A stretch of one dimension of a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    pub start: u64,
+    pub len: u64,
+}
+
+impl Extent {
+    pub fn end(self) -> u64 {
+        self.start + self.len
+    }
+
+    pub fn overlaps(self, other: Extent) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+
+    pub fn contains(self, other: Extent) -> bool {
+        self.start <= other.start && other.end() <= self.end()
+    }
+}
+
+/// A slice: a box in the dimensions of its memory (those of the family first), and which of these it keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    pub memory: MemoryId,
+    first: u32,
+    rank: u8,
+    /// Bit `i` is set where dimension `i` is one of the slice's own; the others were picked by an index.
+    kept: u8,
+    /// As operations see it.
+    tensor: u32,
+}
+
+/// Every slice of a program.
+#[derive(Debug, Default)]
+pub struct Views {
+    views: Vec<View>,
+    extents: Vec<Extent>,
+    tensors: IndexSet<Tensor, FxBuildHasher>,
+    table: HashTable<u32>,
+}
+
+/// What a view needs to know of its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub dtype: DType,
+    pub dims: Dims,
+    pub space: Space,
+}
+
+fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u64 {
+    let mut hasher = FxHasher::default();
+    (memory, kept, extents).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Views {
+    /// The slice of `memory` with these extents, one for each of its dimensions.
+    pub fn intern(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> ViewId {
+        let key = hash(memory, kept, extents);
+        let (views, stored) = (&self.views, &self.extents);
+        let same = |&index: &u32| {
+            let view = &views[index as usize];
+            view.memory == memory && view.kept == kept && extents_of(stored, view) == extents
+        };
+        if let Some(&index) = self.table.find(key, same) {
+            return ViewId(index);
+        }
+        let tensor = tensor(extents, kept, layout);
+        let view = View {
+            memory,
+            first: self.extents.len() as u32,
+            rank: extents.len() as u8,
+            kept,
+            tensor: self.tensors.insert_full(tensor).0 as u32,
+        };
+        self.extents.extend_from_slice(extents);
+        let index = self.views.len() as u32;
+        self.views.push(view);
+        let (views, stored) = (&self.views, &self.extents);
+        self.table.insert_unique(key, index, |&index| {
+            let view = &views[index as usize];
+            hash(view.memory, view.kept, extents_of(stored, view))
+        });
+        ViewId(index)
+    }
+
+    /// All of a memory.
+    pub fn whole(&mut self, memory: MemoryId, layout: &Layout) -> ViewId {
+        let mut extents = [Extent { start: 0, len: 0 }; Dims::MAX];
+        for (extent, &len) in extents.iter_mut().zip(layout.dims.iter()) {
+            extent.len = len;
+        }
+        let rank = layout.dims.len();
+        let kept = ((1u16 << rank) - 1) as u8;
+        self.intern(memory, &extents[..rank], kept, layout)
+    }
+
+    pub fn get(&self, view: ViewId) -> &View {
+        &self.views[view.index()]
+    }
+
+    pub fn memory(&self, view: ViewId) -> MemoryId {
+        self.views[view.index()].memory
+    }
+
+    /// The box that a view covers, in the dimensions of its memory.
+    pub fn extents(&self, view: ViewId) -> &[Extent] {
+        extents_of(&self.extents, &self.views[view.index()])
+    }
+
+    /// As operations see it.
+    pub fn tensor(&self, view: ViewId) -> &Tensor {
+        let index = self.views[view.index()].tensor as usize;
+        self.tensors.get_index(index).expect("stored when the view was")
+    }
+
+    /// A number that equal [`Views::tensor`]s share.
+    pub fn tensor_key(&self, view: ViewId) -> u32 {
+        self.views[view.index()].tensor
+    }
+
+    /// Whether two views have an element in common.
+    pub fn overlap(&self, a: ViewId, b: ViewId) -> bool {
+        self.memory(a) == self.memory(b)
+            && self.extents(a).iter().zip(self.extents(b)).all(|(a, b)| a.overlaps(*b))
+    }
+
+    /// The dimensions of the memory that are the slice's own.
+    pub fn kept(&self, view: ViewId) -> impl Iterator<Item = usize> {
+        let view = self.views[view.index()];
+        (0..usize::from(view.rank)).filter(move |axis| view.kept >> axis & 1 == 1)
+    }
+
+    pub fn kept_mask(&self, view: ViewId) -> u8 {
+        self.views[view.index()].kept
+    }
+
+    /// Where the slice begins, in elements from the beginning of its memory.
+    pub fn offset(&self, view: ViewId, dims: &Dims) -> u64 {
+        let strides = dims.contiguous_strides();
+        self.extents(view).iter().zip(strides.iter()).map(|(extent, stride)| extent.start * stride).sum()
+    }
+
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+}
+
+fn extents_of<'a>(extents: &'a [Extent], view: &View) -> &'a [Extent] {
+    &extents[view.first as usize..][..usize::from(view.rank)]
+}
+
+fn tensor(extents: &[Extent], kept: u8, layout: &Layout) -> Tensor {
+    let steps = layout.dims.contiguous_strides();
+    let mut dims = Dims::new();
+    let mut strides = Dims::new();
+    let mut offset = 0;
+    for (axis, extent) in extents.iter().enumerate() {
+        offset += extent.start * steps[axis];
+        if kept >> axis & 1 == 1 {
+            let fits = "a slice has no more dimensions than its memory";
+            dims.push(extent.len).expect(fits);
+            strides.push(steps[axis]).expect(fits);
+        }
+    }
+    let size = layout.dtype.size();
+    // Every memory begins at a multiple of 256 bytes.
+    let align = (offset * size | 16).trailing_zeros().min(4);
+    Tensor { dtype: layout.dtype, dims, strides, space: layout.space, align: 1 << align }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_slices_are_one() {
+        let mut views = Views::default();
+        let dims = Dims::from_slice(&[4, 8]).unwrap();
+        let layout = Layout { dtype: DType::F32, dims, space: Space::Device };
+        let row = [Extent { start: 2, len: 1 }, Extent { start: 0, len: 8 }];
+        let a = views.intern(MemoryId(0), &row, 0b10, &layout);
+        let b = views.intern(MemoryId(0), &row, 0b10, &layout);
+        let kept = views.intern(MemoryId(0), &row, 0b11, &layout);
+        let all = views.whole(MemoryId(0), &layout);
+        assert_eq!(a, b);
+        assert_ne!(a, kept);
+        assert!(views.overlap(a, all) && views.overlap(a, kept));
+        assert_eq!(views.tensor(a).to_string(), "f32[8]");
+        assert_eq!(views.tensor(kept).to_string(), "f32[1, 8]");
+        assert_eq!(views.offset(a, &dims), 16);
+    }
+}

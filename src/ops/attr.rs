@@ -1,0 +1,192 @@
+//! Options of operations: what they may be, and what they are.
+
+use std::fmt;
+
+use crate::base::units::Dimension;
+use crate::base::{DType, SrcSpan};
+
+/// One option (or one positional value) of an operation.
+#[derive(Debug)]
+pub struct OptionSpec {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub default: Preset,
+    /// One line for people.
+    pub doc: &'static str,
+}
+
+/// What an option may be.
+#[derive(Debug)]
+pub enum Kind {
+    /// A whole number in a range, both ends included.
+    Int(i64, i64),
+    /// A number of that dimension.
+    Number(Dimension),
+    Bool,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of dimensions.
+    Axes,
+    DType,
+}
+
+impl Kind {
+    /// What a message says was expected.
+    pub fn describe(&self) -> String {
+        match self {
+            Kind::Int(min, i64::MAX) => format!("a whole number from {min}"),
+            Kind::Int(min, max) => format!("a whole number from {min} to {max}"),
+            Kind::Number(dimension) => dimension.describe(),
+            Kind::Bool => "`true` or `false`".to_owned(),
+            Kind::Word(words) => format!("one of {}", crate::base::suggest::listed(words)),
+            Kind::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
+            Kind::DType => "an element type, such as `f16`".to_owned(),
+        }
+    }
+}
+
+/// What an option is when nobody says.
+#[derive(Debug)]
+pub enum Preset {
+    Required,
+    /// Left to the operation.
+    Absent,
+    Int(i64),
+    Number(f64),
+    Bool(bool),
+    Word(&'static str),
+}
+
+/// The value of an option.
+#[derive(Clone, Debug)]
+pub enum Attr {
+    Absent,
+    Int(i64),
+    Number(f64),
+    Bool(bool),
+    Word(&'static str),
+    Axes(Vec<i64>),
+    DType(DType),
+}
+
+impl PartialEq for Attr {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Attr::Absent, Attr::Absent) => true,
+            (Attr::Int(a), Attr::Int(b)) => a == b,
+            // By bits, so that equal attributes hash alike.
+            (Attr::Number(a), Attr::Number(b)) => a.to_bits() == b.to_bits(),
+            (Attr::Bool(a), Attr::Bool(b)) => a == b,
+            (Attr::Word(a), Attr::Word(b)) => a == b,
+            (Attr::Axes(a), Attr::Axes(b)) => a == b,
+            (Attr::DType(a), Attr::DType(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Attr {}
+
+impl std::hash::Hash for Attr {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Attr::Absent => {}
+            Attr::Int(value) => value.hash(state),
+            Attr::Number(value) => value.to_bits().hash(state),
+            Attr::Bool(value) => value.hash(state),
+            Attr::Word(value) => value.hash(state),
+            Attr::Axes(value) => value.hash(state),
+            Attr::DType(value) => value.hash(state),
+        }
+    }
+}
+
+/// The options of one use, positional values included, each with its place in the text.
+#[derive(Clone, Default)]
+pub struct Attrs {
+    values: Vec<(&'static str, Attr, Option<SrcSpan>)>,
+}
+
+impl Attrs {
+    pub fn push(&mut self, name: &'static str, value: Attr, span: Option<SrcSpan>) {
+        self.values.push((name, value, span));
+    }
+
+    fn get(&self, name: &str) -> &Attr {
+        self.values
+            .iter()
+            .find(|(candidate, ..)| *candidate == name)
+            .map(|(_, value, _)| value)
+            .expect("an operation asks for options of its own signature, and the model fills in all of them")
+    }
+
+    pub(super) fn span(&self, name: &str) -> Option<SrcSpan> {
+        self.values.iter().find(|(candidate, ..)| *candidate == name)?.2
+    }
+
+    pub fn int(&self, name: &str) -> i64 {
+        match self.get(name) {
+            Attr::Int(value) => *value,
+            other => panic!("option `{name}` is checked to be a whole number, not {other:?}"),
+        }
+    }
+
+    pub fn number(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Attr::Number(value) => *value,
+            other => panic!("option `{name}` is checked to be a number, not {other:?}"),
+        }
+    }
+
+    pub fn bool(&self, name: &str) -> bool {
+        match self.get(name) {
+            Attr::Bool(value) => *value,
+            other => panic!("option `{name}` is checked to be a bool, not {other:?}"),
+        }
+    }
+
+    pub fn word(&self, name: &str) -> &'static str {
+        match self.get(name) {
+            Attr::Word(value) => value,
+            other => panic!("option `{name}` is checked to be a word, not {other:?}"),
+        }
+    }
+
+    pub fn dtype(&self, name: &str) -> Option<DType> {
+        match self.get(name) {
+            Attr::DType(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub fn axes(&self, name: &str) -> Option<&[i64]> {
+        match self.get(name) {
+            Attr::Axes(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl PartialEq for Attrs {
+    fn eq(&self, other: &Self) -> bool {
+        self.values.len() == other.values.len()
+            && self.values.iter().zip(&other.values).all(|(a, b)| a.0 == b.0 && a.1 == b.1)
+    }
+}
+
+impl Eq for Attrs {}
+
+impl std::hash::Hash for Attrs {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        for (_, value, _) in &self.values {
+            value.hash(state);
+        }
+    }
+}
+
+impl fmt::Debug for Attrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.values.iter().map(|(name, value, _)| (name, value))).finish()
+    }
+}

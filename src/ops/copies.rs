@@ -1,0 +1,233 @@
+//! Copies between memories, and the setting of bytes.
+
+use crate::base::{DType, Dims, Space};
+
+use super::elementwise::strided_launch;
+use super::layout::collapse;
+use super::*;
+
+/// `copy(src -> dst)`.
+pub struct Copy;
+
+/// How a copy is carried out.
+enum Way {
+    Engine(super::launch::Copy),
+    Kernel,
+}
+
+fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
+    match (source.space, target.space) {
+        (Space::Device, Space::Device) => Some(Direction::DeviceToDevice),
+        (_, Space::Device) => Some(Direction::HostToDevice),
+        (Space::Device, _) => Some(Direction::DeviceToHost),
+        _ => None,
+    }
+}
+
+/// The sizes and strides of the walk that a copy is; nothing when shapes differ and one side has gaps.
+fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
+    if source.dims == target.dims {
+        return Some((target.dims, [target.strides, source.strides]));
+    }
+    let count = Dims::from_slice(&[source.elements()])?;
+    let one = Dims::from_slice(&[1])?;
+    (source.contiguous() && target.contiguous()).then_some((count, [one, one]))
+}
+
+/// The copy as rows of bytes, as engines know it; nothing when it needs more than one level of gaps.
+fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super::launch::Copy> {
+    let (dims, strides) = walk(source, target)?;
+    let geometry = collapse(dims, &strides);
+    let size = target.dtype.size();
+    let (row, rows, pitches) = match (&*geometry.dims, &*geometry.strides[0], &*geometry.strides[1]) {
+        ([], ..) => (1, 1, (1, 1)),
+        (&[n], [1], [1]) => (n, 1, (n, n)),
+        (&[n], &[to], &[from]) => (1, n, (to, from)),
+        (&[rows, n], &[to, 1], &[from, 1]) => (n, rows, (to, from)),
+        _ => return None,
+    };
+    Some(super::launch::Copy {
+        source: 0,
+        target: 1,
+        direction,
+        pageable: source.space == Space::Host || target.space == Space::Host,
+        row_bytes: row * size,
+        rows,
+        source_pitch: pitches.1 * size,
+        target_pitch: pitches.0 * size,
+    })
+}
+
+fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
+    let rows = rows(source, target, direction(source, target)?);
+    let reachable = source.space.on_device() && target.space.on_device();
+    match (via, rows) {
+        ("kernel", _) => reachable.then_some(Way::Kernel),
+        (_, Some(copy)) => Some(Way::Engine(copy)),
+        ("auto", None) => reachable.then_some(Way::Kernel),
+        _ => None,
+    }
+}
+
+impl Operation for Copy {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the same elements in another place; the direction follows from the spaces"
+    }
+
+    fn category(&self) -> Category {
+        Category::Copy
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[OptionSpec {
+                name: "via",
+                kind: Kind::Word(&["auto", "dma", "kernel"]),
+                default: Preset::Word("auto"),
+                doc: "a copy engine, a kernel, or what the runtime takes by itself",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        let source = &call.inputs[0];
+        let Some(target) = call.outputs[0] else {
+            return Ok(vec![(source.tensor.dtype, source.tensor.dims)]);
+        };
+        let (from, to) = (&source.tensor, &target.tensor);
+        if from.dtype != to.dtype || from.elements() != to.elements() {
+            return Err(OpError::Output {
+                op: "copy",
+                expected: format!("{} elements of {}", from.elements(), from.dtype),
+                found: format!("{to}, which is {} of {}", to.elements(), to.dtype),
+                at: target.span.into(),
+                call: source.span.into(),
+            });
+        }
+        if direction(from, to).is_none() {
+            return Err(OpError::Space {
+                op: "copy",
+                space: from.space.name(),
+                help: "both sides lie in the host's memory; one of them has to be in `device`",
+                at: target.span.into(),
+            });
+        }
+        let via = call.attrs.word("via");
+        if way(via, from, to).is_none() {
+            if via == "kernel" {
+                let host = if from.space == Space::Host { source.span } else { target.span };
+                return Err(OpError::Space {
+                    op: "copy",
+                    space: "host",
+                    help: "a kernel reaches `pinned` memory: declare the buffer `in pinned`",
+                    at: host.into(),
+                });
+            }
+            let gaps = if from.contiguous() { target.span } else { source.span };
+            return Err(OpError::Gaps {
+                op: "copy",
+                help: "a copy engine moves rows at one distance: take a slice with fewer gaps, \
+                       or `via: kernel` where both sides are in `device` or `pinned`",
+                at: gaps.into(),
+            });
+        }
+        Ok(vec![(to.dtype, to.dims)])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+        let bytes = target.bytes();
+        let blocks = match way(spec.attrs.word("via"), source, target) {
+            Some(Way::Kernel) => target.elements().div_ceil(1024).max(1),
+            _ => 0,
+        };
+        Cost { read: bytes, written: bytes, blocks, share: 4, ..Cost::default() }
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+        match way(spec.attrs.word("via"), source, target).expect("`infer` refuses what no way can do") {
+            Way::Engine(copy) => vec![Launch::Copy(copy)],
+            Way::Kernel => {
+                let (dims, strides) = walk(source, target).expect("a way was found along it");
+                vec![strided_launch("copy", &Expression::identity(), dims, &strides, spec)]
+            }
+        }
+    }
+}
+
+/// `memset(value -> x)`.
+pub struct Memset;
+
+impl Operation for Memset {
+    fn name(&self) -> &'static str {
+        "memset"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one value for every byte, by the runtime's own means"
+    }
+
+    fn category(&self) -> Category {
+        Category::Copy
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Scalar(OptionSpec {
+                name: "value",
+                kind: Kind::Int(0, 255),
+                default: Preset::Required,
+                doc: "the byte",
+            })],
+            outputs: &["x"],
+            options: &[],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let Some(output) = call.outputs[0] else {
+            return Err(OpError::OutputMissing {
+                op: "memset",
+                help: "write `memset(0 -> x)`",
+                at: call.span.into(),
+            });
+        };
+        if !output.tensor.contiguous() {
+            return Err(OpError::Gaps {
+                op: "memset",
+                help: "`fill(0 -> x)` writes slices with gaps",
+                at: output.span.into(),
+            });
+        }
+        Ok(vec![(output.tensor.dtype, output.tensor.dims)])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        spec.streaming_cost(0.0, 4096)
+    }
+
+    fn reference(&self, spec: &Spec, _: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let value = spec.attrs.int("value") as u8;
+        outputs[0].fill(spec.outputs[0].dtype.load(&[value; 8]));
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![Launch::Memset {
+            operand: 0,
+            value: spec.attrs.int("value") as u8,
+            bytes: spec.outputs[0].bytes(),
+        }]
+    }
+}

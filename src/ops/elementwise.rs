@@ -1,0 +1,316 @@
+//! Operations on each element by itself: one generated kernel each.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims};
+
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::layout::{broadcast, broadcast_strides, collapse};
+use super::*;
+
+/// `map(expression)`.
+pub struct Map;
+
+impl Operation for Map {
+    fn name(&self) -> &'static str {
+        "map"
+    }
+
+    fn summary(&self) -> &'static str {
+        "an expression for each element, in one kernel; the tensors that it names are the inputs"
+    }
+
+    fn category(&self) -> Category {
+        Category::Elementwise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Expression], outputs: &["y"], options: &[] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let Some(first) = call.inputs.first() else {
+            let Some(output) = call.outputs[0] else {
+                return Err(OpError::OutputMissing {
+                    op: "map",
+                    help: "the expression names no tensor: write `-> y` to say what it fills",
+                    at: call.span.into(),
+                });
+            };
+            return Ok(vec![(output.tensor.dtype, output.tensor.dims)]);
+        };
+        let mut dims = first.tensor.dims;
+        let mut dtype = first.tensor.dtype;
+        for (index, input) in call.inputs.iter().enumerate().skip(1) {
+            dims = broadcast(dims, input.tensor.dims).ok_or_else(|| {
+                call.differs(
+                    0,
+                    format!("this is {dims}"),
+                    index,
+                    format!("this is {}", input.tensor.dims),
+                    "sizes have to agree from the innermost outwards, or be 1",
+                )
+            })?;
+            dtype = dtype.promote(input.tensor.dtype);
+        }
+        let dtype = call.given_dtype(0).unwrap_or(dtype);
+        Ok(vec![call.output(0, dtype, dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let flops = spec.expression.as_ref().map_or(0, |expression| expression.flops());
+        elementwise_cost(spec, flops)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        if let Some(expression) = &spec.expression {
+            evaluate(expression, spec, inputs, &mut outputs[0]);
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let expression = spec.expression.as_ref().expect("the model lowers what `map` stands before");
+        vec![launch("map", expression, spec)]
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}
+
+/// `cast(x -> y)`.
+pub struct Cast;
+
+impl Operation for Cast {
+    fn name(&self) -> &'static str {
+        "cast"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the same values in another element type: rounded to nearest even, or cut off and saturated for integers"
+    }
+
+    fn category(&self) -> Category {
+        Category::Elementwise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x")],
+            outputs: &["y"],
+            options: &[OptionSpec {
+                name: "to",
+                kind: Kind::DType,
+                default: Preset::Absent,
+                doc: "the element type, where no output is given",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let Some(dtype) = call.attrs.dtype("to").or(call.given_dtype(0)) else {
+            return Err(OpError::OutputMissing {
+                op: "cast",
+                help: "write `cast(x -> y)`, or `cast(x, to: f16)` for scratch memory",
+                at: call.span.into(),
+            });
+        };
+        Ok(vec![call.output(0, dtype, call.inputs[0].tensor.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        elementwise_cost(spec, 0)
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![launch("cast", &Expression::identity(), spec)]
+    }
+}
+
+/// `fill(value -> x)`.
+pub struct Fill;
+
+impl Operation for Fill {
+    fn name(&self) -> &'static str {
+        "fill"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one value for every element"
+    }
+
+    fn category(&self) -> Category {
+        Category::Elementwise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Scalar(OptionSpec {
+                name: "value",
+                kind: Kind::Number(Dimension::NONE),
+                default: Preset::Required,
+                doc: "the value",
+            })],
+            outputs: &["x"],
+            options: &[],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        match call.outputs[0] {
+            Some(output) => Ok(vec![(output.tensor.dtype, output.tensor.dims)]),
+            None => Err(OpError::OutputMissing {
+                op: "fill",
+                help: "write `fill(0 -> x)`",
+                at: call.span.into(),
+            }),
+        }
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        elementwise_cost(spec, 0)
+    }
+
+    fn reference(&self, spec: &Spec, _: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].fill(spec.attrs.number("value"));
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![launch("fill", &Expression::constant(spec.attrs.number("value")), spec)]
+    }
+}
+
+fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
+    let elements = spec.outputs[0].elements() as f64;
+    spec.streaming_cost(f64::from(flops) * elements, u64::from(BLOCK) * 4)
+}
+
+fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
+    let dims = spec.outputs[0].dims;
+    // Inputs arrive without gaps, so their strides are those of their shapes.
+    let mut walks: Vec<_> = spec
+        .inputs
+        .iter()
+        .map(|input| {
+            let packed = Tensor { strides: input.dims.contiguous_strides(), ..*input };
+            layout::offsets(dims, broadcast_strides(&packed, dims))
+        })
+        .collect();
+    let mut elements = vec![0.0; inputs.len()];
+    let mut values = Vec::new();
+    for out in output {
+        for ((element, walk), input) in elements.iter_mut().zip(&mut walks).zip(inputs) {
+            *element = walk.next().map_or(0.0, |offset| input[offset as usize]);
+        }
+        *out = expression.evaluate(&elements, &mut values);
+    }
+}
+
+/// The kernel that evaluates `expression` for each element of the spec's first output.
+pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
+    let output = &spec.outputs[0];
+    let strides: Vec<Dims> = std::iter::once(output.strides)
+        .chain(spec.inputs.iter().map(|input| broadcast_strides(input, output.dims)))
+        .collect();
+    strided_launch(name, expression, output.dims, &strides, spec)
+}
+
+/// The same with the walk over memory given: for the output, then each input, the distance between neighbours.
+pub fn strided_launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
+    let output = &spec.outputs[0];
+    let tensors: Vec<&Tensor> = std::iter::once(output).chain(&spec.inputs).collect();
+    let compute = tensors.iter().map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote);
+    let elements: u64 = dims.iter().product();
+    let geometry = collapse(dims, strides);
+
+    let count = spec.inputs.len();
+    let constants = expression.constants();
+    let mut params = vec![format!("{}* out", c_type(output.dtype))];
+    params.extend((0..count).map(|i| format!("const {}* a{i}", c_type(spec.inputs[i].dtype))));
+    params.extend((0..constants.len()).map(|i| format!("C c{i}")));
+    let mut args: Vec<Arg> = vec![Arg::Operand(count as u8)];
+    args.extend((0..count).map(|i| Arg::Operand(i as u8)));
+    args.extend(constants.iter().map(|&value| match compute {
+        DType::F64 => Arg::F64(value),
+        _ => Arg::F32(value as f32),
+    }));
+
+    let arguments: Vec<String> = (0..count).map(|i| format!("C x{i}")).collect();
+    let constant_params: Vec<String> = (0..constants.len()).map(|i| format!("C c{i}")).collect();
+    let function = format!(
+        "typedef {} C;\n__device__ inline C compute({}) {{\n{}}}\n",
+        c_type(compute),
+        [arguments, constant_params].concat().join(", "),
+        expression.c_text()
+    );
+    let call = |element: &dyn Fn(usize) -> String| {
+        let values = (0..count).map(|i| format!("load<C>({})", element(i)));
+        let constants = (0..constants.len()).map(|i| format!("c{i}"));
+        format!("compute({})", values.chain(constants).collect::<Vec<_>>().join(", "))
+    };
+
+    // Each operand is walked in step with the output, or is one element.
+    let repeats = |operand: usize| geometry.strides[operand].iter().all(|&stride| stride == 0);
+    let in_step = |operand: usize| matches!(&*geometry.strides[operand], [] | [1]);
+    let flat = in_step(0) && (1..=count).all(|operand| in_step(operand) || repeats(operand));
+    if flat {
+        let aligned = tensors.iter().enumerate().all(|(i, tensor)| repeats(i) || tensor.align == 16);
+        let widest = tensors.iter().map(|tensor| tensor.dtype.size()).max().unwrap_or(1);
+        let pack = if aligned { 16 / widest } else { 1 };
+        params.push("u64 n".to_owned());
+        args.push(Arg::U64(elements));
+        let mut body = format!("  u64 i = GLOBAL_INDEX * {pack};\n  if (i + {pack} <= n) {{\n");
+        for (i, input) in spec.inputs.iter().enumerate().filter(|(i, _)| !repeats(i + 1)) {
+            let pack_type = format!("Pack<{}, {pack}>", c_type(input.dtype));
+            body += &format!("    {pack_type} p{i} = *(const {pack_type}*)(a{i} + i);\n");
+        }
+        let packed = call(&|i| if repeats(i + 1) { format!("a{i}[0]") } else { format!("p{i}.at[j]") });
+        let single = call(&|i| if repeats(i + 1) { format!("a{i}[0]") } else { format!("a{i}[i]") });
+        let out_type = format!("Pack<{}, {pack}>", c_type(output.dtype));
+        body += &format!(
+            "    {out_type} r;\n#pragma unroll\n    for (int j = 0; j < {pack}; j++) store<C>(r.at[j], {packed});\n    \
+             *({out_type}*)(out + i) = r;\n  }} else {{\n    for (; i < n; i++) store<C>(out[i], {single});\n  }}\n"
+        );
+        return Launch::Kernel(Kernel {
+            source: source(&format!("{name}_flat"), &function, &params, &body),
+            grid: elements.div_ceil(u64::from(BLOCK) * pack).max(1),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        });
+    }
+    let index = index_type(elements);
+    params.extend([geometry_param(&geometry), "u64 n".to_owned()]);
+    args.extend([Arg::Words(geometry_words(&geometry)), Arg::U64(elements)]);
+    let value = call(&|i| format!("a{i}[g.offset(({index})i, {})]", i + 1));
+    let body = format!("  u64 i = GLOBAL_INDEX;\n  if (i < n) store<C>(out[g.offset(({index})i, 0)], {value});\n");
+    Launch::Kernel(Kernel {
+        source: source(&format!("{name}_strided"), &function, &params, &body),
+        grid: elements.div_ceil(u64::from(BLOCK)).max(1),
+        block: BLOCK,
+        shared: Shared::Bytes(0),
+        args,
+    })
+}
+
+impl Call<'_> {
+    /// Fails unless a kernel can reach every operand.
+    pub(super) fn needs_device(&self) -> Result<(), OpError> {
+        let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
+        match operands.into_iter().find(|operand| !operand.tensor.space.on_device()) {
+            None => Ok(()),
+            Some(operand) => Err(OpError::Space {
+                op: self.operation.name(),
+                space: operand.tensor.space.name(),
+                help: "a kernel reaches `device` and `pinned` memory; `copy` brings the rest over",
+                at: operand.span.into(),
+            }),
+        }
+    }
+}

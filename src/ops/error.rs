@@ -1,0 +1,90 @@
+//! Every mistake that the operands of an operation can have.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum OpError {
+    #[error("the operands of `{op}` do not fit together")]
+    #[diagnostic(code(aorta::ops::operands_differ), help("{help}"))]
+    Differ {
+        op: &'static str,
+        left: String,
+        #[label("{left}")]
+        left_at: SourceSpan,
+        right: String,
+        #[label("{right}")]
+        right_at: SourceSpan,
+        help: String,
+    },
+
+    #[error("`{op}` needs {needs}")]
+    #[diagnostic(code(aorta::ops::rank))]
+    Rank {
+        op: &'static str,
+        needs: String,
+        found: String,
+        #[label("this is {found}")]
+        at: SourceSpan,
+    },
+
+    #[error("`{op}` needs {needs}")]
+    #[diagnostic(code(aorta::ops::dtype), help("`cast(x -> y)` makes a tensor of another type"))]
+    Dtype {
+        op: &'static str,
+        needs: String,
+        found: String,
+        #[label("this is {found}")]
+        at: SourceSpan,
+    },
+
+    #[error("the output of `{op}` is {expected}, and this is {found}")]
+    #[diagnostic(code(aorta::ops::output))]
+    Output {
+        op: &'static str,
+        expected: String,
+        found: String,
+        #[label("{found}")]
+        at: SourceSpan,
+        #[label("{expected} follows from the inputs")]
+        call: SourceSpan,
+    },
+
+    #[error("`{op}` cannot tell the type of its output")]
+    #[diagnostic(code(aorta::ops::output_missing), help("{help}"))]
+    OutputMissing {
+        op: &'static str,
+        help: &'static str,
+        #[label("no output is given")]
+        at: SourceSpan,
+    },
+
+    #[error("`{op}` cannot work on memory in `{space}`")]
+    #[diagnostic(code(aorta::ops::space), help("{help}"))]
+    Space {
+        op: &'static str,
+        space: &'static str,
+        help: &'static str,
+        #[label("lies in `{space}`")]
+        at: SourceSpan,
+    },
+
+    #[error("`{op}` needs memory without gaps")]
+    #[diagnostic(code(aorta::ops::gaps), help("{help}"))]
+    Gaps {
+        op: &'static str,
+        help: &'static str,
+        #[label("this slice has gaps")]
+        at: SourceSpan,
+    },
+
+    #[error("`{op}` cannot use this `{option}`: {why}")]
+    #[diagnostic(code(aorta::ops::option))]
+    Option {
+        op: &'static str,
+        option: &'static str,
+        why: String,
+        #[label("here")]
+        at: SourceSpan,
+    },
+}

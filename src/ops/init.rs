@@ -1,0 +1,87 @@
+//! What memory holds before the first iteration.
+
+use crate::base::random::{SUM_DEVIATION, bell};
+use crate::base::DType;
+
+use super::kernel::{BLOCK, c_type, source};
+use super::{Arg, Kernel, Shared};
+
+/// The contents of a buffer at the beginning.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Bell-shaped values of mean 0 and the given deviation; for integers, whole numbers from 0 to 99.
+    Random { seed: u64, deviation: f64 },
+    Zeros,
+    Ones,
+    /// 0, 1, 2, …
+    Iota,
+    /// What no healthy operation leaves: memory that something has to write first.
+    Poison,
+}
+
+impl Init {
+    /// Element `index`; the kernel computes the same bits.
+    pub fn value(self, dtype: DType, index: u64) -> f64 {
+        match self {
+            Init::Random { seed, deviation } if dtype.is_float() => {
+                f64::from(bell(seed, index) * deviation as f32)
+            }
+            Init::Random { seed, .. } => (crate::base::random::hash(seed, index) % 100) as f64,
+            Init::Zeros => 0.0,
+            Init::Ones => 1.0,
+            Init::Iota => index as f64,
+            Init::Poison => dtype.load(&[DType::POISON; 8]),
+        }
+    }
+
+    /// The kernel that fills `elements` elements of operand 0; nothing for poison, which is set bytewise.
+    pub fn kernel(self, dtype: DType, elements: u64) -> Option<Kernel> {
+        let compute = if dtype.is_float() { "f32" } else { "f64" };
+        let (name, value, mut args) = match self {
+            Init::Poison => return None,
+            Init::Random { seed, deviation } if dtype.is_float() => (
+                "init_random",
+                "bell(seed, i) * scale".to_owned(),
+                vec![Arg::U64(seed), Arg::F32(deviation as f32)],
+            ),
+            Init::Random { seed, .. } => {
+                ("init_random_whole", "(f64)(hash(seed, i) % 100)".to_owned(), vec![Arg::U64(seed), Arg::F32(0.0)])
+            }
+            Init::Zeros => ("init_zeros", "C(0)".to_owned(), vec![Arg::U64(0), Arg::F32(0.0)]),
+            Init::Ones => ("init_ones", "C(1)".to_owned(), vec![Arg::U64(0), Arg::F32(0.0)]),
+            Init::Iota => ("init_iota", "(f64)i".to_owned(), vec![Arg::U64(0), Arg::F32(0.0)]),
+        };
+        let compute = if matches!(self, Init::Iota) { "f64" } else { compute };
+        let scale = (1.0f32 / SUM_DEVIATION).to_bits();
+        let before = format!(
+            r#"typedef {compute} C;
+__device__ inline u64 hash(u64 seed, u64 index) {{
+  u64 z = seed * 0xd1b54a32d192ed03ull + (index + 1ull) * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}}
+__device__ inline f32 bell(u64 seed, u64 index) {{
+  u64 bits = hash(seed, index);
+  u64 sum = (bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48);
+  return ((f32)sum - 131070.0f) * bits_to_float({scale:#x}u);
+}}
+"#
+        );
+        let dtype_name = c_type(dtype);
+        let params =
+            [format!("{dtype_name}* x"), "u64 seed".into(), "f32 scale".into(), "u64 n".into()];
+        let body = format!(
+            "  for (u64 i = GLOBAL_INDEX; i < n; i += (u64)gridDim.x * blockDim.x) store<C>(x[i], (C)({value}));\n"
+        );
+        args.insert(0, Arg::Operand(0));
+        args.push(Arg::U64(elements));
+        Some(Kernel {
+            source: source(name, &before, &params, &body),
+            grid: elements.div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! What generated kernels have in common: their C++ prelude, and how they are put together.
+//!
+//! One text serves CUDA and HIP. It includes no header, since NVRTC finds none where only the wheels are installed,
+//! and hiprtc's differ from version to version: the 16-bit types are converted by the compilers' own means.
+
+use std::sync::Arc;
+
+use crate::base::DType;
+
+use super::{Geometry, Source};
+
+/// Threads of a block wherever nothing speaks for another number.
+pub const BLOCK: u32 = 256;
+
+/// Types, conversions and elementwise functions. `C` is the type that arithmetic is done in.
+const PRELUDE: &str = r#"
+typedef unsigned char u8;
+typedef signed char i8;
+typedef int i32;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef float f32;
+typedef double f64;
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+#define WHOLE_CLOCK() wall_clock64()
+__device__ inline f32 half_to_float(unsigned short bits) { union { unsigned short u; _Float16 h; } v; v.u = bits; return (f32)v.h; }
+__device__ inline unsigned short float_to_half(f32 x) { union { unsigned short u; _Float16 h; } v; v.h = (_Float16)x; return v.u; }
+#else
+__device__ inline u64 global_timer() { u64 t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)); return t; }
+#define WHOLE_CLOCK() global_timer()
+__device__ inline f32 half_to_float(unsigned short bits) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
+__device__ inline unsigned short float_to_half(f32 x) { unsigned short bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
+#endif
+
+__device__ inline f32 bits_to_float(u32 bits) { union { u32 u; f32 f; } v; v.u = bits; return v.f; }
+__device__ inline u32 float_to_bits(f32 x) { union { u32 u; f32 f; } v; v.f = x; return v.u; }
+
+template <typename C> __device__ inline C load(f64 x) { return (C)x; }
+template <typename C> __device__ inline C load(f32 x) { return (C)x; }
+template <typename C> __device__ inline C load(f16 x) { return (C)half_to_float(x.bits); }
+template <typename C> __device__ inline C load(bf16 x) { return (C)bits_to_float((u32)x.bits << 16); }
+template <typename C> __device__ inline C load(i32 x) { return (C)x; }
+template <typename C> __device__ inline C load(i8 x) { return (C)x; }
+template <typename C> __device__ inline C load(u8 x) { return (C)x; }
+
+template <typename C> __device__ inline void store(f64& to, C x) { to = (f64)x; }
+template <typename C> __device__ inline void store(f32& to, C x) { to = (f32)x; }
+template <typename C> __device__ inline void store(f16& to, C x) { to.bits = float_to_half((f32)x); }
+template <typename C> __device__ inline void store(bf16& to, C x) {
+  u32 bits = float_to_bits((f32)x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) { to.bits = (unsigned short)((bits >> 16) | 0x40u); return; }
+  to.bits = (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+template <typename C> __device__ inline i32 whole(C x, f64 low, f64 high) {
+  f64 y = (f64)x;
+  if (!(y == y)) return 0;
+  return y >= high ? (i32)high : y <= low ? (i32)low : (i32)y;
+}
+template <typename C> __device__ inline void store(i32& to, C x) { to = whole(x, -2147483648.0, 2147483647.0); }
+template <typename C> __device__ inline void store(i8& to, C x) { to = (i8)whole(x, -128.0, 127.0); }
+template <typename C> __device__ inline void store(u8& to, C x) { to = (u8)whole(x, 0.0, 255.0); }
+
+#define UNARY(name, single, twice) \
+  __device__ inline f32 f_##name(f32 x) { return single; } \
+  __device__ inline f64 f_##name(f64 x) { return twice; }
+#define BINARY(name, single, twice) \
+  __device__ inline f32 f_##name(f32 x, f32 y) { return single; } \
+  __device__ inline f64 f_##name(f64 x, f64 y) { return twice; }
+UNARY(abs, fabsf(x), fabs(x))
+UNARY(ceil, ceilf(x), ceil(x))
+UNARY(cos, cosf(x), cos(x))
+UNARY(erf, erff(x), erf(x))
+UNARY(exp, expf(x), exp(x))
+UNARY(floor, floorf(x), floor(x))
+UNARY(gelu, 0.5f * x * (1.0f + erff(x * 0.70710678118654752f)), 0.5 * x * (1.0 + erf(x * 0.70710678118654752)))
+UNARY(log, logf(x), log(x))
+UNARY(log2, log2f(x), log2(x))
+UNARY(negate, -x, -x)
+UNARY(not_, x == 0.0f ? 1.0f : 0.0f, x == 0.0 ? 1.0 : 0.0)
+UNARY(relu, x < 0.0f ? 0.0f : x, x < 0.0 ? 0.0 : x)
+UNARY(round, rintf(x), rint(x))
+UNARY(rsqrt, rsqrtf(x), 1.0 / sqrt(x))
+UNARY(sigmoid, 1.0f / (1.0f + expf(-x)), 1.0 / (1.0 + exp(-x)))
+UNARY(silu, x / (1.0f + expf(-x)), x / (1.0 + exp(-x)))
+UNARY(sin, sinf(x), sin(x))
+UNARY(sqrt, sqrtf(x), sqrt(x))
+UNARY(tanh, tanhf(x), tanh(x))
+BINARY(add, x + y, x + y)
+BINARY(subtract, x - y, x - y)
+BINARY(multiply, x * y, x * y)
+BINARY(divide, x / y, x / y)
+BINARY(remainder, x - y * floorf(x / y), x - y * floor(x / y))
+BINARY(max, x > y || !(x == x) ? x : y, x > y || !(x == x) ? x : y)
+BINARY(min, x < y || !(x == x) ? x : y, x < y || !(x == x) ? x : y)
+BINARY(pow, powf(x, y), pow(x, y))
+BINARY(equal, x == y ? 1.0f : 0.0f, x == y ? 1.0 : 0.0)
+BINARY(not_equal, x != y ? 1.0f : 0.0f, x != y ? 1.0 : 0.0)
+BINARY(less, x < y ? 1.0f : 0.0f, x < y ? 1.0 : 0.0)
+BINARY(less_equal, x <= y ? 1.0f : 0.0f, x <= y ? 1.0 : 0.0)
+BINARY(greater, x > y ? 1.0f : 0.0f, x > y ? 1.0 : 0.0)
+BINARY(greater_equal, x >= y ? 1.0f : 0.0f, x >= y ? 1.0 : 0.0)
+BINARY(and_, x != 0.0f && y != 0.0f ? 1.0f : 0.0f, x != 0.0 && y != 0.0 ? 1.0 : 0.0)
+BINARY(or_, x != 0.0f || y != 0.0f ? 1.0f : 0.0f, x != 0.0 || y != 0.0 ? 1.0 : 0.0)
+
+// Sizes of a walk over memory, and for each of N tensors the distance between neighbours.
+template <int RANK, int N> struct Geometry {
+  u64 dims[RANK];
+  i64 strides[N][RANK];
+  // Where element `index` of the walk lies in tensor `which`.
+  template <typename I> __device__ inline i64 offset(I index, int which) const {
+    i64 at = 0;
+#pragma unroll
+    for (int axis = RANK - 1; axis >= 0; axis--) {
+      I size = (I)dims[axis];
+      I rest = index / size;
+      at += (i64)(index - rest * size) * strides[which][axis];
+      index = rest;
+    }
+    return at;
+  }
+};
+
+// V neighbours, read and written as one.
+template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
+
+#define GLOBAL_INDEX ((u64)blockIdx.x * blockDim.x + threadIdx.x)
+"#;
+
+/// A kernel from its parameters and body: `extern "C" __global__ void <name>(<params>) { <body> }`, after `before`.
+pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
+    let params = params.join(", ");
+    let text = format!("{PRELUDE}\n{before}\nextern \"C\" __global__ void {name}({params}) {{\n{body}}}\n");
+    Arc::new(Source { name: name.to_owned(), text })
+}
+
+/// The type's name in kernels: the language's own.
+pub fn c_type(dtype: DType) -> &'static str {
+    dtype.name()
+}
+
+/// The narrowest type that counts that many elements in kernels: 64-bit division is several times slower.
+pub fn index_type(elements: u64) -> &'static str {
+    if elements <= u64::from(u32::MAX) { "u32" } else { "u64" }
+}
+
+/// The parameter that takes a [`Geometry`]; a walk without dimensions is one of a single element.
+pub fn geometry_param(geometry: &Geometry) -> String {
+    format!("const Geometry<{}, {}> g", geometry.dims.len().max(1), geometry.strides.len())
+}
+
+/// The argument for it.
+pub fn geometry_words(geometry: &Geometry) -> Vec<u64> {
+    if geometry.dims.is_empty() {
+        return std::iter::once(1).chain(geometry.strides.iter().map(|_| 0)).collect();
+    }
+    geometry.words()
+}

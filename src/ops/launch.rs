@@ -1,0 +1,187 @@
+//! What a backend launches, as plain data.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::{DType, Dims, Nanos};
+
+/// One thing to launch on a stream. Operands are named by their place: inputs first, then outputs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Launch {
+    Kernel(Kernel),
+    Gemm(Gemm),
+    Copy(Copy),
+    /// Sets `bytes` bytes of the operand to `value`.
+    Memset { operand: u8, value: u8, bytes: u64 },
+    Collective(Collective),
+}
+
+/// A generated kernel. Its source is the same for CUDA and HIP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    pub source: Arc<Source>,
+    pub grid: u64,
+    pub block: u32,
+    pub shared: Shared,
+    pub args: Vec<Arg>,
+}
+
+/// The text of a kernel, complete; equal texts are compiled once.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The entry's name.
+    pub name: String,
+    pub text: String,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Dynamic shared memory of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    Bytes(u32),
+    /// As much as a block may have: no other block that needs any fits beside it.
+    All,
+}
+
+/// One argument of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arg {
+    /// The address at which an operand begins.
+    Operand(u8),
+    U32(u32),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+    /// A span of time, in the ticks of the device's constant-rate clock (64 bits).
+    Ticks(Nanos),
+    /// A structure of 64-bit integers, passed by value.
+    Words(Vec<u64>),
+}
+
+/// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gemm {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub a: Matrix,
+    pub b: Matrix,
+    pub c: Matrix,
+    pub arithmetic: Arithmetic,
+}
+
+/// One operand of a GEMM.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Matrix {
+    pub operand: u8,
+    /// Where this matrix begins behind the operand's beginning, in elements.
+    pub offset: u64,
+    pub dtype: DType,
+    /// Distance between rows as they lie in memory, in elements.
+    pub row: u64,
+    /// What lies in memory is the transpose of what is multiplied.
+    pub transposed: bool,
+    /// Distance between the matrices of a batch; 0 when all use the same one.
+    pub batch: u64,
+    /// The matrix begins at a multiple of this many bytes.
+    pub align: u8,
+}
+
+/// In what type products are formed and added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arithmetic {
+    F64,
+    F32,
+    /// Inputs in `f32`, rounded to 10 bits of fraction by the matrix unit, added up in `f32`.
+    Tf32,
+    /// 16-bit inputs, added up in `f32`.
+    F16,
+    BF16,
+}
+
+impl Arithmetic {
+    pub fn name(self) -> &'static str {
+        match self {
+            Arithmetic::F64 => "f64",
+            Arithmetic::F32 => "f32",
+            Arithmetic::Tf32 => "tf32",
+            Arithmetic::F16 => "f16",
+            Arithmetic::BF16 => "bf16",
+        }
+    }
+}
+
+/// A copy by the runtime: `rows` stretches of `row_bytes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    pub source: u8,
+    pub target: u8,
+    pub direction: Direction,
+    /// Whether the host side is ordinary memory, which the runtime stages.
+    pub pageable: bool,
+    pub row_bytes: u64,
+    pub rows: u64,
+    /// Distances between rows, in bytes.
+    pub source_pitch: u64,
+    pub target_pitch: u64,
+}
+
+impl Copy {
+    pub fn bytes(&self) -> u64 {
+        self.row_bytes * self.rows
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+}
+
+impl Direction {
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::HostToDevice => "host to device",
+            Direction::DeviceToHost => "device to host",
+            Direction::DeviceToDevice => "device to device",
+        }
+    }
+}
+
+/// A collective over a group of ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    pub kind: CollectiveKind,
+    pub source: u8,
+    pub target: u8,
+    pub dtype: DType,
+    /// Elements that go from one rank to one other.
+    pub count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollectiveKind {
+    AllToAll,
+}
+
+/// Elements by dimension and by operand, for kernels that walk a tensor with gaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub dims: Dims,
+    /// For each operand the distance between neighbours, in elements.
+    pub strides: Vec<Dims>,
+}
+
+impl Geometry {
+    /// As the kernels' `Geometry<rank, operands>`: the sizes, then each operand's strides.
+    pub fn words(&self) -> Vec<u64> {
+        self.dims.iter().copied().chain(self.strides.iter().flat_map(|strides| strides.iter().copied())).collect()
+    }
+}

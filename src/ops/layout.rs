@@ -1,0 +1,127 @@
+//! How tensors lie in memory, and how few dimensions suffice to say so.
+
+use crate::base::Dims;
+
+use super::{Geometry, Tensor};
+
+/// Whether a tensor lies in memory without gaps.
+pub fn contiguous(tensor: &Tensor) -> bool {
+    let geometry = collapse(tensor.dims, &[tensor.strides]);
+    match (&*geometry.dims, &*geometry.strides[0]) {
+        ([], _) | ([_], [1]) => true,
+        _ => tensor.elements() == 0,
+    }
+}
+
+/// The same walk over memory with as few dimensions as possible: dimensions of size 1 go, and neighbours merge where
+/// every operand steps from the end of the inner to the next of the outer.
+pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
+    let mut sizes: Vec<u64> = Vec::new();
+    let mut steps: Vec<Vec<u64>> = vec![Vec::new(); strides.len()];
+    for axis in 0..dims.len() {
+        let size = dims[axis];
+        if size == 1 {
+            continue;
+        }
+        let merges = sizes.last().is_some()
+            && strides.iter().zip(&steps).all(|(stride, step)| step.last() == Some(&(stride[axis] * size)));
+        if merges {
+            *sizes.last_mut().expect("checked above") *= size;
+            for (stride, step) in strides.iter().zip(&mut steps) {
+                *step.last_mut().expect("as long as the sizes") = stride[axis];
+            }
+        } else {
+            sizes.push(size);
+            for (stride, step) in strides.iter().zip(&mut steps) {
+                step.push(stride[axis]);
+            }
+        }
+    }
+    let fits = "no longer than the dimensions that it was made from";
+    Geometry {
+        dims: Dims::from_slice(&sizes).expect(fits),
+        strides: steps.iter().map(|step| Dims::from_slice(step).expect(fits)).collect(),
+    }
+}
+
+/// The shape of combining two tensors element by element: sizes agree from the innermost outwards, or one is 1.
+pub fn broadcast(a: Dims, b: Dims) -> Option<Dims> {
+    let rank = a.len().max(b.len());
+    let mut out = Dims::new();
+    for axis in 0..rank {
+        let size = |dims: &Dims| (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis]);
+        let size = match (size(&a), size(&b)) {
+            (x, y) if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
+            _ => return None,
+        };
+        out.push(size)?;
+    }
+    Some(out)
+}
+
+/// The strides of a tensor walked in a larger shape: 0 along the dimensions in which it repeats.
+pub fn broadcast_strides(tensor: &Tensor, dims: Dims) -> Dims {
+    let mut strides = Dims::new();
+    for axis in 0..dims.len() {
+        let stride = match (axis + tensor.dims.len()).checked_sub(dims.len()) {
+            Some(own) if tensor.dims[own] == dims[axis] => tensor.strides[own],
+            _ => 0,
+        };
+        strides.push(stride).expect("no more dimensions than the shape has");
+    }
+    strides
+}
+
+/// For each element of a shape, in row-major order, the offset that the strides give it.
+pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
+    let total: u64 = dims.iter().product();
+    let mut index = [0u64; Dims::MAX];
+    let mut offset = 0u64;
+    (0..total).map(move |_| {
+        let current = offset;
+        for axis in (0..dims.len()).rev() {
+            index[axis] += 1;
+            offset = offset.wrapping_add(strides[axis]);
+            if index[axis] < dims[axis] {
+                break;
+            }
+            offset = offset.wrapping_sub(strides[axis].wrapping_mul(dims[axis]));
+            index[axis] = 0;
+        }
+        current
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dims(sizes: &[u64]) -> Dims {
+        Dims::from_slice(sizes).unwrap()
+    }
+
+    #[test]
+    fn merges_what_lies_together() {
+        let all = collapse(dims(&[2, 3, 4]), &[dims(&[12, 4, 1])]);
+        assert_eq!((all.dims, all.strides[0]), (dims(&[24]), dims(&[1])));
+        let rows = collapse(dims(&[2, 3, 4]), &[dims(&[12, 4, 1]), dims(&[40, 4, 1])]);
+        assert_eq!((rows.dims, rows.strides[1]), (dims(&[2, 12]), dims(&[40, 1])));
+        let repeated = collapse(dims(&[2, 3]), &[dims(&[3, 1]), dims(&[0, 0])]);
+        assert_eq!((repeated.dims, repeated.strides[1]), (dims(&[6]), dims(&[0])));
+    }
+
+    #[test]
+    fn walks_in_row_major_order() {
+        let walk: Vec<u64> = offsets(dims(&[2, 2]), dims(&[1, 10])).collect();
+        assert_eq!(walk, [0, 10, 1, 11]);
+        assert_eq!(offsets(Dims::new(), Dims::new()).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn broadcasts_from_the_innermost() {
+        assert_eq!(broadcast(dims(&[4, 1]), dims(&[3])), Some(dims(&[4, 3])));
+        assert_eq!(broadcast(dims(&[4]), dims(&[3])), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! Matrix products.
+
+use crate::base::{DType, Dims};
+
+use super::layout::collapse;
+use super::*;
+
+/// `gemm(a, b)`.
+pub struct Gemm;
+
+/// Rows and columns of the part of the result that one thread block computes: what the vendors' libraries use most.
+const TILE: u64 = 128;
+
+impl Operation for Gemm {
+    fn name(&self) -> &'static str {
+        "gemm"
+    }
+
+    fn summary(&self) -> &'static str {
+        "matrix product of the last two dimensions, for each index of the leading ones; added up in f32"
+    }
+
+    fn category(&self) -> Category {
+        Category::Matrix
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("a"), Input::Tensor("b")],
+            outputs: &["c"],
+            options: &[
+                OptionSpec {
+                    name: "transpose_a",
+                    kind: Kind::Bool,
+                    default: Preset::Bool(false),
+                    doc: "multiply by the transpose of `a`",
+                },
+                OptionSpec {
+                    name: "transpose_b",
+                    kind: Kind::Bool,
+                    default: Preset::Bool(false),
+                    doc: "multiply by the transpose of `b`",
+                },
+                OptionSpec {
+                    name: "compute",
+                    kind: Kind::Word(&["auto", "f32", "tf32"]),
+                    default: Preset::Word("auto"),
+                    doc: "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
+                },
+            ],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        for input in call.inputs {
+            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?;
+        }
+        call.needs_rank(0, 2, "rows and columns")?;
+        call.needs_rank(1, 2, "rows and columns")?;
+        let (a, b) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
+        if a.dtype != b.dtype {
+            return Err(call.differs(
+                0,
+                format!("this is {}", a.dtype),
+                1,
+                format!("this is {}", b.dtype),
+                "both matrices need the same element type; `cast(x -> y)` changes one",
+            ));
+        }
+        if call.attrs.word("compute") == "tf32" && a.dtype != DType::F32 {
+            return Err(call.bad_option("compute", format!("`tf32` is for f32 matrices, and these are {}", a.dtype)));
+        }
+        let (m, k) = rows_columns(a, call.attrs.bool("transpose_a"));
+        let (k2, n) = rows_columns(b, call.attrs.bool("transpose_b"));
+        if k != k2 {
+            let transposed = |t: bool| if t { " when transposed" } else { "" };
+            return Err(call.differs(
+                0,
+                format!("{a} has {k} columns{}", transposed(call.attrs.bool("transpose_a"))),
+                1,
+                format!("{b} has {k2} rows{}", transposed(call.attrs.bool("transpose_b"))),
+                "the columns of the first have to be as many as the rows of the second; \
+                 `transpose_a: true` and `transpose_b: true` turn one around",
+            ));
+        }
+        let lead = |tensor: &Tensor| Dims::from_slice(&tensor.dims[..tensor.dims.len() - 2]).unwrap_or_default();
+        let (lead_a, lead_b) = (lead(a), lead(b));
+        let mut dims = match (lead_a.len(), lead_b.len()) {
+            _ if lead_a == lead_b => lead_a,
+            (_, 0) => lead_a,
+            (0, _) => lead_b,
+            _ => {
+                return Err(call.differs(
+                    0,
+                    format!("leading dimensions {lead_a}"),
+                    1,
+                    format!("leading dimensions {lead_b}"),
+                    "leading dimensions have to agree, or one side has none",
+                ));
+            }
+        };
+        let too_many = || OpError::Rank {
+            op: "gemm",
+            needs: format!("at most {} dimensions", Dims::MAX),
+            found: a.to_string(),
+            at: call.span.into(),
+        };
+        dims.push(m).ok_or_else(too_many)?;
+        dims.push(n).ok_or_else(too_many)?;
+        let dtype = match call.given_dtype(0) {
+            Some(DType::F32) if matches!(a.dtype, DType::F16 | DType::BF16) => DType::F32,
+            _ => a.dtype,
+        };
+        let result = call.output(0, dtype, dims)?;
+        // The vendors' libraries step over rows, not over single elements.
+        let operands = call.inputs.iter().chain(call.outputs.iter().flatten());
+        for operand in operands {
+            let tensor = &operand.tensor;
+            let last = tensor.dims.len() - 1;
+            if tensor.strides[last] != 1 && tensor.dims[last] != 1 {
+                return Err(OpError::Gaps {
+                    op: "gemm",
+                    help: "the elements of a row have to lie side by side: copy the slice first, or transpose",
+                    at: operand.span.into(),
+                });
+            }
+        }
+        Ok(vec![result])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (m, n, k, batch) = sizes(spec);
+        let arithmetic = arithmetic(spec);
+        Cost {
+            flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64,
+            read: Spec::bytes_of(&spec.inputs),
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1),
+            share: Cost::WHOLE_UNIT,
+            matrix: Some(arithmetic),
+            hold: None,
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let (m, n, k, batch) = sizes(spec);
+        let (m, n, k) = (m as usize, n as usize, k as usize);
+        let (transpose_a, transpose_b) = (spec.attrs.bool("transpose_a"), spec.attrs.bool("transpose_b"));
+        let step = |tensor: &Tensor, size: usize| if tensor.dims.len() > 2 { size } else { 0 };
+        let (step_a, step_b) = (step(&spec.inputs[0], m * k), step(&spec.inputs[1], k * n));
+        for index in 0..batch as usize {
+            let a = &inputs[0][index * step_a..];
+            let b = &inputs[1][index * step_b..];
+            let c = &mut outputs[0][index * m * n..(index + 1) * m * n];
+            c.fill(0.0);
+            for i in 0..m {
+                let row = &mut c[i * n..(i + 1) * n];
+                for l in 0..k {
+                    let x = if transpose_a { a[l * m + i] } else { a[i * k + l] };
+                    if transpose_b {
+                        for (j, out) in row.iter_mut().enumerate() {
+                            *out += x * b[j * k + l];
+                        }
+                    } else {
+                        for (out, y) in row.iter_mut().zip(&b[l * n..(l + 1) * n]) {
+                            *out += x * y;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (m, n, k, _) = sizes(spec);
+        let output = &spec.outputs[0];
+        let lead = output.dims.len() - 2;
+        let lead_dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
+        let batch_strides = |tensor: &Tensor| {
+            let own = tensor.dims.len() - 2;
+            let strides: Vec<u64> =
+                (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
+            Dims::from_slice(&strides).unwrap_or_default()
+        };
+        let tensors = [&spec.inputs[0], &spec.inputs[1], output];
+        let walk = collapse(lead_dims, &tensors.map(batch_strides));
+        // The innermost dimension that is left is the library's batch; each index of the others is a product of its own.
+        let (batch, inner) = match walk.dims.last() {
+            Some(&last) => (last, walk.dims.len() - 1),
+            None => (1, 0),
+        };
+        let outer = Dims::from_slice(&walk.dims[..inner]).unwrap_or_default();
+        let offsets: Vec<Vec<u64>> = walk
+            .strides
+            .iter()
+            .map(|strides| {
+                let strides = Dims::from_slice(&strides[..inner]).unwrap_or_default();
+                layout::offsets(outer, strides).collect()
+            })
+            .collect();
+        let matrix = |operand: usize, transposed: bool, index: usize| {
+            let tensor = tensors[operand];
+            let rank = tensor.dims.len();
+            // A matrix of one row has no distance between rows; libraries want at least the length of one.
+            let row = if tensor.dims[rank - 2] == 1 { tensor.dims[rank - 1] } else { tensor.strides[rank - 2] };
+            let offset = offsets[operand][index];
+            Matrix {
+                operand: operand as u8,
+                offset,
+                dtype: tensor.dtype,
+                row: row.max(tensor.dims[rank - 1]).max(1),
+                transposed,
+                batch: walk.strides[operand].last().copied().unwrap_or(0),
+                align: if (offset * tensor.dtype.size()).is_multiple_of(16) {
+                    tensor.align
+                } else {
+                    tensor.dtype.size() as u8
+                },
+            }
+        };
+        (0..offsets[2].len())
+            .map(|index| {
+                Launch::Gemm(super::launch::Gemm {
+                    m,
+                    n,
+                    k,
+                    batch,
+                    a: matrix(0, spec.attrs.bool("transpose_a"), index),
+                    b: matrix(1, spec.attrs.bool("transpose_b"), index),
+                    c: matrix(2, false, index),
+                    arithmetic: arithmetic(spec),
+                })
+            })
+            .collect()
+    }
+}
+
+fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {
+    let rank = tensor.dims.len();
+    let (rows, columns) = (tensor.dims[rank - 2], tensor.dims[rank - 1]);
+    if transposed { (columns, rows) } else { (rows, columns) }
+}
+
+/// Rows, columns, depth and number of products.
+fn sizes(spec: &Spec) -> (u64, u64, u64, u64) {
+    let (m, k) = rows_columns(&spec.inputs[0], spec.attrs.bool("transpose_a"));
+    let (_, n) = rows_columns(&spec.inputs[1], spec.attrs.bool("transpose_b"));
+    let output = &spec.outputs[0].dims;
+    (m, n, k, output[..output.len() - 2].iter().product())
+}
+
+fn arithmetic(spec: &Spec) -> Arithmetic {
+    match spec.inputs[0].dtype {
+        DType::F64 => Arithmetic::F64,
+        DType::F16 => Arithmetic::F16,
+        DType::BF16 => Arithmetic::BF16,
+        _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
+        _ => Arithmetic::F32,
+    }
+}

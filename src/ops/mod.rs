@@ -1,0 +1,376 @@
+//! The catalogue of operations: each is one entry in one place.
+//!
+//! An entry holds everything that is known of its operation: what it takes ([`Signature`]), which outputs follow from
+//! which inputs ([`Operation::infer`]), what it costs ([`Operation::cost`]), the result that every backend is held to
+//! ([`Operation::reference`]) and what to launch for it, as plain data ([`Operation::launch`]).
+//! Nothing here runs anything: no device, no file system, no names of a program.
+
+mod attr;
+mod collectives;
+mod copies;
+mod elementwise;
+mod error;
+pub mod expression;
+pub mod init;
+mod kernel;
+mod launch;
+mod layout;
+mod matrix;
+mod movement;
+mod routing;
+mod rowwise;
+mod synthetic;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
+
+pub use attr::{Attr, Attrs, Kind, OptionSpec, Preset};
+pub use error::OpError;
+pub use expression::Expression;
+pub use launch::*;
+
+/// Everything that is known of one operation.
+pub trait Operation: Sync {
+    fn name(&self) -> &'static str;
+
+    /// One line for people.
+    fn summary(&self) -> &'static str;
+
+    fn category(&self) -> Category;
+
+    fn signature(&self) -> &'static Signature;
+
+    /// The types of the outputs, in their order, or what is wrong with the operands.
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;
+
+    /// What one run of it takes, whatever the device.
+    fn cost(&self, spec: &Spec) -> Cost;
+
+    /// The result, in double precision: inputs and outputs lie without gaps, in the order of the spec.
+    /// Outputs come in as they lie in memory, so that an operation may update one.
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+
+    /// What a backend has to launch, one after the other.
+    fn launch(&self, spec: &Spec) -> Vec<Launch>;
+
+    /// Memory that it reads although the text names none: an input of its own for each place, behind the others.
+    fn own_input(&self, _attrs: &Attrs) -> Option<(DType, Dims)> {
+        None
+    }
+
+    /// Whether an input may be the very slice that is written: each element depends on its own place alone.
+    fn in_place(&self) -> bool {
+        false
+    }
+}
+
+/// Every operation, in the order of the documentation.
+pub static CATALOGUE: &[&dyn Operation] = &[
+    &matrix::Gemm,
+    &elementwise::Map,
+    &elementwise::Cast,
+    &elementwise::Fill,
+    &rowwise::Softmax,
+    &rowwise::TopK,
+    &movement::Transpose,
+    &movement::Gather,
+    &movement::Scatter,
+    &routing::Route,
+    &copies::Copy,
+    &copies::Memset,
+    &collectives::AllToAll,
+    &synthetic::Spin,
+    &synthetic::Work,
+    &synthetic::Nop,
+];
+
+/// The operation of that name.
+pub fn find(name: &str) -> Option<&'static dyn Operation> {
+    CATALOGUE.iter().copied().find(|operation| operation.name() == name)
+}
+
+/// What kind of work an operation is, for the report's sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    Matrix,
+    Elementwise,
+    RowWise,
+    Movement,
+    Copy,
+    Collective,
+    Synthetic,
+    /// A place in a stream without work: `signal`, `wait`, `sync`.
+    Marker,
+}
+
+impl Category {
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Matrix => "matrix",
+            Category::Elementwise => "elementwise",
+            Category::RowWise => "row-wise",
+            Category::Movement => "movement",
+            Category::Copy => "copy",
+            Category::Collective => "collective",
+            Category::Synthetic => "synthetic",
+            Category::Marker => "marker",
+        }
+    }
+}
+
+/// What an operation takes between its parentheses.
+#[derive(Debug)]
+pub struct Signature {
+    pub inputs: &'static [Input],
+    /// Names of the outputs; the first may be left without.
+    pub outputs: &'static [&'static str],
+    pub options: &'static [OptionSpec],
+}
+
+/// One place before the arrow.
+#[derive(Debug)]
+pub enum Input {
+    Tensor(&'static str),
+    /// A tensor that may be left away, behind all others.
+    Optional(&'static str),
+    /// A value that is known before the run.
+    Scalar(OptionSpec),
+    /// An elementwise expression; the tensors that it names are the inputs.
+    Expression,
+}
+
+/// A tensor as an operation sees it: a slice with its place in memory left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    pub dtype: DType,
+    pub dims: Dims,
+    /// Distance between neighbours, in elements, for each dimension.
+    pub strides: Dims,
+    pub space: Space,
+    /// The slice begins at a multiple of this many bytes (at most 16).
+    pub align: u8,
+}
+
+impl Tensor {
+    pub fn elements(&self) -> u64 {
+        self.dims.iter().product()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.elements() * self.dtype.size()
+    }
+
+    /// Whether it lies in memory without gaps.
+    pub fn contiguous(&self) -> bool {
+        layout::contiguous(self)
+    }
+}
+
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype, self.dims)
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} strides {} {} align {}", self.strides, self.space.name(), self.align)
+    }
+}
+
+/// A tensor at a place of the text.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    pub tensor: Tensor,
+    pub span: SrcSpan,
+}
+
+/// A use of an operation, while its shapes are worked out.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub operation: &'static dyn Operation,
+    pub span: SrcSpan,
+    pub inputs: &'a [Operand],
+    /// As long as the signature's outputs; nothing for one that becomes scratch.
+    pub outputs: &'a [Option<Operand>],
+    pub attrs: &'a Attrs,
+    pub expression: Option<&'a Expression>,
+    /// Ranks of the group that a collective runs over.
+    pub ranks: u64,
+}
+
+/// An operation with everything that decides what runs, apart from where its operands lie.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Spec {
+    pub operation: &'static dyn Operation,
+    pub attrs: Attrs,
+    pub expression: Option<Arc<Expression>>,
+    pub inputs: Vec<Tensor>,
+    pub outputs: Vec<Tensor>,
+    pub ranks: u64,
+}
+
+impl PartialEq for dyn Operation {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn Operation {}
+
+impl std::hash::Hash for dyn Operation {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl fmt::Debug for dyn Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?} {:?} -> {:?}", self.operation.name(), self.attrs, self.inputs, self.outputs)
+    }
+}
+
+impl Spec {
+    pub fn cost(&self) -> Cost {
+        self.operation.cost(self)
+    }
+
+    pub fn launch(&self) -> Vec<Launch> {
+        self.operation.launch(self)
+    }
+
+    /// The tensor at a place that counts inputs first, then outputs.
+    pub fn operand(&self, index: usize) -> &Tensor {
+        match index.checked_sub(self.inputs.len()) {
+            None => &self.inputs[index],
+            Some(output) => &self.outputs[output],
+        }
+    }
+
+    fn bytes_of(tensors: &[Tensor]) -> u64 {
+        tensors.iter().map(Tensor::bytes).sum()
+    }
+
+    /// The cost of something that reads each input and writes each output once.
+    fn streaming_cost(&self, flops: f64, elements_a_block: u64) -> Cost {
+        let elements = self.outputs.iter().chain(&self.inputs).map(Tensor::elements).max().unwrap_or(0);
+        Cost {
+            flops,
+            read: Self::bytes_of(&self.inputs),
+            written: Self::bytes_of(&self.outputs),
+            blocks: elements.div_ceil(elements_a_block).max(1),
+            share: 4,
+            ..Cost::default()
+        }
+    }
+}
+
+/// What a run of an operation takes from a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Arithmetic, a fused multiply-add counted as two.
+    pub flops: f64,
+    /// Bytes that have to be read and written at least.
+    pub read: u64,
+    pub written: u64,
+    /// Thread blocks; zero when no compute unit is needed.
+    pub blocks: u64,
+    /// How much of a compute unit a block occupies, in 1/32.
+    pub share: u32,
+    /// A matrix unit does the arithmetic, in this type.
+    pub matrix: Option<Arithmetic>,
+    /// It lasts this long, whatever the device.
+    pub hold: Option<Nanos>,
+}
+
+impl Cost {
+    /// A compute unit as a whole, in the unit of `share`.
+    pub const WHOLE_UNIT: u32 = 32;
+
+    pub fn bytes(&self) -> u64 {
+        self.read + self.written
+    }
+}
+
+impl Call<'_> {
+    /// The type of output `index`: checked where one is given, as inferred where not.
+    fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
+        match &self.outputs[index] {
+            Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => Err(OpError::Output {
+                op: self.operation.name(),
+                expected: format!("{dtype}{dims}"),
+                found: given.tensor.to_string(),
+                at: given.span.into(),
+                call: self.span.into(),
+            }),
+            _ => Ok((dtype, dims)),
+        }
+    }
+
+    fn given_dtype(&self, index: usize) -> Option<DType> {
+        self.outputs[index].map(|output| output.tensor.dtype)
+    }
+
+    /// Fails unless the input has at least that many dimensions.
+    fn needs_rank(&self, index: usize, rank: usize, why: &str) -> Result<(), OpError> {
+        let input = &self.inputs[index];
+        if input.tensor.dims.len() >= rank {
+            return Ok(());
+        }
+        Err(OpError::Rank {
+            op: self.operation.name(),
+            needs: format!("at least {rank} dimension{}, {why}", if rank == 1 { "" } else { "s" }),
+            found: input.tensor.to_string(),
+            at: input.span.into(),
+        })
+    }
+
+    fn needs_dtype(&self, operand: &Operand, fits: bool, needs: &str) -> Result<(), OpError> {
+        if fits {
+            return Ok(());
+        }
+        Err(OpError::Dtype {
+            op: self.operation.name(),
+            needs: needs.to_owned(),
+            found: operand.tensor.to_string(),
+            at: operand.span.into(),
+        })
+    }
+
+    fn differs(&self, left: usize, left_is: String, right: usize, right_is: String, help: &str) -> OpError {
+        OpError::Differ {
+            op: self.operation.name(),
+            left: left_is,
+            left_at: self.inputs[left].span.into(),
+            right: right_is,
+            right_at: self.inputs[right].span.into(),
+            help: help.to_owned(),
+        }
+    }
+
+    fn bad_option(&self, name: &'static str, why: String) -> OpError {
+        let at = self.attrs.span(name).unwrap_or(self.span);
+        OpError::Option { op: self.operation.name(), option: name, why, at: at.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        for (index, operation) in CATALOGUE.iter().enumerate() {
+            assert_eq!(find(operation.name()).map(|found| found.name()), Some(operation.name()));
+            assert!(CATALOGUE[..index].iter().all(|other| other.name() != operation.name()));
+        }
+    }
+}

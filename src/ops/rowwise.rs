@@ -1,0 +1,332 @@
+//! Operations along the last dimension.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims};
+
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::layout::collapse;
+use super::*;
+
+/// The rows of a tensor: a walk over all dimensions but the last.
+struct Rows {
+    geometry: Geometry,
+    count: u64,
+    /// Elements of a row.
+    length: u64,
+    /// For each operand, the distance between neighbours in a row.
+    steps: Vec<u64>,
+    /// Threads that share a row; a power of two.
+    threads: u32,
+}
+
+impl Rows {
+    fn new(tensors: &[&Tensor]) -> Rows {
+        let lead = tensors[0].dims.len() - 1;
+        let dims = Dims::from_slice(&tensors[0].dims[..lead]).unwrap_or_default();
+        let strides: Vec<Dims> =
+            tensors.iter().map(|tensor| Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default()).collect();
+        let length = tensors[0].dims[lead];
+        Rows {
+            geometry: collapse(dims, &strides),
+            count: dims.iter().product(),
+            length,
+            steps: tensors.iter().map(|tensor| tensor.strides[lead]).collect(),
+            threads: (length.div_ceil(4).min(u64::from(BLOCK)) as u32).next_power_of_two(),
+        }
+    }
+
+    fn params(&self) -> Vec<String> {
+        vec![geometry_param(&self.geometry), "u64 rows".into(), "u32 n".into(), "u32 threads".into()]
+    }
+
+    fn args(&self) -> Vec<Arg> {
+        vec![
+            Arg::Words(geometry_words(&self.geometry)),
+            Arg::U64(self.count),
+            Arg::U32(self.length as u32),
+            Arg::U32(self.threads),
+        ]
+    }
+
+    fn grid(&self) -> u64 {
+        self.count.div_ceil(u64::from(BLOCK / self.threads)).max(1)
+    }
+
+    /// The kernel's first lines: which row and which of its threads this is. Threads past the last row stay for the
+    /// barriers, with `row` clamped and `live` false.
+    fn prologue(&self) -> String {
+        let index = index_type(self.count);
+        format!(
+            "  u32 lane = threadIdx.x & (threads - 1);\n  u64 row = (u64)blockIdx.x * (blockDim.x / threads) + threadIdx.x / threads;\n  \
+             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
+        )
+    }
+}
+
+fn row_too_long(call: &Call) -> Result<(), OpError> {
+    let input = &call.inputs[0];
+    match input.tensor.dims.last() {
+        Some(&length) if length > u64::from(u32::MAX >> 1) => Err(OpError::Rank {
+            op: call.operation.name(),
+            needs: "rows of at most 2^31 elements".to_owned(),
+            found: input.tensor.to_string(),
+            at: input.span.into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// `softmax(x)`.
+pub struct Softmax;
+
+impl Operation for Softmax {
+    fn name(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn summary(&self) -> &'static str {
+        "exponentials along the last dimension, divided by their sum; computed in f32"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x")],
+            outputs: &["y"],
+            options: &[OptionSpec {
+                name: "scale",
+                kind: Kind::Number(Dimension::NONE),
+                default: Preset::Number(1.0),
+                doc: "a factor before the exponential",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "along the last of which it works")?;
+        row_too_long(call)?;
+        let input = &call.inputs[0];
+        call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        Ok(vec![call.output(0, input.tensor.dtype, input.tensor.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let rows = Rows::new(&[&spec.outputs[0], &spec.inputs[0]]);
+        // A maximum, a subtraction, a scaling, an exponential and a division for each element.
+        let flops = 5.0 * spec.inputs[0].elements() as f64;
+        Cost { blocks: rows.grid(), ..spec.streaming_cost(flops, 1) }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let scale = spec.attrs.number("scale");
+        let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
+        for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks_mut(length)) {
+            let max = row.iter().map(|x| x * scale).fold(f64::NEG_INFINITY, f64::max);
+            let mut sum = 0.0;
+            for (out, x) in out.iter_mut().zip(row) {
+                *out = (x * scale - max).exp();
+                sum += *out;
+            }
+            out.iter_mut().for_each(|out| *out /= sum);
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let rows = Rows::new(&[y, x]);
+        let compute = x.dtype.compute();
+        let dtype = c_type(x.dtype);
+        let mut params = vec![format!("{dtype}* y"), format!("const {dtype}* x"), "C scale".into()];
+        params.extend(["i64 sy".into(), "i64 sx".into()]);
+        params.extend(rows.params());
+        let mut args = vec![Arg::Operand(1), Arg::Operand(0)];
+        args.push(match compute {
+            DType::F64 => Arg::F64(spec.attrs.number("scale")),
+            _ => Arg::F32(spec.attrs.number("scale") as f32),
+        });
+        args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
+        args.extend(rows.args());
+        let before = format!("typedef {} C;\n#define LOWEST (-C(1) / C(0))\n", c_type(compute));
+        let body = format!(
+            r#"  __shared__ C peak[{BLOCK}], total[{BLOCK}];
+{}  const {dtype}* from = x + g.offset(at, 1);
+  {dtype}* to = y + g.offset(at, 0);
+  C m = LOWEST, s = 0;
+  for (u32 j = lane; j < n; j += threads) {{
+    C v = load<C>(from[j * sx]) * scale;
+    if (v > m) {{ s = s * f_exp(m - v) + C(1); m = v; }}
+    else if (!(v == LOWEST)) s += f_exp(v - m);
+  }}
+  peak[threadIdx.x] = m;
+  total[threadIdx.x] = s;
+  for (u32 half = threads / 2; half > 0; half /= 2) {{
+    __syncthreads();
+    if (lane < half) {{
+      C m2 = peak[threadIdx.x + half], s2 = total[threadIdx.x + half];
+      C top = m2 > m ? m2 : m;
+      if (!(top == LOWEST)) s = s * f_exp(m - top) + s2 * f_exp(m2 - top);
+      m = top;
+      peak[threadIdx.x] = m;
+      total[threadIdx.x] = s;
+    }}
+  }}
+  __syncthreads();
+  m = peak[threadIdx.x - lane];
+  C scale_out = C(1) / total[threadIdx.x - lane];
+  if (live)
+    for (u32 j = lane; j < n; j += threads) store<C>(to[j * sy], f_exp(load<C>(from[j * sx]) * scale - m) * scale_out);
+"#,
+            rows.prologue()
+        );
+        vec![Launch::Kernel(Kernel {
+            source: source("softmax", &before, &params, &body),
+            grid: rows.grid(),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        })]
+    }
+}
+
+/// `top_k(x, k: n)`.
+pub struct TopK;
+
+/// Whether element `a` at place `i` comes before `b` at `j`: the larger, NaN above all, the earlier of equals.
+/// The kernels' `ahead` says the same.
+pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
+    let above = |a: f64, b: f64| a > b || (a.is_nan() && !b.is_nan());
+    above(a, b) || (!above(b, a) && i < j)
+}
+
+/// The kernels' text of [`ahead`].
+pub const AHEAD: &str = "__device__ inline bool above(C a, C b) { return a > b || (!(a == a) && b == b); }\n\
+    __device__ inline bool ahead(C a, u32 i, C b, u32 j) { return above(a, b) || (!above(b, a) && i < j); }\n";
+
+impl Operation for TopK {
+    fn name(&self) -> &'static str {
+        "top_k"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the largest values of each row, falling, and their places; of equals the earlier"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x")],
+            outputs: &["values", "indices"],
+            options: &[OptionSpec {
+                name: "k",
+                kind: Kind::Int(1, 1024),
+                default: Preset::Required,
+                doc: "how many of each row",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "along the last of which it works")?;
+        row_too_long(call)?;
+        let tensor = &call.inputs[0].tensor;
+        let k = call.attrs.int("k") as u64;
+        let last = tensor.dims.len() - 1;
+        if k > tensor.dims[last] {
+            return Err(call.bad_option("k", format!("{k} of rows that have {} elements", tensor.dims[last])));
+        }
+        let mut dims = tensor.dims;
+        dims.set(last, k);
+        Ok(vec![call.output(0, tensor.dtype, dims)?, call.output(1, DType::I32, dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let rows = Rows::new(&[&spec.inputs[0]]);
+        let flops = spec.inputs[0].elements() as f64 * spec.attrs.int("k") as f64;
+        Cost { blocks: rows.grid(), ..spec.streaming_cost(flops, 1) }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
+        let k = spec.attrs.int("k") as usize;
+        let [values, indices] = outputs else { unreachable!("the signature has two outputs") };
+        for (row, (values, indices)) in
+            inputs[0].chunks(length).zip(values.chunks_mut(k).zip(indices.chunks_mut(k)))
+        {
+            let mut order: Vec<usize> = (0..length).collect();
+            order.sort_by(|&i, &j| ahead(row[j], j, row[i], i).cmp(&ahead(row[i], i, row[j], j)));
+            for (place, &index) in order.iter().take(k).enumerate() {
+                values[place] = row[index];
+                indices[place] = index as f64;
+            }
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (x, values, indices) = (&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]);
+        let rows = Rows::new(&[x, values, indices]);
+        let dtype = c_type(x.dtype);
+        let mut params: Vec<String> =
+            vec![format!("{dtype}* values"), "i32* indices".into(), format!("const {dtype}* x"), "u32 k".into()];
+        params.extend(["i64 sx".into(), "i64 sv".into(), "i64 si".into()]);
+        params.extend(rows.params());
+        let mut args =
+            vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::U32(spec.attrs.int("k") as u32)];
+        args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
+        args.extend(rows.args());
+        let before = format!("typedef {} C;\n{AHEAD}", c_type(x.dtype.compute()));
+        // In each of k rounds the row's threads find the first element that comes behind the last one found.
+        let body = format!(
+            r#"  __shared__ C best_value[{BLOCK}];
+  __shared__ u32 best_place[{BLOCK}];
+{}  const {dtype}* from = x + g.offset(at, 0);
+  C last = 0;
+  u32 last_place = 0;
+  for (u32 round = 0; round < k; round++) {{
+    C found = 0;
+    u32 place = n;
+    for (u32 j = lane; j < n; j += threads) {{
+      C v = load<C>(from[j * sx]);
+      bool open = round == 0 || ahead(last, last_place, v, j);
+      if (open && (place == n || ahead(v, j, found, place))) {{ found = v; place = j; }}
+    }}
+    best_value[threadIdx.x] = found;
+    best_place[threadIdx.x] = place;
+    for (u32 half = threads / 2; half > 0; half /= 2) {{
+      __syncthreads();
+      if (lane < half) {{
+        C v = best_value[threadIdx.x + half];
+        u32 j = best_place[threadIdx.x + half];
+        if (j != n && (place == n || ahead(v, j, found, place))) {{ found = v; place = j; }}
+        best_value[threadIdx.x] = found;
+        best_place[threadIdx.x] = place;
+      }}
+    }}
+    __syncthreads();
+    last = best_value[threadIdx.x - lane];
+    last_place = best_place[threadIdx.x - lane];
+    if (live && lane == 0) {{
+      store<C>(values[g.offset(at, 1) + round * sv], last);
+      indices[g.offset(at, 2) + round * si] = (i32)last_place;
+    }}
+    __syncthreads();
+  }}
+"#,
+            rows.prologue()
+        );
+        vec![Launch::Kernel(Kernel {
+            source: source("top_k", &before, &params, &body),
+            grid: rows.grid(),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        })]
+    }
+}
