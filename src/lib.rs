@@ -1,6 +1,13 @@
 //! aorta
 #![deny(unsafe_code)]
+pub mod backend;
 pub mod base;
+pub mod config;
+pub mod cost;
+pub mod exec;
+pub mod measure;
 pub mod model;
 pub mod ops;
+pub mod plan;
+pub mod schedule;
 pub mod syntax;

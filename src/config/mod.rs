@@ -1,0 +1,13 @@
+//! RON to checked settings: device profiles, run settings, scenarios.
+//!
+//! Reads text, not files: the command line says where texts come from.
+
+mod error;
+mod profile;
+mod scenario;
+mod settings;
+
+pub use error::ConfigError;
+pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, Profile, QueueRule, Queues};
+pub use scenario::Scenario;
+pub use settings::{Effort, EffortPlan, LaunchSetting, Settings};

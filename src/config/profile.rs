@@ -1,0 +1,230 @@
+//! What is known of a device, each figure with its source.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{ConfigError, bad_ron};
+
+/// A figure and where it comes from: a page, a measurement, or "assumed".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure(pub f64, pub String);
+
+impl Figure {
+    pub fn value(&self) -> f64 {
+        self.0
+    }
+}
+
+/// A device as the simulator and the cost model know it. Times in nanoseconds, rates per second, sizes in bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    pub name: String,
+    /// `nvidia` or `amd`.
+    pub vendor: String,
+    /// The compiler's name for it: `sm_90`, `gfx942`.
+    pub architecture: String,
+    pub memory: Figure,
+    /// Streaming multiprocessors, or compute units.
+    pub units: Figure,
+    /// Operations per second of the matrix units, by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`), and of
+    /// elementwise arithmetic (`vector`).
+    pub peak: BTreeMap<String, Figure>,
+    /// The share of the matrix peak that large products reach.
+    pub matrix_efficiency: BTreeMap<String, Figure>,
+    /// Bytes per second of the device's memory.
+    pub bandwidth: Figure,
+    /// The share of it that streaming kernels reach.
+    pub bandwidth_efficiency: Figure,
+    pub cache: Figure,
+    /// Bytes per second out of the last-level cache.
+    pub cache_bandwidth: Figure,
+    /// From the beginning of an empty kernel to its end.
+    pub kernel_floor: Figure,
+    /// The least time of a matrix product.
+    pub matrix_floor: Figure,
+    /// From one operation's end to the next one's start on the same stream.
+    pub gap_same: Figure,
+    /// From an operation's end to the start of one on another stream that waits for it.
+    pub gap_event: Figure,
+    /// From the end of a call on the host until the device can start what it launched.
+    pub launch_latency: Figure,
+    pub host: HostCosts,
+    pub graph: GraphCosts,
+    pub queues: Queues,
+    pub host_to_device: CopyEngines,
+    pub device_to_host: CopyEngines,
+    /// Bytes per second of copies to and from ordinary host memory, which hold the host.
+    pub pageable_bandwidth: Figure,
+    /// The least time of a collective on one rank.
+    pub collective_floor: Figure,
+}
+
+/// What calls cost the host, each until it returns.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostCosts {
+    pub kernel: Figure,
+    pub matrix: Figure,
+    pub copy: Figure,
+    pub memset: Figure,
+    pub collective: Figure,
+    pub record: Figure,
+    pub wait: Figure,
+    /// Recording an event that can be timed.
+    pub stamp: Figure,
+    /// Calls that may be under way on a stream before the host has to wait.
+    pub queue_depth: Figure,
+}
+
+/// What a graph costs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphCosts {
+    /// Launching one, for the host, and what each of its branches adds.
+    pub launch: Figure,
+    pub launch_branch: Figure,
+    /// From the end of a node to the start of one that waits for it.
+    pub gap: Figure,
+    /// Between the starts of two independent nodes.
+    pub dispatch: Figure,
+}
+
+/// Hardware queues.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Queues {
+    pub count: Figure,
+    /// Each priority has its own.
+    pub by_priority: bool,
+    pub rule: QueueRule,
+}
+
+/// When a queue goes on to its next entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueRule {
+    /// When the entry has started: entries of other streams wait behind one that waits.
+    HeadOfLine,
+    /// When the entry is complete: the streams of one queue run one after the other.
+    Serial,
+}
+
+/// Copy engines of one direction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyEngines {
+    pub engines: Figure,
+    /// The least time of a copy.
+    pub latency: Figure,
+    /// Bytes per second of one engine.
+    pub bandwidth: Figure,
+    /// Bytes per second of the link that they share.
+    pub link: Figure,
+}
+
+/// Profiles that are part of the program.
+static EMBEDDED: [(&str, &str); 2] = [
+    ("h200", include_str!("../../config/devices/h200.ron")),
+    ("mi300x", include_str!("../../config/devices/mi300x.ron")),
+];
+
+impl Profile {
+    /// Reads a profile; `file` names it in messages.
+    pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
+        let profile: Profile = ron::from_str(text).map_err(|error| bad_ron(file, &error))?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// The names of the embedded profiles.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// An embedded profile.
+    pub fn named(name: &str) -> Result<Profile, ConfigError> {
+        match EMBEDDED.iter().find(|(known, _)| *known == name) {
+            Some((name, text)) => Profile::parse(&format!("{name}.ron"), text),
+            None => Err(ConfigError::UnknownProfile {
+                name: name.to_owned(),
+                help: crate::base::suggest::did_you_mean(name, Profile::names().collect::<Vec<_>>()),
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("memory", &self.memory),
+            ("units", &self.units),
+            ("bandwidth", &self.bandwidth),
+            ("bandwidth_efficiency", &self.bandwidth_efficiency),
+            ("cache_bandwidth", &self.cache_bandwidth),
+            ("queues.count", &self.queues.count),
+            ("host.queue_depth", &self.host.queue_depth),
+            ("host_to_device.engines", &self.host_to_device.engines),
+            ("host_to_device.bandwidth", &self.host_to_device.bandwidth),
+            ("host_to_device.link", &self.host_to_device.link),
+            ("device_to_host.engines", &self.device_to_host.engines),
+            ("device_to_host.bandwidth", &self.device_to_host.bandwidth),
+            ("device_to_host.link", &self.device_to_host.link),
+            ("pageable_bandwidth", &self.pageable_bandwidth),
+        ];
+        let bad = |name: &str, value: f64, why: &str| {
+            Err(ConfigError::BadValue { name: name.to_owned(), value: value.to_string(), why: why.to_owned() })
+        };
+        for (name, figure) in positive {
+            if !(figure.0.is_finite() && figure.0 > 0.0) {
+                return bad(name, figure.0, "it has to be positive");
+            }
+        }
+        let times = [
+            ("kernel_floor", &self.kernel_floor),
+            ("matrix_floor", &self.matrix_floor),
+            ("gap_same", &self.gap_same),
+            ("gap_event", &self.gap_event),
+            ("launch_latency", &self.launch_latency),
+            ("graph.dispatch", &self.graph.dispatch),
+            ("graph.gap", &self.graph.gap),
+            ("host.kernel", &self.host.kernel),
+        ];
+        for (name, figure) in times {
+            if !(figure.0.is_finite() && figure.0 >= 0.0) {
+                return bad(name, figure.0, "a time cannot be negative");
+            }
+        }
+        for name in ["f64", "f32", "tf32", "f16", "bf16"] {
+            for (table, entries) in [("peak", &self.peak), ("matrix_efficiency", &self.matrix_efficiency)] {
+                if !entries.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
+                    return bad(&format!("{table}[{name:?}]"), 0.0, "it has to be there and positive");
+                }
+            }
+        }
+        match self.peak.get("vector") {
+            Some(figure) if figure.0 > 0.0 => Ok(()),
+            _ => bad("peak[\"vector\"]", 0.0, "it has to be there and positive"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_profiles_are_good_and_sourced() {
+        for name in Profile::names() {
+            let profile = Profile::named(name).unwrap();
+            for figure in profile.peak.values().chain([&profile.bandwidth, &profile.units, &profile.queues.count]) {
+                assert!(!figure.1.is_empty(), "{name}: every figure says where it comes from");
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let text = EMBEDDED[0].1.replace("kernel_floor", "kernel_flor");
+        assert!(matches!(Profile::parse("x.ron", &text), Err(ConfigError::BadRon { .. })));
+        assert!(matches!(Profile::named("h20"), Err(ConfigError::UnknownProfile { help: Some(_), .. })));
+    }
+}

@@ -1,0 +1,61 @@
+//! A scenario: a workload with everything that says how it is run, as one team hands it to another.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::error::{ConfigError, bad_ron};
+use super::settings::Effort;
+
+/// The contents of a scenario file. Flags of the command line come before it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// A line for people.
+    pub description: Option<String>,
+    /// A name of the library, or a path relative to the scenario.
+    pub workload: String,
+    pub preset: Option<String>,
+    /// Parameters, as they would be written behind `--set name=`.
+    pub params: BTreeMap<String, String>,
+    pub streams: Option<u32>,
+    /// Variables for the vendor's driver.
+    pub environment: BTreeMap<String, String>,
+    pub backend: Option<String>,
+    pub profile: Option<String>,
+    pub device: Option<u32>,
+    pub ranks: Option<u32>,
+    pub launch: Option<String>,
+    pub effort: Option<Effort>,
+}
+
+impl Scenario {
+    /// Reads a scenario; `file` names it in messages.
+    pub fn parse(file: &str, text: &str) -> Result<Scenario, ConfigError> {
+        let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
+        let scenario: Scenario = options.from_str(text).map_err(|error| bad_ron(file, &error))?;
+        if scenario.workload.is_empty() {
+            return Err(ConfigError::BadValue {
+                name: "workload".to_owned(),
+                value: "missing".to_owned(),
+                why: format!("{file} has to name a workload: `workload: \"moe\"`"),
+            });
+        }
+        Ok(scenario)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_scenario() {
+        let text = r#"(workload: "moe", preset: "tiny", params: {"streams": "8"}, backend: "sim", effort: quick)"#;
+        let scenario = Scenario::parse("a.ron", text).unwrap();
+        assert_eq!(scenario.workload, "moe");
+        assert_eq!(scenario.effort, Some(Effort::Quick));
+        assert!(Scenario::parse("a.ron", "()").is_err());
+        assert!(Scenario::parse("a.ron", "(workload: \"moe\", colour: 3)").is_err());
+    }
+}

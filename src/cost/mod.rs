@@ -1,0 +1,138 @@
+//! What an operation costs on a device: a roofline with waves of blocks, and the links.
+//!
+//! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
+
+use crate::config::Profile;
+use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
+
+/// What one launch takes from a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Task {
+    /// Runs on compute units.
+    Kernel {
+        /// Thread blocks.
+        blocks: u64,
+        /// How much of a unit each occupies, in 1/32.
+        share: u32,
+        /// How long one takes when memory is no limit, in ns.
+        block_time: f64,
+        /// How long memory takes for all of its traffic when it has memory alone, in ns.
+        memory_time: f64,
+        /// From its start until its blocks begin, in ns.
+        floor: f64,
+    },
+    /// Moves bytes over the link to the host.
+    Copy {
+        direction: Direction,
+        bytes: f64,
+        /// By way of a staging buffer, while the host waits.
+        pageable: bool,
+    },
+}
+
+/// The tasks of an operation, one for each of its launches.
+pub fn tasks(spec: &Spec, launches: &[Launch], profile: &Profile) -> Vec<Task> {
+    let cost = spec.cost();
+    launches.iter().map(|launch| task(launch, &cost, launches.len() as f64, profile)).collect()
+}
+
+fn task(launch: &Launch, cost: &Cost, parts: f64, profile: &Profile) -> Task {
+    match launch {
+        Launch::Copy(copy) if copy.direction != Direction::DeviceToDevice => {
+            Task::Copy { direction: copy.direction, bytes: copy.bytes() as f64, pageable: copy.pageable }
+        }
+        Launch::Copy(_) | Launch::Memset { .. } => Task::Kernel {
+            blocks: 1,
+            share: 1,
+            block_time: 0.0,
+            memory_time: memory_time(cost.bytes() as f64 / parts, profile),
+            floor: profile.kernel_floor.value(),
+        },
+        Launch::Collective(_) => Task::Kernel {
+            // A channel a block, as the vendors' libraries use them.
+            blocks: 16,
+            share: Cost::WHOLE_UNIT,
+            block_time: 0.0,
+            memory_time: memory_time(cost.bytes() as f64, profile),
+            floor: profile.collective_floor.value(),
+        },
+        Launch::Kernel(_) | Launch::Gemm(_) => {
+            let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
+            let block_time = match cost.hold {
+                Some(time) => time.0 as f64,
+                None => cost.flops / parts / blocks as f64 / block_rate(cost, profile) * 1e9,
+            };
+            let floor = if cost.matrix.is_some() { &profile.matrix_floor } else { &profile.kernel_floor };
+            Task::Kernel {
+                blocks,
+                share: cost.share.max(1),
+                block_time,
+                memory_time: memory_time(cost.bytes() as f64 / parts, profile),
+                floor: floor.value(),
+            }
+        }
+    }
+}
+
+/// Operations per second of one block, when as many run as fit.
+fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
+    let peak = match cost.matrix {
+        Some(arithmetic) => matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile),
+        None => profile.peak["vector"].value(),
+    };
+    let resident = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
+    peak / resident
+}
+
+/// Operations per second that the device's matrix units can do at most.
+pub fn matrix_peak(arithmetic: Arithmetic, profile: &Profile) -> f64 {
+    profile.peak[arithmetic.name()].value()
+}
+
+fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
+    profile.matrix_efficiency[arithmetic.name()].value()
+}
+
+/// How long the device's memory takes for that many bytes; what fits the cache twice comes from there.
+fn memory_time(bytes: f64, profile: &Profile) -> f64 {
+    let cached = bytes <= profile.cache.value() / 2.0;
+    let rate = if cached {
+        profile.cache_bandwidth.value()
+    } else {
+        profile.bandwidth.value() * profile.bandwidth_efficiency.value()
+    };
+    bytes / rate * 1e9
+}
+
+/// How long a task takes when it has the device alone, in ns.
+pub fn alone(task: &Task, profile: &Profile) -> f64 {
+    match *task {
+        Task::Kernel { blocks, share, block_time, memory_time, floor } => {
+            let at_once = (profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(share)).floor().max(1.0);
+            let waves = (blocks as f64 / at_once).ceil();
+            floor + (waves * block_time).max(memory_time)
+        }
+        Task::Copy { direction, bytes, pageable } => {
+            let engines = engines(direction, profile);
+            let rate = if pageable {
+                profile.pageable_bandwidth.value()
+            } else {
+                engines.bandwidth.value().min(engines.link.value())
+            };
+            engines.latency.value() + bytes / rate * 1e9
+        }
+    }
+}
+
+/// The copy engines of a direction.
+pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyEngines {
+    match direction {
+        Direction::DeviceToHost => &profile.device_to_host,
+        _ => &profile.host_to_device,
+    }
+}
+
+/// How long an operation takes when it has the device alone, in ns.
+pub fn duration(spec: &Spec, profile: &Profile) -> f64 {
+    tasks(spec, &spec.launch(), profile).iter().map(|task| alone(task, profile)).sum()
+}

@@ -1,0 +1,115 @@
+//! What a backend has to be able to do.
+
+use crate::base::{Nanos, Space};
+use crate::schedule::Topology;
+
+use super::{ExecError, Image};
+
+/// A device, or something that stands for one.
+pub trait Backend {
+    /// `cuda`, `host` or `sim`.
+    fn name(&self) -> &'static str;
+
+    fn device(&self) -> DeviceInfo;
+
+    fn topology(&self) -> Topology;
+
+    /// Makes everything that the image needs: streams, events, memory with its contents, kernels. Nothing of this
+    /// happens again while a run is measured.
+    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError>;
+}
+
+/// What is known of a device; absent where nobody says.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceInfo {
+    pub name: String,
+    /// Figures come from a model, not from a clock.
+    pub simulated: bool,
+    pub index: Option<u32>,
+    pub units: Option<u32>,
+    pub memory_bytes: Option<u64>,
+    /// Names with versions or values: driver, compiler, libraries, clocks.
+    pub facts: Vec<(String, String)>,
+}
+
+/// What went wrong in a call, where nothing of the program is known yet.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The vendor's function, or what was attempted.
+    pub call: &'static str,
+    /// The vendor's number; 0 where there is none.
+    pub code: i64,
+    pub message: String,
+}
+
+impl Fault {
+    pub fn new(call: &'static str, message: impl Into<String>) -> Box<Fault> {
+        Box::new(Fault { call, code: 0, message: message.into() })
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.code {
+            0 => write!(f, "`{}`: {}", self.call, self.message),
+            code => write!(f, "`{}` returned {code} ({})", self.call, self.message),
+        }
+    }
+}
+
+/// An open device with an image on it. Operations, events, stamps and lanes go by their numbers in the image.
+///
+/// A stamp is an event that can be timed. The calls of the first group are what a measured iteration consists of:
+/// they allocate nothing, take no lock, and look nothing up by name.
+pub trait Driver {
+    /// Launches an operation on its lane.
+    fn launch(&mut self, op: u32) -> Result<(), Box<Fault>>;
+
+    /// Notes the place that a lane has reached.
+    fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>>;
+
+    /// Lets a lane wait for the place that an event noted last; for none, if it never has.
+    fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>>;
+
+    /// Notes the time at which a lane comes to this place.
+    fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>>;
+
+    /// Lets a lane wait for a stamp.
+    fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>>;
+
+    fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>>;
+
+    /// Whether a stamp's time is known.
+    fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>>;
+
+    /// The time between two stamps that have been reached.
+    fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>>;
+
+    /// The host's clock, from any beginning.
+    fn now(&self) -> Nanos;
+
+    // --- Outside of what is measured ------------------------------------------------------------------------
+
+    /// From here to `end_capture`, calls are noted instead of issued; stamps and events too.
+    fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>>;
+
+    /// Makes a graph of what was noted, ready to launch, and returns its number. A refusal is a fault.
+    fn end_capture(&mut self, lane: u32) -> Result<u32, Box<Fault>>;
+
+    /// Waits until the device has nothing left to do.
+    fn synchronize(&mut self) -> Result<(), Box<Fault>>;
+
+    /// Whether a lane has nothing left to do: what a hang's message is made of.
+    fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>>;
+
+    /// Gives all memory the contents that it had at the beginning.
+    fn reset(&mut self) -> Result<(), Box<Fault>>;
+
+    /// Reads memory; nothing where a backend has none.
+    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>>;
+
+    /// Things worth knowing that showed during preparation: algorithms chosen, fall-backs taken.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,62 @@
+//! What can go wrong between a schedule and its samples.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum ExecError {
+    #[error("no {backend} device: {why}")]
+    #[diagnostic(code(aorta::exec::no_device))]
+    NoDevice {
+        backend: &'static str,
+        why: String,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("{library} is not there, and is needed {purpose}")]
+    #[diagnostic(code(aorta::exec::missing_library))]
+    MissingLibrary {
+        library: String,
+        purpose: String,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("{fault}")]
+    #[diagnostic(code(aorta::exec::device_fault))]
+    Device {
+        fault: String,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("{fault}, in this {what}")]
+    #[diagnostic(code(aorta::exec::operation_fault))]
+    Operation {
+        fault: String,
+        what: String,
+        #[label("this operation")]
+        at: SourceSpan,
+    },
+
+    #[error("the kernel of this {what} does not compile")]
+    #[diagnostic(code(aorta::exec::kernel), help("this is a bug of aorta: please report it with the text below\n{log}"))]
+    Kernel {
+        what: String,
+        log: String,
+        #[label("this operation")]
+        at: SourceSpan,
+    },
+
+    #[error("the program takes {needed} of {space} memory, and {available} are there")]
+    #[diagnostic(code(aorta::exec::out_of_memory), help("the largest: {largest}; lower a parameter, or take a preset"))]
+    OutOfMemory { needed: String, space: &'static str, available: String, largest: String },
+
+    #[error("iteration {iteration} did not end within {timeout}")]
+    #[diagnostic(
+        code(aorta::exec::hang),
+        help("streams that are still busy: {busy}; raise the limit for long iterations: --config timeout=…")
+    )]
+    Hang { iteration: u64, timeout: String, busy: String },
+}

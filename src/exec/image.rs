@@ -1,0 +1,187 @@
+//! A schedule as a backend sees it: plain numbers, places in memory, things to launch.
+
+use std::sync::Arc;
+
+use crate::base::{DType, OpId, Space, SrcSpan};
+use crate::model::{MemoryKind, OpKind, Priority, Program};
+use crate::ops::init::Init;
+use crate::ops::{Launch, Spec};
+use crate::schedule::{Command, Schedule};
+
+/// Everything that has to be made before a run.
+#[derive(Debug)]
+pub struct Image {
+    pub lanes: Vec<ImageLane>,
+    pub events: u32,
+    /// Events that can be timed.
+    pub stamps: u32,
+    /// Bytes of `device`, `pinned` and `host` memory.
+    pub bytes: [u64; 3],
+    /// What memory holds at the beginning; everything else is poisoned.
+    pub fills: Vec<Fill>,
+    /// Distinct things to run.
+    pub works: Vec<Work>,
+    /// What is launched, by number.
+    pub ops: Vec<ImageOp>,
+    /// Where the operands of all operations lie.
+    pub addresses: Vec<Address>,
+    /// Algorithms of the vendor's library that are timed for each matrix product.
+    pub gemm_candidates: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct ImageLane {
+    pub name: String,
+    pub priority: Priority,
+    pub queue: u32,
+}
+
+/// Contents of a stretch of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    pub space: Space,
+    pub offset: u64,
+    pub dtype: DType,
+    pub elements: u64,
+    pub init: Init,
+}
+
+/// A spec with what is launched for it.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub spec: Arc<Spec>,
+    pub launches: Arc<[Launch]>,
+    /// Where one of its uses stands, for messages.
+    pub span: SrcSpan,
+}
+
+/// One operation of one iteration.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageOp {
+    pub work: u32,
+    pub lane: u32,
+    /// The first of its operands in `Image::addresses`: inputs, then outputs.
+    pub operands: u32,
+}
+
+/// A place in memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub space: Space,
+    pub offset: u64,
+}
+
+/// What a session issues, resolved: the numbers are the image's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Launch { op: u32, lane: u32 },
+    Record { event: u32, lane: u32 },
+    Wait { lane: u32, event: u32, across: bool },
+}
+
+/// One iteration of the period.
+#[derive(Debug)]
+pub struct StepCommands {
+    /// Which iteration of the program's cycle it is.
+    pub step: usize,
+    pub commands: Vec<Step>,
+    /// The operation of each launch, in their order.
+    pub ops: Vec<OpId>,
+    pub used: Vec<u32>,
+    pub leaves: Vec<u32>,
+}
+
+/// Lowers a schedule. `extra_lanes` are added behind its own, `stamps` made beside its events.
+pub fn lower(
+    program: &Program,
+    schedule: &Schedule,
+    extra_lanes: &[ImageLane],
+    stamps: u32,
+    gemm_candidates: u32,
+) -> (Image, Vec<StepCommands>) {
+    let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
+    let mut image = Image {
+        lanes: schedule
+            .lanes
+            .iter()
+            .map(|lane| ImageLane { name: lane.name.clone(), priority: lane.priority, queue: lane.queue })
+            .chain(extra_lanes.iter().cloned())
+            .collect(),
+        events: schedule.events,
+        stamps,
+        bytes: [Space::Device, Space::Pinned, Space::Host].map(|space| schedule.bytes(space)),
+        fills: fills(program, schedule),
+        works: Vec::new(),
+        ops: Vec::new(),
+        addresses: Vec::new(),
+        gemm_candidates,
+    };
+    let mut period = Vec::with_capacity(schedule.period.len());
+    for planned in &schedule.period {
+        let step = &program.cycle[planned.step];
+        let mut commands = Vec::with_capacity(planned.commands.len());
+        let mut ops = Vec::new();
+        for command in &planned.commands {
+            commands.push(match *command {
+                Command::Record { event, lane } => Step::Record { event: event.0, lane: lane.0 },
+                Command::Wait { event, lane, across } => Step::Wait { lane: lane.0, event: event.0, across },
+                Command::Launch { op, lane } => {
+                    let OpKind::Run(spec_id) = step.op(op).kind else {
+                        unreachable!("only what runs is launched");
+                    };
+                    let work = *works[spec_id.index()].get_or_insert_with(|| {
+                        let spec = Arc::new(program.spec(spec_id).clone());
+                        let launches = spec.launch().into();
+                        image.works.push(Work { spec, launches, span: step.op(op).span });
+                        image.works.len() as u32 - 1
+                    });
+                    let operands = image.addresses.len() as u32;
+                    for &view in step.inputs(op).iter().chain(step.outputs(op)) {
+                        let memory = program.views.memory(view);
+                        let layout = program.layout(memory);
+                        let (space, base) = schedule.memory.offset(memory, planned.slot);
+                        let offset = base + program.views.offset(view, &layout.dims) * layout.dtype.size();
+                        image.addresses.push(Address { space, offset });
+                    }
+                    ops.push(op);
+                    image.ops.push(ImageOp { work, lane: lane.0, operands });
+                    Step::Launch { op: image.ops.len() as u32 - 1, lane: lane.0 }
+                }
+            });
+        }
+        period.push(StepCommands {
+            step: planned.step,
+            commands,
+            ops,
+            used: planned.used.iter().map(|lane| lane.0).collect(),
+            leaves: planned.leaves.iter().map(|lane| lane.0).collect(),
+        });
+    }
+    (image, period)
+}
+
+fn fills(program: &Program, schedule: &Schedule) -> Vec<Fill> {
+    (0..program.memories.len())
+        .map(crate::base::MemoryId::from)
+        .filter_map(|id| {
+            let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = program.memory(id).kind else { return None };
+            let layout = program.layout(id);
+            let (space, offset) = schedule.memory.offset(id, 0);
+            let elements = layout.dims.iter().product();
+            Some(Fill { space, offset, dtype: layout.dtype, elements, init })
+        })
+        .collect()
+}
+
+impl Image {
+    /// Where an operation's operands lie, inputs first.
+    pub fn operands(&self, op: &ImageOp) -> &[Address] {
+        let spec = &self.works[op.work as usize].spec;
+        &self.addresses[op.operands as usize..][..spec.inputs.len() + spec.outputs.len()]
+    }
+}
+
+/// The clock lane's share in an image: it has no work, and is asked for the time.
+pub fn clock_lane() -> ImageLane {
+    ImageLane { name: "clock".to_owned(), priority: Priority::Normal, queue: 0 }
+}

@@ -1,0 +1,15 @@
+//! Schedule to samples: prepares schedules for a backend, walks them as streams or as a graph, observes.
+//!
+//! The same code for a GPU, for the CPU and for the simulator: they differ behind [`Backend`] and [`Driver`] only.
+
+mod driver;
+mod error;
+mod image;
+mod session;
+mod trace;
+
+pub use driver::{Backend, DeviceInfo, Driver, Fault};
+pub use error::ExecError;
+pub use image::{Address, Fill, Image, ImageLane, ImageOp, Work};
+pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
+pub use trace::{Span, Trace};

@@ -1,0 +1,508 @@
+//! An open backend with a schedule on it: issues iterations, times them, observes one operation by operation.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::base::{LaneId, MemoryId, Nanos, Space};
+use crate::model::{MemoryKind, Program, Sync};
+use crate::schedule::{Placement, Schedule};
+
+use super::driver::{Backend, Driver, Fault};
+use super::error::ExecError;
+use super::image::{self, Image, Step, StepCommands};
+use super::trace::{Span, Trace};
+
+/// Iterations whose stamps are kept until somebody reads them.
+const RING: u64 = 256;
+
+/// Polls for a stamp between two looks at the clock.
+const POLLS: u32 = 64;
+
+/// How operations reach the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LaunchMode {
+    /// Each by a call of its own.
+    Stream,
+    /// All of an iteration by one call.
+    Graph,
+}
+
+impl LaunchMode {
+    pub fn name(self) -> &'static str {
+        match self {
+            LaunchMode::Stream => "stream",
+            LaunchMode::Graph => "graph",
+        }
+    }
+}
+
+/// What the caller decides about a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Iterations that the host may be ahead of the device, where they do not overlap.
+    pub in_flight: u32,
+    pub timeout: Nanos,
+    pub gemm_candidates: u32,
+    /// Operations of an iteration up to which they can be observed.
+    pub observed_operations: usize,
+}
+
+/// A schedule prepared on a backend.
+pub struct Session {
+    driver: Box<dyn Driver>,
+    period: Vec<StepCommands>,
+    /// The graphs of the period, once they are made.
+    graphs: Vec<u32>,
+    observed_graphs: Vec<Option<u32>>,
+    /// What each launch is, for messages: its name and place.
+    launches: Vec<(&'static str, crate::base::SrcSpan)>,
+    lanes: Vec<String>,
+    placements: Vec<(Placement, u64)>,
+    sync: Sync,
+    /// Iterations that may be issued beyond the last that is complete.
+    ahead: u64,
+    timeout: Nanos,
+    /// The first of the events that join lanes.
+    joins: u32,
+    /// The lane that tells the time where iterations overlap.
+    clock: u32,
+    /// The first of the stamps around operations; nothing when there are too many to observe.
+    observed: Option<u32>,
+}
+
+/// How a run is watched and stopped from outside.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Set by a signal: the run ends after the iteration under way.
+    pub stop: AtomicBool,
+    /// Iterations done, warm-up included.
+    pub done: AtomicU64,
+}
+
+impl Control {
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// What iterating gave.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// The device's time for each measured iteration.
+    pub time: Vec<Nanos>,
+    /// How long the host took to issue it.
+    pub issue: Vec<Nanos>,
+    /// Fewer iterations than asked for: the run was stopped.
+    pub stopped: bool,
+}
+
+/// Opens a backend and makes everything that the schedule needs.
+pub fn prepare(
+    program: &Program,
+    schedule: &Schedule,
+    backend: &dyn Backend,
+    options: &Options,
+) -> Result<Session, ExecError> {
+    let lanes = schedule.lanes.len() as u32;
+    let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
+    let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
+    let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
+    let overlapping = schedule.sync == Sync::End;
+    let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
+    let (mut image, period) = image::lower(program, schedule, &extra, stamps, options.gemm_candidates);
+    let joins = image.events;
+    image.events += lanes + 1;
+    let launches = image
+        .ops
+        .iter()
+        .map(|op| {
+            let work = &image.works[op.work as usize];
+            (work.spec.operation.name(), work.span)
+        })
+        .collect();
+    let launches = spans_of(program, &period, launches);
+    let names = image.lanes.iter().map(|lane| lane.name.clone()).collect();
+    check_room(program, &image, backend)?;
+    let driver = backend.open(image)?;
+    let placements = (0..program.memories.len())
+        .map(MemoryId::from)
+        .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
+        .collect();
+    Ok(Session {
+        driver,
+        observed_graphs: vec![None; period.len()],
+        graphs: Vec::new(),
+        period,
+        launches,
+        lanes: names,
+        placements,
+        sync: schedule.sync,
+        ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
+        timeout: options.timeout,
+        joins,
+        clock: lanes,
+        observed,
+    })
+}
+
+/// Each launch with the place of its own operation, not that of the first with the same spec.
+fn spans_of(
+    program: &Program,
+    period: &[StepCommands],
+    mut launches: Vec<(&'static str, crate::base::SrcSpan)>,
+) -> Vec<(&'static str, crate::base::SrcSpan)> {
+    let mut index = 0;
+    for step in period {
+        for &op in &step.ops {
+            launches[index].1 = program.cycle[step.step].op(op).span;
+            index += 1;
+        }
+    }
+    launches
+}
+
+/// Fails when the device says that it has less memory than the image needs.
+fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
+    let Some(available) = backend.device().memory_bytes else { return Ok(()) };
+    let needed = image.bytes[0];
+    if needed <= available {
+        return Ok(());
+    }
+    Err(ExecError::OutOfMemory {
+        needed: crate::base::Bytes(needed).to_string(),
+        space: Space::Device.name(),
+        available: crate::base::Bytes(available).to_string(),
+        largest: largest(program),
+    })
+}
+
+/// The largest memories of a program, for messages.
+pub fn largest(program: &Program) -> String {
+    let mut sizes: Vec<(u64, MemoryId)> = (0..program.memories.len())
+        .map(MemoryId::from)
+        .filter(|&id| program.memory(id).space == Space::Device)
+        .map(|id| (program.memory_bytes(id), id))
+        .collect();
+    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
+    let text = |(bytes, id): &(u64, MemoryId)| {
+        let memory = program.memory(*id);
+        let kind = match memory.kind {
+            MemoryKind::Buffer(_) => "",
+            MemoryKind::Bare(_) => "input of ",
+            MemoryKind::Scratch => "output of ",
+        };
+        format!("{kind}{} {}", program.names.name(memory.name), crate::base::Bytes(*bytes))
+    };
+    sizes.iter().take(3).map(text).collect::<Vec<_>>().join(", ")
+}
+
+impl Session {
+    /// Makes the graphs of the period. An error means that a capture was refused; the session stays usable as streams.
+    pub fn capture(&mut self) -> Result<(), ExecError> {
+        if self.graphs.is_empty() {
+            let mut graphs = Vec::with_capacity(self.period.len());
+            for index in 0..self.period.len() {
+                graphs.push(self.capture_step(index, None)?);
+            }
+            self.graphs = graphs;
+        }
+        Ok(())
+    }
+
+    fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
+        let origin = self.origin(index);
+        self.driver.begin_capture(origin).map_err(device)?;
+        let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
+        let issued = issued.and_then(|()| self.join(index, origin));
+        // A capture has to be ended, also one that failed.
+        let graph = self.driver.end_capture(origin).map_err(device);
+        issued?;
+        graph
+    }
+
+    fn origin(&self, index: usize) -> u32 {
+        self.period[index].used.first().copied().unwrap_or(0)
+    }
+
+    /// Lets every lane of an iteration follow the origin.
+    fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
+        let event = self.joins + origin;
+        let mut recorded = false;
+        for position in 0..self.period[index].used.len() {
+            let lane = self.period[index].used[position];
+            if lane == origin {
+                continue;
+            }
+            if !recorded {
+                self.driver.record(event, origin).map_err(device)?;
+                recorded = true;
+            }
+            self.driver.wait(lane, event).map_err(device)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a lane wait for the end of an iteration.
+    fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
+        for position in 0..self.period[index].leaves.len() {
+            let lane = self.period[index].leaves[position];
+            if lane != target {
+                let event = self.joins + lane;
+                self.driver.record(event, lane).map_err(device)?;
+                self.driver.wait(target, event).map_err(device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Issues the commands of an iteration: the measured loop.
+    fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
+        let Session { driver, period, launches, .. } = self;
+        let mut stamp = observed;
+        for command in &period[index].commands {
+            let result = match *command {
+                Step::Launch { op, lane } => match &mut stamp {
+                    None => driver.launch(op),
+                    Some(stamp) => {
+                        let first = *stamp;
+                        *stamp += 2;
+                        driver
+                            .stamp(first, lane)
+                            .and_then(|()| driver.launch(op))
+                            .and_then(|()| driver.stamp(first + 1, lane))
+                    }
+                },
+                Step::Record { event, lane } => driver.record(event, lane),
+                // A graph is complete before the next is launched: it waits for nothing outside of itself.
+                Step::Wait { across: true, .. } if alone => Ok(()),
+                Step::Wait { lane, event, .. } => driver.wait(lane, event),
+            };
+            if let Err(fault) = result {
+                return Err(match *command {
+                    Step::Launch { op, .. } => at_operation(&fault, launches[op as usize]),
+                    _ => device(fault),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_stamp(iteration: u64) -> u32 {
+        (2 * (iteration % RING)) as u32
+    }
+
+    fn end_stamp(iteration: u64) -> u32 {
+        Self::begin_stamp(iteration) + 1
+    }
+
+    /// Issues one whole iteration with its stamps.
+    fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+        let index = (iteration % self.period.len() as u64) as usize;
+        let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
+        let observed = self.observed.filter(|_| observe);
+        match (mode, self.sync) {
+            (LaunchMode::Graph, _) => {
+                let graph = match observed {
+                    Some(_) => self.observed_graphs[index].expect("captured before it is observed"),
+                    None => self.graphs[index],
+                };
+                self.driver.stamp(begin, 0).map_err(device)?;
+                self.driver.launch_graph(graph, 0).map_err(device)?;
+                self.driver.stamp(end, 0).map_err(device)
+            }
+            (LaunchMode::Stream, Sync::Iteration) => {
+                let origin = self.origin(index);
+                self.driver.stamp(begin, origin).map_err(device)?;
+                self.follow(index, origin, begin)?;
+                self.commands(index, observed, false)?;
+                self.join(index, origin)?;
+                self.driver.stamp(end, origin).map_err(device)
+            }
+            (LaunchMode::Stream, Sync::End) => {
+                if iteration == 0 {
+                    self.driver.stamp(begin, self.clock).map_err(device)?;
+                    for lane in 0..self.clock {
+                        self.driver.wait_stamp(lane, begin).map_err(device)?;
+                    }
+                }
+                self.commands(index, observed, false)?;
+                self.join(index, self.clock)?;
+                self.driver.stamp(end, self.clock).map_err(device)
+            }
+        }
+    }
+
+    fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
+        for position in 0..self.period[index].used.len() {
+            let lane = self.period[index].used[position];
+            if lane != origin {
+                self.driver.wait_stamp(lane, stamp).map_err(device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until an iteration is complete, and takes its time.
+    fn retire(&mut self, mode: LaunchMode, iteration: u64) -> Result<Nanos, ExecError> {
+        let end = Self::end_stamp(iteration);
+        let start = self.driver.now();
+        let mut polls = 0;
+        while !self.driver.reached(end).map_err(device)? {
+            polls += 1;
+            if polls % POLLS == 0 {
+                std::thread::yield_now();
+                if self.driver.now() - start > self.timeout {
+                    return Err(self.hang(iteration));
+                }
+            }
+        }
+        let overlapping = mode == LaunchMode::Stream && self.sync == Sync::End;
+        let begin = match iteration.checked_sub(1) {
+            Some(before) if overlapping => Self::end_stamp(before),
+            _ => Self::begin_stamp(iteration),
+        };
+        self.driver.elapsed(begin, end).map_err(device)
+    }
+
+    fn hang(&mut self, iteration: u64) -> ExecError {
+        let busy: Vec<String> = (0..self.lanes.len())
+            .filter(|&lane| !self.driver.idle(lane as u32).unwrap_or(false))
+            .map(|lane| self.lanes[lane].clone())
+            .collect();
+        let busy = if busy.is_empty() { "none".to_owned() } else { busy.join(", ") };
+        ExecError::Hang { iteration, timeout: self.timeout.to_string(), busy }
+    }
+
+    /// Runs `warmup` iterations and then `iterations` that are measured.
+    pub fn iterate(
+        &mut self,
+        mode: LaunchMode,
+        warmup: u64,
+        iterations: u64,
+        control: &Control,
+    ) -> Result<Samples, ExecError> {
+        let total = warmup + iterations;
+        let mut samples = Samples {
+            time: Vec::with_capacity(iterations as usize),
+            issue: Vec::with_capacity(iterations as usize),
+            stopped: false,
+        };
+        let ahead = if mode == LaunchMode::Graph { self.ahead.min(2) } else { self.ahead };
+        let mut issued = 0;
+        let mut retired = 0;
+        while retired < total {
+            if issued < total && issued - retired < ahead && !samples.stopped {
+                if control.stopped() {
+                    samples.stopped = true;
+                    continue;
+                }
+                let start = self.driver.now();
+                self.issue(mode, issued, false)?;
+                if issued >= warmup {
+                    samples.issue.push(self.driver.now() - start);
+                }
+                issued += 1;
+                continue;
+            }
+            if retired == issued {
+                break;
+            }
+            let time = self.retire(mode, retired)?;
+            if retired >= warmup {
+                samples.time.push(time);
+            }
+            retired += 1;
+            control.done.fetch_add(1, Ordering::Relaxed);
+        }
+        self.driver.synchronize().map_err(device)?;
+        samples.issue.truncate(samples.time.len());
+        Ok(samples)
+    }
+
+    /// Whether operations can be timed one by one.
+    pub fn observable(&self) -> bool {
+        self.observed.is_some()
+    }
+
+    /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
+    pub fn observe(
+        &mut self,
+        mode: LaunchMode,
+        iterations: u64,
+        control: &Control,
+    ) -> Result<Vec<Trace>, ExecError> {
+        let Some(first) = self.observed else { return Ok(Vec::new()) };
+        let mut traces = Vec::with_capacity(iterations as usize);
+        let period = self.period.len() as u64;
+        let lead = if self.sync == Sync::End && mode == LaunchMode::Stream { self.ahead.max(2) - 1 } else { 1 };
+        for turn in 0..iterations {
+            if control.stopped() {
+                break;
+            }
+            // The iteration that is observed goes through the period with the turns.
+            let observed = lead + (turn + period - lead % period) % period;
+            let index = (observed % period) as usize;
+            if mode == LaunchMode::Graph && self.observed_graphs[index].is_none() {
+                self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
+            }
+            for iteration in 0..=observed {
+                if let Some(before) = iteration.checked_sub(self.ahead.max(2)) {
+                    self.retire(mode, before)?;
+                }
+                self.issue(mode, iteration, iteration == observed)?;
+            }
+            let time = self.retire(mode, observed)?;
+            self.driver.synchronize().map_err(device)?;
+            let overlapping = mode == LaunchMode::Stream && self.sync == Sync::End;
+            let begin = match observed.checked_sub(1) {
+                Some(before) if overlapping => Self::end_stamp(before),
+                _ => Self::begin_stamp(observed),
+            };
+            traces.push(self.trace(index, begin, first, time)?);
+        }
+        Ok(traces)
+    }
+
+    fn trace(&mut self, index: usize, begin: u32, first: u32, time: Nanos) -> Result<Trace, ExecError> {
+        let Session { driver, period, .. } = self;
+        let step = &period[index];
+        let lanes = step.commands.iter().filter_map(|command| match command {
+            Step::Launch { lane, .. } => Some(LaneId(*lane)),
+            _ => None,
+        });
+        let mut spans = Vec::with_capacity(step.ops.len());
+        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
+            let start = driver.elapsed(begin, stamp).map_err(device)?;
+            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
+            spans.push(Span { op, lane, start, end });
+        }
+        Ok(Trace { step: step.step, time, spans })
+    }
+
+    /// Gives all memory the contents that it had at the beginning.
+    pub fn reset(&mut self) -> Result<(), ExecError> {
+        self.driver.reset().map_err(device)
+    }
+
+    /// Reads a memory as it is after what has been run; nothing where the backend has none.
+    pub fn read(&mut self, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
+        let (placement, offset) = self.placements[memory.index()];
+        self.driver.read(placement.space, offset, placement.bytes).map_err(device)
+    }
+
+    /// The iterations of the period, as iterations of the program's cycle.
+    pub fn period(&self) -> usize {
+        self.period.len()
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        self.driver.notes()
+    }
+}
+
+fn device(fault: Box<Fault>) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: None }
+}
+
+fn at_operation(fault: &Fault, (name, span): (&'static str, crate::base::SrcSpan)) -> ExecError {
+    ExecError::Operation { fault: fault.to_string(), what: name.to_owned(), at: span.into() }
+}

@@ -1,0 +1,28 @@
+//! One iteration, operation by operation.
+
+use crate::base::{LaneId, Nanos, OpId};
+
+/// When an operation ran, from the beginning of its iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub op: OpId,
+    pub lane: LaneId,
+    pub start: Nanos,
+    pub end: Nanos,
+}
+
+/// The spans of an iteration, in the order of issue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Which iteration of the program's cycle it was.
+    pub step: usize,
+    /// From its beginning to its end, while it was observed.
+    pub time: Nanos,
+    pub spans: Vec<Span>,
+}
+
+impl Span {
+    pub fn duration(&self) -> Nanos {
+        self.end - self.start
+    }
+}

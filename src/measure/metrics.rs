@@ -1,0 +1,281 @@
+//! Figures, metrics and expectations from samples.
+
+use crate::base::Nanos;
+use crate::base::units::Dimension;
+use crate::exec::Trace;
+use crate::model::{Expectation, Figure, FigureExpr, OpKind, OpSet, Program, Statistic};
+
+use super::record::{ExpectationRecord, MetricRecord};
+use super::stats::{Summary, samples_for};
+
+/// What a variant's figures are worked out from.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    pub program: &'a Program,
+    pub time: &'a [Nanos],
+    pub serial: Option<&'a [Nanos]>,
+    pub traces: &'a [Trace],
+}
+
+/// One number, or one for each sample.
+#[derive(Clone, Debug)]
+enum Series {
+    Constant(f64),
+    Samples(Vec<f64>),
+}
+
+impl Series {
+    fn map(self, function: impl Fn(f64) -> f64) -> Series {
+        match self {
+            Series::Constant(value) => Series::Constant(function(value)),
+            Series::Samples(samples) => Series::Samples(samples.into_iter().map(function).collect()),
+        }
+    }
+
+    fn median(&self) -> f64 {
+        match self {
+            Series::Constant(value) => *value,
+            Series::Samples(samples) => Summary::of(samples).map_or(f64::NAN, |summary| summary.p50),
+        }
+    }
+
+    fn statistic(&self, statistic: Statistic) -> Result<f64, String> {
+        let samples: &[f64] = match self {
+            Series::Constant(value) => std::slice::from_ref(value),
+            Series::Samples(samples) => samples,
+        };
+        let summary = Summary::of(samples).ok_or("there are no samples")?;
+        let needs = |percent: f64| {
+            let wanted = samples_for(percent);
+            format!("`{}` needs {wanted} samples, and there are {}", statistic.name(), summary.n)
+        };
+        match statistic {
+            Statistic::Mean => Ok(summary.mean),
+            Statistic::Min => Ok(summary.min),
+            Statistic::Max => Ok(summary.max),
+            Statistic::P50 => Ok(summary.p50),
+            Statistic::Std => summary.std.ok_or_else(|| "`std` needs 2 samples".to_owned()),
+            Statistic::Cv => summary.cv().ok_or_else(|| "`cv` needs 2 samples and a mean".to_owned()),
+            Statistic::P5 => summary.p5.ok_or_else(|| needs(5.0)),
+            Statistic::P95 => summary.p95.ok_or_else(|| needs(95.0)),
+            Statistic::P99 => summary.p99.ok_or_else(|| needs(99.0)),
+        }
+    }
+}
+
+impl Evidence<'_> {
+    /// Operations and bytes of an iteration, or of some of its operations: the mean over the cycle.
+    fn totals(&self, set: Option<&OpSet>) -> (f64, f64) {
+        let mut totals = (0.0, 0.0);
+        for step in 0..self.program.cycle.len() {
+            let (flops, bytes) = step_totals(self.program, step, set);
+            totals = (totals.0 + flops, totals.1 + bytes);
+        }
+        let cycle = self.program.cycle.len().max(1) as f64;
+        (totals.0 / cycle, totals.1 / cycle)
+    }
+
+    /// For each observed iteration, something of the spans of a set.
+    fn of_set(&self, set: &OpSet, function: impl Fn(&Trace, &[(f64, f64)]) -> f64) -> Result<Series, String> {
+        let mut samples = Vec::new();
+        for trace in self.traces {
+            let step = &self.program.cycle[trace.step];
+            let mut spans: Vec<(f64, f64)> = trace
+                .spans
+                .iter()
+                .filter(|span| set.contains(self.program, step.op(span.op)))
+                .map(|span| (span.start.0 as f64, span.end.0 as f64))
+                .collect();
+            if spans.is_empty() {
+                continue;
+            }
+            spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+            samples.push(function(trace, &spans));
+        }
+        match (samples.is_empty(), self.traces.is_empty()) {
+            (false, _) => Ok(Series::Samples(samples)),
+            (true, true) => Err("no iteration was observed operation by operation".to_owned()),
+            (true, false) => Err(format!("no operation that ran belongs to `{}`", set.text)),
+        }
+    }
+
+    fn times(&self) -> Result<Series, String> {
+        if self.time.is_empty() {
+            return Err("no iteration was measured".to_owned());
+        }
+        Ok(Series::Samples(self.time.iter().map(|time| time.0 as f64).collect()))
+    }
+
+    fn serial(&self) -> Result<Series, String> {
+        match self.serial {
+            Some(samples) if !samples.is_empty() => {
+                Ok(Series::Samples(samples.iter().map(|time| time.0 as f64).collect()))
+            }
+            _ => Err("the serial run was not measured".to_owned()),
+        }
+    }
+
+    fn figure(&self, figure: Figure, set: Option<&OpSet>) -> Result<Series, String> {
+        match (figure, set) {
+            (Figure::Time, None) => self.times(),
+            (Figure::Time, Some(set)) => self.of_set(set, |_, spans| {
+                let end = spans.iter().map(|span| span.1).fold(f64::NEG_INFINITY, f64::max);
+                end - spans[0].0
+            }),
+            (Figure::Flops, set) => Ok(Series::Constant(self.totals(set).0)),
+            (Figure::Bytes, set) => Ok(Series::Constant(self.totals(set).1)),
+            (Figure::Bandwidth, None) => {
+                let bytes = self.totals(None).1;
+                Ok(self.times()?.map(|time| bytes / time))
+            }
+            (Figure::Bandwidth, Some(set)) => self.of_set(set, |trace, spans| {
+                let bytes = step_totals(self.program, trace.step, Some(set)).1;
+                bytes / busy(spans)
+            }),
+            (Figure::SerialTime, _) => self.serial(),
+            (Figure::Speedup, _) => {
+                let serial = self.serial()?.median();
+                Ok(self.times()?.map(|time| serial / time))
+            }
+        }
+    }
+
+    fn series(&self, expr: &FigureExpr) -> Result<Series, String> {
+        match expr {
+            FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
+            FigureExpr::Figure { figure, set, statistic, .. } => {
+                let series = self.figure(*figure, set.as_ref())?;
+                match statistic {
+                    None => Ok(series),
+                    Some(statistic) => series.statistic(*statistic).map(Series::Constant),
+                }
+            }
+            FigureExpr::Metric { metric, statistic } => {
+                let series = self.series(&self.program.metrics[*metric].value)?;
+                match statistic {
+                    None => Ok(series),
+                    Some(statistic) => series.statistic(*statistic).map(Series::Constant),
+                }
+            }
+            FigureExpr::Unary(function, inner) => Ok(self.series(inner)?.map(|value| function.apply(value))),
+            FigureExpr::Binary(function, left, right) => match (self.series(left)?, self.series(right)?) {
+                (left, Series::Constant(right)) => Ok(left.map(|left| function.apply(left, right))),
+                (Series::Constant(left), right) => Ok(right.map(|right| function.apply(left, right))),
+                (Series::Samples(left), Series::Samples(right)) if left.len() == right.len() => Ok(Series::Samples(
+                    left.iter().zip(&right).map(|(left, right)| function.apply(*left, *right)).collect(),
+                )),
+                (left, right) => Ok(Series::Constant(function.apply(left.median(), right.median()))),
+            },
+        }
+    }
+
+    /// The value of an expression, each bare figure its median, in base units.
+    pub fn value(&self, expr: &FigureExpr) -> Result<f64, String> {
+        let value = match expr {
+            FigureExpr::Constant(value) => *value,
+            FigureExpr::Figure { figure, set, statistic, .. } => {
+                let series = self.figure(*figure, set.as_ref())?;
+                match statistic {
+                    None => series.median(),
+                    Some(statistic) => series.statistic(*statistic)?,
+                }
+            }
+            FigureExpr::Metric { metric, statistic } => {
+                let metric = &self.program.metrics[*metric].value;
+                match statistic {
+                    None => self.value(metric)?,
+                    Some(statistic) => self.series(metric)?.statistic(*statistic)?,
+                }
+            }
+            FigureExpr::Unary(function, inner) => function.apply(self.value(inner)?),
+            FigureExpr::Binary(function, left, right) => function.apply(self.value(left)?, self.value(right)?),
+        };
+        if value.is_finite() { Ok(value) } else { Err("it divides by zero".to_owned()) }
+    }
+
+    /// Every metric of the program.
+    pub fn metrics(&self) -> Vec<MetricRecord> {
+        self.program
+            .metrics
+            .iter()
+            .map(|metric| {
+                let (value, note) = match self.value(&metric.value) {
+                    Ok(value) => (Some(value), None),
+                    Err(note) => (None, Some(note)),
+                };
+                let si = value.map(|value| value * metric.dimension.to_si());
+                let unit = metric.unit.clone().unwrap_or_else(|| si_unit(metric.dimension));
+                let text = match (value, si) {
+                    (Some(value), Some(si)) => match &metric.unit {
+                        Some(unit) => crate::base::Rate(si, unit).to_string(),
+                        None => metric.dimension.display(value),
+                    },
+                    _ => "–".to_owned(),
+                };
+                MetricRecord { name: metric.name.clone(), value: si, unit, text, note }
+            })
+            .collect()
+    }
+
+    /// Whether an expectation holds; a figure that does not exist fails it.
+    pub fn expectation(&self, expectation: &Expectation, text: String, place: String) -> ExpectationRecord {
+        let truth = |expr: &FigureExpr| self.value(expr).map(|value| value != 0.0);
+        let verdict = match expectation.when.as_ref().map(truth) {
+            Some(Ok(false)) => "skipped",
+            Some(Err(_)) => "failed",
+            None | Some(Ok(true)) => match truth(&expectation.condition) {
+                Ok(true) => "held",
+                _ => "failed",
+            },
+        };
+        ExpectationRecord { text, place, verdict: verdict.to_owned() }
+    }
+}
+
+/// Operations and bytes of one iteration of the cycle, or of a set in it.
+pub fn step_totals(program: &Program, step: usize, set: Option<&OpSet>) -> (f64, f64) {
+    let mut totals = (0.0, 0.0);
+    for op in &program.cycle[step].ops {
+        if let OpKind::Run(spec) = op.kind
+            && set.is_none_or(|set| set.contains(program, op))
+        {
+            let cost = program.spec(spec).cost();
+            totals = (totals.0 + cost.flops, totals.1 + cost.bytes() as f64);
+        }
+    }
+    totals
+}
+
+/// How long at least one of the spans lasts; they come sorted by their start.
+fn busy(spans: &[(f64, f64)]) -> f64 {
+    let mut busy = 0.0;
+    let mut end = f64::NEG_INFINITY;
+    for &(start, stop) in spans {
+        busy += (stop - start.max(end)).max(0.0);
+        end = end.max(stop);
+    }
+    busy
+}
+
+fn si_unit(dimension: Dimension) -> String {
+    match (dimension.time, dimension.bytes, dimension.flops) {
+        (0, 0, 0) => String::new(),
+        (1, 0, 0) => "s".to_owned(),
+        (0, 1, 0) => "B".to_owned(),
+        (0, 0, 1) => "FLOP".to_owned(),
+        (-1, 0, 0) => "1/s".to_owned(),
+        (-1, 1, 0) => "B/s".to_owned(),
+        (-1, 0, 1) => "FLOP/s".to_owned(),
+        _ => dimension.describe(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_time_counts_overlaps_once() {
+        assert_eq!(busy(&[(0.0, 10.0), (5.0, 8.0), (9.0, 12.0), (20.0, 21.0)]), 13.0);
+    }
+}

@@ -1,0 +1,291 @@
+//! The record of a run: everything that a report can say, and what it was said of.
+//!
+//! Written as JSON. The schema is documented in the book; a change that a reader would notice raises [`SCHEMA`].
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Bytes, Nanos};
+
+use super::stats::Summary;
+
+/// The name and version of the schema.
+pub const SCHEMA: &str = "aorta.run/1";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub schema: String,
+    /// The version of the program that made the record.
+    pub aorta: String,
+    /// When the run began, UTC, RFC 3339.
+    pub started: String,
+    /// Every figure comes from a model, not from a clock.
+    pub simulated: bool,
+    /// Warm-up and iterations sufficed to speak of a measurement.
+    pub measurement: bool,
+    /// The run went to its end.
+    pub complete: bool,
+    pub workload: Workload,
+    pub settings: Settings,
+    pub device: Device,
+    pub environment: Environment,
+    pub program: ProgramRecord,
+    pub variants: Vec<Variant>,
+    pub verification: Option<VerificationRecord>,
+    /// What a reader has to know before believing a figure.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Workload {
+    pub name: String,
+    /// The first line of the file's description.
+    pub summary: String,
+    /// `library`, or the path that was given.
+    pub origin: String,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha256: String,
+    pub category: Option<String>,
+    pub preset: Option<String>,
+    /// Every parameter with its value.
+    pub params: IndexMap<String, String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    pub backend: String,
+    pub launch: String,
+    pub effort: String,
+    pub warmup: u32,
+    pub iterations: u32,
+    pub sync: String,
+    pub depth: u32,
+    /// The ceiling of real streams, where one was given and the file has no parameter of that name.
+    pub streams: Option<u32>,
+    pub in_flight: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Device {
+    pub name: String,
+    pub index: Option<u32>,
+    pub units: Option<u32>,
+    pub memory_bytes: Option<u64>,
+    /// Driver, compiler and libraries with their versions, and whatever else the backend says.
+    pub facts: IndexMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Environment {
+    pub host: String,
+    pub os: String,
+    pub cpu: String,
+    pub cpus: u32,
+    /// Variables that drivers and libraries read.
+    pub variables: IndexMap<String, String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProgramRecord {
+    pub operations: usize,
+    /// Iterations after which the program repeats.
+    pub cycle: usize,
+    pub flops: f64,
+    pub bytes: u64,
+    pub streams: usize,
+    pub lanes: Vec<LaneRecord>,
+    /// Waits between streams that a stream-mode iteration issues.
+    pub waits: usize,
+    pub events: u32,
+    pub memory: MemoryRecord,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaneRecord {
+    pub name: String,
+    /// The program's streams that share it.
+    pub streams: Vec<String>,
+    pub priority: String,
+    /// The hardware queue that it is expected on.
+    pub queue: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct MemoryRecord {
+    pub device: Bytes,
+    pub pinned: Bytes,
+    pub host: Bytes,
+    /// What of `device` is scratch.
+    pub scratch: Bytes,
+}
+
+/// One way of running the same program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Variant {
+    /// `stream` or `graph`.
+    pub launch: String,
+    /// From the beginning of an iteration to its end, on the device; over ranks, the slowest's.
+    pub time: Times,
+    /// How long the host took to issue an iteration.
+    pub issue: Times,
+    /// The same operations on one stream, measured alike, where a figure asks for it.
+    pub serial: Option<Times>,
+    pub metrics: Vec<MetricRecord>,
+    pub expectations: Vec<ExpectationRecord>,
+    pub ranks: Vec<RankRecord>,
+    /// What the backend had to say: fall-backs, algorithms.
+    pub notes: Vec<String>,
+}
+
+/// A series of times.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    pub n: usize,
+    pub p50_ns: Option<Nanos>,
+    pub mean_ns: Option<Nanos>,
+    pub std_ns: Option<Nanos>,
+    pub min_ns: Option<Nanos>,
+    pub max_ns: Option<Nanos>,
+    pub p5_ns: Option<Nanos>,
+    pub p95_ns: Option<Nanos>,
+    pub p99_ns: Option<Nanos>,
+    /// The standard deviation as a share of the mean.
+    pub cv: Option<f64>,
+    /// Every sample, in the order in which it was taken.
+    pub samples_ns: Vec<Nanos>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MetricRecord {
+    pub name: String,
+    /// In SI units: seconds, bytes, per second; absent where it could not be worked out.
+    pub value: Option<f64>,
+    pub unit: String,
+    /// As people read it.
+    pub text: String,
+    /// Why there is no value.
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExpectationRecord {
+    /// As the file has it.
+    pub text: String,
+    pub place: String,
+    /// `held`, `failed`, or `skipped` where its `when` does not hold.
+    pub verdict: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RankRecord {
+    pub rank: u32,
+    pub time: Times,
+    /// Operation by operation, from iterations in which each was timed.
+    pub operations: Vec<OperationRecord>,
+    /// What timing operations cost: the observed iterations' median over the headline's, less 1.
+    pub observer_effect: Option<f64>,
+    /// One iteration, operation by operation.
+    pub trace: Vec<SpanRecord>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OperationRecord {
+    /// In the order of the text; what `trace` refers to.
+    pub id: u32,
+    /// The label, or the operation's name.
+    pub name: String,
+    pub operation: String,
+    pub category: String,
+    pub phase: Option<String>,
+    pub stream: String,
+    pub lane: u32,
+    /// Where it stands in the file.
+    pub place: String,
+    /// What it works on: types, shapes and options.
+    pub shape: String,
+    pub flops: f64,
+    pub bytes: u64,
+    /// Operations that it waits for, within the iteration.
+    pub after: Vec<u32>,
+    /// Median of its duration in the observed iterations; nothing where it was not observed.
+    pub time_ns: Option<Nanos>,
+    /// Median of its start.
+    pub start_ns: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SpanRecord {
+    pub id: u32,
+    pub start_ns: Nanos,
+    pub end_ns: Nanos,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VerificationRecord {
+    /// Iterations that both sides ran.
+    pub iterations: u32,
+    pub held: bool,
+    pub variants: Vec<VariantVerification>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VariantVerification {
+    pub launch: String,
+    pub outputs: Vec<OutputVerification>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OutputVerification {
+    pub name: String,
+    pub shape: String,
+    /// The norm of the difference over that of the reference.
+    pub error: f64,
+    pub bound: f64,
+    pub held: bool,
+}
+
+impl Times {
+    pub fn of(samples: &[Nanos]) -> Times {
+        let floats: Vec<f64> = samples.iter().map(|sample| sample.0 as f64).collect();
+        let round = |value: f64| Nanos(value.round() as i64);
+        match Summary::of(&floats) {
+            None => Times::default(),
+            Some(summary) => Times {
+                n: summary.n,
+                p50_ns: Some(round(summary.p50)),
+                mean_ns: Some(round(summary.mean)),
+                std_ns: summary.std.map(round),
+                min_ns: Some(round(summary.min)),
+                max_ns: Some(round(summary.max)),
+                p5_ns: summary.p5.map(round),
+                p95_ns: summary.p95.map(round),
+                p99_ns: summary.p99.map(round),
+                cv: summary.cv(),
+                samples_ns: samples.to_vec(),
+            },
+        }
+    }
+}
+
+impl RunRecord {
+    /// Reads a record; the error says what is wrong with the text.
+    pub fn from_json(text: &str) -> Result<RunRecord, String> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: Option<String>,
+        }
+        let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a run: {error}"))?;
+        match head.schema.as_deref() {
+            Some(SCHEMA) => serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}")),
+            Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
+            None => Err("it has no `schema`: it is not a record of this program".to_owned()),
+        }
+    }
+
+    /// The record as JSON, ending with a newline.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot");
+        text.push('\n');
+        text
+    }
+}

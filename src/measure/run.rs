@@ -1,0 +1,281 @@
+//! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
+
+use crate::base::{Nanos, OpId};
+use crate::config::EffortPlan;
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Samples, Session, Trace};
+use crate::model::{Figure, FigureExpr, OpKind, Program};
+use crate::plan::Plan;
+use crate::schedule::{self, Schedule};
+
+use super::metrics::Evidence;
+use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
+use super::stats::Summary;
+
+/// Variation beyond which a warning is given.
+const NOISE: f64 = 0.10;
+
+/// Disturbance by timing single operations beyond which a warning is given.
+const OBSERVER: f64 = 0.02;
+
+/// What is to be measured.
+pub struct Request<'a> {
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    pub schedule: &'a Schedule,
+    pub backend: &'a dyn Backend,
+    pub modes: &'a [LaunchMode],
+    pub effort: EffortPlan,
+    pub observed_iterations: u32,
+    pub exec: exec::Options,
+    pub control: &'a Control,
+    /// The text and place of each expectation, as the file has them.
+    pub expectations: Vec<(String, String)>,
+    /// Where each span of the program stands, as `file:line:column`.
+    pub places: &'a dyn Fn(crate::base::SrcSpan) -> String,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Measured {
+    pub variants: Vec<Variant>,
+    pub warnings: Vec<String>,
+    /// Nothing was cut short.
+    pub complete: bool,
+}
+
+/// The samples of one variant.
+struct Sampled {
+    mode: LaunchMode,
+    samples: Samples,
+    traces: Vec<Trace>,
+    notes: Vec<String>,
+}
+
+/// Iterations that a run takes, for its progress.
+pub fn iterations(request: &Request) -> u64 {
+    let each = u64::from(request.effort.warmup + request.effort.iterations);
+    let runs = if wants_serial(request.program) { 2 } else { 1 };
+    each * runs * request.modes.len() as u64
+}
+
+/// Runs everything that the request asks for. A run that is stopped keeps what it has.
+pub fn measure(request: &Request) -> Result<Measured, ExecError> {
+    let mut warnings = Vec::new();
+    let mut complete = true;
+    let mut sampled = Vec::new();
+    {
+        let mut session = exec::prepare(request.program, request.schedule, request.backend, &request.exec)?;
+        for &mode in request.modes {
+            if let Some(variant) = sample(request, &mut session, mode, &mut warnings)? {
+                complete &= !variant.samples.stopped;
+                sampled.push(variant);
+            }
+        }
+    }
+    let mut serial: Vec<Option<Samples>> = sampled.iter().map(|_| None).collect();
+    if wants_serial(request.program) && !request.control.stopped() {
+        let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
+        let topology = request.backend.topology();
+        let schedule = schedule::place(request.program, request.plan, topology, &options);
+        let mut session = exec::prepare(request.program, &schedule, request.backend, &request.exec)?;
+        for (variant, slot) in sampled.iter().zip(&mut serial) {
+            if variant.mode == LaunchMode::Graph && session.capture().is_err() {
+                continue;
+            }
+            let (warmup, iterations) = counts(request);
+            let samples = session.iterate(variant.mode, warmup, iterations, request.control)?;
+            complete &= !samples.stopped;
+            *slot = Some(samples);
+        }
+    }
+    let variants = sampled
+        .iter()
+        .zip(&serial)
+        .map(|(variant, serial)| record(request, variant, serial.as_ref(), &mut warnings))
+        .collect();
+    Ok(Measured { variants, warnings, complete })
+}
+
+fn counts(request: &Request) -> (u64, u64) {
+    (u64::from(request.effort.warmup), u64::from(request.effort.iterations))
+}
+
+/// The samples of one mode; nothing when it had to give way to one that is there already.
+fn sample(
+    request: &Request,
+    session: &mut Session,
+    mode: LaunchMode,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Sampled>, ExecError> {
+    let mut mode = mode;
+    let mut notes = Vec::new();
+    if mode == LaunchMode::Graph
+        && let Err(error) = session.capture()
+    {
+        warnings.push(format!("no graph could be made, the run went on as streams: {error}"));
+        if request.modes.contains(&LaunchMode::Stream) {
+            return Ok(None);
+        }
+        notes.push(format!("a graph was asked for: {error}"));
+        mode = LaunchMode::Stream;
+    }
+    let (warmup, iterations) = counts(request);
+    let samples = session.iterate(mode, warmup, iterations, request.control)?;
+    let traces = match samples.stopped {
+        true => Vec::new(),
+        false => session.observe(mode, u64::from(request.observed_iterations), request.control)?,
+    };
+    notes.extend(session.notes());
+    Ok(Some(Sampled { mode, samples, traces, notes }))
+}
+
+/// Whether a figure needs the time of the same operations on one stream.
+fn wants_serial(program: &Program) -> bool {
+    fn asks(expr: &FigureExpr) -> bool {
+        match expr {
+            FigureExpr::Figure { figure, .. } => matches!(figure, Figure::SerialTime | Figure::Speedup),
+            FigureExpr::Unary(_, inner) => asks(inner),
+            FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
+            FigureExpr::Constant(_) | FigureExpr::Metric { .. } => false,
+        }
+    }
+    program.metrics.iter().any(|metric| asks(&metric.value))
+        || program
+            .expectations
+            .iter()
+            .any(|expectation| asks(&expectation.condition) || expectation.when.as_ref().is_some_and(asks))
+}
+
+fn record(
+    request: &Request,
+    sampled: &Sampled,
+    serial: Option<&Samples>,
+    warnings: &mut Vec<String>,
+) -> Variant {
+    let time = Times::of(&sampled.samples.time);
+    let issue = Times::of(&sampled.samples.issue);
+    let name = sampled.mode.name();
+    if let Some(cv) = time.cv.filter(|cv| *cv > NOISE) {
+        warnings.push(format!(
+            "{name}: the times vary by {:.0} % of their mean: figures that differ by less say nothing",
+            cv * 100.0
+        ));
+    }
+    let headline = time.p50_ns;
+    let observed: Vec<f64> = sampled.traces.iter().map(|trace| trace.time.0 as f64).collect();
+    let observer_effect = match (Summary::of(&observed), headline) {
+        (Some(summary), Some(Nanos(headline))) if headline > 0 => Some(summary.p50 / headline as f64 - 1.0),
+        _ => None,
+    };
+    if let Some(effect) = observer_effect.filter(|effect| effect.abs() > OBSERVER) {
+        warnings.push(format!(
+            "{name}: timing single operations changes the iteration by {:+.0} %: \
+             take their times as shares, and the headline for the whole",
+            effect * 100.0
+        ));
+    }
+    if let (Some(issue), Some(headline)) = (issue.p50_ns, headline)
+        && sampled.mode == LaunchMode::Stream
+        && issue.0 as f64 > 0.9 * headline.0 as f64
+    {
+        warnings.push(format!(
+            "{name}: the host takes {issue} to issue an iteration of {headline}: the device waits for it; \
+             `--launch graph` issues it by one call"
+        ));
+    }
+    let evidence = Evidence {
+        program: request.program,
+        time: &sampled.samples.time,
+        serial: serial.map(|samples| samples.time.as_slice()),
+        traces: &sampled.traces,
+    };
+    let expectations: Vec<ExpectationRecord> = request
+        .program
+        .expectations
+        .iter()
+        .zip(&request.expectations)
+        .map(|(expectation, (text, place))| evidence.expectation(expectation, text.clone(), place.clone()))
+        .collect();
+    Variant {
+        launch: name.to_owned(),
+        metrics: evidence.metrics(),
+        expectations,
+        serial: serial.map(|samples| Times::of(&samples.time)),
+        ranks: vec![RankRecord {
+            rank: request.program.rank,
+            time: time.clone(),
+            operations: operations(request, &sampled.traces),
+            observer_effect,
+            trace: spans(&sampled.traces),
+        }],
+        time,
+        issue,
+        notes: sampled.notes.clone(),
+    }
+}
+
+/// The spans of the last observed iteration of the cycle's first step.
+fn spans(traces: &[Trace]) -> Vec<SpanRecord> {
+    let trace = traces.iter().rev().find(|trace| trace.step == 0);
+    trace.map_or_else(Vec::new, |trace| {
+        trace
+            .spans
+            .iter()
+            .map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end })
+            .collect()
+    })
+}
+
+fn operations(request: &Request, traces: &[Trace]) -> Vec<OperationRecord> {
+    let program = request.program;
+    let step = &program.cycle[0];
+    let graph = &request.plan.steps[0];
+    let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
+    for trace in traces.iter().filter(|trace| trace.step == 0) {
+        for span in &trace.spans {
+            starts[span.op.index()].push(span.start.0 as f64);
+            times[span.op.index()].push(span.duration().0 as f64);
+        }
+    }
+    let median = |samples: &[f64]| Summary::of(samples).map(|summary| Nanos(summary.p50.round() as i64));
+    step.ids()
+        .map(|op| {
+            let info = step.op(op);
+            let spec = program.op_spec(info);
+            let cost = spec.map(|spec| spec.cost()).unwrap_or_default();
+            let category = spec.map_or(crate::ops::Category::Marker, |spec| spec.operation.category());
+            OperationRecord {
+                id: op.0,
+                name: program.op_text(info),
+                operation: program.op_name(info).to_owned(),
+                category: category.name().to_owned(),
+                phase: program.phase_text(info.phase),
+                stream: program.streams[info.stream.index()].name.clone(),
+                lane: request.schedule.lane_of[info.stream.index()].0,
+                place: (request.places)(info.span),
+                shape: shape(program, op),
+                flops: cost.flops,
+                bytes: cost.bytes(),
+                after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
+                time_ns: median(&times[op.index()]),
+                start_ns: median(&starts[op.index()]),
+            }
+        })
+        .collect()
+}
+
+/// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
+pub fn shape(program: &Program, op: OpId) -> String {
+    let step = &program.cycle[0];
+    let OpKind::Run(_) = step.op(op).kind else { return String::new() };
+    let list = |views: &[crate::base::ViewId]| {
+        views.iter().map(|view| program.views.tensor(*view).to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let (inputs, outputs) = (list(step.inputs(op)), list(step.outputs(op)));
+    match (inputs.is_empty(), outputs.is_empty()) {
+        (_, true) => inputs,
+        (true, false) => format!("-> {outputs}"),
+        (false, false) => format!("{inputs} -> {outputs}"),
+    }
+}

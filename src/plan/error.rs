@@ -1,0 +1,31 @@
+//! Mistakes in the order of operations.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum PlanError {
+    #[error("`{first}` and `{second}` race for `{memory}`")]
+    #[diagnostic(
+        code(aorta::plan::race),
+        help(
+            "nothing orders them: let `{second}` wait with `after`, or a `wait` of a `signal`; \
+             `step(order: data)` finds such orders by itself, `races: allow` permits this one"
+        )
+    )]
+    Race {
+        first: String,
+        second: String,
+        memory: String,
+        #[label("{first_does} {first_slice} on stream `{first_stream}`")]
+        first_at: SourceSpan,
+        first_does: &'static str,
+        first_slice: String,
+        first_stream: String,
+        #[label("{second_does} {second_slice} on stream `{second_stream}`")]
+        second_at: SourceSpan,
+        second_does: &'static str,
+        second_slice: String,
+        second_stream: String,
+    },
+}

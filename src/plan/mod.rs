@@ -1,0 +1,22 @@
+//! Program to plan: the graph of what waits for what, and why.
+//!
+//! Knows no device and no real stream. The only module that knows petgraph.
+
+mod clocks;
+mod critical_path;
+mod error;
+mod graph;
+mod hazards;
+mod regions;
+
+pub use clocks::{Clocks, Place};
+pub use critical_path::CriticalPath;
+pub use error::PlanError;
+pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+
+use crate::model::Program;
+
+/// Finds every dependency of the program, and the races where it declares its order itself.
+pub fn build(program: &Program) -> Result<Plan, Vec<PlanError>> {
+    hazards::find(program)
+}

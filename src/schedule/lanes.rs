@@ -1,0 +1,86 @@
+//! Logical streams to real ones, and these to hardware queues.
+
+use std::collections::BTreeMap;
+
+use crate::base::{LaneId, StreamId};
+use crate::model::{Priority, Program};
+
+use super::{Lane, Topology};
+
+/// Each declared stream is a real one, unless the ceiling is lower. Then single streams keep their own while they can,
+/// and the members of families share what is left in turn; streams of unlike priority share only when there are fewer
+/// lanes than priorities.
+pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (Vec<Lane>, Vec<LaneId>) {
+    let streams = &program.streams;
+    let ceiling = ceiling.map_or(streams.len(), |ceiling| ceiling.max(1) as usize);
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    if streams.len() <= ceiling {
+        groups.extend((0..streams.len()).map(|stream| vec![stream]));
+    } else {
+        let (single, member): (Vec<usize>, Vec<usize>) =
+            (0..streams.len()).partition(|&stream| streams[stream].member.is_none());
+        // One lane at least has to be left for the members, if there are any.
+        let own = single.len() + usize::from(!member.is_empty()) <= ceiling;
+        if own {
+            groups.extend(single.iter().map(|&stream| vec![stream]));
+            share(program, &member, ceiling - single.len(), &mut groups);
+        } else {
+            let all: Vec<usize> = (0..streams.len()).collect();
+            share(program, &all, ceiling, &mut groups);
+        }
+        groups.sort_by_key(|group| group[0]);
+    }
+    let mut lane_of = vec![LaneId(0); streams.len()];
+    let mut used_queues: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
+    let mut lanes = Vec::with_capacity(groups.len());
+    for group in groups {
+        let lane = LaneId::from(lanes.len());
+        group.iter().for_each(|&stream| lane_of[stream] = lane);
+        let priority = streams[group[0]].priority;
+        let pool = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
+        let queue = *pool % topology.queues.max(1);
+        *pool += 1;
+        lanes.push(Lane {
+            name: streams[group[0]].name.clone(),
+            streams: group.into_iter().map(StreamId::from).collect(),
+            priority,
+            queue,
+        });
+    }
+    (lanes, lane_of)
+}
+
+/// Spreads streams over `count` lanes: each priority gets its share of the lanes, and deals its streams out in turn.
+fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Vec<usize>>) {
+    let mut by_priority: BTreeMap<Priority, Vec<usize>> = BTreeMap::new();
+    for &stream in streams {
+        by_priority.entry(program.streams[stream].priority).or_default().push(stream);
+    }
+    if by_priority.len() > count {
+        deal(streams, count, groups);
+        return;
+    }
+    // A lane for each priority, and the rest where the most streams would share.
+    let mut lanes: Vec<(Priority, usize)> = by_priority.keys().map(|&priority| (priority, 1)).collect();
+    for _ in by_priority.len()..count {
+        let crowded = lanes
+            .iter_mut()
+            .filter(|(priority, own)| by_priority[priority].len() > *own)
+            .max_by_key(|(priority, own)| (by_priority[priority].len() * 1000 / *own, std::cmp::Reverse(*priority)));
+        match crowded {
+            Some((_, own)) => *own += 1,
+            None => break,
+        }
+    }
+    for (priority, own) in lanes {
+        deal(&by_priority[&priority], own, groups);
+    }
+}
+
+fn deal(streams: &[usize], count: usize, groups: &mut Vec<Vec<usize>>) {
+    let first = groups.len();
+    groups.extend((0..count.min(streams.len())).map(|_| Vec::new()));
+    for (turn, &stream) in streams.iter().enumerate() {
+        groups[first + turn % count].push(stream);
+    }
+}
