@@ -232,8 +232,13 @@ impl Evidence<'_> {
     }
 }
 
+/// Operations and bytes of an iteration: the mean over the cycle.
+pub fn totals(program: &Program) -> (f64, f64) {
+    Evidence { program, time: &[], serial: None, traces: &[] }.totals(None)
+}
+
 /// Operations and bytes of one iteration of the cycle, or of a set in it.
-pub fn step_totals(program: &Program, step: usize, set: Option<&OpSet>) -> (f64, f64) {
+fn step_totals(program: &Program, step: usize, set: Option<&OpSet>) -> (f64, f64) {
     let mut totals = (0.0, 0.0);
     for op in &program.cycle[step].ops {
         if let OpKind::Run(spec) = op.kind

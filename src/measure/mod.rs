@@ -6,6 +6,7 @@ mod run;
 pub mod stats;
 mod verify;
 
+pub use metrics::totals;
 pub use record::RunRecord;
 pub use run::{Measured, Request, iterations, measure};
 pub use verify::{Comparison, Verification, verify};

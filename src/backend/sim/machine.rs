@@ -24,8 +24,8 @@ pub type TaskId = u64;
 /// What a task does.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
-    /// A place in a lane: a stamp, the beginning or end of a graph.
-    Mark,
+    /// A place in a lane: the beginning or end of a graph, or a stamp, by its number.
+    Mark(Option<u32>),
     Run(Task),
 }
 
@@ -138,6 +138,8 @@ pub struct Machine {
     pageable_rate: f64,
     /// Calls whose work has not ended, by lane.
     outstanding: Vec<u32>,
+    /// Stamps that have been reached, with their times.
+    stamps: Vec<(u32, f64)>,
 }
 
 impl Machine {
@@ -172,6 +174,7 @@ impl Machine {
             rule: profile.queues.rule,
             pageable_rate: profile.pageable_bandwidth.value() * 1e-9,
             outstanding: vec![0; lanes],
+            stamps: Vec::new(),
         }
     }
 
@@ -185,12 +188,14 @@ impl Machine {
         self.outstanding[lane as usize]
     }
 
-    /// When a task ended; nothing if it has not. Tasks that were forgotten ended long ago.
-    pub fn end(&self, task: TaskId) -> Option<f64> {
-        match task.checked_sub(self.first) {
-            None => Some(f64::NEG_INFINITY),
-            Some(index) => self.tasks.get(index as usize)?.end,
-        }
+    /// The stamps that have been reached since the last time, with their times in ns.
+    pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, f64)> {
+        self.stamps.drain(..)
+    }
+
+    fn has_ended(&self, task: TaskId) -> bool {
+        // Tasks that were forgotten ended long ago.
+        task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())
     }
 
     /// Submits a task that may start at `visible` at the earliest, and a given time after each of `after` has ended.
@@ -234,7 +239,7 @@ impl Machine {
 
     /// Lets time pass until a task has ended. False when it never will: nothing is left to happen.
     pub fn run_until(&mut self, task: TaskId) -> bool {
-        while self.end(task).is_none() {
+        while !self.has_ended(task) {
             if !self.step() {
                 return false;
             }
@@ -333,7 +338,7 @@ impl Machine {
         state.open = u32::MAX;
         let (action, placing) = (state.action, state.placing);
         match (action, placing.queue) {
-            (Action::Mark, _) => self.ended(task),
+            (Action::Mark(_), _) => self.ended(task),
             (Action::Run(Task::Copy { direction, .. }), _) => {
                 let index = usize::from(direction == Direction::DeviceToHost);
                 self.copies[index].waiting.push_back(task);
@@ -458,8 +463,11 @@ impl Machine {
         let state = self.state(task);
         state.end = Some(now);
         let placing = state.placing;
-        let kernel = matches!(state.action, Action::Run(Task::Kernel { .. }));
+        let action = state.action;
         let followers = std::mem::take(&mut state.followers);
+        if let Action::Mark(Some(stamp)) = action {
+            self.stamps.push((stamp, now));
+        }
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());
         for (follower, gap) in followers {
             let state = self.state(follower);
@@ -471,7 +479,7 @@ impl Machine {
             }
         }
         if let Some(queue) = placing.queue
-            && kernel
+            && matches!(action, Action::Run(Task::Kernel { .. }))
             && self.rule == QueueRule::Serial
         {
             self.queues[queue as usize].pop_front();

@@ -68,8 +68,6 @@ struct Node {
     action: Action,
     priority: i32,
     after: Vec<u32>,
-    /// The stamp that it sets when it ends.
-    stamp: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -116,10 +114,8 @@ struct SimDriver {
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,
-    /// When each stamp was reached, in ns; kept after its task is forgotten.
+    /// When each stamp was reached, in ns; NaN while it has not been.
     times: Vec<f64>,
-    /// Stamps whose task has not been seen to end.
-    open_stamps: Vec<u32>,
     graphs: Vec<Graph>,
     capture: Option<Capture>,
 }
@@ -180,7 +176,6 @@ impl SimDriver {
             events: vec![None; image.events as usize],
             stamps: vec![None; image.stamps as usize],
             times: vec![f64::NAN; image.stamps as usize],
-            open_stamps: Vec::new(),
             graphs: Vec::new(),
             capture: None,
         }
@@ -191,7 +186,7 @@ impl SimDriver {
         let (placing, last, waits) = &mut self.lanes[lane as usize];
         // A mark has no gap before it: it is where the lane is.
         let (same, event) = match action {
-            Action::Mark => (0.0, 0.0),
+            Action::Mark(_) => (0.0, 0.0),
             Action::Run(_) => (self.costs.gap_same, self.costs.gap_event),
         };
         let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
@@ -205,7 +200,7 @@ impl SimDriver {
         task
     }
 
-    fn note(&mut self, lane: u32, action: Action, stamp: Option<u32>) -> u32 {
+    fn note(&mut self, lane: u32, action: Action) {
         let priority = self.lanes[lane as usize].0.priority;
         let capture = self.capture.as_mut().expect("called while capturing");
         let node = capture.nodes.len() as u32;
@@ -213,24 +208,20 @@ impl SimDriver {
         let after = last.iter().copied().chain(waits.drain(..)).collect();
         *last = Some(node);
         capture.used[lane as usize] = true;
-        capture.nodes.push(Node { action, priority, after, stamp });
-        node
+        capture.nodes.push(Node { action, priority, after });
     }
 
-    fn close_stamps(&mut self) {
-        let Self { machine, stamps, times, open_stamps, .. } = self;
-        open_stamps.retain(|&stamp| {
-            let Some(task) = stamps[stamp as usize] else { return false };
-            match machine.end(task) {
-                Some(end) => {
-                    if end.is_finite() {
-                        times[stamp as usize] = end;
-                    }
-                    false
-                }
-                None => true,
-            }
-        });
+    fn set_stamp(&mut self, stamp: u32, task: TaskId) {
+        // Anything reached before belongs to the stamp's last use.
+        self.take_stamps();
+        self.stamps[stamp as usize] = Some(task);
+        self.times[stamp as usize] = f64::NAN;
+    }
+
+    fn take_stamps(&mut self) {
+        for (stamp, time) in self.machine.take_stamps() {
+            self.times[stamp as usize] = time;
+        }
     }
 
     fn stuck(call: &'static str) -> Box<Fault> {
@@ -265,7 +256,7 @@ impl Driver for SimDriver {
         for index in parts {
             let part = self.parts[index as usize];
             if self.capture.is_some() {
-                self.note(lane, Action::Run(part.task), None);
+                self.note(lane, Action::Run(part.task));
                 continue;
             }
             self.host += part.host;
@@ -288,7 +279,7 @@ impl Driver for SimDriver {
         }
         self.host += self.costs.record;
         if !self.lanes[lane as usize].2.is_empty() {
-            self.submit(lane, Action::Mark);
+            self.submit(lane, Action::Mark(None));
         }
         self.events[event as usize] = self.lanes[lane as usize].1;
         Ok(())
@@ -310,14 +301,12 @@ impl Driver for SimDriver {
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
         if self.capture.is_some() {
-            self.note(lane, Action::Mark, Some(stamp));
+            self.note(lane, Action::Mark(Some(stamp)));
             return Ok(());
         }
         self.host += self.costs.stamp;
-        let task = self.submit(lane, Action::Mark);
-        self.stamps[stamp as usize] = Some(task);
-        self.times[stamp as usize] = f64::NAN;
-        self.open_stamps.push(stamp);
+        let task = self.submit(lane, Action::Mark(Some(stamp)));
+        self.set_stamp(stamp, task);
         Ok(())
     }
 
@@ -333,14 +322,14 @@ impl Driver for SimDriver {
         let number = graph as usize;
         let graph = std::mem::take(&mut self.graphs[number]);
         self.host += self.costs.graph_launch + self.costs.graph_branch * f64::from(graph.branches.saturating_sub(1));
-        let start = self.submit(lane, Action::Mark);
+        let start = self.submit(lane, Action::Mark(None));
         let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
         let mut dispatched = 0.0;
         for node in &graph.nodes {
             let gap = match node.action {
-                Action::Mark => 0.0,
+                Action::Mark(_) => 0.0,
                 Action::Run(_) => gap,
             };
             let placing = Placing { lane, queue: None, priority: node.priority };
@@ -349,16 +338,14 @@ impl Driver for SimDriver {
             if matches!(node.action, Action::Run(_)) {
                 dispatched += dispatch;
             }
-            if let Some(stamp) = node.stamp {
-                self.stamps[stamp as usize] = Some(task);
-                self.times[stamp as usize] = f64::NAN;
-                self.open_stamps.push(stamp);
+            if let Action::Mark(Some(stamp)) = node.action {
+                self.set_stamp(stamp, task);
             }
             tasks.push(task);
         }
         self.lanes[lane as usize].2.extend(graph.last.iter().map(|&node| tasks[node as usize]));
         self.graphs[number] = graph;
-        self.submit(lane, Action::Mark);
+        self.submit(lane, Action::Mark(None));
         Ok(())
     }
 
@@ -369,13 +356,12 @@ impl Driver for SimDriver {
         if !self.machine.run_until(task) {
             return Err(Self::stuck("reached"));
         }
-        self.host = self.host.max(self.machine.end(task).unwrap_or(0.0));
-        self.close_stamps();
+        self.take_stamps();
+        self.host = self.host.max(self.times[stamp as usize]);
         Ok(true)
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
-        self.close_stamps();
         let time = self.times[to as usize] - self.times[from as usize];
         if time.is_nan() {
             return Err(Fault::new("elapsed", "a stamp has not been reached"));
@@ -420,7 +406,7 @@ impl Driver for SimDriver {
                 self.host = self.host.max(self.machine.now());
             }
         }
-        self.close_stamps();
+        self.take_stamps();
         Ok(())
     }
 

@@ -1,0 +1,112 @@
+//! What a command can fail with, and its exit code.
+
+use std::sync::Arc;
+
+use miette::Diagnostic;
+use thiserror::Error;
+
+use crate::base::SourceMap;
+use crate::config::ConfigError;
+use crate::exec::ExecError;
+use crate::render;
+
+use super::output;
+
+/// Everything that ends a command.
+#[derive(Debug)]
+pub enum CliError {
+    /// Mistakes in a file or a value, with the texts that they point into.
+    Source { diagnostics: Vec<Box<dyn Diagnostic + Send + Sync>>, sources: Arc<SourceMap> },
+    Input(InputError),
+    Config(ConfigError),
+    /// The device, or the run on it.
+    Exec { error: ExecError, sources: Arc<SourceMap> },
+}
+
+/// Mistakes in arguments and files as such.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum InputError {
+    #[error("{name} cannot be read: {why}")]
+    #[diagnostic(code(aorta::cli::unreadable))]
+    Unreadable {
+        name: String,
+        why: String,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("{name} cannot be written: {why}")]
+    #[diagnostic(code(aorta::cli::unwritable))]
+    Unwritable { name: String, why: String },
+
+    #[error("there is no file and no shipped workload `{name}`")]
+    #[diagnostic(code(aorta::cli::unknown_workload))]
+    UnknownWorkload {
+        name: String,
+        #[help]
+        help: Option<String>,
+    },
+
+    #[error("`--set {given}` is no `name=value`")]
+    #[diagnostic(code(aorta::cli::no_pair), help("write `--set tokens=4096`"))]
+    NoPair { given: String },
+
+    #[error("`--env {given}` is no `NAME=VALUE`")]
+    #[diagnostic(code(aorta::cli::no_variable), help("write `--env CUDA_DEVICE_MAX_CONNECTIONS=32`"))]
+    NoVariable { given: String },
+
+    #[error("{what} cannot be {value}: {why}")]
+    #[diagnostic(code(aorta::cli::bad_value))]
+    BadValue { what: String, value: String, why: String },
+
+    #[error("{name} is no record of a run: {why}")]
+    #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
+    NoRecord { name: String, why: String },
+}
+
+impl CliError {
+    pub fn code(&self) -> u8 {
+        match self {
+            CliError::Source { .. } | CliError::Input(_) | CliError::Config(_) => 2,
+            CliError::Exec { error, .. } => match error {
+                ExecError::NoDevice { .. } | ExecError::MissingLibrary { .. } => 3,
+                _ => 4,
+            },
+        }
+    }
+
+    /// Shows the error on standard error.
+    pub fn print(&self) {
+        let style = output::error_style();
+        let empty = SourceMap::new();
+        let text = match self {
+            CliError::Source { diagnostics, sources } => {
+                let texts: Vec<String> = diagnostics
+                    .iter()
+                    .map(|diagnostic| render::text(diagnostic.as_ref(), sources.as_ref(), style))
+                    .collect();
+                let count = match diagnostics.len() {
+                    1 => "1 error".to_owned(),
+                    count => format!("{count} errors"),
+                };
+                format!("{}{count}\n", texts.join("\n"))
+            }
+            CliError::Input(error) => render::text(error, &empty, style),
+            CliError::Config(error) => render::text(error, &empty, style),
+            CliError::Exec { error, sources } => render::text(error, sources.as_ref(), style),
+        };
+        output::eprint(&text);
+    }
+}
+
+impl From<InputError> for CliError {
+    fn from(error: InputError) -> Self {
+        CliError::Input(error)
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        CliError::Config(error)
+    }
+}

@@ -1,0 +1,408 @@
+//! `aorta exec`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clap::{Args, ValueEnum};
+
+use crate::base::{Bytes, SrcSpan, Space};
+use crate::config::{Effort, EffortPlan, LaunchSetting, Scenario, Settings};
+use crate::exec::{self, Control, LaunchMode};
+use crate::measure::record::{
+    Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
+};
+use crate::measure::{self, Measured};
+use crate::report;
+use crate::schedule::{self, Schedule};
+
+use super::backends::{self, BackendArg, Chosen};
+use super::error::{CliError, InputError};
+use super::progress::Progress;
+use super::{
+    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show,
+};
+
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
+    file: String,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// What runs it
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<BackendArg>,
+    /// The GPU, by its number
+    #[arg(long, value_name = "N")]
+    device: Option<u32>,
+    /// How operations reach the device
+    #[arg(long, value_name = "HOW")]
+    launch: Option<LaunchArg>,
+    /// How long to measure
+    #[arg(long, value_name = "EFFORT")]
+    effort: Option<EffortArg>,
+    /// Warm-up iterations, in place of the effort's
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
+    /// Measured iterations, in place of the effort's
+    #[arg(long, value_name = "N")]
+    iterations: Option<u32>,
+    /// Compare every output with the CPU's
+    #[arg(long)]
+    verify: bool,
+    /// Write the record of the run
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+    /// Write the record as CSV
+    #[arg(long, value_name = "PATH")]
+    csv: Option<PathBuf>,
+    /// Write one iteration for Perfetto
+    #[arg(long, value_name = "PATH")]
+    trace: Option<PathBuf>,
+    /// Set a variable for the vendor's driver
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// The variables are set: this is the child.
+    #[arg(long, hide = true)]
+    env_is_set: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LaunchArg {
+    /// Each by a call of its own
+    Stream,
+    /// All of an iteration by one call
+    Graph,
+    /// One after the other, side by side in the report
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EffortArg {
+    /// One iteration, no measurement
+    Sanity,
+    /// 3 iterations to warm up and 5 measured
+    Quick,
+    /// 10 and 100
+    Full,
+}
+
+/// The arguments with what a scenario says where they say nothing.
+fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs, CliError> {
+    if !args.file.ends_with(".ron") {
+        return Ok(args);
+    }
+    let path = PathBuf::from(&args.file);
+    let text = load::read_limited(&path, 1 << 20)?;
+    let scenario = Scenario::parse(&args.file, &text)?;
+    let bad = |what: &str, value: &str, why: &str| InputError::BadValue {
+        what: format!("`{what}` of {}", path.display()),
+        value: value.to_owned(),
+        why: why.to_owned(),
+    };
+    // A path is relative to the scenario; a bare name is looked up as everywhere.
+    let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());
+    args.file = beside.map_or(scenario.workload, |file| file.display().to_string());
+    args.workload.preset = args.workload.preset.or(scenario.preset);
+    args.workload.streams = args.workload.streams.or(scenario.streams);
+    let named = |pair: &String| pair.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let given: Vec<String> = args.workload.set.iter().filter_map(named).collect();
+    for (name, value) in scenario.params {
+        if !given.contains(&name) && !(name == "streams" && args.workload.streams.is_some()) {
+            args.workload.set.push(format!("{name}={value}"));
+        }
+    }
+    if let Some(backend) = scenario.backend
+        && args.backend.is_none()
+    {
+        let parsed = BackendArg::from_str(&backend, true);
+        args.backend = Some(parsed.map_err(|_| bad("backend", &backend, "it is auto, cuda, hip, host or sim"))?);
+    }
+    if let Some(launch) = scenario.launch
+        && args.launch.is_none()
+    {
+        let parsed = LaunchArg::from_str(&launch, true);
+        args.launch = Some(parsed.map_err(|_| bad("launch", &launch, "it is stream, graph or both"))?);
+    }
+    if let Some(ranks) = scenario.ranks.filter(|ranks| *ranks != 1) {
+        return Err(bad("ranks", &ranks.to_string(), "this version runs one rank").into());
+    }
+    if let Some(profile) = scenario.profile {
+        let chosen = args.config.config.iter().any(|pair| pair.starts_with("profile="));
+        if !chosen {
+            settings.profile = profile;
+        }
+    }
+    args.device = args.device.or(scenario.device);
+    if let Some(effort) = scenario.effort
+        && args.effort.is_none()
+    {
+        args.effort = Some(match effort {
+            Effort::Sanity => EffortArg::Sanity,
+            Effort::Quick => EffortArg::Quick,
+            Effort::Full => EffortArg::Full,
+        });
+    }
+    let variables: Vec<String> = args.env.iter().filter_map(named).collect();
+    for (name, value) in scenario.environment {
+        if !variables.contains(&name) {
+            args.env.push(format!("{name}={value}"));
+        }
+    }
+    Ok(args)
+}
+
+pub fn run(args: ExecArgs) -> CliResult {
+    let mut settings = load::settings(&args.config)?;
+    let args = with_scenario(args, &mut settings)?;
+    if !args.env.is_empty() && !args.env_is_set {
+        return run_child(&args.env);
+    }
+    let text = load::find(&args.file, &settings)?;
+    let loaded = load::load(text, &args.workload, &settings)?;
+    let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device)?;
+    if let Some(why) = &chosen.why {
+        output::eprint(&format!("{why}\n"));
+    }
+    let run = Run::new(&args, &settings, &loaded, &chosen);
+    let record = run.record()?;
+    output::print(&report::table(&record));
+    if let Some(path) = &args.json {
+        output::write_file(path, record.to_json().as_bytes())?;
+    }
+    super::report::write(&record, args.csv.as_ref(), args.trace.as_ref())?;
+    Ok(exit_code(&record))
+}
+
+fn exit_code(record: &RunRecord) -> u8 {
+    let expected = record
+        .variants
+        .iter()
+        .flat_map(|variant| &variant.expectations)
+        .all(|expectation| expectation.verdict != "failed");
+    let verified = record.verification.as_ref().is_none_or(|verification| verification.held);
+    match record.complete {
+        false => INTERRUPTED,
+        true if expected && verified => DONE,
+        true => NOT_HELD,
+    }
+}
+
+/// Runs the same command in a child whose environment has the variables: drivers read them when they start.
+fn run_child(variables: &[String]) -> CliResult {
+    let failed = |why: std::io::Error| InputError::Unreadable {
+        name: "this program".to_owned(),
+        why: why.to_string(),
+        help: None,
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1)).arg("--env-is-set");
+    for variable in variables {
+        let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(InputError::NoVariable { given: variable.clone() }.into());
+        };
+        command.env(name, value);
+    }
+    let status = command.status().map_err(failed)?;
+    // A child that a signal ended counts as failed.
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
+}
+
+/// A run with everything that it needs to know.
+struct Run<'a> {
+    settings: &'a Settings,
+    loaded: &'a load::Loaded,
+    chosen: &'a Chosen,
+    effort: Effort,
+    plan: EffortPlan,
+    launch: LaunchSetting,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a ExecArgs, settings: &'a Settings, loaded: &'a load::Loaded, chosen: &'a Chosen) -> Self {
+        let effort = match args.effort {
+            None => settings.effort,
+            Some(EffortArg::Sanity) => Effort::Sanity,
+            Some(EffortArg::Quick) => Effort::Quick,
+            Some(EffortArg::Full) => Effort::Full,
+        };
+        let mut plan = settings.plan(effort);
+        plan.warmup = args.warmup.unwrap_or(plan.warmup);
+        plan.iterations = args.iterations.unwrap_or(plan.iterations).clamp(1, 1 << 20);
+        let launch = match args.launch {
+            None => settings.launch,
+            Some(LaunchArg::Stream) => LaunchSetting::Stream,
+            Some(LaunchArg::Graph) => LaunchSetting::Graph,
+            Some(LaunchArg::Both) => LaunchSetting::Both,
+        };
+        Run { settings, loaded, chosen, effort, plan, launch }
+    }
+
+    fn modes(&self) -> &'static [LaunchMode] {
+        match self.launch {
+            LaunchSetting::Stream => &[LaunchMode::Stream],
+            LaunchSetting::Graph => &[LaunchMode::Graph],
+            LaunchSetting::Both => &[LaunchMode::Stream, LaunchMode::Graph],
+        }
+    }
+
+    fn failed(&self, error: exec::ExecError) -> CliError {
+        CliError::Exec { error, sources: self.loaded.sources.clone() }
+    }
+
+    fn record(&self) -> Result<RunRecord, CliError> {
+        let loaded = self.loaded;
+        let backend = self.chosen.backend.as_ref();
+        let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
+        let schedule = schedule::place(&loaded.program, &loaded.plan, backend.topology(), &options);
+        let control = Arc::new(Control::default());
+        watch_for_interrupt(&control);
+        let exec_options = exec::Options {
+            in_flight: self.settings.in_flight,
+            timeout: self.settings.timeout,
+            gemm_candidates: if self.effort == Effort::Sanity { 1 } else { self.settings.gemm_candidates },
+            observed_operations: self.settings.observed_operations,
+        };
+        let place = |span: SrcSpan| loaded.sources.place(span);
+        let expectations = loaded
+            .program
+            .expectations
+            .iter()
+            .map(|expectation| (show::span_text(&loaded.sources, expectation.span), place(expectation.span)))
+            .collect();
+        let started = jiff::Timestamp::now().to_string();
+        let request = measure::Request {
+            program: &loaded.program,
+            plan: &loaded.plan,
+            schedule: &schedule,
+            backend,
+            modes: self.modes(),
+            effort: self.plan,
+            observed_iterations: self.settings.observed_iterations,
+            exec: exec_options,
+            control: &control,
+            expectations,
+            places: &place,
+        };
+        let measured = {
+            let _progress = Progress::start(control.clone(), measure::iterations(&request));
+            measure::measure(&request).map_err(|error| self.failed(error))?
+        };
+        Ok(self.assemble(&schedule, measured, started))
+    }
+
+    fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
+        let loaded = self.loaded;
+        let device = self.chosen.backend.device();
+        let measurement = self.effort != Effort::Sanity;
+        let mut warnings = Vec::new();
+        if !measured.complete {
+            warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
+        }
+        if !measurement {
+            warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
+        }
+        warnings.extend(measured.warnings);
+        RunRecord {
+            schema: SCHEMA.to_owned(),
+            aorta: env!("CARGO_PKG_VERSION").to_owned(),
+            started,
+            simulated: device.simulated,
+            measurement,
+            complete: measured.complete,
+            workload: self.workload(),
+            settings: SettingsRecord {
+                backend: self.chosen.backend.name().to_owned(),
+                launch: match self.launch {
+                    LaunchSetting::Stream => "stream",
+                    LaunchSetting::Graph => "graph",
+                    LaunchSetting::Both => "both",
+                }
+                .to_owned(),
+                effort: self.effort.name().to_owned(),
+                warmup: self.plan.warmup,
+                iterations: self.plan.iterations,
+                sync: schedule.sync.name().to_owned(),
+                depth: schedule.depth,
+                streams: loaded.ceiling,
+                in_flight: self.settings.in_flight,
+            },
+            device: Device {
+                name: device.name,
+                index: device.index,
+                units: device.units,
+                memory_bytes: device.memory_bytes,
+                facts: device.facts.into_iter().collect(),
+            },
+            environment: environment::describe(),
+            program: self.program(schedule),
+            variants: measured.variants,
+            verification: None,
+            warnings,
+        }
+    }
+
+    fn workload(&self) -> Workload {
+        let parsed = &self.loaded.parsed;
+        Workload {
+            name: parsed.name.clone(),
+            summary: parsed.ast.about.first().cloned().unwrap_or_default(),
+            origin: parsed.origin.clone(),
+            sha256: parsed.sha256.clone(),
+            category: list::category_of(&parsed.ast),
+            preset: parsed.preset.clone(),
+            params: self.loaded.program.params.iter().cloned().collect(),
+        }
+    }
+
+    fn program(&self, schedule: &Schedule) -> ProgramRecord {
+        let program = &self.loaded.program;
+        let (flops, bytes) = measure::totals(program);
+        ProgramRecord {
+            operations: program.cycle.first().map_or(0, |step| step.ops.len()),
+            cycle: program.cycle.len(),
+            flops,
+            bytes: bytes as u64,
+            streams: program.streams.len(),
+            lanes: schedule
+                .lanes
+                .iter()
+                .map(|lane| LaneRecord {
+                    name: lane.name.clone(),
+                    streams: lane
+                        .streams
+                        .iter()
+                        .map(|stream| program.streams[stream.index()].name.clone())
+                        .collect(),
+                    priority: lane.priority.name(),
+                    queue: lane.queue,
+                })
+                .collect(),
+            waits: schedule.waits(),
+            events: schedule.events,
+            memory: MemoryRecord {
+                device: Bytes(schedule.bytes(Space::Device)),
+                pinned: Bytes(schedule.bytes(Space::Pinned)),
+                host: Bytes(schedule.bytes(Space::Host)),
+                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.slots)),
+            },
+        }
+    }
+}
+
+/// The first Ctrl-C ends the run after the iteration under way, the second at once.
+fn watch_for_interrupt(control: &Arc<Control>) {
+    static PRESSED: AtomicU32 = AtomicU32::new(0);
+    let control = control.clone();
+    let handler = move || {
+        control.stop.store(true, Ordering::Relaxed);
+        if PRESSED.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    };
+    // Without a handler, Ctrl-C ends the program as it always does.
+    let _ = ctrlc::set_handler(handler);
+}

@@ -1,0 +1,57 @@
+//! The shipped workloads, embedded in the binary.
+
+use include_dir::{Dir, include_dir};
+
+static WORKLOADS: Dir = include_dir!("$CARGO_MANIFEST_DIR/workloads");
+
+/// A shipped workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// `moe`.
+    pub stem: &'static str,
+    /// `distributed/moe.aorta`.
+    pub path: &'static str,
+    pub text: &'static str,
+}
+
+/// Every shipped workload, by path.
+pub fn all() -> Vec<Shipped> {
+    let mut found = Vec::new();
+    let mut folders = vec![&WORKLOADS];
+    while let Some(folder) = folders.pop() {
+        folders.extend(folder.dirs());
+        for file in folder.files() {
+            let path = file.path();
+            if path.extension().is_some_and(|extension| extension == "aorta")
+                && let (Some(stem), Some(text)) = (path.file_stem().and_then(|stem| stem.to_str()), file.contents_utf8())
+                && let Some(path) = path.to_str()
+            {
+                found.push(Shipped { stem, path, text });
+            }
+        }
+    }
+    found.sort_by_key(|shipped| shipped.path);
+    found
+}
+
+/// The workload that a bare name means: `moe`, `moe.aorta` or `distributed/moe`.
+pub fn find(name: &str) -> Option<Shipped> {
+    let name = name.strip_suffix(".aorta").unwrap_or(name);
+    all().into_iter().find(|shipped| shipped.stem == name || shipped.path.strip_suffix(".aorta") == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_are_unique() {
+        let mut stems: Vec<&str> = all().iter().map(|shipped| shipped.stem).collect();
+        let count = stems.len();
+        stems.sort_unstable();
+        stems.dedup();
+        assert_eq!(stems.len(), count);
+        assert!(find("moe").is_some() && find("moe.aorta").is_some() && find("distributed/moe").is_some());
+        assert!(find("nothing").is_none());
+    }
+}

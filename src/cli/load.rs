@@ -1,0 +1,219 @@
+//! Finds, reads and analyzes a workload.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use miette::Diagnostic;
+use sha2::{Digest, Sha256};
+
+use crate::base::{SourceMap, SrcSpan, suggest};
+use crate::config::Settings;
+use crate::model::{self, Program};
+use crate::plan::{self, Plan};
+use crate::syntax::ast::DeclKind;
+use crate::syntax::{self, Ast, Limits};
+
+use super::error::{CliError, InputError};
+use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
+
+/// A workload's text and where it is from.
+pub struct Text {
+    pub name: String,
+    pub origin: String,
+    pub text: String,
+}
+
+/// A workload that has been parsed.
+pub struct Parsed {
+    pub ast: Ast,
+    pub sources: SourceMap,
+    pub name: String,
+    pub origin: String,
+    pub sha256: String,
+}
+
+/// A workload that has been analyzed and planned.
+pub struct Loaded {
+    pub parsed: ParsedInfo,
+    pub program: Program,
+    pub plan: Plan,
+    pub sources: Arc<SourceMap>,
+    /// The ceiling of real streams: `--streams` where the file has no parameter of that name.
+    pub ceiling: Option<u32>,
+}
+
+/// What stays of the parsed file.
+pub struct ParsedInfo {
+    pub ast: Ast,
+    pub name: String,
+    pub origin: String,
+    pub sha256: String,
+    pub preset: Option<String>,
+}
+
+/// The settings with all their layers.
+pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
+    let own = environment::config_file();
+    let path: Option<PathBuf> = args.config_file.clone().or_else(|| own.filter(|path| path.is_file()));
+    let file = match &path {
+        Some(path) => Some((path.display().to_string(), read_limited(path, 1 << 20)?)),
+        None => None,
+    };
+    let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
+    Ok(Settings::layered(file, &args.config)?)
+}
+
+/// Reads a text file of at most `limit` bytes.
+pub fn read_limited(path: &Path, limit: usize) -> Result<String, InputError> {
+    let name = path.display().to_string();
+    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
+        name: name.clone(),
+        why,
+        help: help.map(str::to_owned),
+    };
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string(), None))?;
+    if metadata.is_dir() {
+        return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
+    }
+    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string(), None))?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells that the file is too large, also where it has no size (a pipe).
+    file.take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(error.to_string(), None))?;
+    if bytes.len() > limit {
+        return Err(unreadable(
+            format!("it is larger than {limit} bytes"),
+            Some("write repetition as a `for` loop, or raise the limit: --config max_file_bytes=…"),
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        unreadable(format!("it is no text: line {} is not UTF-8", line + 1), None)
+    })
+}
+
+/// A path is that file; a bare name that is no file here is a shipped workload.
+pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
+    let path = Path::new(name);
+    if path.exists() {
+        let text = read_limited(path, settings.max_file_bytes)?;
+        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text });
+    }
+    if let Some(shipped) = library::find(name) {
+        let name = format!("{}.aorta", shipped.stem);
+        return Ok(Text { name, origin: "library".to_owned(), text: shipped.text.to_owned() });
+    }
+    let shipped = library::all();
+    let wanted = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
+    let help = suggest::nearest(wanted, shipped.iter().map(|shipped| shipped.stem))
+        .map(|near| format!("did you mean `{near}`?"))
+        .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
+    Err(InputError::UnknownWorkload { name: name.to_owned(), help }.into())
+}
+
+fn boxed<D: Diagnostic + Send + Sync + 'static>(errors: Vec<D>) -> Vec<Box<dyn Diagnostic + Send + Sync>> {
+    errors.into_iter().map(|error| Box::new(error) as Box<dyn Diagnostic + Send + Sync>).collect()
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
+}
+
+/// Parses a workload. Syntax errors are returned with the tree: what could be understood can be analyzed too.
+pub fn parse(text: Text, settings: &Settings) -> Result<(Parsed, Vec<syntax::SyntaxError>), CliError> {
+    let mut sources = SourceMap::new();
+    let sha256 = Sha256::digest(text.text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let too_large = || InputError::Unreadable { name: text.name.clone(), why: "it is too large".to_owned(), help: None };
+    let base = sources.add(text.name.clone(), text.text.as_str()).ok_or_else(too_large)?;
+    let (ast, errors) = syntax::parse(&text.text, base, &limits(settings));
+    Ok((Parsed { ast, sources, name: text.name, origin: text.origin, sha256 }, errors))
+}
+
+/// Parses, analyzes and plans a workload. All errors of the file come at once.
+pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Loaded, CliError> {
+    let (mut parsed, syntax_errors) = parse(text, settings)?;
+    let mut diagnostics = boxed(syntax_errors);
+    let mut set = Vec::new();
+    let has_streams = parsed.ast.decls.iter().any(|decl| match &decl.kind {
+        DeclKind::Param { name, .. } => parsed.ast.names.name(name.symbol) == "streams",
+        _ => false,
+    });
+    let mut given: Vec<String> = args.set.clone();
+    if let Some(streams) = args.streams {
+        if streams == 0 {
+            return Err(InputError::BadValue {
+                what: "--streams".to_owned(),
+                value: "0".to_owned(),
+                why: "a run needs a stream".to_owned(),
+            }
+            .into());
+        }
+        if has_streams {
+            given.push(format!("streams={streams}"));
+        }
+    }
+    for pair in &given {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(InputError::NoPair { given: pair.clone() }.into());
+        };
+        let too_long = || InputError::NoPair { given: pair.chars().take(60).collect() };
+        let base = parsed.sources.add(format!("--set {}", name.trim()), value).ok_or_else(too_long)?;
+        match syntax::parse_expr(value, base, &limits(settings), &mut parsed.ast.names) {
+            Ok(expr) => {
+                let span = SrcSpan::new(base as usize, base as usize + value.len());
+                set.push(model::Setting { name: name.trim().to_owned(), value: expr, span });
+            }
+            Err(errors) => diagnostics.extend(boxed(errors)),
+        }
+    }
+    let options = model::Options {
+        preset: args.preset.clone(),
+        set,
+        rank: 0,
+        world: 1,
+        cycle: args.cycle.unwrap_or(settings.cycle),
+        sync: args.sync.map(|sync| match sync {
+            SyncArg::Iteration => model::Sync::Iteration,
+            SyncArg::End => model::Sync::End,
+        }),
+        max_operations: settings.max_operations,
+        max_memory: settings.max_memory.0,
+    };
+    let analyzed = model::analyze(&parsed.ast, &options);
+    let sources = Arc::new(parsed.sources);
+    let program = match analyzed {
+        Ok(program) if diagnostics.is_empty() => program,
+        other => {
+            // Where the text itself is broken, a missing step or name may only be a consequence of that.
+            let broken = !diagnostics.is_empty();
+            let errors = other.err().unwrap_or_default();
+            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error)).collect();
+            diagnostics.extend(boxed(told));
+            diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
+            return Err(CliError::Source { diagnostics, sources });
+        }
+    };
+    let plan = plan::build(&program)
+        .map_err(|errors| CliError::Source { diagnostics: boxed(errors), sources: sources.clone() })?;
+    let parsed = ParsedInfo {
+        ast: parsed.ast,
+        name: parsed.name,
+        origin: parsed.origin,
+        sha256: parsed.sha256,
+        preset: args.preset.clone(),
+    };
+    let ceiling = args.streams.filter(|_| !has_streams);
+    Ok(Loaded { parsed, program, plan, sources, ceiling })
+}
+
+/// Whether an error may follow from text that could not be understood.
+fn is_consequence(error: &model::ModelError) -> bool {
+    use model::ModelError::*;
+    matches!(error, NoStep | UnknownName { .. } | UnknownOperation { .. } | UnknownSet { .. } | UnknownParameter { .. })
+}
+
+fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
+    diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+}

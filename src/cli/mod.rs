@@ -1,0 +1,132 @@
+//! The command line: the only code that prints, reads arguments and the environment, and picks exit codes.
+
+mod backends;
+mod check;
+mod devices;
+mod environment;
+mod error;
+mod exec;
+mod library;
+mod list;
+mod load;
+mod output;
+mod plan;
+mod progress;
+mod report;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use error::CliError;
+
+/// A declarative workload language for GPU streams, and its executor.
+#[derive(Debug, Parser)]
+#[command(name = "aorta", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+A FILE is a path, or the bare name of a shipped workload (`aorta list` shows them).
+
+Exit codes: 0 done; 1 an expectation did not hold; 2 bad input; 3 no such device or backend;
+4 the run failed; 130 interrupted; 101 a bug.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a workload, and say where the time went
+    Exec(Box<exec::ExecArgs>),
+    /// Check a file without running it
+    Check(check::CheckArgs),
+    /// List the shipped workloads
+    List,
+    /// Show what a file is about: description, parameters, presets, streams, figures
+    Show(show::ShowArgs),
+    /// Show what waits for what, and why
+    Plan(plan::PlanArgs),
+    /// Show the devices that a run can use
+    Devices,
+    /// Show a record that `exec --json` wrote
+    Report(report::ReportArgs),
+}
+
+/// Which workload, with which values.
+#[derive(Clone, Debug, Default, Args)]
+struct WorkloadArgs {
+    /// Give a parameter a value
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Take the parameters of a preset
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// The parameter `streams` where the file has one, else the most real streams
+    #[arg(long, value_name = "N")]
+    streams: Option<u32>,
+    /// How iterations follow each other, in place of what the step says
+    #[arg(long, value_name = "WHEN")]
+    sync: Option<SyncArg>,
+    /// Iterations worked out ahead where the step depends on their number
+    #[arg(long, value_name = "N")]
+    cycle: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SyncArg {
+    /// An iteration begins when the last is complete
+    Iteration,
+    /// Only streams and data order iterations
+    End,
+}
+
+/// Where settings come from.
+#[derive(Clone, Debug, Default, Args)]
+struct ConfigArgs {
+    /// Change a setting, such as `timeout=120s`
+    #[arg(long, value_name = "KEY=VALUE")]
+    config: Vec<String>,
+    /// Read settings from this file, in place of your own
+    #[arg(long, value_name = "PATH")]
+    config_file: Option<PathBuf>,
+}
+
+/// Reads the arguments and does what they say.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no failure.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let result = match cli.command {
+        Command::Exec(args) => exec::run(*args),
+        Command::Check(args) => check::run(args),
+        Command::List => list::run(),
+        Command::Show(args) => show::run(args),
+        Command::Plan(args) => plan::run(args),
+        Command::Devices => devices::run(),
+        Command::Report(args) => report::run(args),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            error.print();
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+/// Done.
+const DONE: u8 = 0;
+/// An expectation did not hold.
+const NOT_HELD: u8 = 1;
+/// The run was interrupted.
+const INTERRUPTED: u8 = 130;
+
+type CliResult = Result<u8, CliError>;

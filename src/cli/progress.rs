@@ -1,0 +1,63 @@
+//! A progress bar on long runs, on a terminal only. It looks at a counter from a thread of its own: the run never waits for it.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::exec::Control;
+
+/// How long a run has to last before it gets a bar.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// How often the bar is drawn.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// A bar that is taken away when dropped.
+pub struct Progress {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    pub fn start(control: Arc<Control>, total: u64) -> Progress {
+        let ended = Arc::new(AtomicBool::new(false));
+        let thread = std::io::stderr().is_terminal().then(|| {
+            let ended = ended.clone();
+            std::thread::spawn(move || draw(&control, total, &ended))
+        });
+        Progress { ended, thread }
+    }
+}
+
+fn draw(control: &Control, total: u64, ended: &AtomicBool) {
+    let mut waited = Duration::ZERO;
+    while waited < PATIENCE {
+        if ended.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(REFRESH);
+        waited += REFRESH;
+    }
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} iterations, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    while !ended.load(Ordering::Relaxed) {
+        bar.set_position(control.done.load(Ordering::Relaxed).min(total));
+        std::thread::sleep(REFRESH);
+    }
+    bar.finish_and_clear();
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A bar that failed is no reason to fail.
+            let _ = thread.join();
+        }
+    }
+}

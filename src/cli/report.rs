@@ -1,0 +1,46 @@
+//! `aorta report`: a record again, without a device.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::measure::RunRecord;
+use crate::report;
+
+use super::error::InputError;
+use super::{CliResult, DONE, load, output};
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A record that `exec --json` wrote
+    record: PathBuf,
+    /// Write the record as CSV
+    #[arg(long, value_name = "PATH")]
+    csv: Option<PathBuf>,
+    /// Write the traced iteration for Perfetto
+    #[arg(long, value_name = "PATH")]
+    trace: Option<PathBuf>,
+}
+
+/// Bytes that a record may have.
+const LIMIT: usize = 1 << 30;
+
+pub fn run(args: ReportArgs) -> CliResult {
+    let text = load::read_limited(&args.record, LIMIT)?;
+    let record = RunRecord::from_json(&text)
+        .map_err(|why| InputError::NoRecord { name: args.record.display().to_string(), why })?;
+    output::print(&report::table(&record));
+    write(&record, args.csv.as_ref(), args.trace.as_ref())?;
+    Ok(DONE)
+}
+
+/// Writes the forms of a record that were asked for.
+pub fn write(record: &RunRecord, csv: Option<&PathBuf>, trace: Option<&PathBuf>) -> Result<(), InputError> {
+    if let Some(path) = csv {
+        output::write_file(path, report::csv(record).as_bytes())?;
+    }
+    if let Some(path) = trace {
+        output::write_file(path, report::chrome_trace(record).as_bytes())?;
+    }
+    Ok(())
+}

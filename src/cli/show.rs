@@ -1,0 +1,139 @@
+//! `aorta show`: a file's own help.
+
+use clap::Args;
+
+use crate::base::{SourceMap, SrcSpan};
+use crate::syntax::Ast;
+use crate::syntax::ast::{DeclKind, Expr, Family};
+
+use super::error::CliError;
+use super::{CliResult, ConfigArgs, DONE, list, load, output};
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The file, or the name of a shipped workload
+    file: String,
+    /// Show the text itself
+    #[arg(long)]
+    source: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub fn run(args: ShowArgs) -> CliResult {
+    let settings = load::settings(&args.config)?;
+    let text = load::find(&args.file, &settings)?;
+    if args.source {
+        output::print(&text.text);
+        return Ok(DONE);
+    }
+    let (parsed, errors) = load::parse(text, &settings)?;
+    if !errors.is_empty() {
+        let diagnostics = errors.into_iter().map(|error| Box::new(error) as _).collect();
+        return Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources) });
+    }
+    output::print(&describe(&parsed));
+    Ok(DONE)
+}
+
+fn describe(parsed: &load::Parsed) -> String {
+    let (ast, sources) = (&parsed.ast, &parsed.sources);
+    let category = list::category_of(ast).map(|category| format!(" ({category})")).unwrap_or_default();
+    let mut text = format!("{}{category}\n\n", parsed.name);
+    for line in &ast.about {
+        text += &format!("{line}\n");
+    }
+    let mut params = Vec::new();
+    let mut presets = Vec::new();
+    let mut streams = Vec::new();
+    let mut figures = Vec::new();
+    for decl in &ast.decls {
+        let doc = decl.docs.join(" ");
+        match &decl.kind {
+            DeclKind::Param { name, default, allowed } => {
+                let allowed = allowed.as_ref().map(|allowed| format!(" in {}", source(sources, allowed)));
+                let name = ast.names.name(name.symbol);
+                params.push((format!("{name} = {}{}", source(sources, default), allowed.unwrap_or_default()), doc));
+            }
+            DeclKind::Preset { name, values } => {
+                let values = values.iter().map(|binding| {
+                    format!("{} = {}", ast.names.name(binding.name.symbol), source(sources, &binding.value))
+                });
+                let all: Vec<String> = values.collect();
+                presets.push((ast.names.name(name.symbol).to_owned(), all.join(", ")));
+            }
+            DeclKind::Stream { name, count, options } => {
+                let count: Vec<String> = count.iter().map(|count| source(sources, count)).collect();
+                let family = if count.is_empty() { String::new() } else { format!("[{}]", count.join(", ")) };
+                let options: Vec<String> = options
+                    .iter()
+                    .map(|option| {
+                        format!("{}: {}", ast.names.name(option.key.symbol), source(sources, &option.value))
+                    })
+                    .collect();
+                let name = ast.names.name(name.symbol);
+                streams.push((format!("{name}{family}"), [options.join(", "), doc].join(" ").trim().to_owned()));
+            }
+            DeclKind::Metric { name, value, unit } => {
+                let unit = unit.as_ref().map(|unit| format!(" ({unit})")).unwrap_or_default();
+                let name = ast.names.name(name.symbol);
+                figures.push((format!("{name}{unit}"), format!("{} {doc}", source(sources, value)).trim().to_owned()));
+            }
+            DeclKind::Expect { condition, when } => {
+                let when = when.as_ref().map(|when| format!(" when {}", source(sources, when))).unwrap_or_default();
+                figures.push(("expects".to_owned(), format!("{}{when}", source(sources, condition))));
+            }
+            _ => {}
+        }
+    }
+    section(&mut text, "Parameters (--set NAME=VALUE)", &params);
+    section(&mut text, "Presets (--preset NAME)", &presets);
+    section(&mut text, "Streams", &streams);
+    section(&mut text, "Buffers", &buffers(ast, sources));
+    section(&mut text, "Figures", &figures);
+    text
+}
+
+fn section(text: &mut String, title: &str, rows: &[(String, String)]) {
+    if rows.is_empty() {
+        return;
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(44);
+    *text += &format!("\n{title}\n");
+    for (name, about) in rows {
+        *text += format!("  {name:width$}  {about}").trim_end();
+        text.push('\n');
+    }
+}
+
+fn buffers(ast: &Ast, sources: &SourceMap) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    for decl in &ast.decls {
+        let DeclKind::Buffer(buffer) = &decl.kind else { continue };
+        let names: Vec<String> = buffer.families.iter().map(|family| family_text(ast, sources, family)).collect();
+        let layout = match &buffer.layout {
+            crate::syntax::ast::Layout::Tensor(ty) => source(sources, ty),
+            _ => String::new(),
+        };
+        let space = buffer.space.map(|space| format!(" in {}", ast.names.name(space.symbol))).unwrap_or_default();
+        let init = buffer.init.as_ref().map(|init| format!(" = {}", source(sources, init))).unwrap_or_default();
+        rows.push((names.join(", "), format!("{layout}{space}{init} {}", decl.docs.join(" ")).trim().to_owned()));
+    }
+    rows
+}
+
+fn family_text(ast: &Ast, sources: &SourceMap, family: &Family) -> String {
+    let name = ast.names.name(family.name.symbol);
+    let count: Vec<String> = family.count.iter().map(|count| source(sources, count)).collect();
+    if count.is_empty() { name.to_owned() } else { format!("{name}[{}]", count.join(", ")) }
+}
+
+/// The text of an expression, as it stands in the file, on one line.
+fn source(sources: &SourceMap, expr: &Expr) -> String {
+    span_text(sources, expr.span)
+}
+
+/// The text of a place, on one line.
+pub fn span_text(sources: &SourceMap, span: SrcSpan) -> String {
+    sources.text(span).split_whitespace().collect::<Vec<_>>().join(" ")
+}

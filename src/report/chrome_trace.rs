@@ -1,0 +1,164 @@
+//! One iteration of each variant as a Chrome trace in Kineto's dialect: Perfetto, HTA and TraceLens read it.
+//!
+//! A process for each variant, a thread for each lane, an arrow for each dependency between lanes.
+
+use serde_json::{Value, json};
+
+use crate::base::Nanos;
+use crate::measure::record::{OperationRecord, RunRecord, SpanRecord, Variant};
+
+/// The traces of a record as JSON.
+pub fn chrome_trace(record: &RunRecord) -> String {
+    let mut events = Vec::new();
+    let mut flow = 0u64;
+    for (index, variant) in record.variants.iter().enumerate() {
+        process(record, variant, index, &mut events);
+        for rank in &variant.ranks {
+            spans(record, &rank.operations, &rank.trace, index, &mut events, &mut flow);
+        }
+    }
+    let trace = json!({
+        "schemaVersion": 1,
+        "deviceProperties": [{
+            "id": record.device.index.unwrap_or(0),
+            "name": record.device.name,
+            "totalGlobalMem": record.device.memory_bytes.unwrap_or(0),
+            "numSms": record.device.units.unwrap_or(0),
+        }],
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": 0,
+        "traceName": format!("{}{}", record.workload.name, if record.simulated { " (simulated)" } else { "" }),
+        "aorta": {
+            "version": record.aorta,
+            "simulated": record.simulated,
+            "workload": record.workload.name,
+            "sha256": record.workload.sha256,
+        },
+        "traceEvents": events,
+    });
+    let mut text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
+    text.push('\n');
+    text
+}
+
+fn process(record: &RunRecord, variant: &Variant, pid: usize, events: &mut Vec<Value>) {
+    let simulated = if record.simulated { ", simulated" } else { "" };
+    let name = format!("{} · {}{simulated}", record.workload.name, variant.launch);
+    let mut metadata = |what: &str, tid: Option<usize>, args: Value| {
+        let mut event = json!({ "ph": "M", "name": what, "pid": pid, "ts": 0, "args": args });
+        if let Some(tid) = tid {
+            event["tid"] = json!(tid);
+        }
+        events.push(event);
+    };
+    metadata("process_name", None, json!({ "name": name }));
+    metadata("process_labels", None, json!({ "labels": record.device.name }));
+    metadata("process_sort_index", None, json!({ "sort_index": pid }));
+    for (lane, info) in record.program.lanes.iter().enumerate() {
+        let shared = if info.streams.len() > 1 { format!(" (+{})", info.streams.len() - 1) } else { String::new() };
+        metadata("thread_name", Some(lane), json!({ "name": format!("stream {lane}: {}{shared}", info.name) }));
+        metadata("thread_sort_index", Some(lane), json!({ "sort_index": lane }));
+    }
+}
+
+/// Microseconds with three decimals, from whole nanoseconds.
+fn micros(time: Nanos) -> Value {
+    json!(time.0 as f64 / 1e3)
+}
+
+fn spans(
+    record: &RunRecord,
+    operations: &[OperationRecord],
+    trace: &[SpanRecord],
+    pid: usize,
+    events: &mut Vec<Value>,
+    flow: &mut u64,
+) {
+    // Where an operation ran; nothing for one that launches nothing.
+    let mut ran: Vec<Option<SpanRecord>> = vec![None; operations.len()];
+    // Spans of iterations that overlap may begin before their own iteration: the trace begins with the first.
+    let base = trace.iter().map(|span| span.start_ns).min().unwrap_or(Nanos(0)).min(Nanos(0));
+    for span in trace {
+        ran[span.id as usize] = Some(SpanRecord {
+            id: span.id,
+            start_ns: span.start_ns - base,
+            end_ns: span.end_ns - base,
+        });
+    }
+    for span in ran.iter().flatten() {
+        let operation = &operations[span.id as usize];
+        events.push(json!({
+            "ph": "X",
+            "cat": category(operation),
+            "name": operation.name,
+            "pid": pid,
+            "tid": operation.lane,
+            "ts": micros(span.start_ns),
+            "dur": micros(span.end_ns - span.start_ns),
+            "args": args(record, operation, span),
+        }));
+    }
+    for operation in operations {
+        let Some(to) = ran[operation.id as usize] else { continue };
+        for &before in &operation.after {
+            let source = &operations[before as usize];
+            let Some(from) = ran[before as usize].filter(|_| source.lane != operation.lane) else { continue };
+            let mut end = |phase: &str, lane: u32, time: Nanos| {
+                let mut event = json!({
+                    "ph": phase,
+                    "id": *flow,
+                    "cat": "dependency",
+                    "name": "dependency",
+                    "pid": pid,
+                    "tid": lane,
+                    "ts": micros(time),
+                });
+                if phase == "f" {
+                    event["bp"] = json!("e");
+                }
+                events.push(event);
+            };
+            // An arrow belongs to the slice that its end lies in.
+            end("s", source.lane, Nanos((from.end_ns.0 - 1).max(from.start_ns.0)));
+            end("f", operation.lane, to.start_ns);
+            *flow += 1;
+        }
+    }
+}
+
+fn category(operation: &OperationRecord) -> &'static str {
+    match operation.operation.as_str() {
+        "copy" => "gpu_memcpy",
+        "memset" => "gpu_memset",
+        _ => "kernel",
+    }
+}
+
+fn args(record: &RunRecord, operation: &OperationRecord, span: &SpanRecord) -> Value {
+    let mut args = json!({
+        "device": record.device.index.unwrap_or(0),
+        "stream": operation.lane,
+        "correlation": span.id,
+        "operation": operation.operation,
+        "place": operation.place,
+        "shape": operation.shape,
+        "declared stream": operation.stream,
+    });
+    let seconds = (span.end_ns - span.start_ns).seconds();
+    if operation.flops > 0.0 {
+        args["flops"] = json!(operation.flops);
+    }
+    if operation.bytes > 0 {
+        args["bytes"] = json!(operation.bytes);
+        if seconds > 0.0 {
+            args["memory bandwidth (GB/s)"] = json!(operation.bytes as f64 / seconds / 1e9);
+        }
+    }
+    if let Some(phase) = &operation.phase {
+        args["phase"] = json!(phase);
+    }
+    if record.simulated {
+        args["simulated"] = json!(true);
+    }
+    args
+}

@@ -1,0 +1,64 @@
+//! One row for each variant, for pandas and spreadsheets.
+
+use crate::measure::record::{RunRecord, Times, Variant};
+
+/// The record as CSV with a header. Times are in nanoseconds; what is absent is empty.
+pub fn csv(record: &RunRecord) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let rows: Vec<Vec<(String, String)>> = record.variants.iter().map(|variant| row(record, variant)).collect();
+    if let Some(first) = rows.first() {
+        // Every variant has the same columns: those of the program.
+        let written = writer.write_record(first.iter().map(|(name, _)| name));
+        written.expect("writing to memory does not fail");
+    }
+    for row in &rows {
+        writer.write_record(row.iter().map(|(_, value)| value)).expect("rows have equal lengths");
+    }
+    let bytes = writer.into_inner().expect("writing to memory does not fail");
+    String::from_utf8(bytes).expect("made of text only")
+}
+
+fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
+    let mut row: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, value: String| row.push((name.to_owned(), value));
+    add("workload", record.workload.name.clone());
+    add("preset", record.workload.preset.clone().unwrap_or_default());
+    add("backend", record.settings.backend.clone());
+    add("device", record.device.name.clone());
+    add("simulated", record.simulated.to_string());
+    add("measurement", record.measurement.to_string());
+    add("complete", record.complete.to_string());
+    add("launch", variant.launch.clone());
+    times("time", &variant.time, &mut add);
+    times("issue", &variant.issue, &mut add);
+    times("serial", variant.serial.as_ref().unwrap_or(&Times::default()), &mut add);
+    add("operations", record.program.operations.to_string());
+    add("flops", record.program.flops.to_string());
+    add("bytes", record.program.bytes.to_string());
+    add("device_memory_bytes", record.program.memory.device.0.to_string());
+    for (name, value) in &record.workload.params {
+        add(&format!("param.{name}"), value.clone());
+    }
+    for metric in &variant.metrics {
+        add(&format!("metric.{}", metric.name), metric.value.map(|value| value.to_string()).unwrap_or_default());
+    }
+    add("sha256", record.workload.sha256.clone());
+    row
+}
+
+fn times(name: &str, times: &Times, add: &mut impl FnMut(&str, String)) {
+    let text = |time: Option<crate::base::Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
+    add(&format!("{name}.n"), times.n.to_string());
+    for (statistic, value) in [
+        ("p50_ns", times.p50_ns),
+        ("mean_ns", times.mean_ns),
+        ("std_ns", times.std_ns),
+        ("min_ns", times.min_ns),
+        ("max_ns", times.max_ns),
+        ("p5_ns", times.p5_ns),
+        ("p95_ns", times.p95_ns),
+        ("p99_ns", times.p99_ns),
+    ] {
+        add(&format!("{name}.{statistic}"), text(value));
+    }
+}

@@ -1,0 +1,288 @@
+//! A record for people, as text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
+use crate::base::{Bytes, Flops, Nanos, Rate};
+use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Times, Variant};
+
+/// Rows of operations at most.
+const OPERATIONS: usize = 16;
+
+/// Rows of streams at most.
+const LANES: usize = 20;
+
+/// The record as tables that somebody understands who sees one for the first time.
+pub fn table(record: &RunRecord) -> String {
+    let mut out = String::new();
+    header(record, &mut out);
+    times(record, &mut out);
+    if let Some(variant) = record.variants.first()
+        && let Some(rank) = variant.ranks.first()
+    {
+        operations(record, variant, rank, &mut out);
+        lanes(record, variant, rank, &mut out);
+    }
+    verification(record, &mut out);
+    expectations(record, &mut out);
+    for warning in &record.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
+    for variant in &record.variants {
+        for note in &variant.notes {
+            let _ = writeln!(out, "note: {}: {note}", variant.launch);
+        }
+    }
+    out
+}
+
+fn header(record: &RunRecord, out: &mut String) {
+    let workload = &record.workload;
+    let _ = writeln!(out, "{}: {}", workload.name, workload.summary);
+    let program = &record.program;
+    let place = match record.device.index {
+        Some(index) => format!("{} (device {index})", record.device.name),
+        None => record.device.name.clone(),
+    };
+    let streams = match program.lanes.len() {
+        1 => "1 stream".to_owned(),
+        count => format!("{count} streams"),
+    };
+    let _ = writeln!(
+        out,
+        "{} operations on {streams} of {place}: {}, {} moved, {} of device memory",
+        program.operations,
+        Flops(program.flops),
+        Bytes(program.bytes),
+        program.memory.device,
+    );
+    let shown: Vec<String> = workload.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if !shown.is_empty() {
+        let preset = workload.preset.as_ref().map(|preset| format!("preset {preset}: ")).unwrap_or_default();
+        let _ = writeln!(out, "{preset}{}", shown.join(" "));
+    }
+    out.push('\n');
+}
+
+fn new_table(header: &[String]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn push(out: &mut String, table: &Table) {
+    for line in table.to_string().lines() {
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out.push('\n');
+}
+
+/// `stream`, or `stream, simulated`.
+fn variant_name(record: &RunRecord, variant: &Variant) -> String {
+    let mark = if record.simulated { ", simulated" } else { "" };
+    format!("{}{mark}", variant.launch)
+}
+
+fn text(time: Option<Nanos>) -> String {
+    time.map_or_else(|| "–".to_owned(), |time| time.to_string())
+}
+
+/// The columns of all variants, side by side.
+fn times(record: &RunRecord, out: &mut String) {
+    let names: Vec<String> = record.variants.iter().map(|variant| variant_name(record, variant)).collect();
+    let mut table = new_table(&[vec![iteration_title(record)], names].concat());
+    let mut row = |name: &str, value: &dyn Fn(&Variant) -> String| {
+        let values: Vec<String> = record.variants.iter().map(value).collect();
+        if values.iter().any(|value| value != "–") {
+            table.add_row([vec![name.to_owned()], values].concat());
+        }
+    };
+    let spread = |times: &Times| match (times.mean_ns, times.std_ns) {
+        (Some(mean), Some(std)) => format!("{mean} ± {std}"),
+        _ => "–".to_owned(),
+    };
+    row("median", &|variant| text(variant.time.p50_ns));
+    row("mean ± std", &|variant| spread(&variant.time));
+    row("min", &|variant| text(variant.time.min_ns));
+    row("p95", &|variant| text(variant.time.p95_ns));
+    row("p99", &|variant| text(variant.time.p99_ns));
+    row("max", &|variant| text(variant.time.max_ns));
+    row("issued by the host in", &|variant| text(variant.issue.p50_ns));
+    row("on one stream", &|variant| text(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
+    let metrics = record.variants.first().map_or(&[][..], |variant| &variant.metrics);
+    for (index, metric) in metrics.iter().enumerate() {
+        row(&metric.name, &|variant| {
+            variant.metrics.get(index).map_or_else(|| "–".to_owned(), |metric| metric.text.clone())
+        });
+    }
+    push(out, &table);
+    for metric in metrics {
+        if let Some(note) = &metric.note {
+            let _ = writeln!(out, "{}: no value, since {note}\n", metric.name);
+        }
+    }
+}
+
+fn iteration_title(record: &RunRecord) -> String {
+    let n = record.variants.first().map_or(0, |variant| variant.time.n);
+    let iterations = if n == 1 { "1 iteration".to_owned() } else { format!("{n} iterations") };
+    match (record.measurement, record.complete) {
+        (_, false) => format!("{iterations}, incomplete"),
+        (false, true) => format!("{iterations}, no measurement"),
+        (true, true) => iterations,
+    }
+}
+
+/// Operations with one name, whatever their indices.
+#[derive(Default)]
+struct Group {
+    operation: String,
+    shape: String,
+    count: usize,
+    time: i64,
+    flops: f64,
+    bytes: u64,
+}
+
+fn operations(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
+    let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
+    for operation in &rank.operations {
+        let Some(time) = operation.time_ns else { continue };
+        let group = groups.entry((plain_name(&operation.name), operation.operation.clone())).or_default();
+        group.operation.clone_from(&operation.operation);
+        group.shape.clone_from(&operation.shape);
+        group.count += 1;
+        group.time += time.0;
+        group.flops += operation.flops;
+        group.bytes += operation.bytes;
+    }
+    if groups.is_empty() {
+        return;
+    }
+    let total: i64 = groups.values().map(|group| group.time).sum();
+    let mut rows: Vec<(String, Group)> = groups.into_iter().map(|((name, _), group)| (name, group)).collect();
+    rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
+    let observed = format!("operation ({}, one by one)", variant_name(record, variant));
+    let header = [observed.as_str(), "kind", "count", "in all", "share", "each", "rate"].map(str::to_owned);
+    let mut table = new_table(&header);
+    let hidden = rows.len().saturating_sub(OPERATIONS);
+    for (name, group) in rows.iter().take(OPERATIONS) {
+        let seconds = group.time as f64 * 1e-9;
+        let rate = match (group.flops > 0.0, group.bytes > 0) {
+            _ if seconds <= 0.0 => "–".to_owned(),
+            // What computes is judged by its operations, what moves by its bytes.
+            (true, _) if group.flops > 32.0 * group.bytes as f64 => Rate(group.flops / seconds, "FLOP/s").to_string(),
+            (_, true) => Rate(group.bytes as f64 / seconds, "B/s").to_string(),
+            _ => "–".to_owned(),
+        };
+        table.add_row([
+            name.clone(),
+            group.operation.clone(),
+            group.count.to_string(),
+            Nanos(group.time).to_string(),
+            format!("{:.0} %", 100.0 * group.time as f64 / total.max(1) as f64),
+            Nanos(group.time / group.count as i64).to_string(),
+            rate,
+        ]);
+    }
+    push(out, &table);
+    if hidden > 0 {
+        let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");
+    }
+}
+
+/// The name without indices: `f[3].up` and `f[4].up` are one row.
+fn plain_name(name: &str) -> String {
+    let mut depth = 0;
+    name.chars()
+        .filter(|c| {
+            match c {
+                '[' => depth += 1,
+                ']' => {
+                    depth -= 1;
+                    return false;
+                }
+                _ => {}
+            }
+            depth == 0
+        })
+        .collect()
+}
+
+fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
+    let observed = rank.trace.iter().map(|span| span.end_ns).max();
+    let Some(end) = observed.filter(|end| end.0 > 0) else { return };
+    let by_id = |id: u32| -> &OperationRecord { &rank.operations[id as usize] };
+    let title = format!("stream ({})", variant_name(record, variant));
+    let mut table = new_table(&[title.as_str(), "operations", "busy", "share of time", "queue"].map(str::to_owned));
+    for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
+        let spans: Vec<_> = rank.trace.iter().filter(|span| by_id(span.id).lane as usize == index).collect();
+        let busy: i64 = spans.iter().map(|span| (span.end_ns - span.start_ns).0).sum();
+        let name = match lane.streams.as_slice() {
+            [_, others @ ..] if !others.is_empty() => format!("{} shared with {}", lane.name, others.join(", ")),
+            _ => lane.name.clone(),
+        };
+        table.add_row([
+            name,
+            spans.len().to_string(),
+            Nanos(busy).to_string(),
+            format!("{:.0} %", 100.0 * busy as f64 / end.0 as f64),
+            lane.queue.to_string(),
+        ]);
+    }
+    push(out, &table);
+    let hidden = record.program.lanes.len().saturating_sub(LANES);
+    if hidden > 0 {
+        let _ = writeln!(out, "{hidden} more streams; --json has all of them\n");
+    }
+}
+
+fn verification(record: &RunRecord, out: &mut String) {
+    let Some(verification) = &record.verification else { return };
+    for variant in &verification.variants {
+        let failed: Vec<_> = variant.outputs.iter().filter(|output| !output.held).collect();
+        let _ = writeln!(
+            out,
+            "verified against the CPU, {}: {} of {} outputs agree after {} iterations",
+            variant.launch,
+            variant.outputs.len() - failed.len(),
+            variant.outputs.len(),
+            verification.iterations,
+        );
+        for output in failed {
+            let _ = writeln!(
+                out,
+                "  {} {}: relative error {:.2e}, and {:.2e} is allowed",
+                output.name, output.shape, output.error, output.bound
+            );
+        }
+    }
+    out.push('\n');
+}
+
+fn expectations(record: &RunRecord, out: &mut String) {
+    for variant in &record.variants {
+        for expectation in &variant.expectations {
+            let _ = writeln!(
+                out,
+                "{} ({}): {} ({})",
+                expectation.verdict,
+                variant_name(record, variant),
+                expectation.text,
+                expectation.place
+            );
+        }
+    }
+    if record.variants.iter().any(|variant| !variant.expectations.is_empty()) {
+        out.push('\n');
+    }
+}
