@@ -2,4 +2,5 @@
 //!
 //! The only code that may be `unsafe`, and the only one that knows a vendor's library.
 
+pub mod host;
 pub mod sim;

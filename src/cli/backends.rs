@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 
+use crate::backend::host::Host;
 use crate::backend::sim::Sim;
 use crate::config::{Profile, Settings};
 use crate::exec::{Backend, ExecError};
@@ -35,6 +36,7 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
     let _ = device;
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
+        BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
         BackendArg::Auto => {
             let profile = profile(settings)?;
             let why = format!("No GPU found: simulating an {}; every figure below is simulated.", profile.name);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{Args, ValueEnum};
 
-use crate::base::{Bytes, SrcSpan, Space};
+use crate::backend::host::Host;
+use crate::base::{Bytes, Space, SrcSpan};
 use crate::config::{Effort, EffortPlan, LaunchSetting, Scenario, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::record::{
@@ -163,6 +164,14 @@ pub fn run(args: ExecArgs) -> CliResult {
     let text = load::find(&args.file, &settings)?;
     let loaded = load::load(text, &args.workload, &settings)?;
     let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device)?;
+    if args.verify && chosen.backend.device().simulated {
+        return Err(InputError::BadValue {
+            what: "--verify".to_owned(),
+            value: "given to the simulator".to_owned(),
+            why: "it computes nothing: verify a run on a GPU, or with `--backend host`".to_owned(),
+        }
+        .into());
+    }
     if let Some(why) = &chosen.why {
         output::eprint(&format!("{why}\n"));
     }
@@ -219,6 +228,7 @@ struct Run<'a> {
     effort: Effort,
     plan: EffortPlan,
     launch: LaunchSetting,
+    verify: bool,
 }
 
 impl<'a> Run<'a> {
@@ -238,7 +248,7 @@ impl<'a> Run<'a> {
             Some(LaunchArg::Graph) => LaunchSetting::Graph,
             Some(LaunchArg::Both) => LaunchSetting::Both,
         };
-        Run { settings, loaded, chosen, effort, plan, launch }
+        Run { settings, loaded, chosen, effort, plan, launch, verify: args.verify }
     }
 
     fn modes(&self) -> &'static [LaunchMode] {
@@ -291,7 +301,23 @@ impl<'a> Run<'a> {
             let _progress = Progress::start(control.clone(), measure::iterations(&request));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
-        Ok(self.assemble(&schedule, measured, started))
+        let mut record = self.assemble(&schedule, measured, started);
+        if self.verify && record.complete {
+            let question = measure::Question {
+                program: &loaded.program,
+                plan: &loaded.plan,
+                backend,
+                reference: &Host,
+                streams: loaded.ceiling,
+                modes: &[LaunchMode::Stream, LaunchMode::Graph],
+                options: exec_options,
+                control: &control,
+            };
+            let verification = measure::verify(&question).map_err(|error| self.failed(error))?;
+            record.verification = Some(verification.record);
+            record.warnings.extend(verification.warnings);
+        }
+        Ok(record)
     }
 
     fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {

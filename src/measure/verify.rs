@@ -67,17 +67,22 @@ pub fn compare(dtype: DType, actual: &[u8], expected: &[u8], bound: f64) -> Comp
     Comparison { error: error.min(BEYOND), bound }
 }
 
-/// Runs the same iterations on `backend` and on `reference` and compares what they leave in memory.
-pub fn verify(
-    program: &Program,
-    plan: &Plan,
-    backend: &dyn Backend,
-    reference: &dyn Backend,
-    streams: Option<u32>,
-    modes: &[LaunchMode],
-    options: &exec::Options,
-    control: &Control,
-) -> Result<Verification, ExecError> {
+/// What is compared with what.
+pub struct Question<'a> {
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    pub backend: &'a dyn Backend,
+    pub reference: &'a dyn Backend,
+    /// Real streams at most.
+    pub streams: Option<u32>,
+    pub modes: &'a [LaunchMode],
+    pub options: exec::Options,
+    pub control: &'a Control,
+}
+
+/// Runs the same iterations on both backends and compares what they leave in memory.
+pub fn verify(question: &Question) -> Result<Verification, ExecError> {
+    let Question { program, plan, backend, reference, streams, modes, ref options, control } = *question;
     let placed = |backend: &dyn Backend| {
         // Scratch memory is kept apart, so that each output can be read at the end.
         let options = schedule::Options { streams, share_scratch: false };

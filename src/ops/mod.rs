@@ -30,6 +30,7 @@ pub use attr::{Attr, Attrs, Kind, OptionSpec, Preset};
 pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;
+pub use layout::{collapse, offsets};
 
 /// Everything that is known of one operation.
 pub trait Operation: Sync {

@@ -1,0 +1,299 @@
+//! The CPU: a thread for each stream, real memory, the reference result of every operation.
+
+mod memory;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crate::base::{Bytes, DType, Nanos, Space};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
+use crate::schedule::Topology;
+
+use memory::Memory;
+use worker::{Event, Message, Shared, Stamp};
+
+/// The CPU as a backend.
+#[derive(Debug, Default)]
+pub struct Host;
+
+impl Backend for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn device(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: "this CPU".to_owned(),
+            simulated: false,
+            index: None,
+            units: std::thread::available_parallelism().ok().map(|count| count.get() as u32),
+            memory_bytes: available_memory(),
+            facts: Vec::new(),
+        }
+    }
+
+    fn topology(&self) -> Topology {
+        // A thread is a queue of its own.
+        Topology { queues: u32::MAX, by_priority: false }
+    }
+
+    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
+        Ok(Box::new(HostDriver::new(image)?))
+    }
+}
+
+/// Bytes that the system says can be had; nothing where it does not say.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[derive(Debug, Default)]
+struct Graph {
+    origin: u32,
+    notes: Vec<(u32, Note)>,
+}
+
+/// What a captured lane is told. Events get their turns when the graph is launched.
+#[derive(Clone, Copy, Debug)]
+enum Note {
+    Run(u32),
+    Record(u32),
+    Wait(u32),
+    Stamp(u32),
+}
+
+struct HostDriver {
+    shared: Arc<Shared>,
+    lanes: Vec<Sender<Message>>,
+    threads: Vec<JoinHandle<()>>,
+    /// How often each event has been told to be recorded. The last two serve the graphs.
+    turns: Vec<u64>,
+    graphs: Vec<Graph>,
+    capture: Option<Graph>,
+    start: Instant,
+}
+
+impl HostDriver {
+    fn new(image: Image) -> Result<Self, ExecError> {
+        let memory = |index: usize, space: Space| {
+            Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
+                needed: Bytes(image.bytes[index]).to_string(),
+                space: space.name(),
+                available: "less".to_owned(),
+                largest: "see `aorta plan`".to_owned(),
+            })
+        };
+        let events = image.events as usize + 2;
+        let lanes = image.lanes.len();
+        let names: Vec<String> = image.lanes.iter().map(|lane| lane.name.clone()).collect();
+        let shared = Arc::new(Shared {
+            device: memory(0, Space::Device)?,
+            pinned: memory(1, Space::Pinned)?,
+            host: memory(2, Space::Host)?,
+            events: (0..events).map(|_| Event::default()).collect(),
+            stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
+            image,
+        });
+        let mut driver = HostDriver {
+            lanes: Vec::with_capacity(lanes),
+            threads: Vec::with_capacity(lanes),
+            turns: vec![0; events],
+            graphs: Vec::new(),
+            capture: None,
+            start: Instant::now(),
+            shared,
+        };
+        for name in names {
+            let (sender, receiver) = channel();
+            let shared = driver.shared.clone();
+            let thread = std::thread::Builder::new()
+                .name(name)
+                .spawn(move || worker::work(&shared, &receiver))
+                .map_err(|error| ExecError::Device { fault: format!("no thread for a stream: {error}"), help: None })?;
+            driver.lanes.push(sender);
+            driver.threads.push(thread);
+        }
+        driver.fill();
+        Ok(driver)
+    }
+
+    fn fill(&self) {
+        let mut bytes = Vec::new();
+        for fill in &self.shared.image.fills {
+            let memory = self.shared.memory(fill.space);
+            let size = fill.dtype.size();
+            const CHUNK: u64 = 4096;
+            for first in (0..fill.elements).step_by(CHUNK as usize) {
+                let count = CHUNK.min(fill.elements - first);
+                bytes.resize((count * size) as usize, 0);
+                for (index, element) in (first..).zip(bytes.chunks_exact_mut(size as usize)) {
+                    fill.dtype.store(fill.init.value(fill.dtype, index), element);
+                }
+                memory.store(fill.offset + first * size, &bytes);
+            }
+        }
+    }
+
+    fn send(&self, lane: u32, message: Message) -> Result<(), Box<Fault>> {
+        self.lanes[lane as usize]
+            .send(message)
+            .map_err(|_| Fault::new("send", "the thread of a stream has ended: a bug in an operation's reference"))
+    }
+
+    fn record_now(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
+        self.turns[event as usize] += 1;
+        self.send(lane, Message::Record { event, turn: self.turns[event as usize] })
+    }
+
+    fn wait_now(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
+        self.send(lane, Message::Wait { event, turn: self.turns[event as usize] })
+    }
+
+    fn note(&mut self, lane: u32, note: Note) -> Option<()> {
+        self.capture.as_mut()?.notes.push((lane, note));
+        Some(())
+    }
+}
+
+impl Driver for HostDriver {
+    fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
+        let lane = self.shared.image.ops[op as usize].lane;
+        match self.note(lane, Note::Run(op)) {
+            Some(()) => Ok(()),
+            None => self.send(lane, Message::Run(op)),
+        }
+    }
+
+    fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
+        match self.note(lane, Note::Record(event)) {
+            Some(()) => Ok(()),
+            None => self.record_now(event, lane),
+        }
+    }
+
+    fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
+        match self.note(lane, Note::Wait(event)) {
+            Some(()) => Ok(()),
+            None => self.wait_now(lane, event),
+        }
+    }
+
+    fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
+        if self.note(lane, Note::Stamp(stamp)).is_some() {
+            return Ok(());
+        }
+        self.shared.stamps[stamp as usize].clear();
+        self.send(lane, Message::Stamp(stamp))
+    }
+
+    fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
+        self.send(lane, Message::WaitStamp(stamp))
+    }
+
+    fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
+        let number = graph as usize;
+        let graph = std::mem::take(&mut self.graphs[number]);
+        let begin = self.shared.image.events;
+        let end = begin + 1;
+        // The capture's own forks and joins tie the other lanes to its origin.
+        self.record_now(begin, lane)?;
+        self.wait_now(graph.origin, begin)?;
+        for &(lane, note) in &graph.notes {
+            match note {
+                Note::Run(op) => self.send(lane, Message::Run(op))?,
+                Note::Record(event) => self.record_now(event, lane)?,
+                Note::Wait(event) => self.wait_now(lane, event)?,
+                Note::Stamp(stamp) => {
+                    self.shared.stamps[stamp as usize].clear();
+                    self.send(lane, Message::Stamp(stamp))?;
+                }
+            }
+        }
+        self.record_now(end, graph.origin)?;
+        self.wait_now(lane, end)?;
+        self.graphs[number] = graph;
+        Ok(())
+    }
+
+    fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>> {
+        Ok(self.shared.stamps[stamp as usize].time().is_some())
+    }
+
+    fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
+        let time = |stamp: u32| self.shared.stamps[stamp as usize].time();
+        let (Some(from), Some(to)) = (time(from), time(to)) else {
+            return Err(Fault::new("elapsed", "a stamp has not been reached"));
+        };
+        let nanos = match to.checked_duration_since(from) {
+            Some(after) => after.as_nanos() as i64,
+            None => -(from.duration_since(to).as_nanos() as i64),
+        };
+        Ok(Nanos(nanos))
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.start.elapsed().as_nanos() as i64)
+    }
+
+    fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {
+        self.capture = Some(Graph { origin: lane, notes: Vec::new() });
+        Ok(())
+    }
+
+    fn end_capture(&mut self, _lane: u32) -> Result<u32, Box<Fault>> {
+        let Some(graph) = self.capture.take() else {
+            return Err(Fault::new("end_capture", "nothing is being captured"));
+        };
+        self.graphs.push(graph);
+        Ok(self.graphs.len() as u32 - 1)
+    }
+
+    fn synchronize(&mut self) -> Result<(), Box<Fault>> {
+        let event = self.shared.image.events;
+        for lane in 0..self.lanes.len() as u32 {
+            self.record_now(event, lane)?;
+            self.shared.events[event as usize].wait(self.turns[event as usize]);
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
+        // A lane that has nothing else to do takes a record at once.
+        let event = self.shared.image.events;
+        self.record_now(event, lane)?;
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        Ok(self.shared.events[event as usize].has_reached(self.turns[event as usize]))
+    }
+
+    fn reset(&mut self) -> Result<(), Box<Fault>> {
+        self.synchronize()?;
+        for space in Space::ALL {
+            self.shared.memory(space).fill(DType::POISON);
+        }
+        self.fill();
+        Ok(())
+    }
+
+    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {
+        self.synchronize()?;
+        let mut out = vec![0; bytes as usize];
+        self.shared.memory(space).load(offset, &mut out);
+        Ok(Some(out))
+    }
+}
+
+impl Drop for HostDriver {
+    fn drop(&mut self) {
+        // Lanes end when nobody can send them anything.
+        self.lanes.clear();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

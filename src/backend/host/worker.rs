@@ -1,0 +1,187 @@
+//! A thread for each lane: runs what it is sent, in order.
+
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::base::{Dims, Space};
+use crate::exec::{Address, Image};
+use crate::ops::{Tensor, collapse, offsets};
+
+use super::memory::Memory;
+
+/// What a lane is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Message {
+    Run(u32),
+    /// Says that an event has reached its `turn`-th record.
+    Record { event: u32, turn: u64 },
+    Wait { event: u32, turn: u64 },
+    Stamp(u32),
+    WaitStamp(u32),
+}
+
+/// How often an event has been recorded.
+#[derive(Debug, Default)]
+pub struct Event {
+    turn: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Event {
+    fn reach(&self, turn: u64) {
+        let mut reached = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        *reached = (*reached).max(turn);
+        self.changed.notify_all();
+    }
+
+    pub fn has_reached(&self, turn: u64) -> bool {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) >= turn
+    }
+
+    pub fn wait(&self, turn: u64) {
+        let reached = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(reached, |reached| *reached < turn);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// When a stamp was reached; nothing while it has not been.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    time: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl Stamp {
+    pub fn clear(&self) {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub fn time(&self) -> Option<Instant> {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reach(&self) {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(time, |time| time.is_none());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What all lanes share.
+#[derive(Debug)]
+pub struct Shared {
+    pub image: Image,
+    pub device: Memory,
+    pub pinned: Memory,
+    pub host: Memory,
+    pub events: Vec<Event>,
+    pub stamps: Vec<Stamp>,
+}
+
+impl Shared {
+    pub fn memory(&self, space: Space) -> &Memory {
+        match space {
+            Space::Device => &self.device,
+            Space::Pinned => &self.pinned,
+            Space::Host => &self.host,
+        }
+    }
+}
+
+/// Room that operations use again and again.
+#[derive(Debug, Default)]
+struct Workspace {
+    inputs: Vec<Vec<f64>>,
+    outputs: Vec<Vec<f64>>,
+    bytes: Vec<u8>,
+}
+
+/// Inputs that an operation may have.
+const MAX_INPUTS: usize = 32;
+
+/// The life of a lane: until nobody can send it anything.
+pub fn work(shared: &Arc<Shared>, messages: &Receiver<Message>) {
+    let mut workspace = Workspace::default();
+    while let Ok(message) = messages.recv() {
+        match message {
+            Message::Run(op) => run(shared, op, &mut workspace),
+            Message::Record { event, turn } => shared.events[event as usize].reach(turn),
+            Message::Wait { event, turn } => shared.events[event as usize].wait(turn),
+            Message::Stamp(stamp) => shared.stamps[stamp as usize].reach(),
+            Message::WaitStamp(stamp) => shared.stamps[stamp as usize].wait(),
+        }
+    }
+}
+
+fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
+    let op = &shared.image.ops[op as usize];
+    let spec = &shared.image.works[op.work as usize].spec;
+    if let Some(time) = spec.cost().hold {
+        // A lane that spins would take the CPU from those that compute.
+        std::thread::sleep(Duration::from_nanos(time.0.max(0) as u64));
+        return;
+    }
+    let addresses = shared.image.operands(op);
+    let (input_places, output_places) = addresses.split_at(spec.inputs.len());
+    let Workspace { inputs, outputs, bytes } = workspace;
+    inputs.resize_with(inputs.len().max(spec.inputs.len()), Vec::new);
+    outputs.resize_with(spec.outputs.len(), Vec::new);
+    for ((tensor, place), values) in spec.inputs.iter().zip(input_places).zip(inputs.iter_mut()) {
+        gather(shared, tensor, *place, values, bytes);
+    }
+    for ((tensor, place), values) in spec.outputs.iter().zip(output_places).zip(outputs.iter_mut()) {
+        gather(shared, tensor, *place, values, bytes);
+    }
+    let mut views: [&[f64]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+    for (view, values) in views.iter_mut().zip(inputs.iter()) {
+        *view = values;
+    }
+    spec.operation.reference(spec, &views[..spec.inputs.len()], outputs);
+    for ((tensor, place), values) in spec.outputs.iter().zip(output_places).zip(outputs.iter()) {
+        scatter(shared, tensor, *place, values, bytes);
+    }
+}
+
+/// The stretches without gaps that a tensor consists of: their length in elements, and a walk over their beginnings.
+fn runs(tensor: &Tensor) -> (u64, impl Iterator<Item = u64>) {
+    let geometry = collapse(tensor.dims, &[tensor.strides]);
+    let rank = geometry.dims.len();
+    let (length, outer) = match (geometry.dims.last(), geometry.strides[0].last()) {
+        (Some(&length), Some(1)) => (length, rank - 1),
+        _ => (1, rank),
+    };
+    let part = |dims: &Dims| Dims::from_slice(&dims[..outer]).unwrap_or_default();
+    (length, offsets(part(&geometry.dims), part(&geometry.strides[0])))
+}
+
+fn gather(shared: &Shared, tensor: &Tensor, place: Address, values: &mut Vec<f64>, bytes: &mut Vec<u8>) {
+    values.clear();
+    let size = tensor.dtype.size();
+    let (length, starts) = runs(tensor);
+    bytes.resize((length * size) as usize, 0);
+    let memory = shared.memory(place.space);
+    for start in starts {
+        memory.load(place.offset + start * size, bytes);
+        values.extend(bytes.chunks_exact(size as usize).map(|element| tensor.dtype.load(element)));
+    }
+}
+
+fn scatter(shared: &Shared, tensor: &Tensor, place: Address, values: &[f64], bytes: &mut Vec<u8>) {
+    let size = tensor.dtype.size();
+    let (length, starts) = runs(tensor);
+    bytes.resize((length * size) as usize, 0);
+    let memory = shared.memory(place.space);
+    for (start, values) in starts.zip(values.chunks_exact(length as usize)) {
+        for (value, element) in values.iter().zip(bytes.chunks_exact_mut(size as usize)) {
+            tensor.dtype.store(*value, element);
+        }
+        memory.store(place.offset + start * size, bytes);
+    }
+}
