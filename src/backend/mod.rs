@@ -2,5 +2,13 @@
 //!
 //! The only code that may be `unsafe`, and the only one that knows a vendor's library.
 
+#![allow(unsafe_code, reason = "vendors' libraries are called from here and from nowhere else")]
+
+mod collective;
+pub mod cuda;
+pub mod gpu;
 pub mod host;
+mod libraries;
 pub mod sim;
+
+pub use libraries::SearchPaths;

@@ -2,13 +2,15 @@
 
 use clap::ValueEnum;
 
+use crate::backend::cuda::{self, Cuda};
+use crate::backend::gpu::Gpu;
 use crate::backend::host::Host;
 use crate::backend::sim::Sim;
 use crate::config::{Profile, Settings};
 use crate::exec::{Backend, ExecError};
 
 use super::error::CliError;
-use super::load;
+use super::{environment, load};
 
 /// What `--backend` may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,24 +35,38 @@ pub struct Chosen {
 
 /// Opens the backend that was asked for.
 pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> Result<Chosen, CliError> {
-    let _ = device;
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Auto => {
-            let profile = profile(settings)?;
-            let why = format!("No GPU found: simulating an {}; every figure below is simulated.", profile.name);
-            Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
-        }
-        _ => Err(no_device(ExecError::NoDevice {
+        BackendArg::Cuda => open_cuda(device),
+        BackendArg::Hip => Err(failed(ExecError::NoDevice {
             backend: "HIP",
             why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
             help: Some("`--backend sim --config profile=mi300x` simulates one".to_owned()),
         })),
+        BackendArg::Auto => match cuda::find(&environment::library_paths()) {
+            cuda::Found::Nothing => {
+                let profile = profile(settings)?;
+                let why = format!(
+                    "No GPU found (no libcuda.so.1 on this machine): simulating an {}; every figure is simulated.",
+                    profile.name
+                );
+                Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
+            }
+            // A driver that is there and does not work is not passed over in silence.
+            cuda::Found::Broken(error) => Err(failed(error)),
+            cuda::Found::Devices(_) => open_cuda(device),
+        },
     }
 }
 
-fn no_device(error: ExecError) -> CliError {
+fn open_cuda(device: Option<u32>) -> Result<Chosen, CliError> {
+    let paths = environment::library_paths();
+    let cuda = Cuda::open(paths, device.unwrap_or(0), environment::cuda_connections()).map_err(failed)?;
+    Ok(Chosen { backend: Box::new(Gpu::new(cuda, environment::cache_folder())), why: None })
+}
+
+fn failed(error: ExecError) -> CliError {
     CliError::Exec { error, sources: std::sync::Arc::new(crate::base::SourceMap::new()) }
 }
 

@@ -1,15 +1,60 @@
 //! `aorta devices`.
 
+use crate::backend::cuda::{self, Cuda};
+use crate::backend::gpu::Api;
+use crate::backend::host::Host;
+use crate::base::Bytes;
 use crate::config::Profile;
+use crate::exec::Backend;
 
-use super::{CliResult, DONE, output};
+use super::{CliResult, DONE, environment, output};
 
 pub fn run() -> CliResult {
-    let mut text = String::from("Simulated devices (--backend sim --config profile=NAME)\n");
+    let mut text = String::from("CUDA devices (--backend cuda --device N)\n");
+    cuda_devices(&mut text);
+    text += "\nHIP devices\n  none: this version runs on CUDA only\n";
+    let host = Host.device();
+    let cores = host.units.map(|units| format!(", {units} cores")).unwrap_or_default();
+    text += &format!("\nCPU (--backend host)\n  the reference result of every operation{cores}\n");
+    text += "\nSimulated devices (--backend sim --config profile=NAME)\n";
     for name in Profile::names() {
         let profile = Profile::named(name)?;
         text += &format!("  {name:8}  {}\n", profile.name);
     }
     output::print(&text);
     Ok(DONE)
+}
+
+fn cuda_devices(text: &mut String) {
+    let paths = environment::library_paths();
+    let count = match cuda::find(&paths) {
+        cuda::Found::Nothing => {
+            *text += "  none: there is no driver on this machine (libcuda.so.1)\n";
+            return;
+        }
+        cuda::Found::Broken(error) => {
+            *text += &format!("  none: {error}\n");
+            return;
+        }
+        cuda::Found::Devices(count) => count,
+    };
+    let mut libraries = Vec::new();
+    for index in 0..count {
+        match Cuda::open(paths.clone(), index, environment::cuda_connections()) {
+            Err(error) => *text += &format!("  {index}  {error}\n"),
+            Ok(cuda) => {
+                let info = cuda.device();
+                let memory = info.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default();
+                let units = info.units.unwrap_or(0);
+                *text += &format!("  {index}  {}, {units} multiprocessors, {memory}\n", info.name);
+                libraries = cuda.libraries();
+            }
+        }
+    }
+    for (name, found) in libraries {
+        match found {
+            Ok(version) => *text += &format!("  {name}: {version}\n"),
+            Err(error) => *text += &format!("  {name}: {error}\n"),
+        }
+    }
 }

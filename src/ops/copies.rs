@@ -147,7 +147,13 @@ impl Operation for Copy {
             Some(Way::Kernel) => target.elements().div_ceil(1024).max(1),
             _ => 0,
         };
-        Cost { read: bytes, written: bytes, blocks, share: 4, ..Cost::default() }
+        // The traffic of the device's memory: what comes over the link is moved once.
+        let (read, written) = match direction(source, target) {
+            Some(Direction::HostToDevice) => (0, bytes),
+            Some(Direction::DeviceToHost) => (bytes, 0),
+            _ => (bytes, bytes),
+        };
+        Cost { read, written, blocks, share: 4, ..Cost::default() }
     }
 
     fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -1,0 +1,184 @@
+//! CUDA's driver library: the functions that are called, resolved once.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+};
+
+use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::exec::{ExecError, Fault};
+
+functions! {
+    /// The driver's functions.
+    Table {
+        init = "cuInit"(c_uint);
+        driver_get_version = "cuDriverGetVersion"(*mut c_int);
+        get_error_string = "cuGetErrorString"(c_int, *mut *const c_char);
+        device_get_count = "cuDeviceGetCount"(*mut c_int);
+        device_get = "cuDeviceGet"(*mut CUdevice, c_int);
+        device_get_name = "cuDeviceGetName"(*mut c_char, c_int, CUdevice);
+        device_total_mem = "cuDeviceTotalMem_v2"(*mut usize, CUdevice);
+        device_get_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, CUdevice);
+        primary_ctx_retain = "cuDevicePrimaryCtxRetain"(*mut CUcontext, CUdevice);
+        primary_ctx_release = "cuDevicePrimaryCtxRelease_v2"(CUdevice);
+        ctx_set_current = "cuCtxSetCurrent"(CUcontext);
+        ctx_synchronize = "cuCtxSynchronize"();
+        ctx_get_stream_priority_range = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
+        mem_get_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
+        mem_alloc = "cuMemAlloc_v2"(*mut CUdeviceptr, usize);
+        mem_free = "cuMemFree_v2"(CUdeviceptr);
+        mem_host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
+        mem_free_host = "cuMemFreeHost"(*mut c_void);
+        memset_d8_async = "cuMemsetD8Async"(CUdeviceptr, u8, usize, CUstream);
+        memcpy_htod_async = "cuMemcpyHtoDAsync_v2"(CUdeviceptr, *const c_void, usize, CUstream);
+        memcpy_dtoh_async = "cuMemcpyDtoHAsync_v2"(*mut c_void, CUdeviceptr, usize, CUstream);
+        memcpy_dtod_async = "cuMemcpyDtoDAsync_v2"(CUdeviceptr, CUdeviceptr, usize, CUstream);
+        memcpy_2d_async = "cuMemcpy2DAsync_v2"(*const cudarc::driver::sys::CUDA_MEMCPY2D_st, CUstream);
+        memcpy_dtoh = "cuMemcpyDtoH_v2"(*mut c_void, CUdeviceptr, usize);
+        stream_create_with_priority = "cuStreamCreateWithPriority"(*mut CUstream, c_uint, c_int);
+        stream_destroy = "cuStreamDestroy_v2"(CUstream);
+        stream_query = "cuStreamQuery"(CUstream);
+        stream_wait_event = "cuStreamWaitEvent"(CUstream, CUevent, c_uint);
+        stream_begin_capture = "cuStreamBeginCapture_v2"(CUstream, c_int);
+        stream_end_capture = "cuStreamEndCapture"(CUstream, *mut CUgraph);
+        event_create = "cuEventCreate"(*mut CUevent, c_uint);
+        event_destroy = "cuEventDestroy_v2"(CUevent);
+        event_record = "cuEventRecord"(CUevent, CUstream);
+        event_record_with_flags = "cuEventRecordWithFlags"(CUevent, CUstream, c_uint);
+        event_query = "cuEventQuery"(CUevent);
+        module_load_data = "cuModuleLoadData"(*mut CUmodule, *const c_void);
+        module_unload = "cuModuleUnload"(CUmodule);
+        module_get_function = "cuModuleGetFunction"(*mut CUfunction, CUmodule, *const c_char);
+        func_get_attribute = "cuFuncGetAttribute"(*mut c_int, c_int, CUfunction);
+        func_set_attribute = "cuFuncSetAttribute"(CUfunction, c_int, c_int);
+        launch_kernel = "cuLaunchKernel"(
+            CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream,
+            *mut *mut c_void, *mut *mut c_void,
+        );
+        graph_instantiate = "cuGraphInstantiateWithFlags"(*mut CUgraphExec, CUgraph, u64);
+        graph_upload = "cuGraphUpload"(CUgraphExec, CUstream);
+        graph_launch = "cuGraphLaunch"(CUgraphExec, CUstream);
+        graph_exec_destroy = "cuGraphExecDestroy"(CUgraphExec);
+        graph_destroy = "cuGraphDestroy"(CUgraph);
+    }
+    optional {
+        // Newer headers map the name without a number to the second.
+        elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
+        elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
+    }
+}
+
+/// Numbers of the driver's header that are used here.
+pub mod number {
+    pub const NOT_READY: i32 = 600;
+    pub const NO_DEVICE: i32 = 100;
+    pub const STREAM_NON_BLOCKING: u32 = 1;
+    pub const EVENT_DEFAULT: u32 = 0;
+    pub const EVENT_DISABLE_TIMING: u32 = 2;
+    pub const EVENT_RECORD_EXTERNAL: u32 = 1;
+    pub const CAPTURE_THREAD_LOCAL: i32 = 1;
+    pub const ATTRIBUTE_CLOCK_RATE: i32 = 13;
+    pub const ATTRIBUTE_MULTIPROCESSORS: i32 = 16;
+    pub const ATTRIBUTE_L2_BYTES: i32 = 38;
+    pub const ATTRIBUTE_COPY_ENGINES: i32 = 40;
+    pub const ATTRIBUTE_MAJOR: i32 = 75;
+    pub const ATTRIBUTE_MINOR: i32 = 76;
+    pub const ATTRIBUTE_SHARED_OPTIN: i32 = 97;
+    pub const FUNCTION_SHARED: i32 = 1;
+    pub const FUNCTION_MAX_DYNAMIC_SHARED: i32 = 8;
+}
+
+/// The driver, open and initialised.
+#[derive(Clone, Copy)]
+pub struct CudaDriver {
+    pub table: Table,
+    pub elapsed_time: unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> i32,
+    pub path: &'static str,
+}
+
+/// Why there is no driver.
+pub enum NoDriver {
+    /// The library is nowhere: this is no machine with an NVIDIA GPU.
+    Absent,
+    /// It is there, and does not work.
+    Fails(ExecError),
+}
+
+impl CudaDriver {
+    /// Opens and initialises the driver.
+    pub fn open(paths: &SearchPaths) -> Result<CudaDriver, NoDriver> {
+        let names = ["libcuda.so.1", "libcuda.so"].map(str::to_owned);
+        let opened = match paths.open(&names) {
+            Ok(opened) => opened,
+            Err(NotOpened::Absent) => return Err(NoDriver::Absent),
+            Err(NotOpened::Broken(why)) => {
+                return Err(NoDriver::Fails(no_device(format!("the driver's library does not load: {why}"))));
+            }
+        };
+        let table = Table::load(&opened).map_err(NoDriver::Fails)?;
+        let elapsed_time = table
+            .elapsed_time_v2
+            .or(table.elapsed_time)
+            .ok_or_else(|| NoDriver::Fails(opened.lacks("cuEventElapsedTime")))?;
+        let driver = CudaDriver { table, elapsed_time, path: opened.path };
+        // SAFETY: the function takes a number that has to be 0.
+        let code = unsafe { (table.init)(0) };
+        driver.check("cuInit", code).map_err(|fault| NoDriver::Fails(no_device(fault.to_string())))?;
+        Ok(driver)
+    }
+
+    /// The fault of a call that returned a number other than 0.
+    #[inline]
+    pub fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
+        if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
+    }
+
+    #[cold]
+    fn fault(&self, call: &'static str, code: i32) -> Box<Fault> {
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: the place is valid for the call; the text, if any, is a constant of the library.
+        let message = unsafe {
+            match (self.table.get_error_string)(code, &mut text) {
+                0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
+                _ => "unknown to this driver".to_owned(),
+            }
+        };
+        Box::new(Fault { call, code: i64::from(code), message })
+    }
+
+    /// The version of CUDA that the driver supports: 13000 for 13.0.
+    pub fn version(&self) -> i32 {
+        let mut version = 0;
+        // SAFETY: the place is valid for the call.
+        match unsafe { (self.table.driver_get_version)(&mut version) } {
+            0 => version,
+            _ => 0,
+        }
+    }
+
+    pub fn count(&self) -> Result<u32, Box<Fault>> {
+        let mut count = 0;
+        // SAFETY: the place is valid for the call.
+        match unsafe { (self.table.device_get_count)(&mut count) } {
+            number::NO_DEVICE => Ok(0),
+            code => self.check("cuDeviceGetCount", code).map(|()| count.max(0) as u32),
+        }
+    }
+
+    pub fn attribute(&self, device: CUdevice, attribute: i32) -> Option<i32> {
+        let mut value = 0;
+        // SAFETY: the place is valid for the call; an unknown attribute is refused with a number.
+        let code = unsafe { (self.table.device_get_attribute)(&mut value, attribute, device) };
+        (code == 0).then_some(value)
+    }
+}
+
+/// An error about the device as such.
+pub fn no_device(why: String) -> ExecError {
+    ExecError::NoDevice {
+        backend: "CUDA",
+        why,
+        help: Some("`nvidia-smi` shows what the driver sees; `--backend sim` simulates a device".to_owned()),
+    }
+}

@@ -1,0 +1,125 @@
+//! What a vendor's runtime has to be able to do.
+
+use std::ffi::c_void;
+
+use crate::backend::collective::Collectives;
+use crate::base::Nanos;
+use crate::exec::{DeviceInfo, ExecError, Fault};
+use crate::model::Priority;
+use crate::ops::{Copy as CopyLaunch, Gemm, Source};
+use crate::schedule::Topology;
+
+pub type Call<T = ()> = Result<T, Box<Fault>>;
+
+/// A vendor's runtime on one device, with everything resolved.
+///
+/// # Safety
+/// For each `unsafe` method: handles come from the same value and have not been destroyed, addresses are memory that it
+/// gave with room for what is done there, and the thread is the one that called [`Api::make_current`].
+pub trait Api: Send + Sync + 'static {
+    /// `cuda`.
+    const NAME: &'static str;
+
+    type Stream: Copy;
+    type Event: Copy;
+    type Module: Copy;
+    type Function: Copy;
+    /// A graph that can be launched.
+    type Graph: Copy;
+    /// A matrix product with its algorithm.
+    type Product;
+
+    fn device(&self) -> DeviceInfo;
+
+    fn topology(&self) -> Topology;
+
+    /// The device's clock that never changes its pace.
+    fn ticks(&self, time: Nanos) -> u64;
+
+    /// The most dynamic shared memory that a block may have, in bytes.
+    fn shared_limit(&self) -> u32;
+
+    /// Makes the device that of the calling thread.
+    fn make_current(&self) -> Call;
+
+    // --- Kernels --------------------------------------------------------------------------------------------------
+
+    /// What code is compiled for, and by which compiler: part of the cache's key.
+    fn compiler(&self) -> Result<String, ExecError>;
+
+    /// Compiles a kernel to machine code; the error is the compiler's log. May be called from several threads.
+    fn compile(&self, source: &Source) -> Result<Vec<u8>, String>;
+
+    unsafe fn load(&self, code: &[u8]) -> Call<Self::Module>;
+    unsafe fn unload(&self, module: Self::Module);
+    unsafe fn function(&self, module: Self::Module, name: &str) -> Call<Self::Function>;
+    /// Lets a function have as much dynamic shared memory as there is, and returns how much that is.
+    unsafe fn take_all_shared(&self, function: Self::Function) -> Call<u32>;
+    /// `args` points to as many pointers to values as the function has parameters.
+    unsafe fn launch(
+        &self,
+        function: Self::Function,
+        grid: u32,
+        block: u32,
+        shared: u32,
+        stream: Self::Stream,
+        args: *mut *mut c_void,
+    ) -> Call;
+
+    // --- Streams and events ---------------------------------------------------------------------------------------
+
+    fn stream(&self, priority: Priority) -> Call<Self::Stream>;
+    unsafe fn destroy_stream(&self, stream: Self::Stream);
+    /// Whether everything on the stream is done.
+    unsafe fn idle(&self, stream: Self::Stream) -> Call<bool>;
+    fn event(&self, timed: bool) -> Call<Self::Event>;
+    unsafe fn destroy_event(&self, event: Self::Event);
+    unsafe fn record(&self, event: Self::Event, stream: Self::Stream) -> Call;
+    /// Records a timed event from inside a capture, so that each launch of the graph sets it.
+    unsafe fn record_in_graph(&self, event: Self::Event, stream: Self::Stream) -> Call;
+    unsafe fn wait(&self, stream: Self::Stream, event: Self::Event) -> Call;
+    unsafe fn reached(&self, event: Self::Event) -> Call<bool>;
+    unsafe fn elapsed(&self, from: Self::Event, to: Self::Event) -> Call<Nanos>;
+    fn synchronize(&self) -> Call;
+
+    // --- Memory ---------------------------------------------------------------------------------------------------
+
+    /// Bytes of device memory that can be had.
+    fn free_memory(&self) -> Call<u64>;
+    fn allocate(&self, bytes: u64) -> Call<u64>;
+    unsafe fn free(&self, address: u64);
+    /// Host memory that kernels and copy engines reach at the same address.
+    fn allocate_pinned(&self, bytes: u64) -> Call<u64>;
+    unsafe fn free_pinned(&self, address: u64);
+    unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Self::Stream) -> Call;
+    unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Self::Stream) -> Call;
+    /// Reads device memory, when everything is done.
+    unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call;
+
+    // --- Graphs ---------------------------------------------------------------------------------------------------
+
+    unsafe fn begin_capture(&self, stream: Self::Stream) -> Call;
+    /// Ends a capture, instantiates what it saw and uploads it.
+    unsafe fn end_capture(&self, stream: Self::Stream) -> Call<Self::Graph>;
+    unsafe fn destroy_graph(&self, graph: Self::Graph);
+    unsafe fn launch_graph(&self, graph: Self::Graph, stream: Self::Stream) -> Call;
+
+    // --- Libraries ------------------------------------------------------------------------------------------------
+
+    /// The algorithms that the library proposes for a product, the best guess first.
+    fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Self::Product>, ExecError>;
+
+    unsafe fn multiply(
+        &self,
+        product: &Self::Product,
+        operands: [u64; 3],
+        workspace: (u64, u64),
+        stream: Self::Stream,
+    ) -> Call;
+
+    /// The vendor's collectives, loaded when they are first asked for.
+    fn collectives(&self) -> Result<Collectives, ExecError>;
+
+    /// The stream as the collectives take it.
+    fn raw_stream(stream: Self::Stream) -> *mut c_void;
+}

@@ -1,0 +1,519 @@
+//! An image on a device: everything is made once, then only resolved calls are issued.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::backend::collective::{Collectives, Comm};
+use crate::base::{Bytes, DType, Nanos, Space};
+use crate::exec::{Driver, ExecError, Fault, Image};
+use crate::model::Priority;
+use crate::ops::{Launch, Source};
+
+use super::api::{Api, Call};
+use super::kernels::{Kernels, Wanted};
+use super::lower::{Args, Calls, Context, Prepared};
+
+/// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
+const WORKSPACE: u64 = 32 << 20;
+
+/// Memory for all lanes' products together.
+const ALL_WORKSPACES: u64 = 4 << 30;
+
+/// Runs of a product that decide between algorithms, after one that does not count.
+const TRIALS: usize = 5;
+
+/// Host memory that the runtime knows nothing of, aligned as allocations are.
+struct Pageable {
+    words: Vec<u64>,
+}
+
+pub struct GpuDriver<A: Api> {
+    api: Arc<A>,
+    image: Image,
+    streams: Vec<A::Stream>,
+    events: Vec<A::Event>,
+    stamps: Vec<A::Event>,
+    kernels: Kernels<A>,
+    calls: Calls<A>,
+    products: Vec<A::Product>,
+    /// The kernels that give memory its contents.
+    fills: Vec<Prepared<A>>,
+    fill_args: Args,
+    bases: [u64; 3],
+    workspaces: Vec<(u64, u64)>,
+    comms: FxHashMap<u32, Comm>,
+    collectives: Option<Collectives>,
+    graphs: Vec<A::Graph>,
+    capturing: bool,
+    pageable: Pageable,
+    notes: Vec<String>,
+}
+
+fn device(fault: Box<Fault>) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: None }
+}
+
+impl<A: Api> GpuDriver<A> {
+    pub fn new(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
+        api.make_current().map_err(device)?;
+        let kernels = Kernels::load(api.as_ref(), &wanted(&image), cache)?;
+        let mut driver = GpuDriver {
+            streams: Vec::new(),
+            events: Vec::new(),
+            stamps: Vec::new(),
+            kernels,
+            calls: Calls {
+                ops: Vec::new(),
+                calls: Vec::new(),
+                copies: Vec::new(),
+                products: Vec::new(),
+                args: Args::default(),
+            },
+            products: Vec::new(),
+            fills: Vec::new(),
+            fill_args: Args::default(),
+            bases: [0; 3],
+            workspaces: Vec::new(),
+            comms: FxHashMap::default(),
+            collectives: None,
+            graphs: Vec::new(),
+            capturing: false,
+            pageable: Pageable { words: Vec::new() },
+            notes: Vec::new(),
+            api,
+            image,
+        };
+        driver.make_streams()?;
+        driver.allocate()?;
+        driver.make_communicators()?;
+        driver.resolve()?;
+        driver.reset().map_err(device)?;
+        driver.choose_products()?;
+        driver.reset().map_err(device)?;
+        Ok(driver)
+    }
+
+    fn make_streams(&mut self) -> Result<(), ExecError> {
+        for lane in &self.image.lanes {
+            self.streams.push(self.api.stream(lane.priority).map_err(device)?);
+        }
+        if self.streams.is_empty() {
+            self.streams.push(self.api.stream(Priority::Normal).map_err(device)?);
+        }
+        for _ in 0..self.image.events {
+            self.events.push(self.api.event(false).map_err(device)?);
+        }
+        for _ in 0..self.image.stamps {
+            self.stamps.push(self.api.event(true).map_err(device)?);
+        }
+        Ok(())
+    }
+
+    /// Makes the memory of each space, and room for the products of each lane that has some.
+    fn allocate(&mut self) -> Result<(), ExecError> {
+        let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
+        let available = self.api.free_memory().map_err(device)?;
+        let full = |bytes: u64, space: Space, available: u64| ExecError::OutOfMemory {
+            needed: Bytes(bytes).to_string(),
+            space: space.name(),
+            available: Bytes(available).to_string(),
+            largest: "see `aorta plan`".to_owned(),
+        };
+        let lanes = self.lanes_with(|launch| matches!(launch, Launch::Gemm(_)));
+        let each = match lanes.len() as u64 {
+            0 => 0,
+            count => WORKSPACE.min(ALL_WORKSPACES / count),
+        };
+        if device_bytes + each * lanes.len() as u64 > available {
+            return Err(full(device_bytes, Space::Device, available));
+        }
+        if device_bytes > 0 {
+            self.bases[0] = self.api.allocate(device_bytes).map_err(|_| full(device_bytes, Space::Device, available))?;
+        }
+        if pinned_bytes > 0 {
+            self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(device)?;
+        }
+        let words = host_bytes.div_ceil(8) as usize;
+        if self.pageable.words.try_reserve_exact(words).is_err() {
+            return Err(full(host_bytes, Space::Host, 0));
+        }
+        self.pageable.words.resize(words, 0);
+        self.bases[2] = self.pageable.words.as_mut_ptr() as u64;
+        self.workspaces = vec![(0, 0); self.image.lanes.len()];
+        for lane in lanes {
+            let address = self.api.allocate(each).map_err(device)?;
+            self.workspaces[lane as usize] = (address, each);
+        }
+        Ok(())
+    }
+
+    fn lanes_with(&self, wanted: impl Fn(&Launch) -> bool) -> Vec<u32> {
+        let with: Vec<bool> =
+            self.image.works.iter().map(|work| work.launches.iter().any(&wanted)).collect();
+        let lanes = self.image.ops.iter().filter(|op| with[op.work as usize]).map(|op| op.lane);
+        let mut lanes: Vec<u32> = lanes.collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes
+    }
+
+    /// A communicator for each lane that has collectives.
+    fn make_communicators(&mut self) -> Result<(), ExecError> {
+        let lanes = self.lanes_with(|launch| matches!(launch, Launch::Collective(_)));
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let collectives = self.api.collectives()?;
+        self.collectives = Some(collectives);
+        for lane in lanes {
+            let comm = collectives.alone().map_err(device)?;
+            self.comms.insert(lane, comm);
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self) -> Result<(), ExecError> {
+        let context = Context {
+            api: self.api.as_ref(),
+            image: &self.image,
+            kernels: &self.kernels,
+            streams: &self.streams,
+            bases: self.bases,
+            workspaces: &self.workspaces,
+            comms: &self.comms,
+        };
+        let calls = context.calls()?;
+        let mut fills = Vec::new();
+        let mut args = Args::default();
+        for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
+            if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
+                let place = crate::exec::Address { space: fill.space, offset: fill.offset };
+                let operands = [context.address(place)];
+                let call = context.kernel(&kernel, self.streams[0], &operands, &mut args)?;
+                fills.push(call);
+            }
+        }
+        args.seal();
+        self.calls = calls;
+        self.fills = fills;
+        self.fill_args = args;
+        Ok(())
+    }
+
+    /// Times the algorithms that the library proposes for each product, and keeps the fastest.
+    fn choose_products(&mut self) -> Result<(), ExecError> {
+        if self.calls.products.is_empty() {
+            return Ok(());
+        }
+        let (from, to) = (self.api.event(true).map_err(device)?, self.api.event(true).map_err(device)?);
+        let result = self.choose_each(from, to);
+        // SAFETY: both were made above, and nothing waits for them.
+        unsafe {
+            self.api.destroy_event(from);
+            self.api.destroy_event(to);
+        }
+        result
+    }
+
+    fn choose_each(&mut self, from: A::Event, to: A::Event) -> Result<(), ExecError> {
+        for index in 0..self.calls.products.len() {
+            let (gemm, operands, lane) = self.calls.products[index].clone();
+            let workspace = self.workspaces[lane as usize];
+            let stream = self.streams[lane as usize];
+            let candidates = self.api.products(&gemm, workspace.1, self.image.gemm_candidates)?;
+            let count = candidates.len();
+            let mut best: Option<(Nanos, usize, A::Product)> = None;
+            for (place, candidate) in candidates.into_iter().enumerate() {
+                let time = match count {
+                    1 => Ok(Nanos(0)),
+                    _ => self.time_product(&candidate, operands, workspace, stream, (from, to)),
+                };
+                // An algorithm that fails is no candidate.
+                if let Ok(time) = time
+                    && best.as_ref().is_none_or(|(least, ..)| time < *least)
+                {
+                    best = Some((time, place, candidate));
+                }
+            }
+            let Some((time, place, product)) = best else {
+                return Err(ExecError::Device {
+                    fault: format!("the library has no algorithm for a product of {}", describe(&gemm)),
+                    help: Some("try another element type, or sizes that are multiples of 8".to_owned()),
+                });
+            };
+            if count > 1 {
+                self.notes.push(format!(
+                    "product {}: algorithm {} of {count}, {time}",
+                    describe(&gemm),
+                    place + 1
+                ));
+            }
+            self.products.push(product);
+        }
+        Ok(())
+    }
+
+    fn time_product(
+        &self,
+        product: &A::Product,
+        operands: [u64; 3],
+        workspace: (u64, u64),
+        stream: A::Stream,
+        (from, to): (A::Event, A::Event),
+    ) -> Call<Nanos> {
+        let mut times = Vec::with_capacity(TRIALS);
+        for trial in 0..=TRIALS {
+            // SAFETY: the operands are an operation's own, in memory of this image; everything is alive.
+            let time = unsafe {
+                self.api.record(from, stream)?;
+                self.api.multiply(product, operands, workspace, stream)?;
+                self.api.record(to, stream)?;
+                self.api.synchronize()?;
+                self.api.elapsed(from, to)?
+            };
+            if trial > 0 {
+                times.push(time);
+            }
+        }
+        times.sort_unstable();
+        Ok(times[TRIALS / 2])
+    }
+
+    /// Makes one call. The measured loop ends here.
+    fn issue(&mut self, index: u32) -> Call {
+        let Self { api, calls, products, collectives, .. } = self;
+        // SAFETY: handles and addresses were made for this image and live as long as the driver.
+        unsafe {
+            match calls.calls[index as usize] {
+                Prepared::Kernel { function, grid, block, shared, stream, args } => {
+                    api.launch(function, grid, block, shared, stream, calls.args.pointers(args))
+                }
+                Prepared::Multiply { product, operands, workspace, stream } => {
+                    api.multiply(&products[product as usize], operands, workspace, stream)
+                }
+                Prepared::Copy { copy, source, target, stream } => {
+                    api.copy(&calls.copies[copy as usize], source, target, stream)
+                }
+                Prepared::Memset { address, value, bytes, stream } => api.memset(address, value, bytes, stream),
+                Prepared::AllToAll { comm, source, target, count, dtype, stream } => {
+                    let collectives = collectives.as_ref().expect("loaded where an image has collectives");
+                    collectives.all_to_all(comm, 1, source, target, count, dtype, A::raw_stream(stream))
+                }
+            }
+        }
+    }
+
+    fn fill_host(&mut self) {
+        for fill in self.image.fills.iter().filter(|fill| fill.space == Space::Host) {
+            let size = fill.dtype.size() as usize;
+            let bytes = self.pageable.bytes_mut(fill.offset as usize, fill.elements as usize * size);
+            for (index, element) in bytes.chunks_exact_mut(size).enumerate() {
+                fill.dtype.store(fill.init.value(fill.dtype, index as u64), element);
+            }
+        }
+    }
+}
+
+impl Pageable {
+    fn bytes_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
+        // SAFETY: words are plain bytes, and the slice that is taken lies inside of them or the index panics.
+        let all = unsafe {
+            std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8)
+        };
+        &mut all[offset..offset + bytes]
+    }
+}
+
+fn describe(gemm: &crate::ops::Gemm) -> String {
+    let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
+    format!("{batch}[{}, {}] × [{}, {}] {}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
+}
+
+/// Every kernel of an image, once.
+fn wanted(image: &Image) -> Vec<Wanted> {
+    let mut seen: FxHashSet<Source> = FxHashSet::default();
+    let mut wanted = Vec::new();
+    let mut add = |source: &Source, what: &'static str, span| {
+        if seen.insert(source.clone()) {
+            wanted.push(Wanted { source: source.clone(), what, span });
+        }
+    };
+    for work in &image.works {
+        for launch in work.launches.iter() {
+            if let Launch::Kernel(kernel) = launch {
+                add(&kernel.source, work.spec.operation.name(), work.span);
+            }
+        }
+    }
+    for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
+        if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
+            add(&kernel.source, "buffer", crate::base::SrcSpan::default());
+        }
+    }
+    wanted
+}
+
+impl<A: Api> Driver for GpuDriver<A> {
+    fn launch(&mut self, op: u32) -> Call {
+        let (first, end) = self.calls.ops[op as usize];
+        for call in first..end {
+            self.issue(call)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, event: u32, lane: u32) -> Call {
+        // SAFETY: both live as long as the driver.
+        unsafe { self.api.record(self.events[event as usize], self.streams[lane as usize]) }
+    }
+
+    fn wait(&mut self, lane: u32, event: u32) -> Call {
+        // SAFETY: both live as long as the driver.
+        unsafe { self.api.wait(self.streams[lane as usize], self.events[event as usize]) }
+    }
+
+    fn stamp(&mut self, stamp: u32, lane: u32) -> Call {
+        let (event, stream) = (self.stamps[stamp as usize], self.streams[lane as usize]);
+        // SAFETY: both live as long as the driver.
+        unsafe {
+            match self.capturing {
+                false => self.api.record(event, stream),
+                true => self.api.record_in_graph(event, stream),
+            }
+        }
+    }
+
+    fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Call {
+        // SAFETY: both live as long as the driver.
+        unsafe { self.api.wait(self.streams[lane as usize], self.stamps[stamp as usize]) }
+    }
+
+    fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {
+        // SAFETY: both live as long as the driver.
+        unsafe { self.api.launch_graph(self.graphs[graph as usize], self.streams[lane as usize]) }
+    }
+
+    fn reached(&mut self, stamp: u32) -> Call<bool> {
+        // SAFETY: the event lives as long as the driver.
+        unsafe { self.api.reached(self.stamps[stamp as usize]) }
+    }
+
+    fn elapsed(&mut self, from: u32, to: u32) -> Call<Nanos> {
+        // SAFETY: both live as long as the driver.
+        unsafe { self.api.elapsed(self.stamps[from as usize], self.stamps[to as usize]) }
+    }
+
+    fn now(&self) -> Nanos {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        Nanos(START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as i64)
+    }
+
+    fn begin_capture(&mut self, lane: u32) -> Call {
+        // SAFETY: the stream lives as long as the driver.
+        unsafe { self.api.begin_capture(self.streams[lane as usize])? };
+        self.capturing = true;
+        Ok(())
+    }
+
+    fn end_capture(&mut self, lane: u32) -> Call<u32> {
+        self.capturing = false;
+        // SAFETY: the stream lives as long as the driver.
+        let graph = unsafe { self.api.end_capture(self.streams[lane as usize])? };
+        self.graphs.push(graph);
+        Ok(self.graphs.len() as u32 - 1)
+    }
+
+    fn synchronize(&mut self) -> Call {
+        self.api.synchronize()
+    }
+
+    fn idle(&mut self, lane: u32) -> Call<bool> {
+        // SAFETY: the stream lives as long as the driver.
+        unsafe { self.api.idle(self.streams[lane as usize]) }
+    }
+
+    fn reset(&mut self) -> Call {
+        self.api.synchronize()?;
+        let stream = self.streams[0];
+        let [device_bytes, pinned_bytes, _] = self.image.bytes;
+        // SAFETY: the whole of each space's memory, which nothing uses while the device is idle.
+        unsafe {
+            if device_bytes > 0 {
+                self.api.memset(self.bases[0], DType::POISON, device_bytes, stream)?;
+            }
+            if pinned_bytes > 0 {
+                std::ptr::write_bytes(self.bases[1] as *mut u8, DType::POISON, pinned_bytes as usize);
+            }
+        }
+        self.pageable.words.fill(u64::MAX);
+        let Self { api, fills, fill_args, .. } = self;
+        for call in fills.iter() {
+            if let Prepared::Kernel { function, grid, block, shared, stream, args } = *call {
+                // SAFETY: the kernel fills a buffer of this image.
+                unsafe { api.launch(function, grid, block, shared, stream, fill_args.pointers(args))? };
+            }
+        }
+        self.fill_host();
+        self.api.synchronize()
+    }
+
+    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Call<Option<Vec<u8>>> {
+        self.api.synchronize()?;
+        let mut out = vec![0; bytes as usize];
+        match space {
+            // SAFETY: the range lies in the space's memory, as the schedule placed it.
+            Space::Device => unsafe { self.api.read(self.bases[0] + offset, &mut out)? },
+            Space::Pinned => {
+                // SAFETY: pinned memory is the host's, and nothing writes it while the device is idle.
+                let pinned = unsafe {
+                    std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, bytes as usize)
+                };
+                out.copy_from_slice(pinned);
+            }
+            Space::Host => out.copy_from_slice(self.pageable.bytes_mut(offset as usize, bytes as usize)),
+        }
+        Ok(Some(out))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+impl<A: Api> Drop for GpuDriver<A> {
+    fn drop(&mut self) {
+        // A device that failed cannot be waited for; what it has is given back all the same.
+        let _ = self.api.make_current();
+        let _ = self.api.synchronize();
+        // SAFETY: everything was made by this driver, is destroyed once, and nothing of it is under way.
+        unsafe {
+            for graph in self.graphs.drain(..) {
+                self.api.destroy_graph(graph);
+            }
+            if let Some(collectives) = self.collectives {
+                for (_, comm) in self.comms.drain() {
+                    collectives.destroy(comm);
+                }
+            }
+            self.products.clear();
+            for event in self.events.drain(..).chain(self.stamps.drain(..)) {
+                self.api.destroy_event(event);
+            }
+            for stream in self.streams.drain(..) {
+                self.api.destroy_stream(stream);
+            }
+            for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
+                self.api.free(address);
+            }
+            if self.bases[0] != 0 {
+                self.api.free(self.bases[0]);
+            }
+            if self.bases[1] != 0 {
+                self.api.free_pinned(self.bases[1]);
+            }
+        }
+        self.kernels.unload(self.api.as_ref());
+    }
+}

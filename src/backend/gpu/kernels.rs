@@ -1,0 +1,143 @@
+//! Generated kernels: compiled at preparation, several at once, and kept on disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustc_hash::FxHashMap;
+use sha2::{Digest, Sha256};
+
+use crate::base::SrcSpan;
+use crate::exec::{ExecError, Fault};
+use crate::ops::Source;
+
+use super::api::Api;
+
+/// The functions of an image, by their text.
+pub struct Kernels<A: Api> {
+    modules: Vec<A::Module>,
+    functions: FxHashMap<Source, A::Function>,
+    /// Compiled now, and found on disk.
+    pub compiled: usize,
+    pub cached: usize,
+}
+
+/// A kernel that is wanted, and for what.
+pub struct Wanted {
+    pub source: Source,
+    pub what: &'static str,
+    pub span: SrcSpan,
+}
+
+impl<A: Api> Kernels<A> {
+    /// Compiles what is not on disk, and loads everything. `cache` is the folder on disk, if there is to be one.
+    pub fn load(api: &A, wanted: &[Wanted], cache: Option<&Path>) -> Result<Self, ExecError> {
+        let mut kernels = Kernels { modules: Vec::new(), functions: FxHashMap::default(), compiled: 0, cached: 0 };
+        if wanted.is_empty() {
+            return Ok(kernels);
+        }
+        let compiler = api.compiler()?;
+        let paths: Vec<Option<PathBuf>> =
+            wanted.iter().map(|wanted| cache.map(|folder| entry(folder, &compiler, &wanted.source))).collect();
+        let codes: Vec<Option<Vec<u8>>> =
+            paths.iter().map(|path| path.as_ref().and_then(|path| std::fs::read(path).ok())).collect();
+        let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
+        let fresh = compile(api, wanted, &missing)?;
+        for (index, wanted) in wanted.iter().enumerate() {
+            let loaded = match &codes[index] {
+                Some(code) => {
+                    kernels.cached += 1;
+                    // A damaged entry is compiled again.
+                    kernels.add(api, &wanted.source, code).or_else(|_| {
+                        let code = compile(api, std::slice::from_ref(wanted), &[0])?;
+                        store(paths[index].as_deref(), &code[&0]);
+                        kernels.add(api, &wanted.source, &code[&0]).map_err(device)
+                    })
+                }
+                None => {
+                    kernels.compiled += 1;
+                    store(paths[index].as_deref(), &fresh[&index]);
+                    kernels.add(api, &wanted.source, &fresh[&index]).map_err(device)
+                }
+            };
+            loaded?;
+        }
+        Ok(kernels)
+    }
+
+    fn add(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
+        // SAFETY: the code is this compiler's for this device, and the module lives as long as the table.
+        let (module, function) = unsafe {
+            let module = api.load(code)?;
+            (module, api.function(module, &source.name)?)
+        };
+        self.modules.push(module);
+        self.functions.insert(source.clone(), function);
+        Ok(())
+    }
+
+    pub fn get(&self, source: &Source) -> A::Function {
+        *self.functions.get(source).expect("every kernel of the image was loaded")
+    }
+
+    pub fn unload(&mut self, api: &A) {
+        for module in self.modules.drain(..) {
+            // SAFETY: nothing of the module runs any more: the driver synchronises before.
+            unsafe { api.unload(module) };
+        }
+    }
+}
+
+fn device(fault: Box<Fault>) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: None }
+}
+
+/// Compiles the kernels with those indices, on as many threads as there are cores.
+fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Result<Vec<u8>, String>)>> = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(indices.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let code = api.compile(&wanted[index].source);
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, code));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter()
+        .map(|(index, code)| match code {
+            Ok(code) => Ok((index, code)),
+            Err(log) => {
+                let Wanted { what, span, .. } = wanted[index];
+                Err(ExecError::Kernel { what: what.to_owned(), log, at: span.into() })
+            }
+        })
+        .collect()
+}
+
+/// The file of a kernel: named by everything that decides its code.
+fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
+    let mut hasher = Sha256::new();
+    for part in [compiler, &source.name, &source.text] {
+        hasher.update(part.as_bytes());
+        hasher.update([0]);
+    }
+    let name: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.join(format!("{name}.bin"))
+}
+
+/// Keeps a kernel's code. A cache that cannot be written costs time, not the run.
+fn store(path: Option<&Path>, code: &[u8]) {
+    let Some((path, folder)) = path.and_then(|path| Some((path, path.parent()?))) else { return };
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| tempfile::NamedTempFile::new_in(folder))
+        .and_then(|file| std::fs::write(file.path(), code).map(|()| file));
+    if let Ok(file) = written {
+        let _ = file.persist(path);
+    }
+}

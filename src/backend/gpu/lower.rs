@@ -1,0 +1,195 @@
+//! An image's launches as resolved calls: handles, addresses and packed arguments.
+
+use std::ffi::c_void;
+
+use rustc_hash::FxHashMap;
+
+use crate::backend::collective::Comm;
+use crate::base::{DType, Space};
+use crate::exec::{Address, ExecError, Image};
+use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Shared};
+
+use super::api::Api;
+use super::kernels::Kernels;
+
+/// One call to make, with everything that it needs.
+pub enum Prepared<A: Api> {
+    Kernel { function: A::Function, grid: u32, block: u32, shared: u32, stream: A::Stream, args: u32 },
+    Multiply { product: u32, operands: [u64; 3], workspace: (u64, u64), stream: A::Stream },
+    Copy { copy: u32, source: u64, target: u64, stream: A::Stream },
+    Memset { address: u64, value: u8, bytes: u64, stream: A::Stream },
+    AllToAll { comm: Comm, source: u64, target: u64, count: u64, dtype: DType, stream: A::Stream },
+}
+
+/// The calls of an image, and what they refer to.
+pub struct Calls<A: Api> {
+    /// For each operation, its calls.
+    pub ops: Vec<(u32, u32)>,
+    pub calls: Vec<Prepared<A>>,
+    pub copies: Vec<CopyLaunch>,
+    /// Distinct products, with the operands of their first use.
+    pub products: Vec<(Gemm, [u64; 3], u32)>,
+    pub args: Args,
+}
+
+/// The arguments of all kernels, each a pointer to its value.
+#[derive(Default)]
+pub struct Args {
+    values: Vec<u64>,
+    /// Where each argument's value begins in `values`, then the addresses of the values themselves.
+    starts: Vec<u32>,
+    pointers: Vec<*mut c_void>,
+}
+
+impl Args {
+    /// Packs the arguments of a kernel and returns where its pointers begin.
+    fn push(&mut self, args: &[Arg], operands: &[u64], ticks: impl Fn(crate::base::Nanos) -> u64) -> u32 {
+        let first = self.starts.len() as u32;
+        for arg in args {
+            self.starts.push(self.values.len() as u32);
+            match arg {
+                Arg::Operand(index) => self.values.push(operands[usize::from(*index)]),
+                // The devices and the hosts that they live in are little-endian: the low bytes come first.
+                Arg::U32(value) => self.values.push(u64::from(*value)),
+                Arg::U64(value) => self.values.push(*value),
+                Arg::F32(value) => self.values.push(u64::from(value.to_bits())),
+                Arg::F64(value) => self.values.push(value.to_bits()),
+                Arg::Ticks(time) => self.values.push(ticks(*time)),
+                Arg::Words(words) => self.values.extend(words),
+            }
+        }
+        first
+    }
+
+    /// Fixes the values in place: from now on nothing is added.
+    pub fn seal(&mut self) {
+        let base = self.values.as_mut_ptr();
+        self.pointers = self.starts.iter().map(|&start| base.wrapping_add(start as usize).cast()).collect();
+    }
+
+    /// The pointers of the kernel whose arguments begin at `first`.
+    pub fn pointers(&mut self, first: u32) -> *mut *mut c_void {
+        self.pointers.as_mut_ptr().wrapping_add(first as usize)
+    }
+}
+
+/// What launches are resolved with.
+pub struct Context<'a, A: Api> {
+    pub api: &'a A,
+    pub image: &'a Image,
+    pub kernels: &'a Kernels<A>,
+    pub streams: &'a [A::Stream],
+    /// Where `device`, `pinned` and `host` memory begin.
+    pub bases: [u64; 3],
+    /// For each lane, the memory that its matrix products may use.
+    pub workspaces: &'a [(u64, u64)],
+    pub comms: &'a FxHashMap<u32, Comm>,
+}
+
+impl<A: Api> Context<'_, A> {
+    pub fn address(&self, place: Address) -> u64 {
+        let base = match place.space {
+            Space::Device => self.bases[0],
+            Space::Pinned => self.bases[1],
+            Space::Host => self.bases[2],
+        };
+        base + place.offset
+    }
+
+    /// Resolves every operation of the image.
+    pub fn calls(&self) -> Result<Calls<A>, ExecError> {
+        let mut calls = Calls {
+            ops: Vec::with_capacity(self.image.ops.len()),
+            calls: Vec::with_capacity(self.image.ops.len()),
+            copies: Vec::new(),
+            products: Vec::new(),
+            args: Args::default(),
+        };
+        let mut products: FxHashMap<Gemm, u32> = FxHashMap::default();
+        let mut operands = Vec::new();
+        for op in &self.image.ops {
+            let first = calls.calls.len() as u32;
+            let work = &self.image.works[op.work as usize];
+            operands.clear();
+            operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
+            for launch in work.launches.iter() {
+                let call = self.call(launch, op.lane, &operands, &mut calls, &mut products)?;
+                calls.calls.push(call);
+            }
+            calls.ops.push((first, calls.calls.len() as u32));
+        }
+        calls.args.seal();
+        Ok(calls)
+    }
+
+    fn call(
+        &self,
+        launch: &Launch,
+        lane: u32,
+        operands: &[u64],
+        calls: &mut Calls<A>,
+        products: &mut FxHashMap<Gemm, u32>,
+    ) -> Result<Prepared<A>, ExecError> {
+        let stream = self.streams[lane as usize];
+        let at = |operand: u8| operands[usize::from(operand)];
+        Ok(match launch {
+            Launch::Kernel(kernel) => self.kernel(kernel, stream, operands, &mut calls.args)?,
+            Launch::Gemm(gemm) => {
+                let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
+                let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c)];
+                // Products that differ only in where their matrices lie share an algorithm.
+                let mut key = gemm.clone();
+                for matrix in [&mut key.a, &mut key.b, &mut key.c] {
+                    matrix.offset = 0;
+                }
+                let product = *products.entry(key.clone()).or_insert_with(|| {
+                    calls.products.push((key, operands, lane));
+                    calls.products.len() as u32 - 1
+                });
+                Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
+            }
+            Launch::Copy(copy) => {
+                let index = calls.copies.iter().position(|known| known == copy).unwrap_or_else(|| {
+                    calls.copies.push(copy.clone());
+                    calls.copies.len() - 1
+                });
+                Prepared::Copy { copy: index as u32, source: at(copy.source), target: at(copy.target), stream }
+            }
+            Launch::Memset { operand, value, bytes } => {
+                Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
+            }
+            Launch::Collective(collective) => Prepared::AllToAll {
+                comm: self.comms[&lane],
+                source: at(collective.source),
+                target: at(collective.target),
+                count: collective.count,
+                dtype: collective.dtype,
+                stream,
+            },
+        })
+    }
+
+    /// Resolves a kernel's call.
+    pub fn kernel(
+        &self,
+        kernel: &Kernel,
+        stream: A::Stream,
+        operands: &[u64],
+        args: &mut Args,
+    ) -> Result<Prepared<A>, ExecError> {
+        let function = self.kernels.get(&kernel.source);
+        let grid = u32::try_from(kernel.grid).ok().filter(|grid| *grid <= i32::MAX as u32);
+        let grid = grid.ok_or_else(|| ExecError::Device {
+            fault: format!("a kernel of {} blocks is too large for a launch", kernel.grid),
+            help: Some("split the operation, or take smaller tensors".to_owned()),
+        })?;
+        let shared = match kernel.shared {
+            Shared::Bytes(bytes) => bytes,
+            // SAFETY: the function is a loaded kernel of this device.
+            Shared::All => unsafe { self.api.take_all_shared(function) }
+                .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,
+        };
+        let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
+        Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })
+    }
+}

@@ -1,0 +1,47 @@
+//! Everything that CUDA and HIP have in common: streams, events, memory, kernels, graphs, libraries, timing.
+//!
+//! Generic over an [`Api`], which is all that a vendor adds.
+
+mod api;
+mod driver;
+mod kernels;
+mod lower;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
+use crate::schedule::Topology;
+
+pub use api::{Api, Call};
+
+/// A vendor's device as a backend.
+pub struct Gpu<A: Api> {
+    api: Arc<A>,
+    /// Where compiled kernels are kept.
+    cache: Option<PathBuf>,
+}
+
+impl<A: Api> Gpu<A> {
+    pub fn new(api: A, cache: Option<PathBuf>) -> Self {
+        Gpu { api: Arc::new(api), cache }
+    }
+}
+
+impl<A: Api> Backend for Gpu<A> {
+    fn name(&self) -> &'static str {
+        A::NAME
+    }
+
+    fn device(&self) -> DeviceInfo {
+        self.api.device()
+    }
+
+    fn topology(&self) -> Topology {
+        self.api.topology()
+    }
+
+    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
+        Ok(Box::new(driver::GpuDriver::new(self.api.clone(), image, self.cache.as_deref())?))
+    }
+}

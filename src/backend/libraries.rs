@@ -1,0 +1,166 @@
+//! Shared libraries: where they are looked for, and tables of their functions, resolved once.
+//!
+//! Nothing is linked: a machine without them runs the program all the same. A library that was opened stays open.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::exec::ExecError;
+
+/// Where to look besides the loader's own places.
+#[derive(Clone, Debug, Default)]
+pub struct SearchPaths {
+    /// Folders that come before everything, the loader included.
+    pub first: Vec<PathBuf>,
+    /// Folders with libraries in them: those of toolkits.
+    pub toolkits: Vec<PathBuf>,
+    /// Python's `site-packages`: wheels keep libraries in `nvidia/<package>/lib`.
+    pub packages: Vec<PathBuf>,
+}
+
+/// An open library, with the path or name under which it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    pub library: &'static Library,
+    pub path: &'static str,
+}
+
+/// Why a library could not be opened.
+#[derive(Clone, Debug)]
+pub enum NotOpened {
+    /// It is nowhere.
+    Absent,
+    /// It is there and does not load.
+    Broken(String),
+}
+
+impl SearchPaths {
+    /// Opens the first of the names that can be had.
+    pub fn open(&self, names: &[String]) -> Result<Opened, NotOpened> {
+        let mut broken = None;
+        let mut attempt = |path: &Path| match load(path.as_os_str()) {
+            Ok(library) => Some(Opened { library, path: leak(path) }),
+            Err(why) => {
+                // A name alone fails where the loader knows none; a file that is there has to load.
+                if path.is_file() {
+                    broken.get_or_insert(why);
+                }
+                None
+            }
+        };
+        for name in names {
+            let before = self.first.iter().map(|folder| folder.join(name));
+            let loader = std::iter::once(PathBuf::from(name));
+            let toolkits = self.toolkits.iter().map(|folder| folder.join(name));
+            let packages = self.packages.iter().flat_map(|site| package_folders(site)).map(|folder| folder.join(name));
+            for path in before.chain(loader).chain(toolkits).chain(packages) {
+                // Trying a path that is not there is slow for nothing.
+                if (path.components().count() == 1 || path.is_file())
+                    && let Some(opened) = attempt(&path)
+                {
+                    return Ok(opened);
+                }
+            }
+        }
+        Err(broken.map_or(NotOpened::Absent, NotOpened::Broken))
+    }
+}
+
+/// The folders of a `site-packages` in which NVIDIA's wheels keep libraries.
+fn package_folders(site: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(site.join("nvidia")) else { return Vec::new() };
+    let mut folders: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path().join("lib")).filter(|folder| folder.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+fn load(name: &OsStr) -> Result<&'static Library, String> {
+    // SAFETY: the libraries that are named here (the vendors' own) have initialisers that any program may run, and no
+    // finalisers run, since the library is never closed.
+    match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) } {
+        Ok(library) => Ok(Box::leak(Box::new(library))),
+        Err(error) => {
+            // The outer error says only that opening failed.
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            Err(source.unwrap_or_else(|| error.to_string()))
+        }
+    }
+}
+
+fn leak(path: &Path) -> &'static str {
+    Box::leak(path.display().to_string().into_boxed_str())
+}
+
+impl Opened {
+    /// Opens the libraries beside this one whose names begin so, for a library that loads them by name alone and does
+    /// not say where they are.
+    pub fn open_beside(&self, prefix: &str) {
+        let Some(folder) = Path::new(self.path).parent().filter(|folder| !folder.as_os_str().is_empty()) else { return };
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix)) {
+                // Whether it was needed shows when it is missed.
+                let _ = load(path.as_os_str());
+            }
+        }
+    }
+
+    /// The address of a function; nothing when the library has none of that name.
+    ///
+    /// # Safety
+    /// `T` has to be the function's type as the vendor declares it.
+    pub unsafe fn find<T: Copy>(&self, symbol: &str) -> Option<T> {
+        // SAFETY: the caller vouches for the type, and the library stays open.
+        unsafe { self.library.get::<T>(symbol.as_bytes()) }.ok().map(|found| *found)
+    }
+
+    /// The error for a function that has to be there.
+    pub fn lacks(&self, symbol: &str) -> ExecError {
+        ExecError::MissingLibrary {
+            library: format!("`{symbol}` of {}", self.path),
+            purpose: "by this version".to_owned(),
+            help: Some("the library is too old, or not the vendor's: install a newer one".to_owned()),
+        }
+    }
+}
+
+/// Declares a table of a library's functions. Status codes are integers: a newer library may return any.
+macro_rules! functions {
+    (
+        $(#[$doc:meta])*
+        $name:ident {
+            $($field:ident = $symbol:literal ( $($arg:ty),* $(,)? );)*
+        }
+        optional {
+            $($maybe:ident = $maybe_symbol:literal ( $($maybe_arg:ty),* $(,)? );)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name {
+            $(pub $field: unsafe extern "C" fn($($arg),*) -> i32,)*
+            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*
+        }
+
+        impl $name {
+            /// Resolves every function, or says which one is missing.
+            pub fn load(opened: &$crate::backend::libraries::Opened) -> Result<Self, $crate::exec::ExecError> {
+                Ok($name {
+                    $(
+                        // SAFETY: the types are those of the vendor's header.
+                        $field: unsafe { opened.find($symbol) }.ok_or_else(|| opened.lacks($symbol))?,
+                    )*
+                    $(
+                        // SAFETY: the types are those of the vendor's header.
+                        $maybe: unsafe { opened.find($maybe_symbol) },
+                    )*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use functions;
