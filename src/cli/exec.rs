@@ -1,13 +1,13 @@
 //! `aorta exec`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
-use crate::base::{Bytes, Space, SrcSpan};
+use crate::base::{Bytes, DType, Space, SrcSpan};
 use crate::config::{Effort, EffortPlan, LaunchSetting, Scenario, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::record::{
@@ -60,6 +60,9 @@ pub struct ExecArgs {
     /// Write one iteration for Perfetto
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
+    /// Write every buffer, as it is after one iteration, as a NumPy file into this folder
+    #[arg(long, value_name = "FOLDER")]
+    outputs: Option<PathBuf>,
     /// Set a variable for the vendor's driver
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -111,7 +114,8 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
     let named = |pair: &String| pair.split_once('=').map(|(name, _)| name.trim().to_owned());
     let given: Vec<String> = args.workload.set.iter().filter_map(named).collect();
     for (name, value) in scenario.params {
-        if !given.contains(&name) && !(name == "streams" && args.workload.streams.is_some()) {
+        let overridden = name == "streams" && args.workload.streams.is_some();
+        if !given.contains(&name) && !overridden {
             args.workload.set.push(format!("{name}={value}"));
         }
     }
@@ -164,11 +168,12 @@ pub fn run(args: ExecArgs) -> CliResult {
     let text = load::find(&args.file, &settings)?;
     let loaded = load::load(text, &args.workload, &settings)?;
     let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device)?;
-    if args.verify && chosen.backend.device().simulated {
+    let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
+    if let (Some(what), true) = (computed, chosen.backend.device().simulated) {
         return Err(InputError::BadValue {
-            what: "--verify".to_owned(),
+            what: what.to_owned(),
             value: "given to the simulator".to_owned(),
-            why: "it computes nothing: verify a run on a GPU, or with `--backend host`".to_owned(),
+            why: "it computes nothing: take a GPU, or `--backend host`".to_owned(),
         }
         .into());
     }
@@ -177,6 +182,9 @@ pub fn run(args: ExecArgs) -> CliResult {
     }
     let run = Run::new(&args, &settings, &loaded, &chosen);
     let record = run.record()?;
+    if let Some(folder) = &args.outputs {
+        run.write_outputs(folder)?;
+    }
     output::print(&report::table(&record));
     if let Some(path) = &args.json {
         output::write_file(path, record.to_json().as_bytes())?;
@@ -263,19 +271,47 @@ impl<'a> Run<'a> {
         CliError::Exec { error, sources: self.loaded.sources.clone() }
     }
 
-    fn record(&self) -> Result<RunRecord, CliError> {
-        let loaded = self.loaded;
-        let backend = self.chosen.backend.as_ref();
-        let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
-        let schedule = schedule::place(&loaded.program, &loaded.plan, backend.topology(), &options);
-        let control = Arc::new(Control::default());
-        watch_for_interrupt(&control);
-        let exec_options = exec::Options {
+    fn exec_options(&self) -> exec::Options {
+        exec::Options {
             in_flight: self.settings.in_flight,
             timeout: self.settings.timeout,
             gemm_candidates: if self.effort == Effort::Sanity { 1 } else { self.settings.gemm_candidates },
             observed_operations: self.settings.observed_operations,
-        };
+        }
+    }
+
+    fn schedule(&self) -> Schedule {
+        let options = schedule::Options { streams: self.loaded.ceiling, ..schedule::Options::default() };
+        schedule::place(&self.loaded.program, &self.loaded.plan, self.chosen.backend.topology(), &options)
+    }
+
+    /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits.
+    fn write_outputs(&self, folder: &Path) -> Result<(), CliError> {
+        let program = &self.loaded.program;
+        let backend = self.chosen.backend.as_ref();
+        let buffers =
+            measure::buffers(program, &self.schedule(), backend, &self.exec_options(), &Control::default())
+                .map_err(|error| self.failed(error))?;
+        std::fs::create_dir_all(folder).map_err(|error| InputError::Unwritable {
+            name: folder.display().to_string(),
+            why: error.to_string(),
+        })?;
+        for (memory, bytes) in buffers {
+            let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
+            let name = program.names.name(program.memory(memory).name);
+            let mark = if dtype == DType::BF16 { ".bf16" } else { "" };
+            output::write_file(&folder.join(format!("{name}{mark}.npy")), &report::npy(dtype, &dims, &bytes))?;
+        }
+        Ok(())
+    }
+
+    fn record(&self) -> Result<RunRecord, CliError> {
+        let loaded = self.loaded;
+        let backend = self.chosen.backend.as_ref();
+        let schedule = self.schedule();
+        let control = Arc::new(Control::default());
+        watch_for_interrupt(&control);
+        let exec_options = self.exec_options();
         let place = |span: SrcSpan| loaded.sources.place(span);
         let expectations = loaded
             .program

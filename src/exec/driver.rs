@@ -96,6 +96,10 @@ pub trait Driver {
     /// Makes a graph of what was noted, ready to launch, and returns its number. A refusal is a fault.
     fn end_capture(&mut self, lane: u32) -> Result<u32, Box<Fault>>;
 
+    /// From here on, stamps serve to observe operations, or no longer do. A simulator sees without being asked: its
+    /// stamps then cost the host nothing.
+    fn observing(&mut self, _on: bool) {}
+
     /// Waits until the device has nothing left to do.
     fn synchronize(&mut self) -> Result<(), Box<Fault>>;
 

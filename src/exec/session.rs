@@ -258,6 +258,7 @@ impl Session {
     fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
         let Session { driver, period, launches, .. } = self;
         let mut stamp = observed;
+        driver.observing(observed.is_some());
         for command in &period[index].commands {
             let result = match *command {
                 Step::Launch { op, lane } => match &mut stamp {
@@ -283,6 +284,7 @@ impl Session {
                 });
             }
         }
+        driver.observing(false);
         Ok(())
     }
 

@@ -134,6 +134,27 @@ pub fn verify(question: &Question) -> Result<Verification, ExecError> {
     Ok(Verification { record, warnings })
 }
 
+/// Runs one round of the period on `backend`, and gives every buffer as it then is.
+pub fn buffers(
+    program: &Program,
+    schedule: &Schedule,
+    backend: &dyn Backend,
+    options: &exec::Options,
+    control: &Control,
+) -> Result<Vec<(MemoryId, Vec<u8>)>, ExecError> {
+    let mut session = exec::prepare(program, schedule, backend, options)?;
+    session.iterate(LaunchMode::Stream, 0, schedule.period.len() as u64, control)?;
+    let mut buffers = Vec::new();
+    for memory in (0..program.memories.len()).map(MemoryId::from) {
+        if let MemoryKind::Buffer(_) = program.memory(memory).kind
+            && let Some(bytes) = session.read(memory)?
+        {
+            buffers.push((memory, bytes));
+        }
+    }
+    Ok(buffers)
+}
+
 fn name(program: &Program, memory: MemoryId) -> String {
     let info = program.memory(memory);
     let name = program.names.name(info.name);

@@ -5,6 +5,7 @@
 mod analyzer;
 mod call;
 mod check;
+mod declare;
 mod error;
 mod eval;
 mod expand;
@@ -12,6 +13,7 @@ pub mod figures;
 mod functions;
 mod labels;
 mod lower;
+mod params;
 mod program;
 mod scopes;
 mod value;

@@ -181,7 +181,7 @@ fn tensor(extents: &[Extent], kept: u8, layout: &Layout) -> Tensor {
     }
     let size = layout.dtype.size();
     // Every memory begins at a multiple of 256 bytes.
-    let align = (offset * size | 16).trailing_zeros().min(4);
+    let align = ((offset * size) | 16).trailing_zeros().min(4);
     Tensor { dtype: layout.dtype, dims, strides, space: layout.space, align: 1 << align }
 }
 

@@ -6,11 +6,15 @@
 
 use rustc_hash::FxHashMap;
 
-/// An operation's place: the queue that runs it, and its number there, from 1.
+/// A place in a queue: behind its `number`-th operation, counted from 1.
+///
+/// Where `mark` is not 0, it is a place at which nothing runs, such as that of a `signal`, and stands for what is known
+/// there: the operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub queue: u32,
     pub number: u32,
+    pub mark: u32,
 }
 
 /// The clocks of all queues, walked in the order of issue.
@@ -18,6 +22,8 @@ pub struct Place {
 pub struct Clocks {
     /// For each queue, what is known behind its last operation.
     queues: Vec<Box<[u32]>>,
+    /// For each queue, the marks behind its last operation.
+    marks: Vec<u32>,
     /// What was known behind operations that something will still wait for.
     saved: FxHashMap<Place, Saved>,
 }
@@ -30,17 +36,26 @@ struct Saved {
 
 impl Clocks {
     pub fn new(queues: usize) -> Self {
-        Clocks { queues: vec![vec![0; queues].into(); queues], saved: FxHashMap::default() }
+        Clocks { queues: vec![vec![0; queues].into(); queues], marks: vec![0; queues], saved: FxHashMap::default() }
     }
 
-    /// Whether the next operation of `queue` starts only after the one at `place`.
+    /// Whether the next operation of `queue` starts only after everything that `place` stands for.
     pub fn knows(&self, queue: u32, place: Place) -> bool {
-        self.queues[queue as usize][place.queue as usize] >= place.number
+        self.covers(&self.queues[queue as usize], place)
     }
 
-    /// Whether waiting for `by` implies waiting for `place`; `by` has to be saved.
+    /// Whether waiting for `by` implies waiting for `place`; both have to be saved.
     pub fn implies(&self, by: Place, place: Place) -> bool {
-        self.saved.get(&by).is_some_and(|saved| saved.clock[place.queue as usize] >= place.number)
+        self.saved.get(&by).is_some_and(|saved| self.covers(&saved.clock, place))
+    }
+
+    fn covers(&self, clock: &[u32], place: Place) -> bool {
+        match (place.mark, self.saved.get(&place)) {
+            (0, _) => clock[place.queue as usize] >= place.number,
+            (_, Some(saved)) => clock.iter().zip(&saved.clock).all(|(known, needed)| known >= needed),
+            // Whoever asked for it last has let it go: nobody can ask again.
+            (_, None) => true,
+        }
     }
 
     /// The next operation of `queue` waits for the one at `place`.
@@ -74,7 +89,19 @@ impl Clocks {
     pub fn push(&mut self, queue: u32, uses: u32) -> Place {
         let own = &mut self.queues[queue as usize];
         own[queue as usize] += 1;
-        let place = Place { queue, number: own[queue as usize] };
+        self.marks[queue as usize] = 0;
+        let place = Place { queue, number: own[queue as usize], mark: 0 };
+        if uses > 0 {
+            self.saved.insert(place, Saved { clock: own.clone(), uses });
+        }
+        place
+    }
+
+    /// Adds a place at which nothing runs.
+    pub fn mark(&mut self, queue: u32, uses: u32) -> Place {
+        let own = &self.queues[queue as usize];
+        self.marks[queue as usize] += 1;
+        let place = Place { queue, number: own[queue as usize], mark: self.marks[queue as usize] };
         if uses > 0 {
             self.saved.insert(place, Saved { clock: own.clone(), uses });
         }
@@ -110,5 +137,18 @@ mod tests {
         assert!(!clocks.knows(2, a));
         clocks.wait(2, b);
         assert!(clocks.knows(2, a), "b came after a");
+    }
+
+    #[test]
+    fn a_mark_stands_for_what_is_before_it() {
+        let mut clocks = Clocks::new(3);
+        let nothing = clocks.mark(0, 2);
+        assert!(clocks.knows(1, nothing), "there is nothing to wait for");
+        let a = clocks.push(0, 1);
+        clocks.wait(1, a);
+        let mark = clocks.mark(1, 2);
+        assert!(!clocks.knows(2, mark));
+        clocks.wait(2, mark);
+        assert!(clocks.knows(2, mark) && clocks.knows(2, a));
     }
 }

@@ -60,12 +60,15 @@ fn stretch(program: &Program, view: ViewId, axis: Option<usize>) -> (u64, u64) {
     }
 }
 
+/// Slices with their stretches, and how densely these fill the whole.
+type Sweep = (f64, Vec<(u64, u64, ViewId)>);
+
 /// Finds the overlapping pairs among the slices of one memory. They are swept along the stretch in which they are the
 /// shortest, so that slices which lie apart cost nothing.
 fn overlapping(program: &Program, group: &[ViewId], pairs: &mut Vec<(ViewId, Neighbour)>) {
     let [first, _, ..] = group else { return };
     let rank = program.views.extents(*first).len();
-    let mut best: Option<(f64, Vec<(u64, u64, ViewId)>)> = None;
+    let mut best: Option<Sweep> = None;
     for axis in std::iter::once(None).chain((0..rank).map(Some)) {
         let mut stretches: Vec<(u64, u64, ViewId)> = group
             .iter()

@@ -86,10 +86,11 @@ fn push(out: &mut String, table: &Table) {
     out.push('\n');
 }
 
-/// `stream`, or `stream, simulated`.
+/// `as streams`, or `as a graph, simulated`.
 fn variant_name(record: &RunRecord, variant: &Variant) -> String {
     let mark = if record.simulated { ", simulated" } else { "" };
-    format!("{}{mark}", variant.launch)
+    let launch = if variant.launch == "graph" { "as a graph" } else { "as streams" };
+    format!("{launch}{mark}")
 }
 
 fn text(time: Option<Nanos>) -> String {
@@ -171,8 +172,8 @@ fn operations(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mu
     let total: i64 = groups.values().map(|group| group.time).sum();
     let mut rows: Vec<(String, Group)> = groups.into_iter().map(|((name, _), group)| (name, group)).collect();
     rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
-    let observed = format!("operation ({}, one by one)", variant_name(record, variant));
-    let header = [observed.as_str(), "kind", "count", "in all", "share", "each", "rate"].map(str::to_owned);
+    let _ = writeln!(out, "Operations, timed one by one ({})", variant_name(record, variant));
+    let header = ["operation", "kind", "count", "in all", "share", "each", "rate"].map(str::to_owned);
     let mut table = new_table(&header);
     let hidden = rows.len().saturating_sub(OPERATIONS);
     for (name, group) in rows.iter().take(OPERATIONS) {
@@ -222,8 +223,8 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
     let observed = rank.trace.iter().map(|span| span.end_ns).max();
     let Some(end) = observed.filter(|end| end.0 > 0) else { return };
     let by_id = |id: u32| -> &OperationRecord { &rank.operations[id as usize] };
-    let title = format!("stream ({})", variant_name(record, variant));
-    let mut table = new_table(&[title.as_str(), "operations", "busy", "share of time", "queue"].map(str::to_owned));
+    let _ = writeln!(out, "Streams, in one iteration ({})", variant_name(record, variant));
+    let mut table = new_table(&["stream", "operations", "busy", "share of time", "queue"].map(str::to_owned));
     for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
         let spans: Vec<_> = rank.trace.iter().filter(|span| by_id(span.id).lane as usize == index).collect();
         let busy: i64 = spans.iter().map(|span| (span.end_ns - span.start_ns).0).sum();
@@ -253,7 +254,7 @@ fn verification(record: &RunRecord, out: &mut String) {
         let _ = writeln!(
             out,
             "verified against the CPU, {}: {} of {} outputs agree after {} iterations",
-            variant.launch,
+            if variant.launch == "graph" { "as a graph" } else { "as streams" },
             variant.outputs.len() - failed.len(),
             variant.outputs.len(),
             verification.iterations,

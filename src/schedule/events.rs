@@ -3,6 +3,8 @@
 //! A wait is needed only where neither the lane's own order nor another wait implies it. Vector clocks tell, in one
 //! pass in the order of issue; what is left is the transitive reduction of the dependencies across lanes, which is
 //! unique. So no wait can be taken away, and the waits with the lanes' orders imply exactly the plan and these orders.
+//! A `signal` and a `wait` that the file spells out are issued as they stand, needed or not: they are there to
+//! reproduce a pattern.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -100,7 +102,7 @@ impl Walk<'_> {
         self.lane_of[self.program.cycle[step].op(op).stream.index()]
     }
 
-    /// One iteration's commands, and the events that it waits for.
+    /// One iteration's commands, and the events that it needs: those it waits for, and signals.
     fn iteration(&mut self, iteration: u32, placer: &mut Placer) -> (StepSchedule, Vec<EventId>) {
         let cycle = self.program.cycle.len() as u32;
         let index = (iteration % cycle) as usize;
@@ -154,13 +156,20 @@ impl Walk<'_> {
             before.sort_unstable_by_key(|(place, ..)| *place);
             let needed: Vec<bool> = before
                 .iter()
-                .map(|(place, ..)| {
-                    !self.clocks.knows(lane.0, *place)
-                        && !before.iter().any(|(other, ..)| other != place && self.clocks.implies(*other, *place))
+                .enumerate()
+                .map(|(index, (place, ..))| {
+                    // Of two marks that stand for the same, the first is waited for.
+                    let implied = before.iter().enumerate().any(|(at, (other, ..))| {
+                        at != index
+                            && self.clocks.implies(*other, *place)
+                            && (at < index || !self.clocks.implies(*place, *other))
+                    });
+                    !implied && !self.clocks.knows(lane.0, *place)
                 })
                 .collect();
+            let spelled_out = step.op(op).kind == OpKind::Wait;
             for ((place, from_iteration, from), needed) in before.into_iter().zip(needed) {
-                if !needed || self.clocks.knows(lane.0, place) {
+                if !spelled_out && (!needed || self.clocks.knows(lane.0, place)) {
                     self.clocks.release(place);
                     continue;
                 }
@@ -173,18 +182,24 @@ impl Walk<'_> {
                 self.clocks.wait(lane.0, place);
             }
             placer.before(step, op, lane.0, &self.clocks);
-            if let OpKind::Run(_) = step.op(op).kind {
-                commands.push(Command::Launch { op, lane });
-            }
-            let place = self.clocks.push(lane.0, uses.get(&op).copied().unwrap_or(0));
+            let waiters = uses.get(&op).copied().unwrap_or(0);
+            let place = match step.op(op).kind {
+                OpKind::Run(_) => {
+                    commands.push(Command::Launch { op, lane });
+                    self.clocks.push(lane.0, waiters)
+                }
+                _ => self.clocks.mark(lane.0, waiters),
+            };
             self.places.insert((iteration, op), place);
             last[lane.index()] = Some(place);
             placer.after(step, op, place);
-            // What is never waited for is taken out at the end.
-            if uses.contains_key(&op) {
+            let signal = step.op(op).kind == OpKind::Signal;
+            if signal || uses.contains_key(&op) {
                 let next = EventId::from(self.events.len());
                 let event = *self.events.entry((iteration % self.period, op)).or_insert(next);
                 commands.push(Command::Record { event, lane });
+                // What is never waited for is taken out at the end, but for what is spelled out.
+                waited.extend(signal.then_some(event));
             }
         }
         placer.end();

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod programs;
+
 use aorta::base::SourceMap;
 use aorta::model::{self, Options, Program};
 use aorta::plan::{self, Plan};
@@ -29,4 +31,48 @@ pub fn planned(text: &str) -> (Program, Plan) {
     let program = analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
     (program, plan)
+}
+
+use aorta::exec::{self, Backend, Control, LaunchMode, Session};
+use aorta::schedule::{self, Schedule};
+
+/// Options that fit every test.
+pub fn exec_options() -> exec::Options {
+    exec::Options {
+        in_flight: 2,
+        timeout: aorta::base::Nanos(20_000_000_000),
+        gemm_candidates: 1,
+        observed_operations: 100_000,
+    }
+}
+
+/// A schedule for a backend.
+pub fn placed(program: &Program, plan: &Plan, backend: &dyn Backend, options: &schedule::Options) -> Schedule {
+    schedule::place(program, plan, backend.topology(), options)
+}
+
+/// A session on a backend.
+pub fn session(program: &Program, schedule: &Schedule, backend: &dyn Backend) -> Session {
+    exec::prepare(program, schedule, backend, &exec_options()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What every memory that is written holds after some iterations.
+pub fn results(
+    program: &Program,
+    plan: &Plan,
+    backend: &dyn Backend,
+    streams: Option<u32>,
+    mode: LaunchMode,
+    iterations: u64,
+) -> Vec<Vec<u8>> {
+    let options = schedule::Options { streams, share_scratch: false };
+    let schedule = placed(program, plan, backend, &options);
+    let mut session = session(program, &schedule, backend);
+    if mode == LaunchMode::Graph {
+        session.capture().unwrap_or_else(|error| panic!("{error}"));
+    }
+    session.iterate(mode, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    let buffers = (0..program.memories.len()).map(aorta::base::MemoryId::from);
+    let buffers = buffers.filter(|&id| program.memory(id).kind != aorta::model::MemoryKind::Scratch);
+    buffers.filter_map(|memory| session.read(memory).unwrap_or_else(|error| panic!("{error}"))).collect()
 }

@@ -1,6 +1,7 @@
 //! cuBLASLt: matrix products, their algorithms chosen at preparation.
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::cublaslt::sys::{
@@ -98,7 +99,7 @@ impl Drop for Layouts {
 
 /// A product with an algorithm.
 pub struct Product {
-    layouts: Arc<Layouts>,
+    layouts: Rc<Layouts>,
     algorithm: [u64; 8],
     workspace: usize,
     /// 1 and 0 in the type that the library scales in.
@@ -163,7 +164,7 @@ impl CublasLt {
         workspace: u64,
         wanted: u32,
     ) -> Result<Vec<Product>, Box<Fault>> {
-        let layouts = Arc::new(Layouts::new(library, gemm)?);
+        let layouts = Rc::new(Layouts::new(library, gemm)?);
         let proposals = library.proposals(&layouts, gemm, workspace, wanted)?;
         let mut one = [0; 8];
         match gemm.arithmetic {

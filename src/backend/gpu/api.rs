@@ -1,5 +1,7 @@
 //! What a vendor's runtime has to be able to do.
 
+#![expect(clippy::missing_safety_doc, reason = "one contract for all unsafe methods stands at the trait")]
+
 use std::ffi::c_void;
 
 use crate::backend::collective::Collectives;

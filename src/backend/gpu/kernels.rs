@@ -92,10 +92,13 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
+/// A kernel's machine code, or the compiler's log.
+type Compiled = Result<Vec<u8>, String>;
+
 /// Compiles the kernels with those indices, on as many threads as there are cores.
 fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Result<Vec<u8>, String>)>> = Mutex::new(Vec::new());
+    let done: Mutex<Vec<(usize, Compiled)>> = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(indices.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {

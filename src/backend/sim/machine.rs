@@ -53,6 +53,8 @@ struct State {
     /// Blocks of a kernel that have not begun, and that have not ended.
     waiting: u64,
     running: u64,
+    /// Stamps that its start and its end set.
+    observed: [Option<u32>; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +227,8 @@ impl Machine {
             _ => 0,
         };
         let followers = Vec::new();
-        let state = State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0 };
+        let observed = [None, None];
+        let state = State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0, observed };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
         if let (Some(queue), Action::Run(Task::Kernel { .. })) = (placing.queue, action) {
@@ -235,6 +238,19 @@ impl Machine {
             self.at(ready, What::Ready(id));
         }
         id
+    }
+
+    /// Lets a task that was just submitted set stamps when it starts and when it ends.
+    pub fn observe(&mut self, task: TaskId, start: Option<u32>, end: Option<u32>) {
+        let observed = &mut self.state(task).observed;
+        *observed = [start.or(observed[0]), end.or(observed[1])];
+    }
+
+    fn started(&mut self, task: TaskId) {
+        let now = self.now;
+        if let [Some(stamp), _] = self.state(task).observed {
+            self.stamps.push((stamp, now));
+        }
     }
 
     /// Lets time pass until a task has ended. False when it never will: nothing is left to happen.
@@ -344,7 +360,10 @@ impl Machine {
                 self.copies[index].waiting.push_back(task);
                 self.start_copies(index);
             }
-            (Action::Run(Task::Kernel { floor, .. }), None) => self.at(self.now + floor, What::Begin(task)),
+            (Action::Run(Task::Kernel { floor, .. }), None) => {
+                self.started(task);
+                self.at(self.now + floor, What::Begin(task));
+            }
             (Action::Run(Task::Kernel { .. }), Some(queue)) => self.pull(queue),
         }
     }
@@ -363,6 +382,7 @@ impl Machine {
             };
             // Marks the head of a serial queue as started, so that it is started once.
             state.open = u32::MAX - 1;
+            self.started(head);
             self.at(now + floor, What::Begin(head));
             if rule == QueueRule::Serial {
                 return;
@@ -448,13 +468,12 @@ impl Machine {
     }
 
     fn start_copies(&mut self, index: usize) {
-        let engines = &mut self.copies[index];
-        while engines.free > 0 {
-            let Some(task) = engines.waiting.pop_front() else { return };
-            engines.free -= 1;
-            let time = self.now + engines.latency;
-            self.event_number += 1;
-            self.events.push(Event { time, number: self.event_number, what: What::CopyStarts(task) });
+        while self.copies[index].free > 0 {
+            let Some(task) = self.copies[index].waiting.pop_front() else { return };
+            self.copies[index].free -= 1;
+            self.started(task);
+            let latency = self.copies[index].latency;
+            self.at(self.now + latency, What::CopyStarts(task));
         }
     }
 
@@ -465,9 +484,11 @@ impl Machine {
         let placing = state.placing;
         let action = state.action;
         let followers = std::mem::take(&mut state.followers);
-        if let Action::Mark(Some(stamp)) = action {
-            self.stamps.push((stamp, now));
-        }
+        let marked = match action {
+            Action::Mark(stamp) => stamp,
+            Action::Run(_) => state.observed[1],
+        };
+        self.stamps.extend(marked.map(|stamp| (stamp, now)));
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());
         for (follower, gap) in followers {
             let state = self.state(follower);

@@ -68,6 +68,8 @@ struct Node {
     action: Action,
     priority: i32,
     after: Vec<u32>,
+    /// Stamps that its start and its end set.
+    observed: [Option<u32>; 2],
 }
 
 #[derive(Clone, Debug, Default)]
@@ -118,6 +120,17 @@ struct SimDriver {
     times: Vec<f64>,
     graphs: Vec<Graph>,
     capture: Option<Capture>,
+    observing: bool,
+    /// The stamp that the next operation's start sets.
+    opening: Option<u32>,
+    /// What the last operation came to: a task, or a node of the capture under way.
+    last: Option<Launched>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Launched {
+    Task(TaskId),
+    Node(u32),
 }
 
 impl SimDriver {
@@ -178,6 +191,9 @@ impl SimDriver {
             times: vec![f64::NAN; image.stamps as usize],
             graphs: Vec::new(),
             capture: None,
+            observing: false,
+            opening: None,
+            last: None,
         }
     }
 
@@ -200,7 +216,7 @@ impl SimDriver {
         task
     }
 
-    fn note(&mut self, lane: u32, action: Action) {
+    fn note(&mut self, lane: u32, action: Action) -> u32 {
         let priority = self.lanes[lane as usize].0.priority;
         let capture = self.capture.as_mut().expect("called while capturing");
         let node = capture.nodes.len() as u32;
@@ -208,7 +224,20 @@ impl SimDriver {
         let after = last.iter().copied().chain(waits.drain(..)).collect();
         *last = Some(node);
         capture.used[lane as usize] = true;
-        capture.nodes.push(Node { action, priority, after });
+        capture.nodes.push(Node { action, priority, after, observed: [None; 2] });
+        node
+    }
+
+    /// A stamp around an operation: the first of a pair is for the next operation's start, the second for its end.
+    fn observe(&mut self, stamp: u32) {
+        match self.last.take() {
+            None => self.opening = Some(stamp),
+            Some(Launched::Task(task)) => self.machine.observe(task, None, Some(stamp)),
+            Some(Launched::Node(node)) => {
+                let capture = self.capture.as_mut().expect("the node is its");
+                capture.nodes[node as usize].observed[1] = Some(stamp);
+            }
+        }
     }
 
     fn set_stamp(&mut self, stamp: u32, task: TaskId) {
@@ -256,11 +285,17 @@ impl Driver for SimDriver {
         for index in parts {
             let part = self.parts[index as usize];
             if self.capture.is_some() {
-                self.note(lane, Action::Run(part.task));
+                let node = self.note(lane, Action::Run(part.task));
+                let start = self.opening.take();
+                let capture = self.capture.as_mut().expect("checked above");
+                capture.nodes[node as usize].observed[0] = start;
+                self.last = Some(Launched::Node(node));
                 continue;
             }
             self.host += part.host;
             let task = self.submit(lane, Action::Run(part.task));
+            self.machine.observe(task, self.opening.take(), None);
+            self.last = Some(Launched::Task(task));
             if part.holds_host {
                 if !self.machine.run_until(task) {
                     return Err(Self::stuck("copy"));
@@ -300,6 +335,10 @@ impl Driver for SimDriver {
     }
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
+        if self.observing {
+            self.observe(stamp);
+            return Ok(());
+        }
         if self.capture.is_some() {
             self.note(lane, Action::Mark(Some(stamp)));
             return Ok(());
@@ -341,6 +380,8 @@ impl Driver for SimDriver {
             if let Action::Mark(Some(stamp)) = node.action {
                 self.set_stamp(stamp, task);
             }
+            let [start, end] = node.observed;
+            self.machine.observe(task, start, end);
             tasks.push(task);
         }
         self.lanes[lane as usize].2.extend(graph.last.iter().map(|&node| tasks[node as usize]));
@@ -395,6 +436,12 @@ impl Driver for SimDriver {
         let branches = capture.used.iter().filter(|used| **used).count() as u32;
         self.graphs.push(Graph { nodes: capture.nodes, last, branches });
         Ok(self.graphs.len() as u32 - 1)
+    }
+
+    fn observing(&mut self, on: bool) {
+        self.observing = on;
+        self.opening = None;
+        self.last = None;
     }
 
     fn synchronize(&mut self) -> Result<(), Box<Fault>> {

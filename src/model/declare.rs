@@ -1,0 +1,360 @@
+//! Declarations of streams and buffers, the options of the step, and what this version does not have.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, suggest};
+use crate::ops::init::Init;
+use crate::syntax::ast::*;
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::program::*;
+use super::value::Value;
+
+impl<'a> Analyzer<'a> {
+    pub(super) fn declaration(&mut self, decl: &'a Decl) {
+        match &decl.kind {
+            DeclKind::Param { name, default, allowed } => self.parameter(*name, default, allowed.as_ref()),
+            DeclKind::Let(Binding { name, value }) => {
+                let value = self.eval(value);
+                self.scopes.declare(name.symbol, value);
+            }
+            DeclKind::Stream { name, count, options } => self.stream(*name, count, options),
+            DeclKind::Buffer(buffer) => self.buffer(buffer),
+            DeclKind::Meta(settings) => self.meta(settings),
+            DeclKind::Step { options, .. } => self.step_options(options),
+            DeclKind::Mesh(_) => self.not_yet("`mesh`", "it comes with runs on several GPUs", decl.span),
+            DeclKind::Kernel { .. } => self.not_yet("`kernel`", "`map(…)` makes a kernel of any expression", decl.span),
+            DeclKind::Use { .. } => self.not_yet("`use`", "write the `def` into this file", decl.span),
+            DeclKind::Draw { .. } => self.not_yet("`draw`", "make the number a `param`", decl.span),
+            DeclKind::Setup(_) | DeclKind::Teardown(_) => {
+                let help = "buffers are filled before the run: `buffer x: f32[4] = zeros`";
+                self.not_yet("`setup` and `teardown`", help, decl.span);
+            }
+            DeclKind::Preset { .. } | DeclKind::Def { .. } | DeclKind::Metric { .. } | DeclKind::Expect { .. } => {}
+        }
+    }
+
+    pub(super) fn not_yet(&mut self, what: &str, help: &str, at: SrcSpan) {
+        self.error(ModelError::NotYet { what: what.to_owned(), help: help.to_owned(), at: at.into() });
+    }
+
+    fn meta(&mut self, settings: &[Setting]) {
+        const KNOWN: [&str; 6] = ["version", "category", "tags", "authors", "licence", "priority"];
+        for setting in settings {
+            let key = self.names.name(setting.key.symbol).to_owned();
+            if !KNOWN.contains(&key.as_str()) {
+                self.unknown_option("meta", key, &KNOWN, setting.key.span);
+            }
+            self.eval(&setting.value);
+        }
+    }
+
+    pub(super) fn unknown_option(&mut self, of: &str, name: String, known: &[&str], at: SrcSpan) {
+        let help = suggest::did_you_mean(&name, known.iter().copied())
+            .or_else(|| known.is_empty().then(|| format!("`{of}` has no options")));
+        self.error(ModelError::UnknownOption { of: of.to_owned(), name, at: at.into(), help });
+    }
+
+    /// One of some words, written as such or worth one.
+    fn word_of(&mut self, expr: &Expr, words: &'static [&'static str]) -> Option<&'static str> {
+        let text = match expr.as_name() {
+            Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
+            _ => match self.eval(expr) {
+                Value::Word(word) => self.names.name(word).to_owned(),
+                other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
+            },
+        };
+        let found = words.iter().copied().find(|word| *word == text);
+        if found.is_none() {
+            self.error(ModelError::WrongType {
+                expected: format!("one of {}", suggest::listed(words)),
+                found: format!("`{text}`"),
+                at: expr.span.into(),
+                help: suggest::nearest(&text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+            });
+        }
+        found
+    }
+
+    fn step_options(&mut self, options: &[Setting]) {
+        let mut depth = None;
+        for setting in options {
+            let key = self.names.name(setting.key.symbol).to_owned();
+            let value = &setting.value;
+            match key.as_str() {
+                "sync" => {
+                    if let Some(word) = self.word_of(value, &["iteration", "end"]) {
+                        self.program.step.sync = if word == "end" { Sync::End } else { Sync::Iteration };
+                    }
+                }
+                "order" => {
+                    if let Some(word) = self.word_of(value, &["data", "declared"]) {
+                        self.program.step.declared_order = word == "declared";
+                    }
+                }
+                "races" => {
+                    if let Some(word) = self.word_of(value, &["forbid", "allow"]) {
+                        self.program.step.allow_races = word == "allow";
+                    }
+                }
+                "depth" => match self.eval_whole(value) {
+                    Some(given @ 1..=64) => depth = Some(given as u32),
+                    Some(given) => self.error(ModelError::BadSize {
+                        what: "the depth".to_owned(),
+                        value: given.to_string(),
+                        at: value.span.into(),
+                        help: "1 to 64 iterations may be under way",
+                    }),
+                    None => {}
+                },
+                _ => self.unknown_option("step", key, &["sync", "depth", "order", "races"], setting.key.span),
+            }
+        }
+        if let Some(sync) = self.options.sync {
+            self.program.step.sync = sync;
+        }
+        self.program.step.depth = match self.program.step.sync {
+            Sync::Iteration => 1,
+            Sync::End => depth.unwrap_or(2),
+        };
+    }
+
+    /// The sizes of a family, all of them whole and from 1 on.
+    pub(super) fn family(&mut self, count: &[Expr], what: &str, name: Name) -> Option<Dims> {
+        let mut dims = Dims::new();
+        for expr in count {
+            let size = self.eval_whole(expr)?;
+            if !(1..=1 << 24).contains(&size) {
+                let name = self.names.name(name.symbol).to_owned();
+                self.error(ModelError::BadSize {
+                    what: format!("the number of {what} `{name}`"),
+                    value: size.to_string(),
+                    at: expr.span.into(),
+                    help: "a family has at least one member",
+                });
+                return None;
+            }
+            dims.push(size as u64)?;
+        }
+        Some(dims)
+    }
+
+    fn stream(&mut self, name: Name, count: &[Expr], options: &[Setting]) {
+        const MAX_STREAMS: u64 = 4096;
+        let mut priority = Priority::Normal;
+        for setting in options {
+            let key = self.names.name(setting.key.symbol).to_owned();
+            match key.as_str() {
+                "priority" => priority = self.priority(&setting.value),
+                "units" | "queue" | "kind" => {
+                    self.not_yet(&format!("`{key}` of a stream"), "leave it away", setting.key.span);
+                }
+                _ => self.unknown_option("stream", key, &["priority"], setting.key.span),
+            }
+        }
+        let dims = self.family(count, "streams", name);
+        let members = dims.as_ref().and_then(|dims| dims.elements());
+        let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > MAX_STREAMS);
+        if count.len() > 1 || too_many {
+            let (what, value) = match count.len() > 1 {
+                true => ("the number of dimensions of a stream family".to_owned(), count.len().to_string()),
+                false => ("the number of streams".to_owned(), members.unwrap_or(0).to_string()),
+            };
+            let at = count.first().map_or(name.span, |first| first.span);
+            let help = "a stream family has one dimension and a program at most 4096 streams";
+            self.error(ModelError::BadSize { what, value, at: at.into(), help });
+        }
+        let value = match members {
+            Some(members) if members <= MAX_STREAMS && !too_many && count.len() <= 1 => {
+                let first = self.program.streams.len() as u32;
+                let text = self.names.name(name.symbol);
+                let is_family = !count.is_empty();
+                for member in 0..members as u32 {
+                    self.program.streams.push(Stream {
+                        name: if is_family { format!("{text}[{member}]") } else { text.to_owned() },
+                        family: name.symbol,
+                        member: is_family.then_some(member),
+                        priority,
+                        span: name.span,
+                    });
+                }
+                let count = is_family.then_some(members as u32);
+                Value::Stream { first, count, family: name.symbol }
+            }
+            _ => Value::Unknown,
+        };
+        self.scopes.declare(name.symbol, value);
+    }
+
+    fn priority(&mut self, expr: &Expr) -> Priority {
+        if let Some(symbol) = expr.as_name()
+            && self.scopes.get(symbol).is_none()
+        {
+            return match self.word_of(expr, &["high", "normal", "low"]) {
+                Some("high") => Priority::High,
+                Some("low") => Priority::Low,
+                _ => Priority::Normal,
+            };
+        }
+        match self.eval(expr) {
+            Value::Word(word) => match self.names.name(word) {
+                "high" => Priority::High,
+                "low" => Priority::Low,
+                "normal" => Priority::Normal,
+                _ => {
+                    self.wrong_type::<()>("`high`, `normal`, `low` or a number", &Value::Word(word), expr.span);
+                    Priority::Normal
+                }
+            },
+            Value::Number(number) if number.dimension == Dimension::NONE => {
+                let level = self.whole(number, expr.span).unwrap_or(0);
+                Priority::Level(level.clamp(-1000, 1000) as i32)
+            }
+            other => {
+                self.wrong_type::<()>("`high`, `normal`, `low` or a number", &other, expr.span);
+                Priority::Normal
+            }
+        }
+    }
+
+    fn buffer(&mut self, buffer: &Buffer) {
+        let space = self.space(buffer.space.as_ref());
+        let ty = match &buffer.layout {
+            Layout::Tensor(expr) => self.tensor_type(expr),
+            Layout::Like(expr) => {
+                self.not_yet("`like`", "write the type again", expr.span);
+                None
+            }
+            Layout::Parts(parts) => {
+                let at = parts.first().map_or(buffer.families[0].name.span, |part| part.0.span);
+                self.not_yet("a buffer with parts", "declare a buffer for each", at);
+                None
+            }
+        };
+        for family in &buffer.families {
+            let number = self.program.memories.len() as u64 + 1;
+            let init = match &buffer.init {
+                None => Some(Init::Random { seed: number, deviation: 1.0 }),
+                Some(expr) => self.init(expr),
+            };
+            let count = self.family(&family.count, "buffers", family.name);
+            let value = match (ty, init, count) {
+                (Some(ty), Some(init), Some(count)) => {
+                    self.add_family(family.name, MemoryKind::Buffer(init), space, count, ty)
+                }
+                _ => Value::Unknown,
+            };
+            self.scopes.declare(family.name.symbol, value);
+        }
+    }
+
+    /// Memory for a buffer or a family of them, and the value of its name.
+    pub(super) fn add_family(
+        &mut self,
+        name: Name,
+        kind: MemoryKind,
+        space: Space,
+        count: Dims,
+        (dtype, dims): (DType, Dims),
+    ) -> Value {
+        let sizes: Vec<u64> = count.iter().chain(dims.iter()).copied().collect();
+        let Some(all) = Dims::from_slice(&sizes).filter(|all| all.elements().is_some_and(|n| n < 1 << 57)) else {
+            self.error(ModelError::BadSize {
+                what: "the shape with that of the family".to_owned(),
+                value: format!("{sizes:?}"),
+                at: name.span.into(),
+                help: "at most 8 dimensions and 2^57 elements",
+            });
+            return Value::Unknown;
+        };
+        let family = count.len() as u8;
+        let shape = self.program.shapes.intern(dtype, all);
+        let memory = self.add_memory(Memory { name: name.symbol, kind, space, family, shape, span: name.span });
+        Value::Tensor { view: self.all_of(memory), family }
+    }
+
+    pub(super) fn add_memory(&mut self, memory: Memory) -> MemoryId {
+        self.program.memories.push(memory);
+        MemoryId::from(self.program.memories.len() - 1)
+    }
+
+    fn space(&mut self, space: Option<&Name>) -> Space {
+        let Some(name) = space else { return Space::Device };
+        let text = self.names.name(name.symbol).to_owned();
+        if text == "managed" {
+            self.not_yet("`managed` memory", "declare the buffer in `device` or `pinned` and copy", name.span);
+        } else if Space::from_name(&text).is_none() {
+            let spaces = Space::ALL.map(Space::name);
+            self.error(ModelError::WrongType {
+                expected: format!("one of {}", suggest::listed(&spaces)),
+                found: format!("`{text}`"),
+                at: name.span.into(),
+                help: suggest::nearest(&text, spaces).map(|near| format!("did you mean `{near}`?")),
+            });
+        }
+        Space::from_name(&text).unwrap_or(Space::Device)
+    }
+
+    /// A tensor type, such as `f32[n]`; a bare element type is a tensor without dimensions.
+    pub(super) fn tensor_type(&mut self, expr: &Expr) -> Option<(DType, Dims)> {
+        match self.eval(expr) {
+            Value::Type(dtype, dims) => Some((dtype, dims)),
+            Value::DType(dtype) => Some((dtype, Dims::new())),
+            Value::Unknown => None,
+            other => self.wrong_type("a tensor type, such as `f32[n]`", &other, expr.span),
+        }
+    }
+
+    fn init(&mut self, expr: &Expr) -> Option<Init> {
+        let known = ["random(seed)", "zeros", "ones", "iota"];
+        let word = match &expr.kind {
+            ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),
+            ExprKind::Call { callee, args } if self.names.name(callee.symbol) == "random" => {
+                return self.random(args, expr.span);
+            }
+            ExprKind::Call { callee, .. } => self.names.name(callee.symbol).to_owned(),
+            _ => String::new(),
+        };
+        match word.as_str() {
+            "zeros" => Some(Init::Zeros),
+            "ones" => Some(Init::Ones),
+            "iota" => Some(Init::Iota),
+            "random" => self.random(&[], expr.span),
+            _ => {
+                self.error(ModelError::WrongType {
+                    expected: format!("one of {}", suggest::listed(&known)),
+                    found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
+                    at: expr.span.into(),
+                    help: suggest::nearest(&word, ["random", "zeros", "ones", "iota"])
+                        .map(|near| format!("did you mean `{near}`?")),
+                });
+                None
+            }
+        }
+    }
+
+    /// `random(seed)` or `random(seed, deviation)`.
+    fn random(&mut self, args: &[Expr], span: SrcSpan) -> Option<Init> {
+        let (seed, deviation) = match args {
+            [seed] => (self.eval_whole(seed)?, 1.0),
+            [seed, deviation] => {
+                let seed = self.eval_whole(seed)?;
+                match self.eval(deviation) {
+                    Value::Number(number) if number.dimension == Dimension::NONE => (seed, number.value.float()),
+                    other => return self.wrong_type("a plain number", &other, deviation.span),
+                }
+            }
+            _ => {
+                self.error(ModelError::ArgumentCount {
+                    function: "random".to_owned(),
+                    expected: "a seed, and a standard deviation if that is not 1,".to_owned(),
+                    found: format!("{} are", args.len()),
+                    at: span.into(),
+                    help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),
+                });
+                return None;
+            }
+        };
+        Some(Init::Random { seed: seed as u64, deviation })
+    }
+}

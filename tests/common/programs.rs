@@ -1,0 +1,129 @@
+//! Random programs, as text.
+
+use proptest::prelude::*;
+
+/// One statement of a random step.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// An operation on a stream: its shape, the inputs' buffers and places, the output's (a buffer, or scratch).
+    Op { stream: usize, shape: Shape, inputs: Vec<(usize, usize)>, output: Option<(usize, usize)>, after: Option<usize> },
+    /// An operation on the scratch output of an earlier one, both of one row.
+    Use { stream: usize, source: usize, output: (usize, usize) },
+    Signal { stream: usize },
+    Wait { stream: usize, on: usize },
+    Sync { stream: usize },
+}
+
+/// Which part of an 8 × 16 buffer an operation works on.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    Row,
+    TwoRows,
+    Columns,
+    Whole,
+}
+
+impl Shape {
+    /// The `place`-th part of this shape.
+    fn slice(self, buffer: usize, place: usize) -> String {
+        let name = ["a", "b", "c", "d"][buffer % 4];
+        match self {
+            Shape::Row => format!("{name}[{}]", place % 8),
+            Shape::TwoRows => format!("{name}[{}..{}]", place % 7, place % 7 + 2),
+            Shape::Columns => format!("{name}[.., {}..{}]", place % 13, place % 13 + 4),
+            Shape::Whole => name.to_owned(),
+        }
+    }
+}
+
+fn statement(streams: usize, markers: bool) -> impl Strategy<Value = Statement> {
+    let shape = prop_oneof![
+        4 => Just(Shape::Row),
+        2 => Just(Shape::TwoRows),
+        2 => Just(Shape::Columns),
+        1 => Just(Shape::Whole)
+    ];
+    let part = (0..4usize, 0..16usize);
+    let op = (
+        0..streams,
+        shape,
+        prop::collection::vec(part.clone(), 1..3),
+        prop::option::weighted(0.7, part.clone()),
+        prop::option::weighted(0.2, 0..64usize),
+    )
+        .prop_map(|(stream, shape, inputs, output, after)| Statement::Op { stream, shape, inputs, output, after });
+    let user = (0..streams, 0..64usize, part)
+        .prop_map(|(stream, source, output)| Statement::Use { stream, source, output });
+    let marker = prop_oneof![
+        (0..streams).prop_map(|stream| Statement::Signal { stream }),
+        (0..streams, 0..64usize).prop_map(|(stream, on)| Statement::Wait { stream, on }),
+        (0..streams).prop_map(|stream| Statement::Sync { stream }),
+    ];
+    prop_oneof![8 => op, 3 => user, u32::from(markers) => marker]
+}
+
+/// Steps of up to `most` statements on up to `streams` streams, with `signal`, `wait` and `sync` among them.
+pub fn statements(streams: usize, most: usize) -> impl Strategy<Value = Vec<Statement>> {
+    prop::collection::vec(statement(streams, true), 1..most)
+}
+
+/// The same with operations alone.
+pub fn operations(streams: usize, most: usize) -> impl Strategy<Value = Vec<Statement>> {
+    prop::collection::vec(statement(streams, false), 1..most)
+}
+
+/// The text of a program. `options` stand behind `step`. Operations that could not be are left away.
+pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
+    let mut text = format!(
+        "stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\nstep{options} {{\n"
+    );
+    // The labels that later statements may name: all of them, and those whose output is one row of scratch.
+    let mut labels: Vec<usize> = Vec::new();
+    let mut rows: Vec<usize> = Vec::new();
+    for (number, statement) in statements.iter().enumerate() {
+        match statement {
+            Statement::Op { stream, shape, inputs, output, after } => {
+                // An output in a buffer that is read too would have to be the same slice.
+                if output.is_some_and(|(buffer, _)| inputs.iter().any(|(input, _)| input % 4 == buffer % 4)) {
+                    continue;
+                }
+                let inputs: Vec<String> =
+                    inputs.iter().map(|(buffer, place)| format!("0.5 * {}", shape.slice(*buffer, *place))).collect();
+                let output = output.map(|(buffer, place)| format!(" -> {}", shape.slice(buffer, place)));
+                let after = after
+                    .filter(|_| !labels.is_empty())
+                    .map(|pick| format!(" after t[{}]", labels[pick % labels.len()]))
+                    .unwrap_or_default();
+                text += &format!(
+                    "  on s[{stream}]{after} {{ t[{number}]: map({} + 0.25{}) }}\n",
+                    inputs.join(" + "),
+                    output.clone().unwrap_or_default()
+                );
+                if output.is_none() && matches!(shape, Shape::Row) {
+                    rows.push(number);
+                }
+                labels.push(number);
+            }
+            Statement::Use { stream, source, output } => {
+                if rows.is_empty() {
+                    continue;
+                }
+                let source = rows[source % rows.len()];
+                let output = Shape::Row.slice(output.0, output.1);
+                text += &format!("  on s[{stream}] {{ t[{number}]: map(t[{source}] * 0.5 -> {output}) }}\n");
+                labels.push(number);
+            }
+            Statement::Signal { stream } => {
+                text += &format!("  on s[{stream}] {{ t[{number}]: signal() }}\n");
+                labels.push(number);
+            }
+            Statement::Wait { stream, on } => {
+                if !labels.is_empty() {
+                    text += &format!("  on s[{stream}] {{ wait(t[{}]) }}\n", labels[on % labels.len()]);
+                }
+            }
+            Statement::Sync { stream } => text += &format!("  on s[{stream}] {{ sync() }}\n"),
+        }
+    }
+    text + "}\n"
+}

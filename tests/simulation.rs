@@ -1,0 +1,225 @@
+//! The simulator against closed forms, on a device without latencies; and what it says of a small program.
+
+mod common;
+
+use aorta::backend::sim::Sim;
+use aorta::base::Nanos;
+use aorta::config::{Figure, Profile, QueueRule};
+use aorta::exec::{Control, LaunchMode, Trace};
+use aorta::schedule;
+
+/// An H200 without any latency: only what is asked for takes time.
+fn ideal() -> Profile {
+    let mut profile = Profile::named("h200").expect("embedded");
+    let zero = || Figure(0.0, "test".to_owned());
+    for figure in [
+        &mut profile.kernel_floor,
+        &mut profile.matrix_floor,
+        &mut profile.gap_same,
+        &mut profile.gap_event,
+        &mut profile.launch_latency,
+        &mut profile.host.kernel,
+        &mut profile.host.matrix,
+        &mut profile.host.copy,
+        &mut profile.host.memset,
+        &mut profile.host.collective,
+        &mut profile.host.record,
+        &mut profile.host.wait,
+        &mut profile.host.stamp,
+        &mut profile.graph.launch,
+        &mut profile.graph.launch_branch,
+        &mut profile.graph.gap,
+        &mut profile.graph.dispatch,
+        &mut profile.host_to_device.latency,
+        &mut profile.device_to_host.latency,
+    ] {
+        *figure = zero();
+    }
+    profile.bandwidth = Figure(1e12, "test".to_owned());
+    profile.bandwidth_efficiency = Figure(1.0, "test".to_owned());
+    profile.cache = Figure(0.0, "test".to_owned());
+    profile
+}
+
+fn set(figure: &mut Figure, value: f64) {
+    *figure = Figure(value, "test".to_owned());
+}
+
+/// One iteration of a step's body on streams `s[0]` to `s[15]`.
+fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
+    let text = format!(
+        "stream s[16]\nbuffer x, y: u8[16, 1000000]\nbuffer up, down: u8[16, 1000000] in pinned\nstep {{\n{body}\n}}\n"
+    );
+    let (program, plan) = common::planned(&text);
+    let sim = Sim::new(profile);
+    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &sim);
+    session.capture().unwrap_or_else(|error| panic!("{error}"));
+    session.observe(mode, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+}
+
+fn time(profile: Profile, body: &str) -> Nanos {
+    let streams = trace(profile.clone(), body, LaunchMode::Stream);
+    let graph = trace(profile, body, LaunchMode::Graph);
+    assert_eq!(streams.time, graph.time, "without latencies a graph takes as long as streams");
+    streams.time
+}
+
+const US: i64 = 1000;
+
+#[test]
+fn blocks_on_units_take_whole_rounds() {
+    for (blocks, rounds) in [(1, 1), (131, 1), (132, 1), (133, 2), (264, 2), (1000, 8)] {
+        let time = time(ideal(), &format!("on s[0] {{ spin(10us, units: {blocks}) }}"));
+        assert_eq!(time, Nanos(rounds * 10 * US), "{blocks} blocks on 132 units");
+    }
+}
+
+#[test]
+fn kernels_share_units_by_what_is_left() {
+    // 100 units are taken, 32 are left: the second kernel's 64 blocks begin in the gap and end with the first.
+    let body = "on s[0] { a: spin(20us, units: 100) }\non s[1] { b: spin(10us, units: 64) }";
+    let trace = trace(ideal(), body, LaunchMode::Stream);
+    assert_eq!(trace.spans[0].duration(), Nanos(20 * US));
+    assert_eq!(trace.spans[1].duration(), Nanos(20 * US));
+    assert_eq!(trace.time, Nanos(20 * US));
+}
+
+#[test]
+fn two_operations_share_one_bandwidth() {
+    // 1 MB read and written at 1 TB/s: 2 µs alone, and each half as fast beside the other.
+    let one = "on s[0] { copy(x[0] -> y[0]) }";
+    assert_eq!(time(ideal(), one), Nanos(2 * US));
+    let two = "on s[0] { copy(x[0] -> y[0]) }\non s[1] { copy(x[1] -> y[1]) }";
+    assert_eq!(time(ideal(), two), Nanos(4 * US));
+    // Unequal ones: the short ends when both had its share, the long has the rest to itself.
+    let unequal = "on s[0] { copy(x[0] -> y[0]) }\non s[1] { copy(x[1..4] -> y[1..4]) }";
+    let trace = trace(ideal(), unequal, LaunchMode::Stream);
+    assert_eq!((trace.spans[0].end, trace.spans[1].end), (Nanos(4 * US), Nanos(8 * US)));
+}
+
+#[test]
+fn copies_on_engines_take_turns() {
+    for engines in 1..=4u32 {
+        for copies in 1..=8i64 {
+            let mut profile = ideal();
+            set(&mut profile.host_to_device.engines, f64::from(engines));
+            set(&mut profile.host_to_device.bandwidth, 1e11);
+            set(&mut profile.host_to_device.link, 1e11 * f64::from(engines));
+            let body: String = (0..copies).map(|i| format!("on s[{i}] {{ copy(up[{i}] -> x[{i}]) }}\n")).collect();
+            let rounds = (copies as u64).div_ceil(u64::from(engines)) as i64;
+            assert_eq!(time(profile, &body), Nanos(rounds * 10 * US), "{copies} copies on {engines} engines");
+        }
+    }
+}
+
+#[test]
+fn engines_share_their_link() {
+    let mut profile = ideal();
+    set(&mut profile.host_to_device.engines, 2.0);
+    set(&mut profile.host_to_device.bandwidth, 1e11);
+    set(&mut profile.host_to_device.link, 1e11);
+    let body = "on s[0] { copy(up[0] -> x[0]) }\non s[1] { copy(up[1] -> x[1]) }";
+    assert_eq!(time(profile, body), Nanos(20 * US));
+}
+
+#[test]
+fn directions_do_not_disturb_each_other() {
+    let mut profile = ideal();
+    for engines in [&mut profile.host_to_device, &mut profile.device_to_host] {
+        set(&mut engines.bandwidth, 1e11);
+        set(&mut engines.link, 1e11);
+    }
+    let body = "on s[0] { copy(up[0] -> x[0]) }\non s[1] { copy(y[1] -> down[1]) }";
+    assert_eq!(time(profile, body), Nanos(10 * US));
+}
+
+#[test]
+fn streams_on_serial_queues_take_turns() {
+    for queues in [1, 2, 4, 8] {
+        for streams in [1, 2, 4, 6, 8, 16i64] {
+            let mut profile = ideal();
+            profile.queues.rule = QueueRule::Serial;
+            set(&mut profile.queues.count, f64::from(queues));
+            let body: String = (0..streams).map(|i| format!("on s[{i}] {{ spin(10us) }}\n")).collect();
+            let trace = trace(profile, &body, LaunchMode::Stream);
+            let rounds = (streams as u64).div_ceil(queues as u64) as i64;
+            assert_eq!(trace.time, Nanos(rounds * 10 * US), "{streams} streams on {queues} queues");
+        }
+    }
+}
+
+#[test]
+fn a_waiting_head_holds_back_its_queue() {
+    // s[1] waits for s[0]; s[2] waits for nothing, but stands behind s[1] where there is one queue.
+    let body = "on s[0] { a: spin(10us) }\non s[1] after a { spin(10us) }\non s[2] { c: spin(10us) }";
+    let mut one = ideal();
+    set(&mut one.queues.count, 1.0);
+    let spans = |profile| trace(profile, body, LaunchMode::Stream).spans;
+    assert_eq!(spans(one)[2].start, Nanos(10 * US));
+    assert_eq!(spans(ideal())[2].start, Nanos(0));
+}
+
+#[test]
+fn a_chain_is_the_sum_with_its_gaps() {
+    let mut profile = ideal();
+    set(&mut profile.gap_same, 700.0);
+    let body = "on s[0] { for i in 0..10 { spin(10us) } }";
+    let trace = trace(profile, body, LaunchMode::Stream);
+    // The first operation has a gap behind the mark before it as well.
+    assert_eq!(trace.time, Nanos(10 * 10 * US + 10 * 700));
+}
+
+#[test]
+fn fork_and_join_is_the_longest_way() {
+    let mut profile = ideal();
+    set(&mut profile.gap_event, 1500.0);
+    let body = "
+        on s[0] { first: spin(10us) }
+        on s[1] after first { a: spin(20us) }
+        on s[2] after first { b: spin(50us) }
+        on s[0] after a, b { last: spin(10us) }";
+    let trace = trace(profile, body, LaunchMode::Stream);
+    let start = trace.spans[0].start;
+    assert_eq!(trace.spans[3].end - start, Nanos((10 + 50 + 10) * US + 2 * 1500));
+}
+
+#[test]
+fn the_host_limits_what_is_launched() {
+    let mut profile = ideal();
+    set(&mut profile.host.kernel, 3000.0);
+    let body = "for i in 0..100 { on s[i % 16] { nop() } }";
+    let trace = trace(profile, body, LaunchMode::Stream);
+    let starts: Vec<i64> = trace.spans.iter().map(|span| span.start.0).collect();
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 3000), "a kernel every 3 µs: {starts:?}");
+}
+
+#[test]
+fn urgent_kernels_go_first() {
+    let text = "
+        stream low(priority: low)
+        stream high(priority: high)
+        step {
+          on low  { big: spin(10us, units: 1320) }
+          on high { small: spin(1us, units: 10) }
+        }";
+    let (program, plan) = common::planned(text);
+    let sim = Sim::new(ideal());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &sim);
+    let trace = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0);
+    // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
+    assert_eq!(trace.spans[1].end, Nanos(11 * US));
+}
+
+#[test]
+fn twice_the_same() {
+    let body = "
+        on s[0] { a: spin(3us, units: 70) }
+        for i in 1..8 { on s[i] after a { copy(x[i] -> y[i]) } }
+        on s[9] { copy(up[0] -> x[0]) }
+        sync()
+        on s[3] { spin(2us, units: 500) }";
+    let run = || trace(Profile::named("h200").expect("embedded"), body, LaunchMode::Stream);
+    assert_eq!(run(), run());
+}
