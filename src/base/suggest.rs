@@ -11,7 +11,10 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
             let distance = strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
             (distance, candidate)
         })
-        .filter(|(distance, candidate)| *distance <= (wrong.len().max(candidate.len()) / 3).max(1))
+        // Of one letter, any other would be near.
+        .filter(|(distance, candidate)| {
+            *distance == 0 || (wrong.len() > 1 && *distance <= (wrong.len().max(candidate.len()) / 3).max(1))
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

@@ -60,6 +60,8 @@ pub(super) struct Analyzer<'a> {
     pub scopes: Scopes,
     /// Words that some parameter lists: known everywhere, and worth themselves.
     pub words: FxHashSet<Symbol>,
+    /// Names of families of labels, wherever they are given.
+    pub label_families: FxHashSet<Symbol>,
     pub program: Program,
     pub defs: FxHashMap<Symbol, &'a Decl>,
     /// The iteration that is being expanded; nothing outside of the step.
@@ -68,6 +70,8 @@ pub(super) struct Analyzer<'a> {
     pub expansion: Expansion<'a>,
     errors: Vec<ModelError>,
     seen: FxHashSet<(std::mem::Discriminant<ModelError>, usize)>,
+    /// Where a name was found to be wrong: what follows from that is not told again.
+    bad_names: FxHashSet<usize>,
 }
 
 impl<'a> Analyzer<'a> {
@@ -107,6 +111,7 @@ impl<'a> Analyzer<'a> {
             builtins,
             scopes: Scopes::new(),
             words: words_of(ast, &names),
+            label_families: check::label_families(ast),
             program,
             defs: defs.collect(),
             iteration: None,
@@ -114,6 +119,7 @@ impl<'a> Analyzer<'a> {
             expansion: Expansion::default(),
             errors: Vec::new(),
             seen: FxHashSet::default(),
+            bad_names: FxHashSet::default(),
             names,
         }
     }
@@ -121,6 +127,9 @@ impl<'a> Analyzer<'a> {
     /// Notes an error, unless the same mistake at the same place has been noted (a loop meets it in every turn).
     pub fn error(&mut self, error: ModelError) {
         let key = (std::mem::discriminant(&error), error.offset());
+        if matches!(error, ModelError::UnknownName { .. }) && self.bad_names.contains(&error.offset()) {
+            return;
+        }
         if self.errors.len() < MAX_ERRORS && self.seen.insert(key) {
             self.errors.push(error);
         }
@@ -133,7 +142,9 @@ impl<'a> Analyzer<'a> {
     /// Works through the whole file.
     pub fn run(mut self) -> Result<Program, Vec<ModelError>> {
         let found = check::names(self.ast, &self.names, &self.words);
+        let names: FxHashSet<usize> = found.iter().map(ModelError::offset).collect();
         found.into_iter().for_each(|error| self.error(error));
+        self.bad_names = names;
         self.parameters();
         for decl in &self.ast.decls {
             self.declaration(decl);

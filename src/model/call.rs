@@ -453,12 +453,13 @@ impl<'a> Analyzer<'a> {
                     }
                 },
                 (None, Preset::Required) => {
-                    self.error(ModelError::ArgumentCount {
-                        function: operation.name().to_owned(),
-                        expected: format!("`{}: {}`", option.name, option.kind.describe()),
-                        found: "it is not".to_owned(),
+                    self.error(ModelError::MissingOption {
+                        op: operation.name(),
+                        option: option.name,
+                        kind: option.kind.describe(),
+                        doc: option.doc,
+                        usage: usage(operation),
                         at: call.span.into(),
-                        help: Some(format!("it is `{}`; `{}` is {}", usage(operation), option.name, option.doc)),
                     });
                     good = false;
                     continue;
@@ -507,7 +508,18 @@ impl<'a> Analyzer<'a> {
         };
         match attr {
             Some(attr) => Some(attr),
-            None => self.wrong_type(&format!("{} for `{}`", option.kind.describe(), option.name), &value, expr.span),
+            None => {
+                let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
+                let unit = match option.kind {
+                    Kind::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
+                    Kind::Number(Dimension::BYTES) if plain => Some("write its unit behind it: `64MiB`".to_owned()),
+                    _ => None,
+                };
+                let found = value.describe(&self.names);
+                let expected = format!("{} for `{}`", option.kind.describe(), option.name);
+                self.error(ModelError::WrongType { expected, found, at: expr.span.into(), help: unit });
+                None
+            }
         }
     }
 

@@ -73,6 +73,17 @@ pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol
     (labels, phases)
 }
 
+/// All names that are given to families of labels in a file.
+pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
+    let mut families = FxHashMap::default();
+    for decl in &ast.decls {
+        if let DeclKind::Step { body, .. } | DeclKind::Def { body, .. } = &decl.kind {
+            collect_labels(body, true, &mut families);
+        }
+    }
+    families.into_keys().collect()
+}
+
 struct Checker<'a> {
     names: &'a Interner,
     words: &'a FxHashSet<Symbol>,
@@ -157,7 +168,8 @@ impl<'a> Checker<'a> {
                     Some(Expr { kind: ExprKind::List(items), .. }) => items.iter().filter_map(Expr::as_name).collect(),
                     _ => Vec::new(),
                 };
-                if !default.as_name().is_some_and(|symbol| words.contains(&symbol)) {
+                // A bare word is looked for in the list, by the parameter itself.
+                if words.is_empty() || default.as_name().is_none() {
                     self.expr(default);
                 }
                 if let Some(allowed) = allowed {
@@ -211,8 +223,13 @@ impl<'a> Checker<'a> {
 
     fn body(&mut self, params: &[Name], body: &'a Block) {
         self.later = FxHashMap::default();
-        collect_labels(body, &mut self.later);
-        self.scopes = vec![params.iter().map(|name| (name.symbol, name.span)).collect()];
+        collect_labels(body, false, &mut self.later);
+        // A family is known in all of the step or `def`: a loop may look back at its earlier turns.
+        let mut families = FxHashMap::default();
+        collect_labels(body, true, &mut families);
+        let families = families.into_iter().filter(|(symbol, _)| !self.globals.contains_key(symbol));
+        let known = params.iter().map(|name| (name.symbol, name.span)).chain(families);
+        self.scopes = vec![known.collect()];
         self.frame = 0;
         self.block(body);
         self.scopes.clear();
@@ -229,7 +246,8 @@ impl<'a> Checker<'a> {
         self.builtin(name);
         let visible = self.scopes.iter().flatten().find(|(symbol, _)| *symbol == name.symbol).map(|(_, span)| *span);
         if let Some(first) = visible.or(self.globals.get(&name.symbol).copied()) {
-            if !family {
+            // The family itself, known from the beginning, is no other meaning.
+            if !family || self.globals.contains_key(&name.symbol) {
                 self.redefined(name, first);
             }
             return;
@@ -469,18 +487,20 @@ fn declared_names(decl: &Decl) -> Vec<Name> {
     }
 }
 
-fn collect_labels(block: &Block, labels: &mut FxHashMap<Symbol, SrcSpan>) {
+/// The labels of a block with the places where they first stand: all of them, or families only.
+fn collect_labels(block: &Block, families: bool, labels: &mut FxHashMap<Symbol, SrcSpan>) {
     for stmt in block {
         match &stmt.kind {
-            StmtKind::Call(Call { label: Some(label), .. }) => {
+            StmtKind::Call(Call { label: Some(label), .. }) if !families || !label.index.is_empty() => {
                 labels.entry(label.name.symbol).or_insert(label.name.span);
             }
             StmtKind::For { body, .. }
             | StmtKind::On { body, .. }
             | StmtKind::Phase { body, .. }
-            | StmtKind::Group { body } => collect_labels(body, labels),
+            | StmtKind::Group { body } => collect_labels(body, families, labels),
             StmtKind::If { arms, otherwise } => {
-                arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| collect_labels(body, labels));
+                let bodies = arms.iter().map(|(_, body)| body).chain(otherwise);
+                bodies.for_each(|body| collect_labels(body, families, labels));
             }
             _ => {}
         }

@@ -28,7 +28,7 @@ impl<'a> Analyzer<'a> {
             DeclKind::Draw { .. } => self.not_yet("`draw`", "make the number a `param`", decl.span),
             DeclKind::Setup(_) | DeclKind::Teardown(_) => {
                 let help = "buffers are filled before the run: `buffer x: f32[4] = zeros`";
-                self.not_yet("`setup` and `teardown`", help, decl.span);
+                self.not_yet("a `setup` or `teardown` block", help, decl.span);
             }
             DeclKind::Preset { .. } | DeclKind::Def { .. } | DeclKind::Metric { .. } | DeclKind::Expect { .. } => {}
         }

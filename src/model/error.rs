@@ -114,7 +114,7 @@ pub enum ModelError {
     UnknownMember {
         name: String,
         member: String,
-        #[label("no such output or label")]
+        #[label("no such member")]
         at: SourceSpan,
         #[help]
         help: Option<String>,
@@ -177,10 +177,22 @@ pub enum ModelError {
         function: String,
         expected: String,
         found: String,
-        #[label("{expected} belong here")]
+        #[label("expected {expected}")]
         at: SourceSpan,
         #[help]
         help: Option<String>,
+    },
+
+    #[error("`{op}` needs the option `{option}`, {kind}")]
+    #[diagnostic(code(aorta::model::missing_option), help("it is `{usage}`; `{option}`: {doc}"))]
+    MissingOption {
+        op: &'static str,
+        option: &'static str,
+        kind: String,
+        doc: &'static str,
+        usage: String,
+        #[label("`{option}` is not given")]
+        at: SourceSpan,
     },
 
     // --- Slices ---------------------------------------------------------------------------------------------
@@ -293,10 +305,11 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("a label of that name exists already")]
-    #[diagnostic(code(aorta::model::label_twice), help("name members of a family with an index: `{name}[i]: …`"))]
+    #[error("there is a label `{name}` already")]
+    #[diagnostic(code(aorta::model::label_twice), help("{help}"))]
     LabelTwice {
         name: String,
+        help: &'static str,
         #[label("second")]
         at: SourceSpan,
         #[label("first")]

@@ -108,6 +108,10 @@ impl Analyzer<'_> {
         if self.words.contains(&symbol) {
             return Value::Word(symbol);
         }
+        // A family of labels that has no member yet is known all the same: its first turn may be guarded by `when`.
+        if self.iteration.is_some() && self.label_families.contains(&symbol) {
+            return Value::Labels(u32::MAX);
+        }
         let name = text.to_owned();
         let help = suggest::did_you_mean(&name, self.known_names().iter().map(String::as_str));
         self.error(ModelError::UnknownName { name, at: span.into(), help });

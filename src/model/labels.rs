@@ -91,7 +91,8 @@ impl<'a> Analyzer<'a> {
             let first = self.label_data(first).span;
             let index: Vec<String> = index.iter().map(i64::to_string).collect();
             let name_text = format!("{}[{}]", self.names.name(name.symbol), index.join(", "));
-            self.error(ModelError::LabelTwice { name: name_text, at: name.span.into(), first: first.into() });
+            let help = "each member of a family is given once: choose the index so that every turn has its own";
+            self.error(ModelError::LabelTwice { name: name_text, help, at: name.span.into(), first: first.into() });
         }
     }
 
@@ -103,7 +104,8 @@ impl<'a> Analyzer<'a> {
     pub(super) fn member(&mut self, family: u32, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
         let index: Option<Vec<i64>> = items.iter().map(|item| self.eval_whole(item)).collect();
         let Some(index) = index else { return Value::Unknown };
-        match self.expansion.families[family as usize].members.get(index.as_slice()) {
+        let known = self.expansion.families.get(family as usize);
+        match known.and_then(|family| family.members.get(index.as_slice())) {
             Some(&label) => Value::Label(label),
             None => {
                 let index: Vec<String> = index.iter().map(i64::to_string).collect();
@@ -300,10 +302,10 @@ impl<'a> Analyzer<'a> {
         let ranges: Vec<Range<u32>> = match value {
             Value::Unknown => return Vec::new(),
             Value::Label(label) => vec![self.label_data(*label).ops.clone()],
-            Value::Labels(family) => {
-                let order = &self.expansion.families[*family as usize].order;
-                order.iter().map(|&label| self.label_data(label).ops.clone()).collect()
-            }
+            Value::Labels(family) => match self.expansion.families.get(*family as usize) {
+                Some(family) => family.order.iter().map(|&label| self.label_data(label).ops.clone()).collect(),
+                None => Vec::new(),
+            },
             other => {
                 self.wrong_type::<()>("a label", other, span);
                 return Vec::new();

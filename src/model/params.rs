@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{SrcSpan, Symbol, suggest};
+use crate::base::{DType, SrcSpan, Symbol, suggest};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -75,6 +75,17 @@ impl<'a> Analyzer<'a> {
             Some(Expr { kind: ExprKind::List(items), .. }) => items.iter().filter_map(Expr::as_name).collect(),
             _ => Vec::new(),
         };
+        let unknown_word = |analyzer: &Self, expr: &Expr| {
+            expr.as_name().filter(|symbol| {
+                !words.is_empty() && !words.contains(symbol) && analyzer.scopes.get(*symbol).is_none()
+            })
+        };
+        if let Some(word) = unknown_word(self, default).filter(|word| DType::from_name(self.names.name(*word)).is_none()) {
+            let value = self.names.name(word).to_owned();
+            self.not_allowed(name, value, default.span, allowed);
+            self.scopes.declare(name.symbol, Value::Unknown);
+            return;
+        }
         let default_value = self.eval_word(default, &words);
         let (value, at) = match self.expansion.given.get(&name.symbol).copied() {
             None => (default_value, default.span),
@@ -149,6 +160,12 @@ impl<'a> Analyzer<'a> {
         let fits = match &allowed.kind {
             ExprKind::Range { from, to, inclusive } => {
                 let (low, high) = (self.eval(from), self.eval(to));
+                if let (Value::Number(value), Value::Number(low)) = (value, &low)
+                    && value.dimension != low.dimension
+                {
+                    self.not_allowed(name, value.text(), at, Some(allowed));
+                    return;
+                }
                 let spans = (at, allowed.span);
                 let above = self.binary(BinaryOp::GreaterEqual, value.clone(), low, spans, at);
                 let op = if *inclusive { BinaryOp::LessEqual } else { BinaryOp::Less };
@@ -177,15 +194,19 @@ impl<'a> Analyzer<'a> {
             },
         };
         if !fits {
-            let allowed_text = self.source_text(allowed);
-            self.error(ModelError::NotAllowed {
-                name: self.names.name(name.symbol).to_owned(),
-                value: value.text(&self.names),
-                at: at.into(),
-                declared: allowed.span.into(),
-                allowed: allowed_text,
-            });
+            self.not_allowed(name, value.text(&self.names), at, Some(allowed));
         }
+    }
+
+    fn not_allowed(&mut self, name: Name, value: String, at: SrcSpan, allowed: Option<&Expr>) {
+        let text = allowed.map(|allowed| self.source_text(allowed)).unwrap_or_default();
+        self.error(ModelError::NotAllowed {
+            name: self.names.name(name.symbol).to_owned(),
+            value,
+            at: at.into(),
+            declared: allowed.map_or(at, |allowed| allowed.span).into(),
+            allowed: text,
+        });
     }
 
     /// A range or list as it would be written, for messages.

@@ -92,7 +92,7 @@ pub enum Value {
     Tensor { view: ViewId, family: u8 },
     /// An operation or a call.
     Label(LabelId),
-    /// A family of labels, by its number.
+    /// A family of labels, by its number; one without members has a number beyond all others.
     Labels(u32),
     /// An output of a `def` that nothing has written, by its number.
     Output(u32),

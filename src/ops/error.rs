@@ -46,7 +46,7 @@ pub enum OpError {
         found: String,
         #[label("{found}")]
         at: SourceSpan,
-        #[label("{expected} follows from the inputs")]
+        #[label("the inputs make it {expected}")]
         call: SourceSpan,
     },
 
