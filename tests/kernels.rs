@@ -12,7 +12,8 @@ use aorta::ops::{Launch, Source};
 
 /// Every kernel of the file with all operations, for one element type.
 fn kernels(dtype: &str, sources: &mut BTreeMap<String, Source>) {
-    let text = include_str!("workloads/operations.aorta").replace("param dtype = f32", &format!("param dtype = {dtype}"));
+    let text =
+        include_str!("workloads/operations.aorta").replace("param dtype = f32", &format!("param dtype = {dtype}"));
     let program = common::analyze_with(&text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
         .unwrap_or_else(|errors| panic!("{errors}"));
     let mut add = |source: &Source| {

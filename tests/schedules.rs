@@ -64,11 +64,7 @@ fn expected(program: &Program, plan: &Plan, schedule: &Schedule, iterations: usi
 }
 
 /// What the commands guarantee: the order of each lane, and events.
-fn guaranteed(
-    schedule: &Schedule,
-    iterations: usize,
-    without: Option<usize>,
-) -> BTreeMap<Node, BTreeSet<Node>> {
+fn guaranteed(schedule: &Schedule, iterations: usize, without: Option<usize>) -> BTreeMap<Node, BTreeSet<Node>> {
     let period = schedule.period.len();
     let mut order = Vec::new();
     let mut edges: BTreeMap<Node, BTreeSet<Node>> = BTreeMap::new();
@@ -202,9 +198,7 @@ fn has_race(program: &Program, plan: &Plan) -> bool {
         let (a_in, a_out, b_in, b_out) = (step.inputs(a), step.outputs(a), step.inputs(b), step.outputs(b));
         overlaps(a_out, b_out) || overlaps(a_out, b_in) || overlaps(a_in, b_out)
     };
-    step.ids().any(|b| {
-        step.ids().take(b.index()).any(|a| conflict(a, b) && !before[&(0, b)].contains(&(0, a)))
-    })
+    step.ids().any(|b| step.ids().take(b.index()).any(|a| conflict(a, b) && !before[&(0, b)].contains(&(0, a))))
 }
 
 proptest! {

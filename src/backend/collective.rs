@@ -114,8 +114,7 @@ impl Collectives {
         // SAFETY: the caller vouches for handles and memory.
         unsafe {
             if let Some(all_to_all) = self.table.all_to_all {
-                return self
-                    .check("ncclAlltoAll", all_to_all(source, target, count as usize, kind, comm, stream));
+                return self.check("ncclAlltoAll", all_to_all(source, target, count as usize, kind, comm, stream));
             }
             self.check("ncclGroupStart", (self.table.group_start)())?;
             let step = (count * dtype.size()) as usize;

@@ -98,7 +98,9 @@ impl Opened {
     /// Opens the libraries beside this one whose names begin so, for a library that loads them by name alone and does
     /// not say where they are.
     pub fn open_beside(&self, prefix: &str) {
-        let Some(folder) = Path::new(self.path).parent().filter(|folder| !folder.as_os_str().is_empty()) else { return };
+        let Some(folder) = Path::new(self.path).parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+            return;
+        };
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix)) {

@@ -24,10 +24,7 @@ pub fn run(args: CheckArgs) -> CliResult {
             Ok(loaded) => {
                 let operations: usize = loaded.program.cycle.first().map_or(0, |step| step.ops.len());
                 let streams = loaded.program.streams.len();
-                output::print(&format!(
-                    "{}: good: {operations} operations on {streams} streams\n",
-                    loaded.parsed.name
-                ));
+                output::print(&format!("{}: good: {operations} operations on {streams} streams\n", loaded.parsed.name));
             }
             Err(error) => {
                 // Every file is checked; the errors of all but the last are shown here.

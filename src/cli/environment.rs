@@ -42,9 +42,8 @@ pub fn library_paths() -> SearchPaths {
     let mut installed: Vec<PathBuf> = std::fs::read_dir("/usr/local")
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
         .unwrap_or_default();
-    installed.retain(|path| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("cuda"))
-    });
+    installed
+        .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("cuda")));
     // The newest first, behind the one that is called just `cuda`.
     installed.sort();
     installed.reverse();
@@ -76,7 +75,8 @@ fn site_packages() -> Vec<PathBuf> {
         let mut versions: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         versions.sort();
         for version in versions.into_iter().rev() {
-            let python = version.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python3"));
+            let python =
+                version.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python3"));
             if python {
                 sites.extend([version.join("site-packages"), version.join("dist-packages")]);
             }

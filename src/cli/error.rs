@@ -16,11 +16,17 @@ use super::output;
 #[derive(Debug)]
 pub enum CliError {
     /// Mistakes in a file or a value, with the texts that they point into.
-    Source { diagnostics: Vec<Box<dyn Diagnostic + Send + Sync>>, sources: Arc<SourceMap> },
+    Source {
+        diagnostics: Vec<Box<dyn Diagnostic + Send + Sync>>,
+        sources: Arc<SourceMap>,
+    },
     Input(InputError),
     Config(ConfigError),
     /// The device, or the run on it.
-    Exec { error: ExecError, sources: Arc<SourceMap> },
+    Exec {
+        error: ExecError,
+        sources: Arc<SourceMap>,
+    },
 }
 
 /// Mistakes in arguments and files as such.

@@ -20,9 +20,7 @@ use crate::schedule::{self, Schedule};
 use super::backends::{self, BackendArg, Chosen};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{
-    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show,
-};
+use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show};
 
 #[derive(Debug, Args)]
 pub struct ExecArgs {
@@ -289,13 +287,10 @@ impl<'a> Run<'a> {
     fn write_outputs(&self, folder: &Path) -> Result<(), CliError> {
         let program = &self.loaded.program;
         let backend = self.chosen.backend.as_ref();
-        let buffers =
-            measure::buffers(program, &self.schedule(), backend, &self.exec_options(), &Control::default())
-                .map_err(|error| self.failed(error))?;
-        std::fs::create_dir_all(folder).map_err(|error| InputError::Unwritable {
-            name: folder.display().to_string(),
-            why: error.to_string(),
-        })?;
+        let buffers = measure::buffers(program, &self.schedule(), backend, &self.exec_options(), &Control::default())
+            .map_err(|error| self.failed(error))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| InputError::Unwritable { name: folder.display().to_string(), why: error.to_string() })?;
         for (memory, bytes) in buffers {
             let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
             let name = program.names.name(program.memory(memory).name);
@@ -434,11 +429,7 @@ impl<'a> Run<'a> {
                 .iter()
                 .map(|lane| LaneRecord {
                     name: lane.name.clone(),
-                    streams: lane
-                        .streams
-                        .iter()
-                        .map(|stream| program.streams[stream.index()].name.clone())
-                        .collect(),
+                    streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
                     priority: lane.priority.name(),
                     queue: lane.queue,
                 })

@@ -23,7 +23,8 @@ pub fn all() -> Vec<Shipped> {
         for file in folder.files() {
             let path = file.path();
             if path.extension().is_some_and(|extension| extension == "aorta")
-                && let (Some(stem), Some(text)) = (path.file_stem().and_then(|stem| stem.to_str()), file.contents_utf8())
+                && let (Some(stem), Some(text)) =
+                    (path.file_stem().and_then(|stem| stem.to_str()), file.contents_utf8())
                 && let Some(path) = path.to_str()
             {
                 found.push(Shipped { stem, path, text });

@@ -79,9 +79,7 @@ pub fn read_limited(path: &Path, limit: usize) -> Result<String, InputError> {
     let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string(), None))?;
     let mut bytes = Vec::new();
     // One byte more than allowed tells that the file is too large, also where it has no size (a pipe).
-    file.take(limit as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string(), None))?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string(), None))?;
     if bytes.len() > limit {
         return Err(unreadable(
             format!("it is larger than {limit} bytes"),
@@ -125,7 +123,8 @@ fn limits(settings: &Settings) -> Limits {
 pub fn parse(text: Text, settings: &Settings) -> Result<(Parsed, Vec<syntax::SyntaxError>), CliError> {
     let mut sources = SourceMap::new();
     let sha256 = Sha256::digest(text.text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    let too_large = || InputError::Unreadable { name: text.name.clone(), why: "it is too large".to_owned(), help: None };
+    let too_large =
+        || InputError::Unreadable { name: text.name.clone(), why: "it is too large".to_owned(), help: None };
     let base = sources.add(text.name.clone(), text.text.as_str()).ok_or_else(too_large)?;
     let (ast, errors) = syntax::parse(&text.text, base, &limits(settings));
     Ok((Parsed { ast, sources, name: text.name, origin: text.origin, sha256 }, errors))

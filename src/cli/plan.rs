@@ -27,8 +27,7 @@ pub fn run(args: PlanArgs) -> CliResult {
     let text = load::find(&args.file, &settings)?;
     let loaded = load::load(text, &args.workload, &settings)?;
     let profile = backends::profile(&settings)?;
-    let topology =
-        Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
+    let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
     let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
     let schedule = schedule::place(&loaded.program, &loaded.plan, topology, &options);
     output::print(&describe(&loaded, &schedule, &profile));

@@ -67,9 +67,7 @@ fn describe(parsed: &load::Parsed) -> String {
                 let family = if count.is_empty() { String::new() } else { format!("[{}]", count.join(", ")) };
                 let options: Vec<String> = options
                     .iter()
-                    .map(|option| {
-                        format!("{}: {}", ast.names.name(option.key.symbol), source(sources, &option.value))
-                    })
+                    .map(|option| format!("{}: {}", ast.names.name(option.key.symbol), source(sources, &option.value)))
                     .collect();
                 let name = ast.names.name(name.symbol);
                 streams.push((format!("{name}{family}"), [options.join(", "), doc].join(" ").trim().to_owned()));

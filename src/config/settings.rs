@@ -155,8 +155,8 @@ fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
     };
     let (key, value) = (key.trim(), value.trim());
     if !KEYS.contains(&key) {
-        let help = suggest::did_you_mean(key, KEYS)
-            .or_else(|| Some(format!("settings are {}", suggest::listed(&KEYS))));
+        let help =
+            suggest::did_you_mean(key, KEYS).or_else(|| Some(format!("settings are {}", suggest::listed(&KEYS))));
         return Err(ConfigError::UnknownSetting { name: key.to_owned(), help });
     }
     let quoted = format!("{value:?}");

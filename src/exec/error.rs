@@ -41,7 +41,10 @@ pub enum ExecError {
     },
 
     #[error("the kernel of this {what} does not compile")]
-    #[diagnostic(code(aorta::exec::kernel), help("this is a bug of aorta: please report it with the text below\n{log}"))]
+    #[diagnostic(
+        code(aorta::exec::kernel),
+        help("this is a bug of aorta: please report it with the text below\n{log}")
+    )]
     Kernel {
         what: String,
         log: String,

@@ -426,12 +426,7 @@ impl Session {
     }
 
     /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
-    pub fn observe(
-        &mut self,
-        mode: LaunchMode,
-        iterations: u64,
-        control: &Control,
-    ) -> Result<Vec<Trace>, ExecError> {
+    pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
         let Some(first) = self.observed else { return Ok(Vec::new()) };
         let mut traces = Vec::with_capacity(iterations as usize);
         let period = self.period.len() as u64;

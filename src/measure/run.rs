@@ -146,12 +146,7 @@ fn wants_serial(program: &Program) -> bool {
             .any(|expectation| asks(&expectation.condition) || expectation.when.as_ref().is_some_and(asks))
 }
 
-fn record(
-    request: &Request,
-    sampled: &Sampled,
-    serial: Option<&Samples>,
-    warnings: &mut Vec<String>,
-) -> Variant {
+fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnings: &mut Vec<String>) -> Variant {
     let time = Times::of(&sampled.samples.time);
     let issue = Times::of(&sampled.samples.issue);
     let name = sampled.mode.name();
@@ -218,11 +213,7 @@ fn record(
 fn spans(traces: &[Trace]) -> Vec<SpanRecord> {
     let trace = traces.iter().rev().find(|trace| trace.step == 0);
     trace.map_or_else(Vec::new, |trace| {
-        trace
-            .spans
-            .iter()
-            .map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end })
-            .collect()
+        trace.spans.iter().map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end }).collect()
     })
 }
 

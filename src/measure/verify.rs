@@ -128,8 +128,7 @@ pub fn verify(question: &Question) -> Result<Verification, ExecError> {
             .collect();
         variants.push(VariantVerification { launch: mode.name().to_owned(), outputs: compared });
     }
-    let held = !variants.is_empty()
-        && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held));
+    let held = !variants.is_empty() && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held));
     let record = VerificationRecord { iterations: iterations as u32, held, variants };
     Ok(Verification { record, warnings })
 }

@@ -19,9 +19,36 @@ pub(super) const MARKERS: [&str; 3] = ["signal", "wait", "sync"];
 
 /// Operations of the language that this version does not have.
 const LATER: [&str; 30] = [
-    "adamw", "all_gather", "all_reduce", "argmax", "attention", "barrier", "broadcast", "concat", "conv",
-    "cross_entropy", "cumsum", "dropout", "embedding", "grad", "host_sync", "layer_norm", "max", "mean", "min", "pad",
-    "pool", "recv", "reduce", "reduce_scatter", "rms_norm", "rope", "send", "sgd", "sum", "triad",
+    "adamw",
+    "all_gather",
+    "all_reduce",
+    "argmax",
+    "attention",
+    "barrier",
+    "broadcast",
+    "concat",
+    "conv",
+    "cross_entropy",
+    "cumsum",
+    "dropout",
+    "embedding",
+    "grad",
+    "host_sync",
+    "layer_norm",
+    "max",
+    "mean",
+    "min",
+    "pad",
+    "pool",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "rms_norm",
+    "rope",
+    "send",
+    "sgd",
+    "sum",
+    "triad",
 ];
 
 /// What other tools call an operation, and what it is here.
@@ -85,9 +112,8 @@ impl<'a> Analyzer<'a> {
         };
         let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS);
         let known: Vec<&str> = known.chain(defs.iter().map(String::as_str)).collect();
-        let help = instead.or_else(|| {
-            suggest::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
-        });
+        let help = instead
+            .or_else(|| suggest::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?")));
         ModelError::UnknownOperation { name: name.to_owned(), at: at.into(), help }
     }
 
@@ -238,7 +264,8 @@ impl<'a> Analyzer<'a> {
         for (index, &view) in views.iter().enumerate() {
             let Output::Given(_, at) = &outputs[index] else { continue };
             let others = inputs.views.iter().copied().zip(inputs.spans.iter().copied());
-            let later = views[index + 1..].iter().copied().zip(call.outputs.iter().skip(index + 1).map(|arg| arg.value.span));
+            let later =
+                views[index + 1..].iter().copied().zip(call.outputs.iter().skip(index + 1).map(|arg| arg.value.span));
             let reads = inputs.views.len();
             for (place, (other, other_at)) in others.chain(later).enumerate() {
                 let same = place < reads && other == view && operation.in_place();
@@ -623,13 +650,9 @@ impl<'a> Analyzer<'a> {
             .zip(types)
             .map(|(given, (dtype, dims))| match given {
                 Some(given) => given.tensor,
-                None => ops::Tensor {
-                    dtype,
-                    dims,
-                    strides: dims.contiguous_strides(),
-                    space: Space::Device,
-                    align: 16,
-                },
+                None => {
+                    ops::Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+                }
             })
             .collect();
         Some(Spec {

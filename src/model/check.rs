@@ -342,9 +342,8 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         for (index, arg) in call.inputs.iter().enumerate() {
-            let elementwise = operation.is_some_and(|operation| {
-                matches!(operation.signature().inputs.get(index), Some(Input::Expression))
-            });
+            let elementwise = operation
+                .is_some_and(|operation| matches!(operation.signature().inputs.get(index), Some(Input::Expression)));
             self.expr_of(&arg.value, elementwise);
         }
         for arg in &call.outputs {

@@ -145,10 +145,7 @@ pub enum ModelError {
     },
 
     #[error("a whole number is needed here, and this is {value}")]
-    #[diagnostic(
-        code(aorta::model::not_whole),
-        help("`floor_div(a, b)` and `ceil_div(a, b)` divide without a rest")
-    )]
+    #[diagnostic(code(aorta::model::not_whole), help("`floor_div(a, b)` and `ceil_div(a, b)` divide without a rest"))]
     NotWhole {
         value: String,
         #[label("is {value}")]
@@ -342,7 +339,10 @@ pub enum ModelError {
     },
 
     #[error("memory that has no name cannot be written")]
-    #[diagnostic(code(aorta::model::written_type), help("leave the output away for scratch memory, or declare a `buffer`"))]
+    #[diagnostic(
+        code(aorta::model::written_type),
+        help("leave the output away for scratch memory, or declare a `buffer`")
+    )]
     WrittenType {
         #[label("this is a type, not a buffer")]
         at: SourceSpan,

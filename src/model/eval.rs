@@ -215,8 +215,7 @@ impl Analyzer<'_> {
                 Value::List(Arc::new(results.collect()))
             }
             (Value::List(a), Value::List(b)) if a.len() == b.len() => {
-                let results =
-                    a.iter().zip(b.iter()).map(|(a, b)| self.binary(op, a.clone(), b.clone(), spans, span));
+                let results = a.iter().zip(b.iter()).map(|(a, b)| self.binary(op, a.clone(), b.clone(), spans, span));
                 Value::List(Arc::new(results.collect()))
             }
             _ => {
@@ -377,7 +376,11 @@ impl Analyzer<'_> {
                 }
             }
             other => {
-                self.wrong_type::<()>("something with an index: a buffer, a family, a list or a type", &other, base.span);
+                self.wrong_type::<()>(
+                    "something with an index: a buffer, a family, a list or a type",
+                    &other,
+                    base.span,
+                );
                 Value::Unknown
             }
         }

@@ -85,10 +85,11 @@ impl<'a> Analyzer<'a> {
         for (span, _) in steps {
             self.error(ModelError::Second { what: "step", at: span.into(), first: first.into() });
         }
-        self.expansion.uses_previous = uses_previous(body) || self.defs.values().any(|decl| match &decl.kind {
-            DeclKind::Def { body, .. } => uses_previous(body),
-            _ => false,
-        });
+        self.expansion.uses_previous = uses_previous(body)
+            || self.defs.values().any(|decl| match &decl.kind {
+                DeclKind::Def { body, .. } => uses_previous(body),
+                _ => false,
+            });
         let mut labels = Vec::new();
         let mut iteration = 0;
         while iteration < self.cycle_use.cycle(self.options.cycle) {
@@ -313,7 +314,9 @@ impl<'a> Analyzer<'a> {
                 of: text.clone(),
                 name: option,
                 at: setting.key.span.into(),
-                help: Some("the arguments of a `def` have no names at the call: write the value in its place".to_owned()),
+                help: Some(
+                    "the arguments of a `def` have no names at the call: write the value in its place".to_owned(),
+                ),
             });
         }
         let (inputs, outputs) = (&signature.inputs, &signature.outputs);
@@ -447,9 +450,7 @@ fn uses_previous(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.kind {
         StmtKind::On { after, body, .. } => after.iter().any(|edge| edge.previous) || uses_previous(body),
         StmtKind::For { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => uses_previous(body),
-        StmtKind::If { arms, otherwise } => {
-            arms.iter().map(|(_, body)| body).chain(otherwise).any(uses_previous)
-        }
+        StmtKind::If { arms, otherwise } => arms.iter().map(|(_, body)| body).chain(otherwise).any(uses_previous),
         _ => false,
     })
 }

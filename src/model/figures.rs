@@ -33,9 +33,17 @@ pub struct Expectation {
 #[derive(Clone, Debug)]
 pub enum FigureExpr {
     Constant(f64),
-    Figure { figure: Figure, set: Option<OpSet>, statistic: Option<Statistic>, span: SrcSpan },
+    Figure {
+        figure: Figure,
+        set: Option<OpSet>,
+        statistic: Option<Statistic>,
+        span: SrcSpan,
+    },
     /// An earlier metric, by its place.
-    Metric { metric: usize, statistic: Option<Statistic> },
+    Metric {
+        metric: usize,
+        statistic: Option<Statistic>,
+    },
     Unary(Unary, Box<FigureExpr>),
     Binary(Binary, Box<FigureExpr>, Box<FigureExpr>),
 }
@@ -94,8 +102,18 @@ impl Figure {
 
 /// Figures of the language that this version does not have.
 const LATER: [&str; 12] = [
-    "busy", "bus_bandwidth", "critical_path", "delay", "device", "exposed", "gap", "memory", "overlap", "slack",
-    "stretch", "utilization",
+    "busy",
+    "bus_bandwidth",
+    "critical_path",
+    "delay",
+    "device",
+    "exposed",
+    "gap",
+    "memory",
+    "overlap",
+    "slack",
+    "stretch",
+    "utilization",
 ];
 
 /// What is taken of a figure's samples.
@@ -152,10 +170,19 @@ pub struct OpSet {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetPart {
     /// Streams from the first on.
-    Streams { first: u32, count: u32 },
+    Streams {
+        first: u32,
+        count: u32,
+    },
     /// A label, or a member of a family of labels.
-    Label { name: Symbol, index: Option<Box<[i64]>> },
-    Phase { name: Symbol, index: Option<Box<[i64]>> },
+    Label {
+        name: Symbol,
+        index: Option<Box<[i64]>>,
+    },
+    Phase {
+        name: Symbol,
+        index: Option<Box<[i64]>>,
+    },
 }
 
 impl OpSet {
@@ -335,21 +362,13 @@ impl<'a> Analyzer<'a> {
         }
         match self.eval(expr) {
             Value::Unknown => None,
-            Value::Number(number) => {
-                Some((FigureExpr::Constant(number.value.float()), Type::Number(number.dimension)))
-            }
+            Value::Number(number) => Some((FigureExpr::Constant(number.value.float()), Type::Number(number.dimension))),
             Value::Bool(value) => Some((FigureExpr::Constant(f64::from(value)), Type::Bool)),
             other => self.wrong_type("a number", &other, expr.span),
         }
     }
 
-    fn named(
-        &mut self,
-        symbol: Symbol,
-        set: Option<OpSet>,
-        statistic: Option<Statistic>,
-        span: SrcSpan,
-    ) -> Lowered {
+    fn named(&mut self, symbol: Symbol, set: Option<OpSet>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {
         let dimensionless = statistic == Some(Statistic::Cv);
         let measured = |dimension| Type::Number(if dimensionless { Dimension::NONE } else { dimension });
         if let Some(metric) = self.metric(symbol) {

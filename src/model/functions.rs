@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::units::Dimension;
 use crate::base::SrcSpan;
+use crate::base::units::Dimension;
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, Name};
 
@@ -13,8 +13,33 @@ use super::value::{Number, Scalar, Value};
 
 /// Every function that an expression may call on plain values; `map` knows the elementwise ones too.
 pub const FUNCTIONS: &[&str] = &[
-    "abs", "ceil", "ceil_div", "cos", "erf", "exp", "floor", "floor_div", "gelu", "len", "log", "log2", "max", "mean",
-    "min", "pow", "relu", "rev", "round", "rsqrt", "sigmoid", "silu", "sin", "sizeof", "sqrt", "sum", "tanh",
+    "abs",
+    "ceil",
+    "ceil_div",
+    "cos",
+    "erf",
+    "exp",
+    "floor",
+    "floor_div",
+    "gelu",
+    "len",
+    "log",
+    "log2",
+    "max",
+    "mean",
+    "min",
+    "pow",
+    "relu",
+    "rev",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sizeof",
+    "sqrt",
+    "sum",
+    "tanh",
 ];
 
 impl Analyzer<'_> {
@@ -97,12 +122,10 @@ impl Analyzer<'_> {
                 let results = items.iter().map(|item| self.apply(name, std::slice::from_ref(item), args, span));
                 Value::List(Arc::new(results.collect()))
             }
-            (_, [Value::Number(number)]) if number.dimension == Dimension::NONE => {
-                match Unary::from_name(name) {
-                    Some(function) => self.finite(function.apply(number.value.float()), span),
-                    None => self.wrong_arguments(name, values, span),
-                }
-            }
+            (_, [Value::Number(number)]) if number.dimension == Dimension::NONE => match Unary::from_name(name) {
+                Some(function) => self.finite(function.apply(number.value.float()), span),
+                None => self.wrong_arguments(name, values, span),
+            },
             ("pow", [Value::Number(a), Value::Number(b)])
                 if a.dimension == Dimension::NONE && b.dimension == Dimension::NONE =>
             {

@@ -192,12 +192,7 @@ impl<'a> Analyzer<'a> {
                         (format!("a label of something that has {count} outputs"), Some(help))
                     }
                 };
-                self.error(ModelError::WrongType {
-                    expected: "a tensor".to_owned(),
-                    found,
-                    at: span.into(),
-                    help,
-                });
+                self.error(ModelError::WrongType { expected: "a tensor".to_owned(), found, at: span.into(), help });
                 None
             }
         }
@@ -270,7 +265,10 @@ impl<'a> Analyzer<'a> {
                 self.error(ModelError::UnknownName {
                     name,
                     at: note.span.into(),
-                    help: Some("`prev` looks for a label that the step itself gives, not one inside a loop or a call".to_owned()),
+                    help: Some(
+                        "`prev` looks for a label that the step itself gives, not one inside a loop or a call"
+                            .to_owned(),
+                    ),
                 });
             }
             found.push(ops.unwrap_or_default());

@@ -22,8 +22,7 @@ impl<'a> Analyzer<'a> {
             })
             .collect();
         let known = |symbol: Symbol| params.iter().any(|param| param.symbol == symbol);
-        let param_names: Vec<String> =
-            params.iter().map(|param| self.names.name(param.symbol).to_owned()).collect();
+        let param_names: Vec<String> = params.iter().map(|param| self.names.name(param.symbol).to_owned()).collect();
         let mut given: FxHashMap<Symbol, &'a Expr> = FxHashMap::default();
         for decl in &ast.decls {
             let DeclKind::Preset { name, values } = &decl.kind else { continue };
@@ -76,11 +75,12 @@ impl<'a> Analyzer<'a> {
             _ => Vec::new(),
         };
         let unknown_word = |analyzer: &Self, expr: &Expr| {
-            expr.as_name().filter(|symbol| {
-                !words.is_empty() && !words.contains(symbol) && analyzer.scopes.get(*symbol).is_none()
-            })
+            expr.as_name()
+                .filter(|symbol| !words.is_empty() && !words.contains(symbol) && analyzer.scopes.get(*symbol).is_none())
         };
-        if let Some(word) = unknown_word(self, default).filter(|word| DType::from_name(self.names.name(*word)).is_none()) {
+        if let Some(word) =
+            unknown_word(self, default).filter(|word| DType::from_name(self.names.name(*word)).is_none())
+        {
             let value = self.names.name(word).to_owned();
             self.not_allowed(name, value, default.span, allowed);
             self.scopes.declare(name.symbol, Value::Unknown);

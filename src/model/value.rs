@@ -85,11 +85,22 @@ pub enum Value {
     Type(DType, Dims),
     List(Arc<Vec<Value>>),
     /// Whole numbers from one to another, the end left out; walked backwards when reversed.
-    Range { from: i64, to: i64, reversed: bool },
+    Range {
+        from: i64,
+        to: i64,
+        reversed: bool,
+    },
     /// A stream, or a family of `count` from `first` on.
-    Stream { first: u32, count: Option<u32>, family: Symbol },
+    Stream {
+        first: u32,
+        count: Option<u32>,
+        family: Symbol,
+    },
     /// A slice; the first `family` of its dimensions are those of its family, and the first bracket picks from them.
-    Tensor { view: ViewId, family: u8 },
+    Tensor {
+        view: ViewId,
+        family: u8,
+    },
     /// An operation or a call.
     Label(LabelId),
     /// A family of labels, by its number; one without members has a number beyond all others.

@@ -133,8 +133,7 @@ impl Views {
 
     /// Whether two views have an element in common.
     pub fn overlap(&self, a: ViewId, b: ViewId) -> bool {
-        self.memory(a) == self.memory(b)
-            && self.extents(a).iter().zip(self.extents(b)).all(|(a, b)| a.overlaps(*b))
+        self.memory(a) == self.memory(b) && self.extents(a).iter().zip(self.extents(b)).all(|(a, b)| a.overlaps(*b))
     }
 
     /// The dimensions of the memory that are the slice's own.

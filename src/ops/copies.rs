@@ -204,11 +204,7 @@ impl Operation for Memset {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let Some(output) = call.outputs[0] else {
-            return Err(OpError::OutputMissing {
-                op: "memset",
-                help: "write `memset(0 -> x)`",
-                at: call.span.into(),
-            });
+            return Err(OpError::OutputMissing { op: "memset", help: "write `memset(0 -> x)`", at: call.span.into() });
         };
         if !output.tensor.contiguous() {
             return Err(OpError::Gaps {
@@ -230,10 +226,6 @@ impl Operation for Memset {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![Launch::Memset {
-            operand: 0,
-            value: spec.attrs.int("value") as u8,
-            bytes: spec.outputs[0].bytes(),
-        }]
+        vec![Launch::Memset { operand: 0, value: spec.attrs.int("value") as u8, bytes: spec.outputs[0].bytes() }]
     }
 }

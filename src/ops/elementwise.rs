@@ -165,11 +165,7 @@ impl Operation for Fill {
         call.needs_device()?;
         match call.outputs[0] {
             Some(output) => Ok(vec![(output.tensor.dtype, output.tensor.dims)]),
-            None => Err(OpError::OutputMissing {
-                op: "fill",
-                help: "write `fill(0 -> x)`",
-                at: call.span.into(),
-            }),
+            None => Err(OpError::OutputMissing { op: "fill", help: "write `fill(0 -> x)`", at: call.span.into() }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What memory holds before the first iteration.
 
-use crate::base::random::{SUM_DEVIATION, bell};
 use crate::base::DType;
+use crate::base::random::{SUM_DEVIATION, bell};
 
 use super::kernel::{BLOCK, c_type, source};
 use super::{Arg, Kernel, Shared};
@@ -10,7 +10,10 @@ use super::{Arg, Kernel, Shared};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// Bell-shaped values of mean 0 and the given deviation; for integers, whole numbers from 0 to 99.
-    Random { seed: u64, deviation: f64 },
+    Random {
+        seed: u64,
+        deviation: f64,
+    },
     Zeros,
     Ones,
     /// 0, 1, 2, …
@@ -23,9 +26,7 @@ impl Init {
     /// Element `index`; the kernel computes the same bits.
     pub fn value(self, dtype: DType, index: u64) -> f64 {
         match self {
-            Init::Random { seed, deviation } if dtype.is_float() => {
-                f64::from(bell(seed, index) * deviation as f32)
-            }
+            Init::Random { seed, deviation } if dtype.is_float() => f64::from(bell(seed, index) * deviation as f32),
             Init::Random { seed, .. } => (crate::base::random::hash(seed, index) % 100) as f64,
             Init::Zeros => 0.0,
             Init::Ones => 1.0,
@@ -39,11 +40,9 @@ impl Init {
         let compute = if dtype.is_float() { "f32" } else { "f64" };
         let (name, value, mut args) = match self {
             Init::Poison => return None,
-            Init::Random { seed, deviation } if dtype.is_float() => (
-                "init_random",
-                "bell(seed, i) * scale".to_owned(),
-                vec![Arg::U64(seed), Arg::F32(deviation as f32)],
-            ),
+            Init::Random { seed, deviation } if dtype.is_float() => {
+                ("init_random", "bell(seed, i) * scale".to_owned(), vec![Arg::U64(seed), Arg::F32(deviation as f32)])
+            }
             Init::Random { seed, .. } => {
                 ("init_random_whole", "(f64)(hash(seed, i) % 100)".to_owned(), vec![Arg::U64(seed), Arg::F32(0.0)])
             }
@@ -69,8 +68,7 @@ __device__ inline f32 bell(u64 seed, u64 index) {{
 "#
         );
         let dtype_name = c_type(dtype);
-        let params =
-            [format!("{dtype_name}* x"), "u64 seed".into(), "f32 scale".into(), "u64 n".into()];
+        let params = [format!("{dtype_name}* x"), "u64 seed".into(), "f32 scale".into(), "u64 n".into()];
         let body = format!(
             "  for (u64 i = GLOBAL_INDEX; i < n; i += (u64)gridDim.x * blockDim.x) store<C>(x[i], (C)({value}));\n"
         );

@@ -12,7 +12,11 @@ pub enum Launch {
     Gemm(Gemm),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
-    Memset { operand: u8, value: u8, bytes: u64 },
+    Memset {
+        operand: u8,
+        value: u8,
+        bytes: u64,
+    },
     Collective(Collective),
 }
 

@@ -179,8 +179,7 @@ impl Operation for Gemm {
         let lead_dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
         let batch_strides = |tensor: &Tensor| {
             let own = tensor.dims.len() - 2;
-            let strides: Vec<u64> =
-                (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
+            let strides: Vec<u64> = (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
             Dims::from_slice(&strides).unwrap_or_default()
         };
         let tensors = [&spec.inputs[0], &spec.inputs[1], output];

@@ -352,8 +352,7 @@ impl Operation for Scatter {
                 at: call.span.into(),
             });
         };
-        let sizes: Vec<u64> =
-            output.tensor.dims.first().into_iter().chain(&x.dims[lead..]).copied().collect();
+        let sizes: Vec<u64> = output.tensor.dims.first().into_iter().chain(&x.dims[lead..]).copied().collect();
         let dims = Dims::from_slice(&sizes).expect("no more than the input and one");
         Ok(vec![call.output(0, x.dtype, dims)?])
     }

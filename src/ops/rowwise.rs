@@ -257,9 +257,7 @@ impl Operation for TopK {
         let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
         let k = spec.attrs.int("k") as usize;
         let [values, indices] = outputs else { unreachable!("the signature has two outputs") };
-        for (row, (values, indices)) in
-            inputs[0].chunks(length).zip(values.chunks_mut(k).zip(indices.chunks_mut(k)))
-        {
+        for (row, (values, indices)) in inputs[0].chunks(length).zip(values.chunks_mut(k).zip(indices.chunks_mut(k))) {
             let mut order: Vec<usize> = (0..length).collect();
             order.sort_by(|&i, &j| ahead(row[j], j, row[i], i).cmp(&ahead(row[i], i, row[j], j)));
             for (place, &index) in order.iter().take(k).enumerate() {
@@ -277,8 +275,7 @@ impl Operation for TopK {
             vec![format!("{dtype}* values"), "i32* indices".into(), format!("const {dtype}* x"), "u32 k".into()];
         params.extend(["i64 sx".into(), "i64 sv".into(), "i64 si".into()]);
         params.extend(rows.params());
-        let mut args =
-            vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::U32(spec.attrs.int("k") as u32)];
+        let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::U32(spec.attrs.int("k") as u32)];
         args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
         args.extend(rows.args());
         let before = format!("typedef {} C;\n{AHEAD}", c_type(x.dtype.compute()));

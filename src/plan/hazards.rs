@@ -154,7 +154,8 @@ pub fn find(program: &Program) -> Result<Plan, Vec<PlanError>> {
     let mut steps = Vec::with_capacity(cycle as usize);
     for iteration in 0..rounds * cycle {
         let step = &program.cycle[(iteration % cycle) as usize];
-        let mut walk = Walk { program, step, iteration, accesses: &mut accesses, edges: Vec::new(), across: Vec::new() };
+        let mut walk =
+            Walk { program, step, iteration, accesses: &mut accesses, edges: Vec::new(), across: Vec::new() };
         walk.run(&mut races);
         if iteration >= (rounds - 1) * cycle {
             let Walk { edges, across, .. } = walk;
@@ -293,14 +294,7 @@ impl<'a> Races<'a> {
         self.places.get(index)?.get(op.index()).copied()
     }
 
-    fn check(
-        &mut self,
-        step: &Step,
-        accesses: &Accesses,
-        iteration: u32,
-        op: OpId,
-        waits: &[(u32, OpId, Reason)],
-    ) {
+    fn check(&mut self, step: &Step, accesses: &Accesses, iteration: u32, op: OpId, waits: &[(u32, OpId, Reason)]) {
         if !self.wanted {
             return;
         }
@@ -330,11 +324,8 @@ impl<'a> Races<'a> {
     fn report(&mut self, step: &Step, iteration: u32, op: OpId, view: ViewId, access: Access, hazard: Hazard) {
         let program = self.program;
         let cycle = program.cycle.len() as u32;
-        let earlier_step = if access.iteration == iteration {
-            step
-        } else {
-            &program.cycle[(access.iteration % cycle) as usize]
-        };
+        let earlier_step =
+            if access.iteration == iteration { step } else { &program.cycle[(access.iteration % cycle) as usize] };
         let (first, second) = (earlier_step.op(access.op), step.op(op));
         let same = |error: &PlanError| {
             let PlanError::Race { first_at, second_at, .. } = error;

@@ -79,11 +79,8 @@ fn spans(
     // Spans of iterations that overlap may begin before their own iteration: the trace begins with the first.
     let base = trace.iter().map(|span| span.start_ns).min().unwrap_or(Nanos(0)).min(Nanos(0));
     for span in trace {
-        ran[span.id as usize] = Some(SpanRecord {
-            id: span.id,
-            start_ns: span.start_ns - base,
-            end_ns: span.end_ns - base,
-        });
+        ran[span.id as usize] =
+            Some(SpanRecord { id: span.id, start_ns: span.start_ns - base, end_ns: span.end_ns - base });
     }
     for span in ran.iter().flatten() {
         let operation = &operations[span.id as usize];

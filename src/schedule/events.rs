@@ -16,13 +16,7 @@ use super::memory::Placer;
 use super::{Command, Lane, Options, Schedule, StepSchedule};
 
 /// Places what every iteration of the period issues.
-pub fn walk(
-    program: &Program,
-    plan: &Plan,
-    lanes: Vec<Lane>,
-    lane_of: Vec<LaneId>,
-    options: &Options,
-) -> Schedule {
+pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneId>, options: &Options) -> Schedule {
     let depth = match program.step.sync {
         Sync::Iteration => 1,
         Sync::End => program.step.depth.max(1),

@@ -56,10 +56,20 @@ pub struct StepSchedule {
 /// What the host issues, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    Launch { op: OpId, lane: LaneId },
-    Record { event: EventId, lane: LaneId },
+    Launch {
+        op: OpId,
+        lane: LaneId,
+    },
+    Record {
+        event: EventId,
+        lane: LaneId,
+    },
     /// `across`: the event is an earlier iteration's.
-    Wait { event: EventId, lane: LaneId, across: bool },
+    Wait {
+        event: EventId,
+        lane: LaneId,
+        across: bool,
+    },
 }
 
 /// What the schedule has to know of a device.

@@ -6,12 +6,29 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 pub enum Statement {
     /// An operation on a stream: its shape, the inputs' buffers and places, the output's (a buffer, or scratch).
-    Op { stream: usize, shape: Shape, inputs: Vec<(usize, usize)>, output: Option<(usize, usize)>, after: Option<usize> },
+    Op {
+        stream: usize,
+        shape: Shape,
+        inputs: Vec<(usize, usize)>,
+        output: Option<(usize, usize)>,
+        after: Option<usize>,
+    },
     /// An operation on the scratch output of an earlier one, both of one row.
-    Use { stream: usize, source: usize, output: (usize, usize) },
-    Signal { stream: usize },
-    Wait { stream: usize, on: usize },
-    Sync { stream: usize },
+    Use {
+        stream: usize,
+        source: usize,
+        output: (usize, usize),
+    },
+    Signal {
+        stream: usize,
+    },
+    Wait {
+        stream: usize,
+        on: usize,
+    },
+    Sync {
+        stream: usize,
+    },
 }
 
 /// Which part of an 8 × 16 buffer an operation works on.
@@ -52,8 +69,8 @@ fn statement(streams: usize, markers: bool) -> impl Strategy<Value = Statement> 
         prop::option::weighted(0.2, 0..64usize),
     )
         .prop_map(|(stream, shape, inputs, output, after)| Statement::Op { stream, shape, inputs, output, after });
-    let user = (0..streams, 0..64usize, part)
-        .prop_map(|(stream, source, output)| Statement::Use { stream, source, output });
+    let user =
+        (0..streams, 0..64usize, part).prop_map(|(stream, source, output)| Statement::Use { stream, source, output });
     let marker = prop_oneof![
         (0..streams).prop_map(|stream| Statement::Signal { stream }),
         (0..streams, 0..64usize).prop_map(|(stream, on)| Statement::Wait { stream, on }),
@@ -74,9 +91,7 @@ pub fn operations(streams: usize, most: usize) -> impl Strategy<Value = Vec<Stat
 
 /// The text of a program. `options` stand behind `step`. Operations that could not be are left away.
 pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
-    let mut text = format!(
-        "stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\nstep{options} {{\n"
-    );
+    let mut text = format!("stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\nstep{options} {{\n");
     // The labels that later statements may name: all of them, and those whose output is one row of scratch.
     let mut labels: Vec<usize> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::cublaslt::sys::{
-    cublasComputeType_t as Compute, cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t as DescField,
-    cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t as PreferenceField, cublasLtMatrixLayout_t,
+    cublasComputeType_t as Compute, cublasLtHandle_t, cublasLtMatmulDesc_t,
+    cublasLtMatmulDescAttributes_t as DescField, cublasLtMatmulPreference_t,
+    cublasLtMatmulPreferenceAttributes_t as PreferenceField, cublasLtMatrixLayout_t,
     cublasLtMatrixLayoutAttribute_t as LayoutField, cudaDataType_t as DataType,
 };
 use cudarc::driver::sys::CUstream;
@@ -146,11 +147,10 @@ impl CublasLt {
         let mut handle: cublasLtHandle_t = std::ptr::null_mut();
         // SAFETY: the place is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
-        check("cublasLtCreate", code)
-            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        check("cublasLtCreate", code).map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         // SAFETY: the function takes nothing and returns a number.
-        let version = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cublasLtGetVersion") }
-            .map_or(0, |version| {
+        let version =
+            unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cublasLtGetVersion") }.map_or(0, |version| {
                 // SAFETY: as above.
                 unsafe { version() }
             });
@@ -296,17 +296,12 @@ impl Layouts {
         unsafe {
             let code = (table.desc_create)(&mut layouts.desc, compute as c_int, scale as c_int);
             check("cublasLtMatmulDescCreate", code)?;
-            for (field, matrix) in [
-                (DescField::CUBLASLT_MATMUL_DESC_TRANSA, &gemm.b),
-                (DescField::CUBLASLT_MATMUL_DESC_TRANSB, &gemm.a),
-            ] {
+            for (field, matrix) in
+                [(DescField::CUBLASLT_MATMUL_DESC_TRANSA, &gemm.b), (DescField::CUBLASLT_MATMUL_DESC_TRANSB, &gemm.a)]
+            {
                 let operation = c_int::from(matrix.transposed);
-                let code = (table.desc_set)(
-                    layouts.desc,
-                    field as c_int,
-                    (&raw const operation).cast(),
-                    size_of::<c_int>(),
-                );
+                let code =
+                    (table.desc_set)(layouts.desc, field as c_int, (&raw const operation).cast(), size_of::<c_int>());
                 check("cublasLtMatmulDescSetAttribute", code)?;
             }
             layouts.a = layout(table, &gemm.b, (gemm.k, gemm.n), gemm.batch)?;

@@ -4,7 +4,6 @@ mod cublaslt;
 mod driver;
 mod nvrtc;
 
-
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
@@ -165,9 +164,10 @@ impl Cuda {
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
         if self.collectives.get().is_none() {
             let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
-            let opened = self.paths.open(&names).map_err(|why| {
-                missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13")
-            })?;
+            let opened = self
+                .paths
+                .open(&names)
+                .map_err(|why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13"))?;
             let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
         }
         Ok(self.collectives.get().expect("set above"))
@@ -179,10 +179,7 @@ impl Cuda {
         let at = |version: String, path: &str| format!("{version}, {path}");
         vec![
             ("driver", Ok(at(format!("CUDA {}.{}", driver / 1000, driver % 1000 / 10), self.driver.path))),
-            (
-                "NVRTC",
-                self.nvrtc().map(|nvrtc| at(format!("{}.{}", nvrtc.version.0, nvrtc.version.1), nvrtc.path)),
-            ),
+            ("NVRTC", self.nvrtc().map(|nvrtc| at(format!("{}.{}", nvrtc.version.0, nvrtc.version.1), nvrtc.path))),
             ("cuBLASLt", self.cublaslt().map(|library| at(library.version.to_string(), library.path))),
             (
                 "NCCL",
@@ -290,7 +287,8 @@ impl Api for Cuda {
 
     unsafe fn function(&self, module: CUmodule, name: &str) -> Call<CUfunction> {
         let mut function: CUfunction = std::ptr::null_mut();
-        let name = CString::new(name).map_err(|_| crate::exec::Fault::new("cuModuleGetFunction", "a NUL in the name"))?;
+        let name =
+            CString::new(name).map_err(|_| crate::exec::Fault::new("cuModuleGetFunction", "a NUL in the name"))?;
         // SAFETY: the place and the name are valid for the call; the caller vouches for the module.
         let status = unsafe { (self.driver.table.module_get_function)(&mut function, module, name.as_ptr()) };
         self.check("cuModuleGetFunction", status).map(|()| function)
@@ -544,13 +542,7 @@ impl Api for Cuda {
     }
 
     #[inline]
-    unsafe fn multiply(
-        &self,
-        product: &Product,
-        operands: [u64; 3],
-        workspace: (u64, u64),
-        stream: CUstream,
-    ) -> Call {
+    unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: CUstream) -> Call {
         let library = self.cublaslt.get().expect("a product was made by it");
         // SAFETY: the caller vouches for memory and stream.
         unsafe { library.multiply(product, operands, workspace, stream) }

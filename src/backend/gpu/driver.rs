@@ -130,7 +130,8 @@ impl<A: Api> GpuDriver<A> {
             return Err(full(device_bytes, Space::Device, available));
         }
         if device_bytes > 0 {
-            self.bases[0] = self.api.allocate(device_bytes).map_err(|_| full(device_bytes, Space::Device, available))?;
+            self.bases[0] =
+                self.api.allocate(device_bytes).map_err(|_| full(device_bytes, Space::Device, available))?;
         }
         if pinned_bytes > 0 {
             self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(device)?;
@@ -150,8 +151,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     fn lanes_with(&self, wanted: impl Fn(&Launch) -> bool) -> Vec<u32> {
-        let with: Vec<bool> =
-            self.image.works.iter().map(|work| work.launches.iter().any(&wanted)).collect();
+        let with: Vec<bool> = self.image.works.iter().map(|work| work.launches.iter().any(&wanted)).collect();
         let lanes = self.image.ops.iter().filter(|op| with[op.work as usize]).map(|op| op.lane);
         let mut lanes: Vec<u32> = lanes.collect();
         lanes.sort_unstable();
@@ -244,11 +244,7 @@ impl<A: Api> GpuDriver<A> {
                 });
             };
             if count > 1 {
-                self.notes.push(format!(
-                    "product {}: algorithm {} of {count}, {time}",
-                    describe(&gemm),
-                    place + 1
-                ));
+                self.notes.push(format!("product {}: algorithm {} of {count}, {time}", describe(&gemm), place + 1));
             }
             self.products.push(product);
         }
@@ -319,9 +315,7 @@ impl<A: Api> GpuDriver<A> {
 impl Pageable {
     fn bytes_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
         // SAFETY: words are plain bytes, and the slice that is taken lies inside of them or the index panics.
-        let all = unsafe {
-            std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8)
-        };
+        let all = unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8) };
         &mut all[offset..offset + bytes]
     }
 }
@@ -467,9 +461,8 @@ impl<A: Api> Driver for GpuDriver<A> {
             Space::Device => unsafe { self.api.read(self.bases[0] + offset, &mut out)? },
             Space::Pinned => {
                 // SAFETY: pinned memory is the host's, and nothing writes it while the device is idle.
-                let pinned = unsafe {
-                    std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, bytes as usize)
-                };
+                let pinned =
+                    unsafe { std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, bytes as usize) };
                 out.copy_from_slice(pinned);
             }
             Space::Host => out.copy_from_slice(self.pageable.bytes_mut(offset as usize, bytes as usize)),

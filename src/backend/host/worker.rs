@@ -15,8 +15,14 @@ use super::memory::Memory;
 pub enum Message {
     Run(u32),
     /// Says that an event has reached its `turn`-th record.
-    Record { event: u32, turn: u64 },
-    Wait { event: u32, turn: u64 },
+    Record {
+        event: u32,
+        turn: u64,
+    },
+    Wait {
+        event: u32,
+        turn: u64,
+    },
     Stamp(u32),
     WaitStamp(u32),
 }
