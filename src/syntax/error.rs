@@ -16,6 +16,18 @@ pub enum SyntaxError {
         at: SourceSpan,
     },
 
+    #[error("`{found}` is no operator")]
+    #[diagnostic(
+        code(aorta::syntax::foreign_operator),
+        help("conditions are joined by the words `and`, `or` and `not`")
+    )]
+    ForeignOperator {
+        found: String,
+        meant: &'static str,
+        #[label("this is spelled `{meant}` here")]
+        at: SourceSpan,
+    },
+
     #[error("this text has no end")]
     #[diagnostic(
         code(aorta::syntax::unclosed_text),

@@ -152,11 +152,25 @@ fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Vec<Token> {
                 at += 1;
                 Kind::Punct
             }
+            // What has no meaning still stands between two operands: the piece around it is not cut in two.
+            mark @ (b'&' | b'|') => {
+                at += 1 + usize::from(bytes.get(at + 1) == Some(&mark));
+                let meant = if mark == b'&' { "and" } else { "or" };
+                errors.push(SyntaxError::ForeignOperator {
+                    found: text[start..at].to_owned(),
+                    meant,
+                    at: span(base, start, at).into(),
+                });
+                Kind::Punct
+            }
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
                 at += character.len_utf8();
                 errors.push(SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
-                continue;
+                if character == ';' {
+                    continue;
+                }
+                Kind::Punct
             }
         };
         tokens.push(Token { kind, span: span(base, start, at) });
