@@ -213,6 +213,28 @@ fn urgent_kernels_go_first() {
 }
 
 #[test]
+fn pageable_copies_hold_the_host_and_are_observed() {
+    let mut profile = ideal();
+    set(&mut profile.pageable_bandwidth, 1e9);
+    // 1 MiB at 1 GB/s; the kernel behind it is launched when the copy is complete.
+    let text = "
+        stream s[2]
+        buffer far: u8[1048576] in host
+        buffer near: u8[1048576]
+        step {
+          on s[0] { copy(far -> near) }
+          on s[1] { spin(1us) }
+        }";
+    let (program, plan) = common::planned(text);
+    let sim = Sim::new(profile);
+    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &sim);
+    let trace = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0);
+    let spans: Vec<(i64, i64)> = trace.spans.iter().map(|span| (span.start.0, span.end.0)).collect();
+    assert_eq!(spans, [(0, 1_048_576), (1_048_576, 1_049_576)]);
+}
+
+#[test]
 fn twice_the_same() {
     let body = "
         on s[0] { a: spin(3us, units: 70) }

@@ -130,6 +130,8 @@ struct SimDriver {
 #[derive(Clone, Copy, Debug)]
 enum Launched {
     Task(TaskId),
+    /// A task that had ended when its call returned, and when that was, in ns.
+    Ended(f64),
     Node(u32),
 }
 
@@ -210,7 +212,7 @@ impl SimDriver {
         *last = Some(task);
         if self.machine.outstanding(lane) > self.costs.depth {
             // The queue is full: the call returns when there is room.
-            self.machine.drain_lane(lane, self.costs.depth);
+            self.machine.drain_lane(lane, self.costs.depth + 1);
             self.host = self.host.max(self.machine.now());
         }
         task
@@ -233,6 +235,7 @@ impl SimDriver {
         match self.last.take() {
             None => self.opening = Some(stamp),
             Some(Launched::Task(task)) => self.machine.observe(task, None, Some(stamp)),
+            Some(Launched::Ended(time)) => self.times[stamp as usize] = time,
             Some(Launched::Node(node)) => {
                 let capture = self.capture.as_mut().expect("the node is its");
                 capture.nodes[node as usize].observed[1] = Some(stamp);
@@ -300,6 +303,7 @@ impl Driver for SimDriver {
                 if !self.machine.run_until(task) {
                     return Err(Self::stuck("copy"));
                 }
+                self.last = Some(Launched::Ended(self.machine.now()));
                 self.host = self.host.max(self.machine.now());
             }
         }
