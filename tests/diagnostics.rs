@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::path::Path;
 
 use aorta::base::SourceMap;
 use aorta::model::{self, Options};

@@ -6,7 +6,7 @@ use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
 use crate::backend::host::Host;
 use crate::backend::sim::Sim;
-use crate::config::{Profile, Settings};
+use crate::config::{Figure, Profile, Settings};
 use crate::exec::{Backend, ExecError};
 
 use super::error::CliError;
@@ -62,7 +62,8 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
 
 fn open_cuda(device: Option<u32>) -> Result<Chosen, CliError> {
     let paths = environment::library_paths();
-    let cuda = Cuda::open(paths, device.unwrap_or(0), environment::cuda_connections()).map_err(failed)?;
+    let cuda = Cuda::open(paths, device.unwrap_or(0), environment::queues("nvidia").map(|(_, count)| count))
+        .map_err(failed)?;
     Ok(Chosen { backend: Box::new(Gpu::new(cuda, environment::cache_folder())), why: None })
 }
 
@@ -70,12 +71,18 @@ fn failed(error: ExecError) -> CliError {
     CliError::Exec { error, sources: std::sync::Arc::new(crate::base::SourceMap::new()) }
 }
 
-/// The profile that the simulator takes for its device: an embedded one, or a file.
+/// The profile that the simulator takes for its device: an embedded one, or a file. The variables that set a real
+/// device's hardware queues set the simulated one's too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let name = &settings.profile;
-    if name.ends_with(".ron") {
+    let mut profile = if name.ends_with(".ron") {
         let text = load::read_limited(std::path::Path::new(name), 1 << 20)?;
-        return Ok(Profile::parse(name, &text)?);
+        Profile::parse(name, &text)?
+    } else {
+        Profile::named(name)?
+    };
+    if let Some((variable, count)) = environment::queues(&profile.vendor) {
+        profile.queues.count = Figure(f64::from(count), variable.to_owned());
     }
-    Ok(Profile::named(name)?)
+    Ok(profile)
 }

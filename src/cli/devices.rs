@@ -39,8 +39,9 @@ fn cuda_devices(text: &mut String) {
         cuda::Found::Devices(count) => count,
     };
     let mut libraries = Vec::new();
+    let connections = environment::queues("nvidia").map(|(_, count)| count);
     for index in 0..count {
-        match Cuda::open(paths.clone(), index, environment::cuda_connections()) {
+        match Cuda::open(paths.clone(), index, connections) {
             Err(error) => *text += &format!("  {index}  {error}\n"),
             Ok(cuda) => {
                 let info = cuda.device();

@@ -88,9 +88,12 @@ fn site_packages() -> Vec<PathBuf> {
     sites
 }
 
-/// What CUDA_DEVICE_MAX_CONNECTIONS says, if it says anything.
-pub fn cuda_connections() -> Option<u32> {
-    std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok()?.trim().parse().ok()
+/// The variable that sets how many hardware queues a vendor's driver uses, and what it says, if it says anything that
+/// the driver would take.
+pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
+    let variable = if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
+    let count = std::env::var(variable).ok()?.trim().parse().ok()?;
+    (1..=32).contains(&count).then_some((variable, count))
 }
 
 /// What the machine is, and what its drivers are told.

@@ -93,6 +93,8 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
         .zip(&serial)
         .map(|(variant, serial)| record(request, variant, serial.as_ref(), &mut warnings))
         .collect();
+    // Also where the headline was through: what was observed, and the serial run, may be missing.
+    complete &= !request.control.stopped();
     Ok(Measured { variants, warnings, complete })
 }
 

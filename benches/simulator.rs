@@ -1,0 +1,65 @@
+//! How many operations the simulator runs in a second on one core: streams and graph, over programs of three kinds.
+//!
+//! `cargo bench --bench simulator`. Prints the best of five runs of each; the simulator works on one thread.
+
+use std::time::Instant;
+
+use aorta::backend::sim::Sim;
+use aorta::base::SourceMap;
+use aorta::config::Profile;
+use aorta::exec::{self, Backend, Control, LaunchMode};
+use aorta::{model, plan, schedule, syntax};
+
+const KINDS: [(&str, &str); 3] = [
+    ("launches", "on s[i % 16] { nop() }"),
+    ("kernels with waits", "on s[i % 16] { map(x[i % 15] * 2 -> x[(i + 1) % 15]) }"),
+    ("kernels and copies", "on s[i % 15] { map(x[i % 15] * 2 -> x[i % 15]) } on s[15] { copy(x[i % 15] -> up[i % 15]) }"),
+];
+
+fn main() {
+    println!("{:<20} {:>8} {:>10} {:>16}", "program", "launch", "operations", "operations/s");
+    for (name, body) in KINDS {
+        for count in [10_000, 100_000] {
+            let text = format!(
+                "stream s[16]\nbuffer x: f32[16, 4096]\nbuffer up: f32[16, 4096] in pinned\n\
+                 step {{ for i in 0..{count} {{ {body} }} }}\n"
+            );
+            for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+                let (operations, rate) = rate(&text, mode);
+                println!("{name:<20} {:>8} {operations:>10} {rate:>16.0}", mode.name());
+            }
+        }
+    }
+}
+
+/// Operations of an iteration, and how many the simulator runs in a second.
+fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
+    let mut sources = SourceMap::new();
+    let base = sources.add("bench.aorta", text).expect("the text is small");
+    let (ast, errors) = syntax::parse(text, base, &syntax::Limits::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    let program = model::analyze(&ast, &model::Options::default()).expect("the program is right");
+    let plan = plan::build(&program).expect("the plan has no races");
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let schedule = schedule::place(&program, &plan, sim.topology(), &schedule::Options::default());
+    let options = exec::Options {
+        in_flight: 2,
+        timeout: aorta::base::Nanos(60_000_000_000),
+        gemm_candidates: 1,
+        observed_operations: 0,
+    };
+    let mut session = exec::prepare(&program, &schedule, &sim, &options).expect("the simulator opens");
+    if mode == LaunchMode::Graph {
+        session.capture().expect("the simulator captures");
+    }
+    let operations = program.cycle[0].ops.len();
+    let iterations = (1_000_000 / operations).max(1) as u64;
+    let best = (0..5)
+        .map(|_| {
+            let start = Instant::now();
+            session.iterate(mode, 0, iterations, &Control::default()).expect("the simulator runs");
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min);
+    (operations, operations as f64 * iterations as f64 / best)
+}
