@@ -13,7 +13,10 @@ use aorta::{model, plan, schedule, syntax};
 const KINDS: [(&str, &str); 3] = [
     ("launches", "on s[i % 16] { nop() }"),
     ("kernels with waits", "on s[i % 16] { map(x[i % 15] * 2 -> x[(i + 1) % 15]) }"),
-    ("kernels and copies", "on s[i % 15] { map(x[i % 15] * 2 -> x[i % 15]) } on s[15] { copy(x[i % 15] -> up[i % 15]) }"),
+    (
+        "kernels and copies",
+        "on s[i % 15] { map(x[i % 15] * 2 -> x[i % 15]) } on s[15] { copy(x[i % 15] -> up[i % 15]) }",
+    ),
 ];
 
 fn main() {

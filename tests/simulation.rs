@@ -14,6 +14,7 @@ fn ideal() -> Profile {
     let zero = || Figure(0.0, "test".to_owned());
     for figure in [
         &mut profile.kernel_floor,
+        &mut profile.memory_latency,
         &mut profile.matrix_floor,
         &mut profile.gap_same,
         &mut profile.gap_event,
@@ -21,6 +22,7 @@ fn ideal() -> Profile {
         &mut profile.host.kernel,
         &mut profile.host.matrix,
         &mut profile.host.copy,
+        &mut profile.host.copy_on_device,
         &mut profile.host.memset,
         &mut profile.host.collective,
         &mut profile.host.record,

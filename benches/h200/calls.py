@@ -32,6 +32,13 @@ CASES = (
     + [(f"softmax {size >> 10} Ki", {"call": "softmax", "count": 20, "elements": size}) for size in (1 << 12, 1 << 16)]
     + [(f"gemm {dtype} {size}", {"call": "gemm", "count": 20 if size < 4096 else 5, "size": size, "dtype": dtype})
        for dtype in ("bf16", "f32") for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192)]
+    + [(f"gemm bf16 [{m}, {k}] × [{k}, {n}], {weights} weights",
+        {"call": "gemm", "count": 16, "m": m, "n": n, "k": k, "weights": weights, "dtype": "bf16"})
+       for m, n, k in ((32, 1024, 1024), (128, 1024, 1024), (256, 4096, 1024), (256, 1024, 4096), (1024, 8, 1024))
+       for weights in (1, 16)]
+    + [(f"gemm bf16 [256, 1024] × [1024, 4096], 16 weights, {streams} streams",
+        {"call": "gemm", "count": 32, "m": 256, "n": 4096, "k": 1024, "weights": 16, "dtype": "bf16", "streams": streams})
+       for streams in (2, 8)]
     + [(f"gemm {dtype} 4096", {"call": "gemm", "count": 5, "size": 4096, "dtype": dtype}) for dtype in ("f16", "f64")]
 )
 

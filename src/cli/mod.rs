@@ -20,6 +20,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use environment::library_paths;
+
 use error::CliError;
 
 /// A declarative workload language for GPU streams, and its executor.

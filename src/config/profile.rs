@@ -42,6 +42,8 @@ pub struct Profile {
     pub cache_bandwidth: Figure,
     /// From the beginning of an empty kernel to its end.
     pub kernel_floor: Figure,
+    /// What the first byte that a kernel reads or writes adds to that.
+    pub memory_latency: Figure,
     /// The least time of a matrix product.
     pub matrix_floor: Figure,
     /// From one operation's end to the next one's start on the same stream.
@@ -67,7 +69,9 @@ pub struct Profile {
 pub struct HostCosts {
     pub kernel: Figure,
     pub matrix: Figure,
+    /// A copy to or from the host's memory, and one within the device's.
     pub copy: Figure,
+    pub copy_on_device: Figure,
     pub memset: Figure,
     pub collective: Figure,
     pub record: Figure,
@@ -180,6 +184,7 @@ impl Profile {
         }
         let times = [
             ("kernel_floor", &self.kernel_floor),
+            ("memory_latency", &self.memory_latency),
             ("matrix_floor", &self.matrix_floor),
             ("gap_same", &self.gap_same),
             ("gap_event", &self.gap_event),

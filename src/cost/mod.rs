@@ -30,13 +30,18 @@ pub enum Task {
     },
 }
 
-/// The tasks of an operation, one for each of its launches.
-pub fn tasks(spec: &Spec, launches: &[Launch], profile: &Profile) -> Vec<Task> {
+/// The tasks of an operation, one for each of its launches; `cached` is the share of its bytes that the device's cache
+/// serves, from 0 to 1.
+pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     let cost = spec.cost();
-    launches.iter().map(|launch| task(launch, &cost, launches.len() as f64, profile)).collect()
+    let parts = launches.len() as f64;
+    let memory_time = memory_time(cost.bytes() as f64 / parts, cached, profile);
+    launches.iter().map(|launch| task(launch, &cost, parts, memory_time, profile)).collect()
 }
 
-fn task(launch: &Launch, cost: &Cost, parts: f64, profile: &Profile) -> Task {
+fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Profile) -> Task {
+    // The first byte takes its time, however few there are.
+    let latency = if cost.bytes() > 0 { profile.memory_latency.value() } else { 0.0 };
     match launch {
         Launch::Copy(copy) if copy.direction != Direction::DeviceToDevice => {
             Task::Copy { direction: copy.direction, bytes: copy.bytes() as f64, pageable: copy.pageable }
@@ -45,15 +50,15 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, profile: &Profile) -> Task {
             blocks: 1,
             share: 1,
             block_time: 0.0,
-            memory_time: memory_time(cost.bytes() as f64 / parts, profile),
-            floor: profile.kernel_floor.value(),
+            memory_time,
+            floor: profile.kernel_floor.value() + latency,
         },
         Launch::Collective(_) => Task::Kernel {
             // A channel a block, as the vendors' libraries use them.
             blocks: 16,
             share: Cost::WHOLE_UNIT,
             block_time: 0.0,
-            memory_time: memory_time(cost.bytes() as f64, profile),
+            memory_time,
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(_) => {
@@ -62,14 +67,11 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, profile: &Profile) -> Task {
                 Some(time) => time.0 as f64,
                 None => cost.flops / parts / blocks as f64 / block_rate(cost, profile) * 1e9,
             };
-            let floor = if cost.matrix.is_some() { &profile.matrix_floor } else { &profile.kernel_floor };
-            Task::Kernel {
-                blocks,
-                share: cost.share.max(1),
-                block_time,
-                memory_time: memory_time(cost.bytes() as f64 / parts, profile),
-                floor: floor.value(),
-            }
+            let floor = match cost.matrix {
+                Some(_) => profile.matrix_floor.value(),
+                None => profile.kernel_floor.value() + latency,
+            };
+            Task::Kernel { blocks, share: cost.share.max(1), block_time, memory_time, floor }
         }
     }
 }
@@ -93,15 +95,21 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.matrix_efficiency[arithmetic.name()].value()
 }
 
-/// How long the device's memory takes for that many bytes; what fits the cache twice comes from there.
-fn memory_time(bytes: f64, profile: &Profile) -> f64 {
-    let cached = bytes <= profile.cache.value() / 2.0;
-    let rate = if cached {
-        profile.cache_bandwidth.value()
-    } else {
-        profile.bandwidth.value() * profile.bandwidth_efficiency.value()
-    };
-    bytes / rate * 1e9
+/// How long memory takes for that many bytes, of which the cache serves a share.
+fn memory_time(bytes: f64, cached: f64, profile: &Profile) -> f64 {
+    let memory = profile.bandwidth.value() * profile.bandwidth_efficiency.value();
+    let cache = profile.cache_bandwidth.value().max(memory);
+    bytes * (cached / cache + (1.0 - cached) / memory) * 1e9
+}
+
+/// Bytes that stay in the cache from one use to the next: not all of it, since its sets fill unevenly.
+pub fn cache_room(profile: &Profile) -> f64 {
+    0.75 * profile.cache.value()
+}
+
+/// Whether the cache holds all that an operation touches, so that it is found there when nothing comes between.
+pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
+    spec.cost().bytes() as f64 <= cache_room(profile)
 }
 
 /// How long a task takes when it has the device alone, in ns.
@@ -132,7 +140,8 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
     }
 }
 
-/// How long an operation takes when it has the device alone, in ns.
+/// How long an operation takes when it has the device alone and finds its operands in the cache if they fit, in ns.
 pub fn duration(spec: &Spec, profile: &Profile) -> f64 {
-    tasks(spec, &spec.launch(), profile).iter().map(|task| alone(task, profile)).sum()
+    let cached = if fits_cache(spec, profile) { 1.0 } else { 0.0 };
+    tasks(spec, &spec.launch(), cached, profile).iter().map(|task| alone(task, profile)).sum()
 }

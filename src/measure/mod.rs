@@ -9,4 +9,4 @@ mod verify;
 pub use metrics::totals;
 pub use record::RunRecord;
 pub use run::{Measured, Request, iterations, measure};
-pub use verify::{Comparison, Question, Verification, buffers, verify};
+pub use verify::{Comparison, Question, Verification, buffers, compare, verify};

@@ -53,7 +53,7 @@ struct Sampled {
 
 /// Iterations that a run takes, for its progress.
 pub fn iterations(request: &Request) -> u64 {
-    let each = u64::from(request.effort.warmup + request.effort.iterations);
+    let each = u64::from(request.effort.warmup) + u64::from(request.effort.iterations);
     let runs = if wants_serial(request.program) { 2 } else { 1 };
     each * runs * request.modes.len() as u64
 }

@@ -486,7 +486,7 @@ impl Analyzer<'_> {
                     if from >= to && from >= 0 && to >= 0 && from <= extent.len as i64 {
                         self.error(ModelError::EmptySlice { at: item.span.into(), from, to });
                         good = false;
-                    } else if from < 0 || to > extent.len as i64 {
+                    } else if from < 0 || from >= to || to > extent.len as i64 {
                         self.slice_out_of_range(base, from, to, extent.len, item.span);
                         good = false;
                     } else {

@@ -8,8 +8,9 @@ use super::*;
 /// `gemm(a, b)`.
 pub struct Gemm;
 
-/// Rows and columns of the part of the result that one thread block computes: what the vendors' libraries use most.
-const TILE: u64 = 128;
+/// Rows and columns of the part of the result that one thread block computes. The vendors' libraries use larger parts
+/// where there are many, and smaller ones, or parts of the inner sum, where there are few; this lies between.
+const TILE: u64 = 64;
 
 impl Operation for Gemm {
     fn name(&self) -> &'static str {

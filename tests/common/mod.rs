@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod mock;
 pub mod programs;
+pub mod shipped;
 
 use aorta::base::SourceMap;
 use aorta::model::{self, Options, Program};
@@ -75,4 +77,44 @@ pub fn results(
     let buffers = (0..program.memories.len()).map(aorta::base::MemoryId::from);
     let buffers = buffers.filter(|&id| program.memory(id).kind != aorta::model::MemoryKind::Scratch);
     buffers.filter_map(|memory| session.read(memory).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+/// A memory that the program writes, as it is after some iterations.
+#[derive(Debug, PartialEq)]
+pub struct Contents {
+    pub name: String,
+    pub dtype: aorta::base::DType,
+    pub bytes: Vec<u8>,
+}
+
+/// What every memory that is written holds after some iterations, scratch included: that of each operation is kept
+/// apart.
+pub fn written(
+    program: &Program,
+    plan: &Plan,
+    backend: &dyn Backend,
+    streams: Option<u32>,
+    mode: LaunchMode,
+    iterations: u64,
+) -> Vec<Contents> {
+    let options = schedule::Options { streams, share_scratch: false };
+    let schedule = placed(program, plan, backend, &options);
+    let mut session = session(program, &schedule, backend);
+    session.capture().unwrap_or_else(|error| panic!("{error}"));
+    session.iterate(mode, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    let steps = program.cycle.iter();
+    let views = steps.flat_map(|step| step.ids().flat_map(|op| step.outputs(op).iter().copied()));
+    let memories: std::collections::BTreeSet<_> = views.map(|view| program.views.memory(view)).collect();
+    memories
+        .into_iter()
+        .map(|memory| {
+            let info = program.memory(memory);
+            let bytes = session.read(memory).unwrap_or_else(|error| panic!("{error}"));
+            Contents {
+                name: program.names.name(info.name).to_owned(),
+                dtype: program.shapes.get(info.shape).0,
+                bytes: bytes.expect("the backend has memory"),
+            }
+        })
+        .collect()
 }

@@ -14,15 +14,13 @@ use crate::ops::{Launch, Source};
 use super::api::{Api, Call};
 use super::kernels::{Kernels, Wanted};
 use super::lower::{Args, Calls, Context, Prepared};
+use super::products::Chooser;
 
 /// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
 const WORKSPACE: u64 = 32 << 20;
 
 /// Memory for all lanes' products together.
 const ALL_WORKSPACES: u64 = 4 << 30;
-
-/// Runs of a product that decide between algorithms, after one that does not count.
-const TRIALS: usize = 5;
 
 /// Host memory that the runtime knows nothing of, aligned as allocations are.
 struct Pageable {
@@ -202,79 +200,32 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Times the algorithms that the library proposes for each product, and keeps the fastest.
+    /// Chooses an algorithm for each matrix product.
     fn choose_products(&mut self) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
-        let (from, to) = (self.api.event(true).map_err(device)?, self.api.event(true).map_err(device)?);
-        let result = self.choose_each(from, to);
-        // SAFETY: both were made above, and nothing waits for them.
-        unsafe {
-            self.api.destroy_event(from);
-            self.api.destroy_event(to);
+        let event = |timed| self.api.event(timed).map_err(device);
+        let chooser = Chooser {
+            api: self.api.as_ref(),
+            streams: &self.streams,
+            workspaces: &self.workspaces,
+            candidates: self.image.gemm_candidates,
+            from: event(true)?,
+            to: event(true)?,
+            order: event(false)?,
+        };
+        let chosen: Result<Vec<_>, ExecError> =
+            self.calls.products.iter().map(|product| chooser.choose(product)).collect();
+        for event in [chooser.from, chooser.to, chooser.order] {
+            // SAFETY: it was made above, and nothing waits for it.
+            unsafe { self.api.destroy_event(event) };
         }
-        result
-    }
-
-    fn choose_each(&mut self, from: A::Event, to: A::Event) -> Result<(), ExecError> {
-        for index in 0..self.calls.products.len() {
-            let (gemm, operands, lane) = self.calls.products[index].clone();
-            let workspace = self.workspaces[lane as usize];
-            let stream = self.streams[lane as usize];
-            let candidates = self.api.products(&gemm, workspace.1, self.image.gemm_candidates)?;
-            let count = candidates.len();
-            let mut best: Option<(Nanos, usize, A::Product)> = None;
-            for (place, candidate) in candidates.into_iter().enumerate() {
-                let time = match count {
-                    1 => Ok(Nanos(0)),
-                    _ => self.time_product(&candidate, operands, workspace, stream, (from, to)),
-                };
-                // An algorithm that fails is no candidate.
-                if let Ok(time) = time
-                    && best.as_ref().is_none_or(|(least, ..)| time < *least)
-                {
-                    best = Some((time, place, candidate));
-                }
-            }
-            let Some((time, place, product)) = best else {
-                return Err(ExecError::Device {
-                    fault: format!("the library has no algorithm for a product of {}", describe(&gemm)),
-                    help: Some("try another element type, or sizes that are multiples of 8".to_owned()),
-                });
-            };
-            if count > 1 {
-                self.notes.push(format!("product {}: algorithm {} of {count}, {time}", describe(&gemm), place + 1));
-            }
+        for (product, note) in chosen? {
             self.products.push(product);
+            self.notes.extend(note);
         }
         Ok(())
-    }
-
-    fn time_product(
-        &self,
-        product: &A::Product,
-        operands: [u64; 3],
-        workspace: (u64, u64),
-        stream: A::Stream,
-        (from, to): (A::Event, A::Event),
-    ) -> Call<Nanos> {
-        let mut times = Vec::with_capacity(TRIALS);
-        for trial in 0..=TRIALS {
-            // SAFETY: the operands are an operation's own, in memory of this image; everything is alive.
-            let time = unsafe {
-                self.api.record(from, stream)?;
-                self.api.multiply(product, operands, workspace, stream)?;
-                self.api.record(to, stream)?;
-                self.api.synchronize()?;
-                self.api.elapsed(from, to)?
-            };
-            if trial > 0 {
-                times.push(time);
-            }
-        }
-        times.sort_unstable();
-        Ok(times[TRIALS / 2])
     }
 
     /// Makes one call. The measured loop ends here.
@@ -318,11 +269,6 @@ impl Pageable {
         let all = unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8) };
         &mut all[offset..offset + bytes]
     }
-}
-
-fn describe(gemm: &crate::ops::Gemm) -> String {
-    let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
-    format!("{batch}[{}, {}] × [{}, {}] {}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
 }
 
 /// Every kernel of an image, once.

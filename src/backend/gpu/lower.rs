@@ -27,8 +27,7 @@ pub struct Calls<A: Api> {
     pub ops: Vec<(u32, u32)>,
     pub calls: Vec<Prepared<A>>,
     pub copies: Vec<CopyLaunch>,
-    /// Distinct products, with the operands of their first use.
-    pub products: Vec<(Gemm, [u64; 3], u32)>,
+    pub products: Vec<Product>,
     pub args: Args,
 }
 
@@ -71,6 +70,14 @@ impl Args {
     pub fn pointers(&mut self, first: u32) -> *mut *mut c_void {
         self.pointers.as_mut_ptr().wrapping_add(first as usize)
     }
+}
+
+/// A matrix product of an image.
+#[derive(Debug)]
+pub struct Product {
+    pub gemm: Gemm,
+    /// The operands of its first use on each lane that has it.
+    pub uses: Vec<([u64; 3], u32)>,
 }
 
 /// What launches are resolved with.
@@ -143,9 +150,13 @@ impl<A: Api> Context<'_, A> {
                     matrix.offset = 0;
                 }
                 let product = *products.entry(key.clone()).or_insert_with(|| {
-                    calls.products.push((key, operands, lane));
+                    calls.products.push(Product { gemm: key, uses: Vec::new() });
                     calls.products.len() as u32 - 1
                 });
+                let uses = &mut calls.products[product as usize].uses;
+                if !uses.iter().any(|&(_, known)| known == lane) {
+                    uses.push((operands, lane));
+                }
                 Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
             }
             Launch::Copy(copy) => {

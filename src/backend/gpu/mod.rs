@@ -6,6 +6,7 @@ mod api;
 mod driver;
 mod kernels;
 mod lower;
+mod products;
 
 use std::path::PathBuf;
 use std::sync::Arc;

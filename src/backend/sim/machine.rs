@@ -416,8 +416,8 @@ impl Machine {
                 index += 1;
                 continue;
             }
-            // Many rounds of blocks go together, as one long one.
-            let rounds = (state.waiting / fit).max(1).div_ceil(ROUNDS).max(1);
+            // Of a kernel that takes many rounds of the whole device, several go together as one long one.
+            let rounds = (blocks / (capacity / share)).div_ceil(ROUNDS).max(1);
             let count = (fit * rounds).min(state.waiting);
             state.waiting -= count;
             state.running += count;

@@ -1,17 +1,20 @@
 //! A simulated device: a deterministic stand-in for a GPU, from a profile.
 //!
 //! The host's calls cost what the profile says and are visible to the device after its latency; what they launch runs
-//! on the [`machine`]. Nothing is computed: there is no memory. Every figure from here is simulated.
+//! on the machine. Nothing is computed: there is no memory. Every figure from here is simulated.
 
+mod cache;
 mod fluid;
 mod machine;
+
+use rustc_hash::FxHashMap;
 
 use crate::base::{Nanos, Space};
 use crate::config::Profile;
 use crate::cost::{self, Task};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
 use crate::model::Priority;
-use crate::ops::Launch;
+use crate::ops::{Direction, Launch};
 use crate::schedule::Topology;
 
 use machine::{Action, Machine, Placing, TaskId};
@@ -138,18 +141,27 @@ enum Launched {
 impl SimDriver {
     fn new(profile: &Profile, image: &Image) -> Self {
         let mut parts = Vec::new();
-        let works: Vec<std::ops::Range<u32>> = image
-            .works
+        let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
+        let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
+        let mut known: FxHashMap<(u32, u8), std::ops::Range<u32>> = FxHashMap::default();
+        let ops = image
+            .ops
             .iter()
-            .map(|work| {
-                let first = parts.len() as u32;
-                let tasks = cost::tasks(&work.spec, &work.launches, profile);
-                parts.extend(work.launches.iter().zip(tasks).map(|(launch, task)| Part {
-                    task,
-                    host: host_cost(launch, profile),
-                    holds_host: matches!(task, Task::Copy { pageable: true, .. }),
-                }));
-                first..parts.len() as u32
+            .zip(shares)
+            .map(|(op, share)| {
+                let range = known.entry((op.work, share)).or_insert_with(|| {
+                    let work = &image.works[op.work as usize];
+                    let first = parts.len() as u32;
+                    let cached = f64::from(share) / f64::from(cache::WHOLE);
+                    let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
+                    parts.extend(work.launches.iter().zip(tasks).map(|(launch, task)| Part {
+                        task,
+                        host: host_cost(launch, profile),
+                        holds_host: matches!(task, Task::Copy { pageable: true, .. }),
+                    }));
+                    first..parts.len() as u32
+                });
+                (op.lane, range.clone())
             })
             .collect();
         let queue_base = |priority: Priority| match (profile.queues.by_priority, priority) {
@@ -185,7 +197,7 @@ impl SimDriver {
                 depth: profile.host.queue_depth.value() as u32,
             },
             host: 0.0,
-            ops: image.ops.iter().map(|op| (op.lane, works[op.work as usize].clone())).collect(),
+            ops,
             parts,
             lanes,
             events: vec![None; image.events as usize],
@@ -275,6 +287,7 @@ fn host_cost(launch: &Launch, profile: &Profile) -> f64 {
     match launch {
         Launch::Kernel(_) => &host.kernel,
         Launch::Gemm(_) => &host.matrix,
+        Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,
         Launch::Collective(_) => &host.collective,

@@ -1,0 +1,559 @@
+#!/usr/bin/env python3
+"""Every operation against PyTorch in float64: random inputs, several shapes, each element type.
+
+    python3 benches/h200/operations.py --aorta target/release/aorta [--markdown FILE]
+
+Cases of a kind and element type make one workload file; `aorta exec FILE --outputs FOLDER` leaves inputs and outputs
+as NumPy files. PyTorch computes the outputs once more from the same inputs, in float64, on the GPU where it sees one.
+What moves data or picks it is compared bit by bit. For the rest the relative error is the norm of the difference over
+the norm of the reference, and the largest difference over the largest element has to stay below the same bound, so
+that a single wrong element shows in a large tensor too.
+
+Bounds, with u the unit roundoff of a type (2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16):
+- A 16-bit output costs u of its type, its one rounding. What comes before is done in f32, or in f64 where the types
+  are f64 or i32, and costs a number of u of that type, which the rest of this list gives.
+- map: 16. The compiler's functions are within a few units in the last place, and an expression has several.
+- softmax: 32. An exponential of a difference of about 8, and a sum of at most some 200 terms a thread. In f64 the
+  reference's own sum counts too: sqrt(length of a row).
+- gemm: 1 + sqrt(k), from k roundings with random signs. Matrix units (16-bit types, tf32) cut sums off instead of
+  rounding them, always the same way: 1 + k/4. Besides, tf32 keeps 10 bits of each factor: 2 * 2^-10.
+- scatter with sums or weights: 2 for each addend of a row. route with normalised weights: 2 + k.
+- f64 is twice that: the reference rounds too.
+- Values below the normal range of a type, as in f16, are rounded to a fixed step; half of it is allowed for each.
+`nop`, `spin` and `work` have no result.
+
+Exits with 1 when a case fails. `--backend host --quick` tries the script out without a GPU.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+import numpy
+import torch
+
+FLOATS = ("f32", "f64", "f16", "bf16")
+U = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "i32": 0.0}
+HALF_STEP = {"f64": 0.0, "f32": 2.0**-150, "f16": 2.0**-25, "bf16": 2.0**-134, "i32": 0.0}
+TORCH = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
+         "i32": torch.int32, "i8": torch.int8, "u8": torch.uint8}
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@dataclasses.dataclass
+class Case:
+    """One operation on one set of shapes."""
+
+    operation: str
+    dtype: str
+    # Buffers by name: type, shape, memory and contents, as a workload declares them.
+    buffers: dict[str, str]
+    # The operation, as a step has it.
+    text: str
+    # The outputs by name. A tensor of the output's type is compared bit by bit, one in float64 within the bound.
+    expect: Callable[["Tensors"], dict]
+    # The relative error that rounding explains; nothing where results are exact.
+    bound: float | None = None
+
+    def renamed(self, number: int, text: str) -> str:
+        """The text with this case's own buffer names."""
+        return re.sub(r"\b(" + "|".join(self.buffers) + r")\b", rf"\g<1>_{number}", text)
+
+
+class Tensors:
+    """What one case left behind, by buffer name: in float64 as `t.x`, as it is as `t["x"]`."""
+
+    def __init__(self, folder: pathlib.Path, number: int):
+        self.folder, self.number, self.loaded = folder, number, {}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self.loaded:
+            path = self.folder / f"{name}_{self.number}.npy"
+            if path.exists():
+                tensor = torch.from_numpy(numpy.load(path))
+            else:
+                # NumPy knows no bf16: the file holds its bits.
+                bits = numpy.load(path.with_suffix(".bf16.npy")).view(numpy.int16)
+                tensor = torch.from_numpy(bits).view(torch.bfloat16)
+            self.loaded[name] = tensor.to(DEVICE)
+        return self.loaded[name]
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        return self[name].double()
+
+
+def accumulated(dtype: str, roundings: float) -> float:
+    """The bound for that many roundings in the type that arithmetic is done in, and one of the output."""
+    if dtype in ("f64", "i32"):
+        return 2 * roundings * U["f64"] + U[dtype]
+    return roundings * U["f32"] + (U[dtype] if dtype != "f32" else 0.0)
+
+
+def shape(*dims: int) -> str:
+    return "[" + ", ".join(map(str, dims)) + "]"
+
+
+def store(values: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Float64 values as the operations store them: 16-bit types by way of f32, integers cut off and saturated."""
+    if dtype in ("f16", "bf16"):
+        return values.float().to(TORCH[dtype])
+    if TORCH[dtype].is_floating_point:
+        return values.to(TORCH[dtype])
+    limits = torch.iinfo(TORCH[dtype])
+    return values.trunc().clamp(limits.min, limits.max).to(TORCH[dtype])
+
+
+# --- Matrix products ---------------------------------------------------------------------------------------------
+
+def gemm(dtype: str, quick: bool):
+    mixed = [(dtype, "auto")]
+    if dtype == "f32":
+        mixed = [("f32", "auto"), ("f32", "f32"), ("f32", "tf32")]
+    elif dtype in ("f16", "bf16"):
+        mixed = [(dtype, "auto"), ("f32", "auto")]
+    for out, compute in mixed:
+        label = dtype if out == dtype else f"{dtype} to {out}"
+        label += "" if compute == "auto" else f", compute {compute}"
+
+        def case(a, b, c, depth, expect, call="a, b -> c", options=""):
+            cut_off = dtype in ("f16", "bf16") or compute == "tf32"
+            bound = accumulated(out, 1 + (depth / 4 if cut_off else math.sqrt(depth)))
+            bound += 2 * 2.0**-10 if compute == "tf32" else 0.0
+            buffers = {"a": dtype + shape(*a), "b": dtype + shape(*b), "c": f"{out}{shape(*c)} = zeros"}
+            options += "" if compute == "auto" else f", compute: {compute}"
+            return Case("gemm", label, buffers, f"gemm({call}{options})", lambda t: {"c": expect(t)}, bound)
+
+        def sliced(t):
+            c = torch.zeros_like(t.c)
+            c[2:19, 4:37] = t.a[3:20, 5:70] @ t.b[5:70, 1:34]
+            return c
+
+        plain = [(1, 1, 1), (1, 257, 129), (257, 1, 64), (17, 33, 65), (128, 128, 128), (127, 251, 509)]
+        plain += [] if quick else [(1000, 1000, 1000), (2048, 2048, 2048), (4096, 1024, 512)]
+        for m, n, k in plain:
+            yield case((m, k), (k, n), (m, n), k, lambda t: t.a @ t.b)
+        yield case((65, 17), (65, 33), (17, 33), 65, lambda t: t.a.T @ t.b, options=", transpose_a: true")
+        yield case((17, 65), (33, 65), (17, 33), 65, lambda t: t.a @ t.b.T, options=", transpose_b: true")
+        yield case((64, 96), (128, 64), (96, 128), 64, lambda t: t.a.T @ t.b.T,
+                   options=", transpose_a: true, transpose_b: true")
+        yield case((7, 33, 65), (7, 65, 17), (7, 33, 17), 65, lambda t: t.a @ t.b)
+        yield case((2, 3, 64, 128), (128, 32), (2, 3, 64, 32), 128, lambda t: t.a @ t.b)
+        yield case((31, 40), (5, 40, 24), (5, 31, 24), 40, lambda t: t.a @ t.b)
+        yield case((40, 72), (72, 48), (40, 48), 65, sliced, "a[3..20, 5..70], b[5..70, 1..34] -> c[2..19, 4..37]")
+        yield case((16, 4, 64), (64, 32), (16, 2, 32), 64, lambda t: t.a[:, 1:3] @ t.b, "a[.., 1..3, ..], b -> c")
+        yield case((6, 48, 64), (64, 32), (6, 48, 32), 64,
+                   lambda t: torch.cat([torch.zeros_like(t.c[:2]), t.a[2:] @ t.b]), "a[2..6], b -> c[2..6]")
+
+
+# --- Element by element ------------------------------------------------------------------------------------------
+
+def gelu(x):
+    return torch.nn.functional.gelu(x)
+
+
+# Expressions that round, with what PyTorch says to them.
+ROUNDED = [
+    ("x * 1.5 + 0.5", lambda x, y: x * 1.5 + 0.5),
+    ("x * y - x / (abs(y) + 1)", lambda x, y: x * y - x / (y.abs() + 1)),
+    ("exp(x)", lambda x, y: x.exp()),
+    ("log(abs(x) + 1) + log2(abs(y) + 2)", lambda x, y: (x.abs() + 1).log() + (y.abs() + 2).log2()),
+    ("sqrt(abs(x)) + rsqrt(abs(y) + 1)", lambda x, y: x.abs().sqrt() + (y.abs() + 1).rsqrt()),
+    ("sin(x) * cos(y)", lambda x, y: x.sin() * y.cos()),
+    ("tanh(x) + erf(y)", lambda x, y: x.tanh() + y.erf()),
+    ("gelu(x)", lambda x, y: gelu(x)),
+    ("silu(x) + sigmoid(y)", lambda x, y: torch.nn.functional.silu(x) + y.sigmoid()),
+    ("pow(abs(x) + 0.5, y)", lambda x, y: (x.abs() + 0.5).pow(y)),
+]
+# Expressions whose value is one of the operands', or a small whole number.
+EXACT = [
+    ("relu(x)", lambda x, y: x.relu()),
+    ("max(x, y)", torch.maximum),
+    ("min(max(x, -0.5), 0.5)", lambda x, y: x.clamp(-0.5, 0.5)),
+    ("floor(x) + ceil(y)", lambda x, y: x.floor() + y.ceil()),
+    ("round(x * 4)", lambda x, y: (x * 4).round()),
+    ("-abs(x)", lambda x, y: -x.abs()),
+    # Adding zero makes PyTorch's -0 the 0 that `x - 3 * floor(x / 3)` is.
+    ("floor(x) % 3", lambda x, y: x.floor().remainder(3) + 0.0),
+    ("if x > 0 and not (y < 0.25) { x } else { y }", lambda x, y: torch.where((x > 0) & (y >= 0.25), x, y)),
+    ("(x <= y) + (x != y) + (x == y or y >= 0)",
+     lambda x, y: (x <= y).double() + (x != y).double() + ((x == y) | (y >= 0)).double()),
+]
+
+
+def elementwise(dtype: str, quick: bool):
+    sizes = [(1,), (33, 65), (100_003,)]
+    for expression, function in ROUNDED + EXACT:
+        rounded = (expression, function) in ROUNDED
+        for dims in sizes + ([] if quick or expression != "gelu(x)" else [(2048, 2048)]):
+            buffers = {name: dtype + shape(*dims) for name in "xyz"}
+            if rounded:
+                yield Case("map", dtype, buffers, f"map({expression} -> z)",
+                           lambda t, f=function: {"z": f(t.x, t.y)}, accumulated(dtype, 16))
+            else:
+                yield Case("map", f"{dtype}, exact", buffers, f"map({expression} -> z)",
+                           lambda t, f=function: {"z": store(f(t.x, t.y), dtype)})
+    # Broadcasts, slices with gaps, slices that begin off any boundary, the output among the inputs' types.
+    layouts = [
+        ({"x": (9, 65), "y": (1, 65), "z": (9, 65)}, "map(x * 0.5 + y -> z)", lambda t: t.x * 0.5 + t.y),
+        ({"x": (4, 9, 1), "y": (65,), "z": (4, 9, 65)}, "map(x * y -> z)", lambda t: t.x * t.y),
+        ({"x": (9, 65), "y": (9, 3, 64), "z": (9, 64)}, "map(x[.., 1..65] * y[.., 1] -> z)",
+         lambda t: t.x[:, 1:] * t.y[:, 1]),
+        ({"x": (1001,), "y": (1003,), "z": (1000,)}, "map(x[1..1001] + y[3..1003] * 0.25 -> z)",
+         lambda t: t.x[1:] + t.y[3:] * 0.25),
+    ]
+    for dims, text, function in layouts:
+        buffers = {name: dtype + shape(*sizes) for name, sizes in dims.items()}
+        yield Case("map", dtype, buffers, text, lambda t, f=function: {"z": f(t)}, accumulated(dtype, 16))
+    wider = "f64" if dtype == "f64" else "f32"
+    yield Case("map", dtype, {"x": f"{dtype}[77, 31]", "y": f"{wider}[77, 31]", "z": f"{wider}[77, 31]"},
+               "map(tanh(x) * y -> z)", lambda t: {"z": t.x.tanh() * t.y}, accumulated(wider, 16))
+    for dims in [(1,), (31, 33), (65_537,)]:
+        yield Case("fill", dtype, {"x": f"{dtype}{shape(*dims)}"}, "fill(0.1 -> x)",
+                   lambda t: {"x": store(torch.full_like(t.x, 0.1), dtype)})
+    yield Case("fill", dtype, {"x": f"{dtype}[5, 4, 33] = zeros"}, "fill(-2.75 -> x[.., 1])", lambda t: {
+        "x": torch.stack([torch.full_like(t["x"][:, 0], -2.75 if part == 1 else 0.0) for part in range(4)], 1)})
+
+
+def whole_numbers(_: str, quick: bool):
+    for dims in [(1,), (33, 65), (100_003,)]:
+        buffers = {name: "i32" + shape(*dims) for name in "xyz"}
+        yield Case("map", "i32", buffers, "map((x - 50) * 1000003 + y % 7 -> z)",
+                   lambda t: {"z": store((t.x - 50) * 1000003 + t.y.remainder(7), "i32")})
+        yield Case("fill", "i32", {"x": "i32" + shape(*dims)}, "fill(-7 -> x)",
+                   lambda t: {"x": torch.full_like(t["x"], -7)})
+    # A deviation that takes integers beyond their range, and f16 to infinity.
+    wide = {"f64": "random(1, 1e10)", "f32": "random(1, 1e5)", "f16": "random(1, 1000)", "bf16": "random(1, 100)"}
+    for source in TORCH:
+        for target in TORCH:
+            if source != target:
+                for dims in [(1,), (33, 65)] + ([] if quick else [(1_000_003,)]):
+                    initial = wide.get(source, "random(1)")
+                    buffers = {"x": f"{source}{shape(*dims)} = {initial}", "y": f"{target}{shape(*dims)}"}
+                    yield Case("cast", "all 42 pairs", buffers, "cast(x -> y)",
+                               lambda t, target=target: {"y": store(t.x, target)})
+
+
+# --- Row by row --------------------------------------------------------------------------------------------------
+
+def largest(x: torch.Tensor, count: int):
+    """The largest of each row with their places, the earlier of equals first."""
+    values, places = x.sort(dim=-1, descending=True, stable=True)
+    return values[..., :count].contiguous(), places[..., :count].int().contiguous()
+
+
+def rows(dtype: str, quick: bool):
+    if dtype != "i32":
+        shapes = [(1, 1), (5, 31), (1000, 8), (3, 7, 129), (64, 1024), (2, 50257)]
+        for dims in shapes + ([] if quick else [(64, 50257), (8192, 1024)]):
+            buffers = {name: dtype + shape(*dims) for name in "xy"}
+            reference_sum = math.sqrt(dims[-1]) if dtype == "f64" else 0
+            yield Case("softmax", dtype, buffers, "softmax(x -> y)", lambda t: {"y": t.x.softmax(-1)},
+                       accumulated(dtype, 32 + reference_sum))
+        yield Case("softmax", dtype, {"x": f"{dtype}[33, 257]", "y": f"{dtype}[33, 257]"},
+                   "softmax(x -> y, scale: 0.125)", lambda t: {"y": (t.x * 0.125).softmax(-1)}, accumulated(dtype, 32))
+        yield Case("softmax", dtype, {"x": f"{dtype}[9, 4, 66]", "y": f"{dtype}[9, 65]"},
+                   "softmax(x[.., 2, 1..66] -> y)", lambda t: {"y": t.x[:, 2, 1:].softmax(-1)}, accumulated(dtype, 32))
+    sizes = [(1, 1, 1), (3, 31, 5), (1000, 8, 2), (5, 1024, 8), (7, 257, 257), (2, 50257, 16)]
+    for count, length, k in sizes + ([] if quick else [(2048, 64, 6), (16, 4096, 1024)]):
+        buffers = {"x": f"{dtype}[{count}, {length}]", "v": f"{dtype}[{count}, {k}]", "i": f"i32[{count}, {k}]"}
+        yield Case("top_k", dtype, buffers, f"top_k(x -> v, i, k: {k})",
+                   lambda t, k=k: dict(zip("vi", largest(t["x"], k))))
+    yield Case("top_k", dtype, {"x": f"{dtype}[6, 3, 40]", "v": f"{dtype}[6, 4]", "i": "i32[6, 4]"},
+               "top_k(x[.., 1, 3..40] -> v, i, k: 4)", lambda t: dict(zip("vi", largest(t["x"][:, 1, 3:], 4))))
+
+
+# --- Moving elements about ---------------------------------------------------------------------------------------
+
+def gathered(x: torch.Tensor, i: torch.Tensor):
+    i = i.long()
+    inside = (i >= 0) & (i < len(x))
+    mask = inside.reshape(i.shape + (1,) * (x.dim() - 1))
+    return torch.where(mask, x[i.clamp(0, len(x) - 1)], torch.zeros_like(x[:1]))
+
+
+def scattered(t: Tensors, add: bool, weights=None):
+    """Into zeros: for each row the last that goes there, or the sum, times weights where there are some."""
+    places = t["r"].flatten().long()
+    inner = t.y.shape[1:]
+    x = t.x.reshape((-1,) + inner)
+    if weights is not None:
+        x = x * weights.reshape((-1,) + (1,) * len(inner))
+    kept = (places >= 0) & (places < len(t.y))
+    x, places = x[kept], places[kept]
+    if add:
+        return torch.zeros_like(t.y).index_add(0, places, x)
+    order = torch.arange(len(places), device=places.device)
+    last = torch.full((len(t.y),), -1, device=places.device).scatter_reduce(0, places, order, "amax")
+    return gathered(x, last) if len(x) else torch.zeros_like(t.y)
+
+
+def routed(t: Tensors, count: int, capacity: int, normalize: bool):
+    """For each expert the tokens that chose it among their `count`, in order, up to its capacity."""
+    probs = t["p"]
+    tokens, experts = probs.shape
+    _, places = largest(probs, count)
+    chosen = torch.zeros(tokens, experts, dtype=torch.bool, device=probs.device).scatter(1, places.long(), True)
+    weights = probs.double()
+    if normalize:
+        weights = weights / (weights * chosen).sum(1, keepdim=True)
+    slots = torch.full((experts, capacity), -1, dtype=torch.int32, device=probs.device)
+    slot_weights = torch.zeros((experts, capacity), dtype=torch.float64, device=probs.device)
+    dropped = torch.zeros(experts, dtype=torch.int32, device=probs.device)
+    for expert in range(experts):
+        all_of_it = chosen[:, expert].nonzero().flatten()
+        kept = all_of_it[:capacity]
+        slots[expert, :len(kept)] = kept.int()
+        slot_weights[expert, :len(kept)] = weights[kept, expert]
+        dropped[expert] = len(all_of_it) - len(kept)
+    return {"s": slots, "w": slot_weights if normalize else slot_weights.to(probs.dtype), "d": dropped}
+
+
+def movement(dtype: str, quick: bool):
+    transposes = [((1, 1), None), ((31, 33), None), ((257, 64), None), ((3, 65, 127), None),
+                  ((2, 3, 5), (2, 0, 1)), ((5, 33, 17), (1, 0, 2)), ((4, 3, 2, 33), (3, 1, 0, 2))]
+    for dims, order in transposes + ([] if quick else [((1000, 1000), None), ((4096, 1031), None)]):
+        axes = order or (*range(len(dims) - 2), len(dims) - 1, len(dims) - 2)
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*(dims[axis] for axis in axes))}
+        options = f", dims: {shape(*order)}" if order else ""
+        yield Case("transpose", dtype, buffers, f"transpose(x -> y{options})",
+                   lambda t, axes=axes: {"y": t["x"].permute(axes).contiguous()})
+    yield Case("transpose", dtype, {"x": f"{dtype}[40, 50]", "y": f"{dtype}[33, 17]"},
+               "transpose(x[3..20, 5..38] -> y)", lambda t: {"y": t["x"][3:20, 5:38].T.contiguous()})
+
+    # Indices are random from 0 to 99: beyond the table in the first, twice and more in all. The last has negative ones.
+    tables = [((50,), (33,)), ((100, 17), (64,)), ((128, 64), (5, 13)), ((100, 3, 9), (7, 2))]
+    for table, picks in tables + ([] if quick else [((100, 4096), (2048,))]):
+        buffers = {"x": dtype + shape(*table), "i": "i32" + shape(*picks), "y": dtype + shape(*picks, *table[1:])}
+        yield Case("gather", dtype, buffers, "gather(x, i -> y)", lambda t: {"y": gathered(t["x"], t["i"])})
+    yield Case("gather", dtype, {"x": f"{dtype}[30, 65]", "i": "i32[200]", "j": "i32[200]", "y": f"{dtype}[200, 64]"},
+               "map(i - 30 -> j)\n  gather(x[.., 1..65], j -> y)", lambda t: {"y": gathered(t["x"][:, 1:], t["j"])})
+
+    # Indices from 0 to 99 as they are, or wrapped to the rows that there are. The last has rows with more addends than
+    # the kernel lists in one pass.
+    spreads = [((33,), (), 50, False), ((64,), (17,), 100, False), ((5, 13), (64,), 128, False),
+               ((2, 7), (3, 9), 10, True), ((200,), (8,), 1, True), ((3000,), (33,), 2, True)]
+    for picks, inner, count, wrapped in spreads + ([] if quick else [((4096,), (1024,), 100, False)]):
+        buffers = {"x": dtype + shape(*picks, *inner), "i": "i32" + shape(*picks), "r": "i32" + shape(*picks),
+                   "y": dtype + shape(count, *inner)}
+        before = f"map(i {f'% {count}' if wrapped else '+ 0'} -> r)\n  "
+        # As many as meet in a row on average, and some more by chance.
+        addends = 8 + 2 * math.prod(picks) // min(count, 100)
+        bound = None if dtype == "i32" else accumulated(dtype, 2 * addends)
+        yield Case("scatter", f"{dtype}, set", buffers, before + "scatter(x, r -> y)",
+                   lambda t: {"y": scattered(t, add=False).to(t["x"].dtype)})
+        yield Case("scatter", f"{dtype}, add", buffers, before + "scatter(x, r -> y, combine: add)",
+                   lambda t: {"y": store(scattered(t, add=True), "i32") if dtype == "i32" else scattered(t, add=True)},
+                   bound)
+        if dtype != "i32":
+            yield Case("scatter", f"{dtype}, weighted add", {**buffers, "w": dtype + shape(*picks)},
+                       before + "scatter(x, r, w -> y, combine: add)",
+                       lambda t: {"y": scattered(t, add=True, weights=t.w)}, bound)
+    if dtype == "bf16":
+        buffers = {"x": "bf16[64, 31]", "r": "i32[64]", "w": "f32[64]", "y": "bf16[100, 31]"}
+        yield Case("scatter", "bf16, weighted set", buffers, "scatter(x, r, w -> y)",
+                   lambda t: {"y": scattered(t, add=False, weights=t.w)}, accumulated(dtype, 2))
+
+    if dtype == "i32":
+        return
+    routes = [(1, 1, 1, 1), (16, 4, 2, 4), (257, 8, 2, 40), (1000, 7, 3, 1), (300, 65, 1, 10)]
+    for tokens, experts, k, capacity in routes + ([] if quick else [(2048, 64, 8, 300), (4096, 256, 4, 64)]):
+        for normalize in (False, True):
+            places = shape(experts, capacity)
+            buffers = {"x": f"{dtype}[{tokens}, {experts}]", "p": f"{dtype}[{tokens}, {experts}]",
+                       "s": "i32" + places, "w": dtype + places, "d": f"i32[{experts}]"}
+            option = ", normalize: true" if normalize else ""
+            # Probabilities as softmax gives them; the reference takes them as they are.
+            text = f"softmax(x -> p)\n  route(p -> s, w, d, k: {k}, capacity: {capacity}{option})"
+            yield Case("route", dtype + (", normalised" if normalize else ""), buffers, text,
+                       lambda t, k=k, c=capacity, n=normalize: routed(t, k, c, n),
+                       accumulated(dtype, 2 + k) if normalize else None)
+
+
+# --- Copies ------------------------------------------------------------------------------------------------------
+
+def copies(dtype: str, quick: bool):
+    spaces = [("device", "device", "auto"), ("device", "device", "dma"), ("device", "device", "kernel"),
+              ("pinned", "device", "auto"), ("pinned", "device", "kernel"), ("device", "pinned", "auto"),
+              ("device", "pinned", "kernel"), ("host", "device", "auto"), ("device", "host", "auto")]
+    large = [] if quick else [(1_048_583,)]
+    for source, target, via in spaces:
+        for dims in [(1,), (31, 33)] + large:
+            buffers = {"x": f"{dtype}{shape(*dims)} in {source}", "y": f"{dtype}{shape(*dims)} in {target}"}
+            yield Case("copy", dtype, buffers, f"copy(x -> y, via: {via})", lambda t: {"y": t["x"]})
+        buffers = {"x": f"{dtype}[9, 4, 33] in {source}", "y": f"{dtype}[9, 33] in {target}"}
+        yield Case("copy", dtype, buffers, f"copy(x[.., 1] -> y, via: {via})",
+                   lambda t: {"y": t["x"][:, 1].contiguous()})
+    yield Case("copy", dtype, {"x": f"{dtype}[4, 5, 6, 7]", "y": f"{dtype}[4, 3, 6, 2]"},
+               "copy(x[.., 1..4, .., 3..5] -> y, via: kernel)", lambda t: {"y": t["x"][:, 1:4, :, 3:5].contiguous()})
+    yield Case("copy", dtype, {"x": f"{dtype}[6, 35]", "y": f"{dtype}[10, 21]"}, "copy(x -> y)",
+               lambda t: {"y": t["x"].reshape(10, 21)})
+    for dims in [(1,), (31, 33)] + large:
+        for value in (0, 1, 255):
+            def filled(t, value=value):
+                return {"x": torch.full_like(t["x"].view(torch.uint8), value).view(TORCH[dtype])}
+
+            yield Case("memset", dtype, {"x": dtype + shape(*dims)}, f"memset({value} -> x)", filled)
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims)}
+        yield Case("all_to_all", dtype, buffers, "all_to_all(x -> y)", lambda t: {"y": t["x"]})
+    yield Case("all_to_all", dtype, {"x": f"{dtype}[4, 3, 64]", "y": f"{dtype}[3, 64]"}, "all_to_all(x[2] -> y)",
+               lambda t: {"y": t["x"][2].contiguous()})
+
+
+GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32")), (rows, (*FLOATS, "i32")), (elementwise, FLOATS),
+          (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]
+
+
+# --- Running and comparing ---------------------------------------------------------------------------------------
+
+@dataclasses.dataclass
+class Outcome:
+    case: Case
+    # The error and its bound, rounding of tiny values included; the error of a failed run is infinite.
+    error: float = 0.0
+    bound: float = 0.0
+    absolute: float = 0.0
+    message: str = ""
+
+    @property
+    def held(self):
+        return not self.message
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def compare(case: Case, tensors: Tensors) -> Outcome:
+    outcome = Outcome(case)
+    for name, expected in case.expect(tensors).items():
+        actual = tensors[name]
+        if actual.shape != expected.shape:
+            outcome.message = f"`{name}` is {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+            break
+        if case.bound is None or not expected.dtype.is_floating_point:
+            if actual.dtype != expected.dtype:
+                raise TypeError(f"`{name}` is {actual.dtype}, the reference {expected.dtype}")
+            wrong = (bits(actual) != bits(expected)).reshape(actual.numel(), -1).any(1)
+            if wrong.any():
+                first = int(wrong.nonzero()[0])
+                outcome.error = math.inf
+                outcome.message = (f"`{name}` differs in {int(wrong.sum())} of {actual.numel()}, first at {first}: "
+                                   f"{actual.flatten()[first]} for {expected.flatten()[first]}")
+                break
+            continue
+        dtype = next(key for key, value in TORCH.items() if value == actual.dtype)
+        difference = (actual.double() - expected).abs()
+        scale, peak = expected.norm().item(), expected.abs().max().item()
+        absolute = difference.max().item()
+        step = HALF_STEP[dtype]
+        bound = case.bound + (step * math.sqrt(expected.numel()) / scale if scale else 0.0)
+        error = difference.norm().item() / scale if scale else absolute
+        largest_error = absolute / peak if peak else absolute
+        outcome.error, outcome.bound, outcome.absolute = error, bound, absolute
+        # Written so that NaN fails.
+        if not (error <= bound and largest_error <= case.bound + (step / peak if peak else 0.0)):
+            outcome.message = (f"`{name}`: relative error {error:.2e}, of the largest element {largest_error:.2e}, "
+                               f"bound {bound:.2e}")
+    return outcome
+
+
+def workload(cases: list[Case]) -> str:
+    buffers = [f"buffer {case.renamed(number, name)}: {declared}" for number, case in enumerate(cases)
+               for name, declared in case.buffers.items()]
+    steps = [f"  {case.renamed(number, case.text)}" for number, case in enumerate(cases)]
+    return "\n".join(["//! Operations whose results are compared.", "", *buffers, "", "step {", *steps, "}", ""])
+
+
+def run(args, cases: list[Case], folder: pathlib.Path) -> list[Outcome]:
+    """Runs the cases as one workload. Where that fails, each half by itself, down to the case at fault."""
+    folder.mkdir()
+    file, outputs = folder / "operations.aorta", folder / "outputs"
+    file.write_text(workload(cases))
+    command = [args.aorta, "exec", str(file), "--backend", args.backend, "--effort", "sanity",
+               "--config", "observed_iterations=0", "--outputs", str(outputs)]
+    command += ["--device", str(args.device)] if args.backend == "cuda" else []
+    with args.slots:
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0:
+        with args.comparing:
+            found = [compare(case, Tensors(outputs, number)) for number, case in enumerate(cases)]
+        for path in outputs.iterdir():
+            path.unlink()
+        return found
+    if len(cases) == 1:
+        return [Outcome(cases[0], math.inf, message=f"exit code {done.returncode}: {done.stderr.strip()}")]
+    half = len(cases) // 2
+    return run(args, cases[:half], folder / "first") + run(args, cases[half:], folder / "second")
+
+
+def table(outcomes: list[Outcome]) -> str:
+    lines = ["| operation | type | cases | relative error, largest | bound | absolute error, largest | verdict |",
+             "| --- | --- | ---: | ---: | ---: | ---: | --- |"]
+    order = ["gemm", "map", "cast", "fill", "softmax", "top_k", "transpose", "gather", "scatter", "route", "copy",
+             "memset", "all_to_all"]
+    groups: dict[tuple, list[Outcome]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: order.index(outcome.case.operation)):
+        groups.setdefault((outcome.case.operation, outcome.case.dtype), []).append(outcome)
+    for (operation, dtype), group in groups.items():
+        failed = sum(not outcome.held for outcome in group)
+        verdict = f"**{failed} failed**" if failed else "held"
+        if all(outcome.case.bound is None for outcome in group):
+            error, bound, absolute = ("differs" if failed else "0"), "0, bit by bit", ("" if failed else "0")
+        else:
+            # The bound grows with some shapes: the figures are those of the case that comes nearest to its own.
+            worst = max(group, key=lambda outcome: outcome.error / outcome.bound if outcome.bound else outcome.error)
+            error, bound = f"{worst.error:.2e}", f"{worst.bound:.2e}"
+            absolute = f"{max(outcome.absolute for outcome in group):.2e}"
+        lines.append(f"| {operation} | {dtype} | {len(group)} | {error} | {bound} | {absolute} | {verdict} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--aorta", default="target/release/aorta")
+    parser.add_argument("--backend", default="cuda", choices=["cuda", "host"])
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=4, help="runs at a time")
+    parser.add_argument("--quick", action="store_true", help="leave the large shapes away")
+    parser.add_argument("--only", help="only this operation")
+    parser.add_argument("--markdown", type=pathlib.Path, help="write the table here too")
+    args = parser.parse_args()
+    args.slots, args.comparing = threading.Semaphore(args.jobs), threading.Lock()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    started = time.monotonic()
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(32) as pool:
+        under_way = []
+        for kind, dtypes in GROUPS:
+            for dtype in dtypes:
+                cases = [case for case in kind(dtype, args.quick) if args.only in (None, case.operation)]
+                if cases:
+                    place = pathlib.Path(folder) / f"{kind.__name__}_{dtype}"
+                    under_way.append(pool.submit(run, args, cases, place))
+        for future in under_way:
+            outcomes += future.result()
+    failures = [outcome for outcome in outcomes if not outcome.held]
+    for outcome in failures:
+        sizes = ", ".join(f"{name}: {declared}" for name, declared in outcome.case.buffers.items())
+        print(f"FAILED {outcome.case.operation} {outcome.case.dtype}: {outcome.case.text} ({sizes}): {outcome.message}")
+    where = torch.cuda.get_device_name() if DEVICE == "cuda" else "the CPU"
+    summary = (f"{len(outcomes)} cases of aorta's `{args.backend}` backend against PyTorch {torch.__version__} in "
+               f"float64 on {where}: {len(failures)} failed.")
+    text = f"{summary}\n\n{table(outcomes)}\n"
+    print(text)
+    print(f"{time.monotonic() - started:.0f} s")
+    if args.markdown:
+        args.markdown.write_text(text)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

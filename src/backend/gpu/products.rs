@@ -1,0 +1,155 @@
+//! Which of the vendor's algorithms computes each matrix product.
+//!
+//! Those that the library proposes are timed on the operations' own operands, side by side on every stream that has the
+//! product: what is fastest alone is not always fastest where products overlap. They are timed as a graph, since the
+//! call costs the host more than a small product takes.
+
+use crate::base::Nanos;
+use crate::exec::ExecError;
+use crate::ops::Gemm;
+
+use super::api::{Api, Call};
+use super::lower::Product;
+
+/// Runs of an algorithm that are timed, behind one that is not.
+const TRIALS: usize = 5;
+
+/// Time after which an algorithm has been run often enough.
+const ENOUGH: Nanos = Nanos(100_000_000);
+
+/// Arithmetic of a timed graph at least, so that a small product is run several times in it.
+const FLOPS: f64 = 1e9;
+
+/// How often a product stands in a timed graph at most.
+const REPEATS: f64 = 8.0;
+
+/// How much faster than an earlier proposal an algorithm has to be: below this, noise would choose.
+const GAIN: f64 = 0.99;
+
+/// What algorithms are timed with.
+pub struct Chooser<'a, A: Api> {
+    pub api: &'a A,
+    pub streams: &'a [A::Stream],
+    /// For each lane, the memory that its products may use.
+    pub workspaces: &'a [(u64, u64)],
+    /// Algorithms that are timed for each product.
+    pub candidates: u32,
+    /// Two events that can be timed, and one that cannot.
+    pub from: A::Event,
+    pub to: A::Event,
+    pub order: A::Event,
+}
+
+impl<A: Api> Chooser<'_, A> {
+    /// The algorithm for a product, and a line on how it was chosen where there was a choice.
+    pub fn choose(&self, product: &Product) -> Result<(A::Product, Option<String>), ExecError> {
+        let gemm = &product.gemm;
+        let (_, lane) = product.uses[0];
+        let candidates = self.api.products(gemm, self.workspaces[lane as usize].1, self.candidates)?;
+        let count = candidates.len();
+        let mut best: Option<(Nanos, usize, A::Product)> = None;
+        for (place, candidate) in candidates.into_iter().enumerate() {
+            let time = match count {
+                1 => Ok(Nanos(0)),
+                _ => self.time(&candidate, product),
+            };
+            // An algorithm that fails is no candidate.
+            if let Ok(time) = time
+                && best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < GAIN * least.0 as f64)
+            {
+                best = Some((time, place, candidate));
+            }
+        }
+        let Some((time, place, algorithm)) = best else {
+            return Err(ExecError::Device {
+                fault: format!("the library has no algorithm for a product of {}", describe(gemm)),
+                help: Some("try another element type, or sizes that are multiples of 8".to_owned()),
+            });
+        };
+        let note = (count > 1).then(|| {
+            let streams = match product.uses.len() {
+                1 => "alone".to_owned(),
+                streams => format!("on {streams} streams at once"),
+            };
+            format!("product {}: algorithm {} of {count}, {time} {streams}", describe(gemm), place + 1)
+        });
+        Ok((algorithm, note))
+    }
+
+    /// The median time of one product on each of its streams, side by side.
+    fn time(&self, algorithm: &A::Product, product: &Product) -> Call<Nanos> {
+        let Gemm { m, n, k, batch, .. } = product.gemm;
+        let flops = 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 * product.uses.len() as f64;
+        let repeats = (FLOPS / flops).ceil().clamp(1.0, REPEATS) as u32;
+        let first = self.streams[product.uses[0].1 as usize];
+        // SAFETY: the operands are the operations' own, in memory that nothing else uses now; streams and events are
+        // alive until the device is idle, and a capture that was begun is ended.
+        unsafe {
+            self.api.begin_capture(first)?;
+            let issued = self.issue(algorithm, &product.uses, repeats);
+            let graph = self.api.end_capture(first);
+            issued?;
+            let graph = graph?;
+            let time = self.time_graph(graph, first);
+            self.api.destroy_graph(graph);
+            Ok(Nanos(time?.0 / i64::from(repeats)))
+        }
+    }
+
+    /// # Safety
+    /// The graph and the stream are alive.
+    unsafe fn time_graph(&self, graph: A::Graph, stream: A::Stream) -> Call<Nanos> {
+        let mut times = Vec::with_capacity(TRIALS);
+        let mut spent = Nanos(0);
+        for trial in 0..=TRIALS {
+            // SAFETY: the caller says so; the events are the chooser's own.
+            let time = unsafe {
+                self.api.record(self.from, stream)?;
+                self.api.launch_graph(graph, stream)?;
+                self.api.record(self.to, stream)?;
+                self.api.synchronize()?;
+                self.api.elapsed(self.from, self.to)?
+            };
+            if trial > 0 {
+                times.push(time);
+                spent = spent + time;
+            }
+            if spent > ENOUGH {
+                break;
+            }
+        }
+        times.sort_unstable();
+        Ok(times[times.len() / 2])
+    }
+
+    /// Issues the product `repeats` times on each of its streams, between a fork and a join.
+    ///
+    /// # Safety
+    /// The operands lie in memory that nothing else uses; streams and events are alive.
+    unsafe fn issue(&self, algorithm: &A::Product, uses: &[([u64; 3], u32)], repeats: u32) -> Call {
+        let first = self.streams[uses[0].1 as usize];
+        // SAFETY: the caller says so. A wait is for the record before it, so one event serves all.
+        unsafe {
+            self.api.record(self.order, first)?;
+            for &(operands, lane) in uses {
+                let stream = self.streams[lane as usize];
+                if lane != uses[0].1 {
+                    self.api.wait(stream, self.order)?;
+                }
+                for _ in 0..repeats {
+                    self.api.multiply(algorithm, operands, self.workspaces[lane as usize], stream)?;
+                }
+            }
+            for &(_, lane) in &uses[1..] {
+                self.api.record(self.order, self.streams[lane as usize])?;
+                self.api.wait(first, self.order)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn describe(gemm: &Gemm) -> String {
+    let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
+    format!("{batch}[{}, {}] × [{}, {}] {}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
+}

@@ -1,0 +1,129 @@
+//! Which of its bytes an operation finds in the device's last-level cache, if operations run in the order of issue.
+//!
+//! Whole pages, least recently used first to go. A stretch larger than the cache leaves nothing behind.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::Space;
+use crate::config::Profile;
+use crate::cost;
+use crate::exec::Image;
+
+/// Bytes of a page: large beside what one kernel of a small workload touches, small beside a cache.
+const PAGE: u64 = 64 << 10;
+
+/// Shares are told in eighths: operations that differ by less are one kind.
+pub const WHOLE: u8 = 8;
+
+#[derive(Debug, Default)]
+struct Cache {
+    capacity: usize,
+    /// The time of each resident page's last use.
+    used: FxHashMap<u64, u64>,
+    /// Uses in their order; those that a later one has overtaken are skipped.
+    order: VecDeque<(u64, u64)>,
+    clock: u64,
+}
+
+impl Cache {
+    /// Uses a page, and says whether it was there.
+    fn touch(&mut self, page: u64) -> bool {
+        self.clock += 1;
+        let hit = self.used.insert(page, self.clock).is_some();
+        self.order.push_back((page, self.clock));
+        while self.used.len() > self.capacity {
+            let Some((page, time)) = self.order.pop_front() else { break };
+            if self.used.get(&page) == Some(&time) {
+                self.used.remove(&page);
+            }
+        }
+        if self.order.len() > 8 * self.capacity {
+            let used = &self.used;
+            self.order.retain(|(page, time)| used.get(page) == Some(time));
+        }
+        hit
+    }
+
+    /// Uses a stretch, and gives the bytes of it that were there.
+    fn touch_range(&mut self, offset: u64, bytes: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let pages = offset / PAGE..(offset + bytes).div_ceil(PAGE);
+        let count = pages.end - pages.start;
+        if count > self.capacity as u64 {
+            self.used.clear();
+            self.order.clear();
+            return 0;
+        }
+        let hits = pages.filter(|&page| self.touch(page)).count() as u64;
+        bytes * hits / count
+    }
+}
+
+/// For each operation of an image the share of its bytes that the cache serves, in eighths, once the period has been run
+/// before. Operations without operands on the device have what `otherwise` says of their work.
+pub fn shares(image: &Image, profile: &Profile, otherwise: impl Fn(u32) -> u8) -> Vec<u8> {
+    let capacity = (cost::cache_room(profile) as u64 / PAGE).max(1) as usize;
+    let mut cache = Cache { capacity, ..Cache::default() };
+    let mut shares = vec![0; image.ops.len()];
+    // The first round fills the cache, the second is what every later one finds.
+    for _ in 0..2 {
+        for (op, share) in image.ops.iter().zip(&mut shares) {
+            let spec = &image.works[op.work as usize].spec;
+            let tensors = spec.inputs.iter().chain(&spec.outputs);
+            let (mut all, mut found) = (0, 0);
+            for (tensor, address) in tensors.zip(image.operands(op)) {
+                if address.space == Space::Device {
+                    let bytes = tensor.dims.iter().product::<u64>() * tensor.dtype.size();
+                    all += bytes;
+                    found += cache.touch_range(address.offset, bytes);
+                }
+            }
+            *share = match all {
+                0 => otherwise(op.work),
+                all => (found * u64::from(WHOLE) / all) as u8,
+            };
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(pages: usize) -> Cache {
+        Cache { capacity: pages, ..Cache::default() }
+    }
+
+    #[test]
+    fn keeps_what_fits() {
+        let mut cache = cache(4);
+        assert_eq!(cache.touch_range(0, 4 * PAGE), 0);
+        assert_eq!(cache.touch_range(0, 4 * PAGE), 4 * PAGE);
+        // One page more than fits, used in turn: each is gone when its turn comes.
+        assert_eq!(cache.touch_range(4 * PAGE, PAGE), 0);
+        assert_eq!(cache.touch_range(0, PAGE), 0);
+        assert_eq!(cache.touch_range(3 * PAGE, PAGE), PAGE);
+    }
+
+    #[test]
+    fn a_large_stretch_leaves_nothing() {
+        let mut cache = cache(4);
+        cache.touch_range(0, PAGE);
+        assert_eq!(cache.touch_range(10 * PAGE, 5 * PAGE), 0);
+        assert_eq!(cache.touch_range(0, PAGE), 0);
+    }
+
+    #[test]
+    fn the_order_of_uses_stays_short() {
+        let mut cache = cache(4);
+        for turn in 0..10_000 {
+            assert_eq!(cache.touch(turn % 4), turn >= 4);
+        }
+        assert!(cache.order.len() <= 8 * 4 + 1);
+    }
+}

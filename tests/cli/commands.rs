@@ -1,0 +1,136 @@
+//! What each command prints.
+
+use crate::sandbox::{Sandbox, project, workloads};
+
+/// A snapshot among those of all tests.
+macro_rules! snapshot {
+    ($name:literal, $text:expr) => {
+        insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
+            insta::assert_snapshot!($name, $text);
+        })
+    };
+}
+
+#[test]
+fn list_names_every_shipped_file() {
+    let listed = Sandbox::new().good(&["list"]);
+    for path in workloads("workloads") {
+        let stem = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+        assert!(listed.contains(&format!("\n  {stem}  ")), "{stem} is not in\n{listed}");
+    }
+    snapshot!("list", listed);
+}
+
+#[test]
+fn show_tells_of_every_shipped_file() {
+    let sandbox = Sandbox::new();
+    for path in workloads("workloads") {
+        let stem = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("a workload is text");
+        let shown = sandbox.good(&["show", &stem]);
+        let about = text.lines().next().and_then(|line| line.strip_prefix("//! ")).expect("a file has a description");
+        assert!(shown.starts_with(&format!("{stem}.aorta (")) && shown.contains(about), "{shown}");
+        assert_eq!(sandbox.good(&["show", &stem, "--source"]), text, "the library's {stem} is another");
+    }
+}
+
+#[test]
+fn show_moe() {
+    snapshot!("show_moe", Sandbox::new().good(&["show", "moe"]));
+}
+
+#[test]
+fn check_accepts_every_file() {
+    let sandbox = Sandbox::new();
+    for folder in ["workloads", "examples"] {
+        for path in workloads(folder) {
+            let checked = sandbox.good(&["check".as_ref(), path.as_os_str()]);
+            assert!(checked.contains(": good: "), "{checked}");
+        }
+    }
+}
+
+#[test]
+fn check_goes_on_after_a_mistake() {
+    let sandbox = Sandbox::new();
+    sandbox.write("good.aorta", "step { nop() }");
+    sandbox.write("first.aorta", "step { nopp() }");
+    sandbox.write("second.aorta", "step { spin(3) }");
+    let output = sandbox.run(&["check", "first.aorta", "good.aorta", "second.aorta"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stdout.starts_with("good.aorta: good: "), "{}", output.stdout);
+    let [first, second] = ["first.aorta:1:8", "second.aorta:1:"].map(|place| output.stderr.find(place));
+    assert!(first.is_some() && first < second, "{}", output.stderr);
+    assert_eq!(sandbox.run::<&str>(&["check"]).code, Some(2), "no file was named");
+}
+
+#[test]
+fn plan_gives_reasons() {
+    let file = project().join("examples/03-dependencies.aorta");
+    let planned = Sandbox::new().good(&["plan".as_ref(), file.as_os_str()]);
+    snapshot!("plan_dependencies", planned);
+}
+
+#[test]
+fn plan_takes_parameters() {
+    let sandbox = Sandbox::new();
+    let streams = |text: &str| text.lines().find(|line| line.contains(" streams, ")).map(str::to_owned);
+    let four = streams(&sandbox.good(&["plan", "moe", "--preset", "tiny"]));
+    let eight = streams(&sandbox.good(&["plan", "moe", "--preset", "tiny", "--streams", "8"]));
+    assert!(four.as_ref().is_some_and(|line| line.starts_with("4 streams, ")), "{four:?}");
+    assert!(eight.as_ref().is_some_and(|line| line.starts_with("8 streams, ")), "{eight:?}");
+}
+
+#[test]
+fn devices_names_what_a_run_can_use() {
+    let shown = Sandbox::new().good(&["devices"]);
+    for part in ["CUDA devices", "HIP devices", "--backend host", "h200      NVIDIA H200", "mi300x    AMD"] {
+        assert!(shown.contains(part), "{part:?} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn exec_moe() {
+    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "sim"];
+    snapshot!("exec_moe", Sandbox::new().good(&arguments));
+}
+
+#[test]
+fn exec_both_ways() {
+    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "sim", "--launch", "both", "--effort", "quick"];
+    let printed = Sandbox::new().good(&arguments);
+    assert!(printed.contains("  as streams, simulated  as a graph, simulated\n"), "{printed}");
+    snapshot!("exec_both", printed);
+}
+
+#[test]
+fn unknown_name() {
+    let output = Sandbox::new().run(&["exec", "sdma_overlop"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""));
+    snapshot!("unknown_name", output.stderr);
+}
+
+/// Standard output is for results; all else goes to standard error.
+#[test]
+fn notes_stay_off_standard_output() {
+    let sandbox = Sandbox::new();
+    let simulated = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim"]);
+    assert_eq!(simulated.stderr, "");
+    if !crate::sandbox::no_cuda(&sandbox) {
+        println!("skipped: this machine has a CUDA driver, so nothing is said of the simulator");
+        return;
+    }
+    let chosen = sandbox.run(&["exec", "moe", "--preset", "tiny"]);
+    assert_eq!(chosen.stdout, simulated.stdout);
+    assert!(chosen.stderr.starts_with("No GPU found") && chosen.stderr.lines().count() == 1, "{}", chosen.stderr);
+}
+
+#[test]
+fn help_and_version_are_no_failure() {
+    let sandbox = Sandbox::new();
+    let help = sandbox.good(&["--help"]);
+    for command in ["exec", "check", "list", "show", "plan", "devices", "report", "Exit codes: "] {
+        assert!(help.contains(command), "{command:?} is not in\n{help}");
+    }
+    assert_eq!(sandbox.good(&["--version"]), concat!("aorta ", env!("CARGO_PKG_VERSION"), "\n"));
+}

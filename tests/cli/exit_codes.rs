@@ -1,0 +1,174 @@
+//! The exit codes: 0 done, 1 an expectation did not hold, 2 bad input, 3 no device, 130 interrupted.
+
+use std::process::{Child, Command};
+
+use crate::sandbox::{Output, Sandbox, finish, no_cuda};
+
+/// Processor time, in hundredths of a second, after which a run is surely in the middle of its iterations.
+const UNDER_WAY: u64 = 25;
+
+#[test]
+fn a_run_is_done() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "step { spin(2us) }\nexpect time < 1s\nexpect time > 1us");
+    let printed = sandbox.good(&["exec", "a.aorta", "--backend", "sim"]);
+    assert_eq!(printed.matches("held (as streams, simulated): expect time ").count(), 2, "{printed}");
+}
+
+#[test]
+fn an_expectation_does_not_hold() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "step { spin(2us) }\nexpect time > 1us\nexpect time > 1s\n");
+    let output = sandbox.run(&["exec", "a.aorta", "--backend", "sim", "--json", "a.json"]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(1), ""));
+    assert!(
+        output.stdout.contains("failed (as streams, simulated): expect time > 1s (a.aorta:3:1)"),
+        "{}",
+        output.stdout
+    );
+    let record = sandbox.json("a.json");
+    let verdicts = record["variants"][0]["expectations"].as_array().expect("a list");
+    let verdicts: Vec<_> = verdicts.iter().map(|expectation| expectation["verdict"].as_str()).collect();
+    assert_eq!(verdicts, [Some("held"), Some("failed")]);
+    // One of two ways of launching is enough.
+    let both = sandbox.run(&["exec", "a.aorta", "--backend", "sim", "--launch", "both"]);
+    assert_eq!(both.code, Some(1));
+}
+
+#[test]
+fn input_is_bad() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "step { nop( }");
+    let cases: [(&[&str], &str); 6] = [
+        (&["exec", "a.aorta"], "aorta::syntax::"),
+        (&["check", "a.aorta"], "a.aorta:1:"),
+        (&["exec", "moe", "--set", "tokns=3"], "did you mean `tokens`?"),
+        (&["exec", "moe", "--nothing"], "unexpected argument '--nothing'"),
+        (&["run", "moe"], "unrecognized subcommand 'run'"),
+        (&[], "Usage: "),
+    ];
+    for (arguments, says) in cases {
+        let output = sandbox.run(arguments);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(output.stderr.contains(says), "{arguments:?}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn there_is_no_hip() {
+    let output = Sandbox::new().run(&["exec", "moe", "--backend", "hip"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(3), ""));
+    assert!(output.stderr.contains("aorta::exec::no_device"), "{}", output.stderr);
+    assert!(output.stderr.contains("--backend sim --config profile=mi300x"), "{}", output.stderr);
+}
+
+#[test]
+fn there_is_no_cuda() {
+    let sandbox = Sandbox::new();
+    if !no_cuda(&sandbox) {
+        println!("skipped: this machine has a CUDA driver");
+        return;
+    }
+    let output = sandbox.run(&["exec", "moe", "--backend", "cuda"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(3), ""));
+    assert!(output.stderr.contains("no CUDA device: there is no driver"), "{}", output.stderr);
+    assert!(output.stderr.contains("help: "), "{}", output.stderr);
+}
+
+#[test]
+fn there_is_no_such_gpu() {
+    let sandbox = Sandbox::new();
+    if no_cuda(&sandbox) {
+        println!("skipped: this machine has no CUDA driver");
+        return;
+    }
+    let output = sandbox.run(&["exec", "moe", "--backend", "cuda", "--device", "99"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(3), ""), "{}", output.stderr);
+}
+
+/// Waits until the process has taken some processor time. It says nothing of that, so the system is asked.
+fn wait_until_under_way(child: &mut Child) {
+    let file = format!("/proc/{}/stat", child.id());
+    loop {
+        let text = std::fs::read_to_string(&file).expect("a child that was not waited for is listed");
+        // Behind the name, which may hold anything, the 12th and 13th field are the times.
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let time: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+        if time >= UNDER_WAY {
+            return;
+        }
+        assert!(child.try_wait().expect("waited for").is_none(), "the run ended before it could be interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Starts a run, and presses Ctrl-C when it is in the middle of its iterations.
+#[track_caller]
+fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
+    let always = ["exec", "moe", "--preset", "tiny", "--json", "a.json", "--csv", "a.csv"];
+    let arguments: Vec<&str> = always.into_iter().chain(arguments.split_whitespace()).collect();
+    let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
+    wait_until_under_way(&mut child);
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
+    assert!(kill.success());
+    let output = finish(child);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(130), ""), "{arguments:?}");
+    assert!(output.stdout.contains(" iterations, incomplete "), "{}", output.stdout);
+    assert!(output.stdout.contains("warning: the run was interrupted"), "{}", output.stdout);
+    assert_eq!(sandbox.json("a.json")["complete"], false);
+    assert_eq!(sandbox.good(&["report", "a.json"]), output.stdout);
+    assert_eq!(sandbox.listing(), ["a.csv", "a.json"]);
+    output
+}
+
+/// Whether the system tells how long a process has run.
+fn times_are_told() -> bool {
+    let told = std::path::Path::new("/proc/self/stat").exists();
+    if !told {
+        println!("skipped: this system does not tell how long a process has run");
+    }
+    told
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has() {
+    if !times_are_told() {
+        return;
+    }
+    for backend in ["sim", "host"] {
+        let sandbox = Sandbox::new();
+        interrupted(&sandbox, &format!("--backend {backend} --iterations 1000000"));
+        let record = sandbox.json("a.json");
+        let time = &record["variants"][0]["time"];
+        let samples = time["samples_ns"].as_array().expect("a list").len();
+        assert!((1..1_000_000).contains(&samples), "{samples} samples were kept");
+        assert_eq!(time["n"], samples);
+        assert!(time["p50_ns"].is_u64());
+        assert!(record["warnings"][0].as_str().is_some_and(|warning| warning.contains("interrupted")));
+        assert!(sandbox.read("a.csv").lines().nth(1).is_some_and(|row| row.contains(",false,stream,")));
+    }
+}
+
+#[test]
+fn a_run_can_be_interrupted_before_its_first_sample() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    interrupted(&sandbox, "--backend sim --warmup 4294967295");
+    let time = &sandbox.json("a.json")["variants"][0]["time"];
+    assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
+}
+
+/// Whoever reads the output may have seen enough.
+#[test]
+fn a_reader_may_go_away() {
+    let sandbox = Sandbox::new();
+    for arguments in [&["plan", "tiny_kernel_stress"][..], &["exec", "moe", "--backend", "sim"], &["list"]] {
+        let mut child = sandbox.command(arguments).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("a child can be waited for");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{arguments:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The binary as people meet it: what a command prints, what it writes, and which exit code it ends with.
+
+mod commands;
+mod exit_codes;
+mod mistakes;
+mod names;
+mod outputs;
+mod sandbox;
+mod settings;
+mod trace;

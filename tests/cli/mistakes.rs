@@ -1,0 +1,206 @@
+//! Broken files and arguments: each is an error with a code, never a panic, a hang or a folder full of leftovers.
+
+use std::process::{Command, Stdio};
+
+use crate::sandbox::{Output, Sandbox, finish};
+
+/// The command fails as bad input does, and says all of this.
+#[track_caller]
+fn refused(output: &Output, says: &[&str]) {
+    assert_eq!(output.code, Some(2), "{output:?}");
+    // Lines are broken where the terminal would: messages are looked for without.
+    let said = output.stderr.replace("\n  │ ", " ").replace("\n        ", " ");
+    for part in says {
+        assert!(said.contains(part), "{part:?} is not in\n{}", output.stderr);
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bytes.aorta", b"step {\n  nop() \xff\n}");
+    sandbox.write("empty.aorta", "");
+    sandbox.write("blank.aorta", "\n \t// nothing\n");
+    sandbox.write("zero.aorta", "step { \0 }");
+    sandbox.write("folder/inside", "");
+    let large = std::fs::File::create(sandbox.path("large.aorta")).expect("a file can be made");
+    large.set_len((4 << 20) + 1).expect("a file can be made longer");
+    let cases: [(&str, &[&str]); 7] = [
+        ("bytes.aorta", &["aorta::cli::unreadable", "it is no text: line 2 is not UTF-8"]),
+        ("empty.aorta", &["aorta::model::no_step", "help: `step { … }`"]),
+        ("blank.aorta", &["aorta::model::no_step"]),
+        ("zero.aorta", &["aorta::syntax::unexpected_character"]),
+        ("folder", &["aorta::cli::unreadable", "it is a folder", "help: name a file in it"]),
+        ("large.aorta", &["aorta::cli::unreadable", "larger than 4194304 bytes", "--config max_file_bytes="]),
+        // It has no size, and no end.
+        ("/dev/zero", &["aorta::cli::unreadable", "larger than 4194304 bytes"]),
+    ];
+    for (file, says) in cases {
+        for command in ["exec", "check", "plan"] {
+            refused(&sandbox.run(&[command, file]), says);
+        }
+    }
+    refused(&sandbox.run(&["show", "bytes.aorta"]), &["aorta::cli::unreadable"]);
+    sandbox.good(&["show", "empty.aorta"]);
+    sandbox.write("small.aorta", "step { nop() }");
+    let limited = sandbox.run(&["exec", "small.aorta", "--config", "max_file_bytes=13"]);
+    refused(&limited, &["larger than 13 bytes"]);
+}
+
+#[test]
+fn pipes_are_read_as_files() {
+    let sandbox = Sandbox::new();
+    let made = Command::new("mkfifo").arg(sandbox.path("pipe.aorta")).status();
+    assert!(made.expect("`mkfifo` is there").success());
+    for (text, code) in [("step { nop() }", 0), ("step { nopp() }", 2)] {
+        let path = sandbox.path("pipe.aorta");
+        // Opening waits for the reader.
+        let writer = std::thread::spawn(move || std::fs::write(path, text));
+        let output = sandbox.run(&["check", "pipe.aorta"]);
+        assert_eq!(output.code, Some(code), "{output:?}");
+        writer.join().expect("no panic").expect("the pipe was read");
+    }
+    let mut child = sandbox.command(&["check", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("starts");
+    let mut input = child.stdin.take().expect("piped");
+    std::io::Write::write_all(&mut input, b"step { nop( }").expect("the pipe is read");
+    drop(input);
+    refused(&finish(child), &["aorta::syntax::", "/dev/stdin:1:"]);
+}
+
+#[test]
+fn programs_without_measure() {
+    let sandbox = Sandbox::new();
+    let nested = |open: &str, close: &str, depth| format!("{}nop(){}", open.repeat(depth), close.repeat(depth));
+    let cases: [(&str, String, &[&str]); 8] = [
+        ("brackets", format!("step {{ fill({} -> f32[1]) }}", nested("(", ")", 100_000)), &["aorta::syntax::too_deep"]),
+        ("blocks", format!("step {{ {} }}", nested("if true {\n", "}", 5_000)), &["aorta::syntax::too_deep", "64"]),
+        ("open", "step {\n".repeat(50_000), &["aorta::syntax::"]),
+        ("signs", format!("let x = {}1\nstep {{ nop() }}", "-".repeat(200_000)), &["aorta::syntax::"]),
+        (
+            "turns",
+            "step { for i in 0..1_000_000_000 { } }".to_owned(),
+            &["aorta::model::too_many_turns", "turns.aorta:1:17"],
+        ),
+        ("itself", "def f() { f() }\nstep { f() }".to_owned(), &["aorta::model::recursion"]),
+        ("streams", "stream s[1_000_000_000]\nstep { on s[0] { nop() } }".to_owned(), &["aorta::model::bad_size"]),
+        ("bytes", "buffer x: f32[1 << 62]\nstep { fill(1 -> x) }".to_owned(), &["aorta::"]),
+    ];
+    for (name, text, says) in cases {
+        sandbox.write(&format!("{name}.aorta"), text);
+        refused(&sandbox.run(&["exec", &format!("{name}.aorta"), "--backend", "sim"]), says);
+    }
+    // The limit of operations is lowered, so that the test does not take as long as four million of them.
+    sandbox.write("loop.aorta", "step { for i in 0..1_000_000_000 { nop() } }");
+    let output = sandbox.run(&["exec", "loop.aorta", "--backend", "sim", "--config", "max_operations=1000"]);
+    refused(&output, &["aorta::model::too_many_operations", "more than 1000 operations", "--config max_operations="]);
+}
+
+#[test]
+fn arguments() {
+    let sandbox = Sandbox::new();
+    sandbox.write("number.aorta", "step { if iteration == 3 { nop() } nop() }");
+    let cases: [(&[&str], &[&str]); 23] = [
+        (&["--set", "tokens"], &["aorta::cli::no_pair", "help: write `--set tokens=4096`"]),
+        (&["--set", "=1"], &["aorta::model::unknown_parameter"]),
+        (&["--set", "tokens="], &["aorta::syntax::unexpected_token", "found the end of the value"]),
+        (&["--set", "tokens=((("], &["aorta::syntax::"]),
+        (&["--set", "tokens=many"], &["aorta::model::unknown_name", "--set tokens:1:1"]),
+        (&["--set", "tokens=-4"], &["aorta::"]),
+        (&["--set", "dtype=f33"], &["aorta::"]),
+        (&["--preset", "small"], &["aorta::model::unknown_preset", "help: known here: `mixtral` and `tiny`"]),
+        (&["--streams", "0"], &["aorta::cli::bad_value", "a run needs a stream"]),
+        (&["--streams", "65"], &["aorta::model::not_allowed", "allowed: 3..=64"]),
+        (&["--streams", "100000"], &["aorta::model::not_allowed"]),
+        (&["--streams", "many"], &["invalid value 'many'"]),
+        (&["--config", "in_flihgt=4"], &["aorta::config::unknown_setting", "help: did you mean `in_flight`?"]),
+        (&["--config", "in_flight"], &["aorta::config::no_pair", "help: write the name"]),
+        (&["--config", "in_flight=99"], &["aorta::config::bad_value", "it lies between 1 and 16"]),
+        (&["--config", "timeout=5"], &["aorta::config::bad_value", "write a time, such as 60s"]),
+        (&["--config", "profile=a100"], &["aorta::config::unknown_profile", "help: known here: `h200` and `mi300x`"]),
+        (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable"]),
+        (&["--config-file", "nothing.ron"], &["aorta::cli::unreadable"]),
+        (&["--env", "CUDA_DEVICE_ORDER"], &["aorta::cli::no_variable", "help: write `--env "]),
+        (&["--iterations", "-1"], &["unexpected argument '-1'"]),
+        (&["--verify"], &["aorta::cli::bad_value", "it computes nothing", "`--backend host`"]),
+        (&["--outputs", "folder"], &["aorta::cli::bad_value", "it computes nothing"]),
+    ];
+    for (arguments, says) in cases {
+        refused(&sandbox.run(&[&["exec", "moe", "--backend", "sim"], arguments].concat()), says);
+    }
+    let cycle = sandbox.run(&["exec", "number.aorta", "--backend", "sim", "--cycle", "1000000000"]);
+    refused(&cycle, &["aorta::model::bad_size", "is more than 4096"]);
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::OsStr::from_bytes(b"\xff.aorta");
+    refused(&sandbox.run(&["check".as_ref(), name]), &["invalid UTF-8"]);
+    assert_eq!(sandbox.listing(), ["number.aorta"]);
+}
+
+#[test]
+fn records() {
+    let sandbox = Sandbox::new();
+    sandbox.record(&["moe", "--preset", "tiny", "--effort", "sanity"]);
+    let text = sandbox.read("record.json");
+    sandbox.write("cut.json", &text[..text.len() / 2]);
+    sandbox.write("other.json", text.replace("aorta.run/1", "aorta.run/99"));
+    sandbox.write("without.json", text.replacen("\"complete\"", "\"completed\"", 1));
+    sandbox.write("nothing.json", "");
+    sandbox.write("list.json", "[]");
+    sandbox.write("deep.json", "[".repeat(200_000));
+    sandbox.write("foreign.json", "{\"traceEvents\": []}");
+    sandbox.write("bytes.json", b"{\"schema\": \"\xff\"}");
+    let cases: [(&str, &[&str]); 8] = [
+        ("cut.json", &["it is no JSON of a run", "help: `aorta exec FILE --json PATH` writes one"]),
+        ("other.json", &["it has the schema `aorta.run/99`, and this version reads `aorta.run/1`"]),
+        ("without.json", &["it is damaged: missing field `complete`"]),
+        ("nothing.json", &["it is no JSON of a run"]),
+        ("list.json", &["it is no JSON of a run"]),
+        ("deep.json", &["it is no JSON of a run"]),
+        ("foreign.json", &["it has no `schema`"]),
+        ("bytes.json", &["it is no text"]),
+    ];
+    for (file, says) in cases {
+        let output = sandbox.run(&["report", file, "--csv", "a.csv"]);
+        assert_eq!(output.stdout, "");
+        refused(&output, says);
+    }
+    refused(&sandbox.run(&["report", "missing.json"]), &["aorta::cli::unreadable"]);
+    refused(&sandbox.run(&["report", "."]), &["it is a folder"]);
+    assert!(!sandbox.path("a.csv").exists());
+}
+
+#[test]
+fn scenarios() {
+    let sandbox = Sandbox::new();
+    let cases: [(&str, &[&str]); 11] = [
+        ("(workload: \"moe\", presett: \"tiny\")", &["aorta::config::bad_ron", "a.ron:1:19", "did you mean `preset`?"]),
+        ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:11: Expected string"]),
+        ("(workload: \"moe\", effort: hasty)", &["aorta::config::bad_ron", "a.ron:1:27"]),
+        ("(workload: \"moe\", streams: -1)", &["aorta::config::bad_ron", "out of bounds"]),
+        ("(workload: \"moe\"", &["aorta::config::bad_ron"]),
+        ("()", &["aorta::config::bad_value", "has to name a workload"]),
+        ("(workload: \"moee\")", &["aorta::cli::unknown_workload", "help: did you mean `moe`?"]),
+        ("(workload: \"moe\", backend: \"opencl\")", &["it is auto, cuda, hip, host or sim"]),
+        ("(workload: \"moe\", launch: \"twice\")", &["it is stream, graph or both"]),
+        ("(workload: \"moe\", ranks: 4)", &["this version runs one rank"]),
+        ("(workload: \"moe\", params: {\"tokns\": \"8\"}, backend: \"sim\")", &["help: did you mean `tokens`?"]),
+    ];
+    for (text, says) in cases {
+        sandbox.write("a.ron", text);
+        refused(&sandbox.run(&["exec", "a.ron"]), says);
+    }
+    refused(&sandbox.run(&["exec", "missing.ron"]), &["aorta::cli::unreadable"]);
+}
+
+#[test]
+fn settings_of_the_user() {
+    let sandbox = Sandbox::new();
+    for (text, says) in [
+        ("(in_flihgt: 3)", "did you mean `in_flight`?"),
+        ("(in_flight: \"three\")", "Expected integer"),
+        ("(in_flight: 0)", "it lies between 1 and 16"),
+        ("in_flight = 3", "config.ron:1:1"),
+    ] {
+        sandbox.write_config(text);
+        refused(&sandbox.run(&["exec", "moe", "--backend", "sim"]), &["aorta::config::", says]);
+    }
+}

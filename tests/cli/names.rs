@@ -1,0 +1,64 @@
+//! How a workload is found: a path is that file, a bare name comes from the library.
+
+use crate::sandbox::Sandbox;
+
+/// What `check` says a name means.
+#[track_caller]
+fn found(sandbox: &Sandbox, name: &str) -> String {
+    sandbox.good(&["check", name])
+}
+
+#[test]
+fn bare_names_come_from_the_library() {
+    let sandbox = Sandbox::new();
+    for name in ["moe", "moe.aorta", "distributed/moe", "distributed/moe.aorta"] {
+        assert_eq!(found(&sandbox, name), "moe.aorta: good: 62 operations on 16 streams\n", "{name}");
+    }
+    let record = sandbox.record(&["moe", "--preset", "tiny"]);
+    assert_eq!(record["workload"]["origin"], "library");
+}
+
+#[test]
+fn near_misses_get_a_suggestion() {
+    let sandbox = Sandbox::new();
+    let cases = [
+        ("moee", "help: did you mean `moe`?"),
+        ("MOE.aorta", "help: did you mean `moe`?"),
+        ("tiny_kernel_stres", "help: did you mean `tiny_kernel_stress`?"),
+        ("distributed/mo", "help: did you mean `moe`?"),
+        ("nothing_like_it", "help: `aorta list` shows the shipped workloads"),
+        ("", "help: `aorta list` shows the shipped workloads"),
+    ];
+    for (name, help) in cases {
+        for command in ["exec", "check", "show", "plan"] {
+            let output = sandbox.run(&[command, name]);
+            assert_eq!(output.code, Some(2), "{command} {name}");
+            assert!(output.stderr.contains("aorta::cli::unknown_workload"), "{command} {name}: {}", output.stderr);
+            assert!(output.stderr.contains(help), "{command} {name}: {}", output.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_that_name_comes_first() {
+    let sandbox = Sandbox::new();
+    sandbox.write("moe", "step { nop() nop() }");
+    sandbox.write("moe.aorta", "step { nop() nop() nop() }");
+    sandbox.write("distributed/moe.aorta", "step { nop() nop() nop() nop() }");
+    for (name, operations) in [("moe", 2), ("moe.aorta", 3), ("./moe.aorta", 3), ("distributed/moe.aorta", 4)] {
+        let said = found(&sandbox, name);
+        assert!(said.starts_with(&format!("{name}: good: {operations} operations")), "{said}");
+    }
+    // No file is called so, and the library has it.
+    assert!(found(&sandbox, "distributed/moe").starts_with("moe.aorta: good: 62 operations"));
+    let record = sandbox.record(&["moe.aorta"]);
+    assert_eq!(record["workload"]["origin"], "moe.aorta");
+}
+
+#[test]
+fn a_path_is_never_the_library() {
+    let sandbox = Sandbox::new();
+    for name in ["./moe", "./moe.aorta", "other/moe.aorta", "/moe.aorta"] {
+        assert_eq!(sandbox.run(&["check", name]).code, Some(2), "{name}");
+    }
+}

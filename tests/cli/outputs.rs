@@ -1,0 +1,257 @@
+//! What a run writes: the record as JSON and CSV, tensors, and nothing that was not asked for.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::sandbox::{Sandbox, project};
+
+/// A run that writes everything, as streams and as a graph.
+fn everything(sandbox: &Sandbox) -> String {
+    let arguments = "exec moe --preset tiny --backend sim --launch both --json a.json --csv a.csv --trace a.trace";
+    sandbox.good(&arguments.split_whitespace().collect::<Vec<_>>())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The rows of a CSV file by column. The reader refuses rows of unequal length.
+fn rows(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().expect("a header").iter().map(str::to_owned).collect();
+    let rows = reader.records().map(|row| row.expect("as long as the header").iter().map(str::to_owned).collect());
+    (header, rows.collect())
+}
+
+#[test]
+fn json_has_the_whole_run() {
+    let sandbox = Sandbox::new();
+    everything(&sandbox);
+    let record = sandbox.json("a.json");
+    assert_eq!(record["schema"], "aorta.run/1");
+    assert_eq!(record["aorta"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        (&record["simulated"], &record["measurement"], &record["complete"]),
+        (&true.into(), &true.into(), &true.into())
+    );
+    assert!(record["started"].as_str().is_some_and(|time| time.starts_with("20") && time.ends_with('Z')));
+    assert!(record["environment"]["os"].as_str().is_some_and(|os| os.starts_with(std::env::consts::OS)));
+    assert!(record["environment"]["cpus"].as_u64().is_some_and(|cpus| cpus > 0));
+    let variants = record["variants"].as_array().expect("a list");
+    let launches: Vec<_> = variants.iter().map(|variant| variant["launch"].as_str()).collect();
+    assert_eq!(launches, [Some("stream"), Some("graph")]);
+    for variant in variants {
+        for times in [&variant["time"], &variant["issue"]] {
+            assert!(times["p50_ns"].as_u64().is_some_and(|median| median > 0), "{times}");
+            let samples = times["samples_ns"].as_array().expect("a list");
+            assert_eq!(samples.len(), 100);
+            assert!(samples.iter().all(Value::is_u64));
+            let [least, most] = [samples.iter().map(Value::as_u64).min(), samples.iter().map(Value::as_u64).max()];
+            assert_eq!([times["min_ns"].as_u64(), times["max_ns"].as_u64()], [least, most].map(Option::flatten));
+        }
+        let operations = variant["ranks"][0]["operations"].as_array().expect("a list");
+        assert_eq!(record["program"]["operations"], operations.len());
+        assert!(operations.iter().all(|operation| operation["time_ns"].is_u64()), "each was observed");
+    }
+}
+
+#[test]
+fn the_hash_is_that_of_the_file() {
+    let sandbox = Sandbox::new();
+    let shipped = std::fs::read(project().join("workloads/distributed/moe.aorta")).expect("the workload is there");
+    assert_eq!(sandbox.record(&["moe", "--preset", "tiny"])["workload"]["sha256"], sha256(&shipped));
+    let own = "// ä\r\nstep { nop() }";
+    sandbox.write("own.aorta", own);
+    assert_eq!(sandbox.record(&["own.aorta"])["workload"]["sha256"], sha256(own.as_bytes()));
+}
+
+#[test]
+fn csv_has_a_row_for_each_variant() {
+    let sandbox = Sandbox::new();
+    everything(&sandbox);
+    let (header, rows) = rows(&sandbox.read("a.csv"));
+    let record = sandbox.json("a.json");
+    let mut unique = header.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), header.len(), "two columns have one name: {header:?}");
+    assert_eq!(rows.len(), 2);
+    let column = |name: &str| header.iter().position(|column| column == name).unwrap_or_else(|| panic!("no {name}"));
+    for (row, variant) in rows.iter().zip(record["variants"].as_array().expect("a list")) {
+        assert_eq!(variant["launch"], row[column("launch")]);
+        assert_eq!(variant["time"]["p50_ns"].to_string(), row[column("time.p50_ns")]);
+        assert_eq!(variant["time"]["n"].to_string(), row[column("time.n")]);
+        assert_eq!(row[column("param.streams")], "4");
+        assert_eq!(record["workload"]["sha256"], row[column("sha256")]);
+        let rate: f64 = row[column("metric.tokens_per_second")].parse().expect("a number");
+        assert_eq!(variant["metrics"][0]["value"], rate);
+    }
+}
+
+#[test]
+fn every_output_says_that_it_is_simulated() {
+    let sandbox = Sandbox::new();
+    let printed = everything(&sandbox);
+    let table_heads = printed.lines().filter(|line| line.contains("iterations ") || line.contains("(as streams"));
+    assert!(
+        table_heads.clone().count() >= 3 && table_heads.clone().all(|line| line.contains("simulated")),
+        "{printed}"
+    );
+    assert_eq!(sandbox.json("a.json")["simulated"], true);
+    let (header, rows) = rows(&sandbox.read("a.csv"));
+    let column = header.iter().position(|column| column == "simulated").expect("a column");
+    assert!(rows.iter().all(|row| row[column] == "true"));
+    let trace = sandbox.json("a.trace");
+    assert_eq!(trace["aorta"]["simulated"], true);
+    assert!(trace["traceName"].as_str().is_some_and(|name| name.contains("simulated")));
+
+    let arguments = "exec moe --preset tiny --backend host --effort sanity --json b.json --csv b.csv --trace b.trace";
+    let printed = sandbox.good(&arguments.split_whitespace().collect::<Vec<_>>());
+    assert!(!printed.contains("simulated"), "{printed}");
+    assert_eq!(sandbox.json("b.json")["simulated"], false);
+    assert_eq!(sandbox.json("b.trace")["aorta"]["simulated"], false);
+    assert!(sandbox.read("b.csv").contains(",false,"));
+}
+
+#[test]
+fn the_simulator_repeats_itself() {
+    let (first, second) = (Sandbox::new(), Sandbox::new());
+    assert_eq!(everything(&first), everything(&second));
+    assert_eq!(first.read("a.csv"), second.read("a.csv"));
+    assert_eq!(first.read("a.trace"), second.read("a.trace"));
+    let without_time = |sandbox: &Sandbox| {
+        let mut record = sandbox.json("a.json");
+        record["started"].take();
+        serde_json::to_string(&record).expect("a record is JSON")
+    };
+    assert_eq!(without_time(&first), without_time(&second));
+}
+
+#[test]
+fn a_report_repeats_the_run() {
+    let sandbox = Sandbox::new();
+    for backend in ["sim", "host"] {
+        let arguments =
+            "exec hetero_kernels --preset tiny --launch both --effort quick --json a.json --csv a.csv --trace a.trace";
+        let arguments: Vec<&str> = arguments.split_whitespace().chain(["--backend", backend]).collect();
+        let printed = sandbox.good(&arguments);
+        let reported = sandbox.good(&["report", "a.json", "--csv", "b.csv", "--trace", "b.trace"]);
+        assert_eq!(reported, printed);
+        same_rows(&sandbox.read("b.csv"), &sandbox.read("a.csv"));
+        assert_eq!(sandbox.read("b.trace"), sandbox.read("a.trace"));
+    }
+}
+
+/// The same texts, and the same numbers but for the last digit, which may change on the way through JSON.
+#[track_caller]
+fn same_rows(actual: &str, expected: &str) {
+    let ((header, actual), (expected_header, expected)) = (rows(actual), rows(expected));
+    assert_eq!((&header, actual.len()), (&expected_header, expected.len()));
+    for (name, (actual, expected)) in header.iter().cycle().zip(actual.iter().flatten().zip(expected.iter().flatten()))
+    {
+        let near = match (actual.parse::<f64>(), expected.parse::<f64>()) {
+            (Ok(actual), Ok(expected)) => (actual - expected).abs() <= 1e-15 * expected.abs(),
+            _ => actual == expected,
+        };
+        assert!(near, "{name}: {actual} is not {expected}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    sandbox.write("folder/inside", "kept");
+    sandbox.write("file", "kept");
+    let before = sandbox.listing();
+    for flag in ["--json", "--csv", "--trace"] {
+        for path in ["missing/a", "folder", "file/a"] {
+            let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim", flag, path]);
+            assert_eq!(output.code, Some(2), "{flag} {path}");
+            assert!(output.stderr.contains("aorta::cli::unwritable"), "{}", output.stderr);
+            assert!(output.stderr.contains(path), "{}", output.stderr);
+            assert_eq!(sandbox.listing(), before);
+        }
+    }
+    let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "host", "--outputs", "file"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("aorta::cli::unwritable"), "{}", output.stderr);
+    assert_eq!(
+        (sandbox.listing(), sandbox.read("file"), sandbox.read("folder/inside")),
+        (before, "kept".into(), "kept".into())
+    );
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.json", "x".repeat(1 << 20));
+    everything(&sandbox);
+    assert_eq!(sandbox.json("a.json")["schema"], "aorta.run/1");
+    assert_eq!(sandbox.listing(), ["a.csv", "a.json", "a.trace"]);
+}
+
+#[test]
+fn verification_compares_outputs() {
+    let sandbox = Sandbox::new();
+    sandbox.good(&[
+        "exec",
+        "moe",
+        "--preset",
+        "tiny",
+        "--backend",
+        "host",
+        "--verify",
+        "--effort",
+        "sanity",
+        "--json",
+        "a.json",
+    ]);
+    let verification = &sandbox.json("a.json")["verification"];
+    assert_eq!(verification["held"], true);
+    let variants = verification["variants"].as_array().expect("a list");
+    assert_eq!(variants.len(), 2, "as streams and as a graph");
+    for variant in variants {
+        let outputs = variant["outputs"].as_array().expect("a list");
+        assert!(outputs.iter().any(|output| output["name"] == "y"), "{outputs:?}");
+        assert!(outputs.iter().all(|output| output["error"] == 0.0), "the CPU differs from itself: {outputs:?}");
+    }
+}
+
+#[test]
+fn buffers_are_written_for_numpy() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "a.aorta",
+        "buffer x: f32[2, 3] = iota\nbuffer y: f32[2, 3]\nbuffer z[2]: bf16[4] = ones\nbuffer i: i32[5] = zeros\n\
+         step { map(x * 2 + 1 -> y) map(z[0] + 1 -> z[1]) fill(7 -> i) }",
+    );
+    sandbox.good(&["exec", "a.aorta", "--backend", "host", "--effort", "sanity", "--outputs", "out/deep"]);
+    let folder = sandbox.path("out/deep");
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let words =
+        |bytes: &[u8]| bytes.chunks_exact(4).map(|word| word.try_into().expect("4 bytes")).collect::<Vec<[u8; 4]>>();
+    let floats: Vec<f32> = words(&array(&read("y.npy"), "<f4", "(2,3,)")).into_iter().map(f32::from_le_bytes).collect();
+    assert_eq!(floats, [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]);
+    let integers: Vec<i32> = words(&array(&read("i.npy"), "<i4", "(5,)")).into_iter().map(i32::from_le_bytes).collect();
+    assert_eq!(integers, [7; 5]);
+    // NumPy knows no bf16: the bits of 1.0 and of 2.0.
+    let bits: Vec<u8> = [[0x80, 0x3f]; 4].concat().into_iter().chain([[0x00, 0x40]; 4].concat()).collect();
+    assert_eq!(array(&read("z.bf16.npy"), "<u2", "(2,4,)"), bits);
+    assert_eq!(array(&read("x.npy"), "<f4", "(2,3,)").len(), 24);
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder is there").count(), 4);
+}
+
+/// The data of a NumPy file, whose header has to say this.
+#[track_caller]
+fn array(file: &[u8], descr: &str, shape: &str) -> Vec<u8> {
+    let Some((magic, rest)) = file.split_at_checked(8) else { panic!("{} bytes are no file", file.len()) };
+    assert_eq!(magic, b"\x93NUMPY\x01\x00");
+    let length = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
+    let (header, data) = rest[2..].split_at(length);
+    assert_eq!((10 + length) % 64, 0, "the data is aligned");
+    let header = std::str::from_utf8(header).expect("the header is text");
+    let expected = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    assert_eq!(header.trim_end(), expected);
+    assert!(header.ends_with('\n'));
+    data.to_vec()
+}

@@ -1,0 +1,171 @@
+//! A folder of its own for each test, in which the binary runs without anything of the machine's user.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A command that takes longer hangs: it is ended, and the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a running command is looked at.
+const GLANCE: Duration = Duration::from_millis(2);
+
+/// A temporary folder that is the command's current one; its home lies in another.
+pub struct Sandbox {
+    folder: tempfile::TempDir,
+    home: tempfile::TempDir,
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub struct Output {
+    /// Nothing where a signal ended it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Sandbox {
+    pub fn new() -> Sandbox {
+        let folder = || tempfile::tempdir().expect("a temporary folder can be made");
+        Sandbox { folder: folder(), home: folder() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file, and the folders that it lies in.
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("inside the folder")).expect("a folder can be made");
+        std::fs::write(path, contents).expect("a file can be written");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The user's own settings.
+    pub fn write_config(&self, text: &str) {
+        let folder = self.home.path().join("config/aorta");
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        std::fs::write(folder.join("config.ron"), text).expect("a file can be written");
+    }
+
+    /// The names of everything in the folder, hidden files too, in order.
+    pub fn listing(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).expect("the folder is there");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("listed").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The binary in this folder. Of the environment only the way to other programs and libraries is left.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+        command.args(arguments).current_dir(self.folder.path()).env_clear();
+        for name in ["PATH", "LD_LIBRARY_PATH", "AORTA_LIBRARY_PATH"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.env("TERM", "xterm-256color").env("HOME", self.home.path());
+        command.env("XDG_CONFIG_HOME", self.home.path().join("config"));
+        command.env("XDG_CACHE_HOME", self.home.path().join("cache"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the binary. It never panics, and never writes colours to what is no terminal.
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Output {
+        finish(self.command(arguments).spawn().expect("the binary starts"))
+    }
+
+    /// The same, where nothing may go wrong. Gives what was printed.
+    #[track_caller]
+    pub fn good<S: AsRef<OsStr>>(&self, arguments: &[S]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
+    }
+
+    /// Runs a workload on the simulator with further arguments, and gives the record.
+    #[track_caller]
+    pub fn record(&self, arguments: &[&str]) -> Value {
+        self.good(&[&["exec"], arguments, &["--backend", "sim", "--json", "record.json"]].concat());
+        self.json("record.json")
+    }
+}
+
+/// Waits for the end of a command and takes what it printed.
+pub fn finish(mut child: Child) -> Output {
+    let stdout = reader(child.stdout.take().expect("piped"));
+    let stderr = reader(child.stderr.take().expect("piped"));
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            // It may end by itself just now.
+            let _ = child.kill();
+            panic!("the command still runs after {PATIENCE:?}");
+        }
+        std::thread::sleep(GLANCE);
+    };
+    let text = |thread: std::thread::JoinHandle<String>| thread.join().expect("what is printed is text");
+    let output = Output { code: status.code(), stdout: text(stdout), stderr: text(stderr) };
+    assert_ne!(output.code, Some(101), "a bug: {}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+    for printed in [&output.stdout, &output.stderr] {
+        assert!(!printed.contains('\x1b'), "an escape sequence in {printed:?}");
+    }
+    output
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).expect("what is printed is text");
+        text
+    })
+}
+
+/// The project's own folder.
+pub fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every workload below one of the project's folders, in order.
+pub fn workloads(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![project().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the project's folders can be listed") {
+            let path = entry.expect("listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "aorta") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "{folder} holds no workload");
+    found
+}
+
+/// Whether this machine has no CUDA driver.
+pub fn no_cuda(sandbox: &Sandbox) -> bool {
+    sandbox.good(&["devices"]).contains("there is no driver on this machine")
+}

@@ -1,0 +1,151 @@
+//! Where a run's settings come from: flags, scenarios, the user's file, variables for the driver.
+
+use crate::sandbox::{Sandbox, project};
+
+const SCENARIO: &str = r#"(
+    description: "What one team hands to another",
+    workload: "../net.aorta",
+    preset: "wide",
+    params: {"layers": "3", "rows": "64"},
+    streams: 4,
+    environment: {"CUDA_DEVICE_MAX_CONNECTIONS": "5", "NCCL_DEBUG": "WARN"},
+    backend: "sim",
+    profile: "mi300x",
+    launch: "graph",
+    effort: quick,
+)"#;
+
+/// A scenario beside a workload: both handed over in one folder.
+fn scenario() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("given/a.ron", SCENARIO);
+    let net = project().join("examples/05-parameters.aorta");
+    sandbox.write("net.aorta", std::fs::read(net).expect("the example is there"));
+    sandbox
+}
+
+#[test]
+fn a_scenario_says_everything() {
+    let sandbox = scenario();
+    sandbox.good(&["exec", "given/a.ron", "--json", "a.json"]);
+    let record = sandbox.json("a.json");
+    let params = &record["workload"]["params"];
+    assert_eq!(record["workload"]["preset"], "wide");
+    assert_eq!([&params["width"], &params["layers"], &params["rows"], &params["streams"]], ["4096", "3", "64", "4"]);
+    assert_eq!(record["settings"]["backend"], "sim");
+    assert_eq!(record["settings"]["launch"], "graph");
+    assert_eq!(record["settings"]["effort"], "quick");
+    assert_eq!(record["device"]["name"], "AMD Instinct MI300X (simulated)");
+    let variables = &record["environment"]["variables"];
+    assert_eq!([&variables["CUDA_DEVICE_MAX_CONNECTIONS"], &variables["NCCL_DEBUG"]], ["5", "WARN"]);
+}
+
+#[test]
+fn flags_override_a_scenario() {
+    let sandbox = scenario();
+    let arguments = "exec given/a.ron --json a.json --preset tiny --set layers=5 --streams 3 --launch stream \
+        --effort sanity --config profile=h200 --backend host --env NCCL_DEBUG=INFO";
+    sandbox.good(&arguments.split_whitespace().collect::<Vec<_>>());
+    let record = sandbox.json("a.json");
+    let params = &record["workload"]["params"];
+    assert_eq!(record["workload"]["preset"], "tiny");
+    // What the flags do not say still comes from the scenario.
+    assert_eq!([&params["width"], &params["layers"], &params["rows"], &params["streams"]], ["16", "5", "64", "3"]);
+    assert_eq!(record["settings"]["backend"], "host");
+    assert_eq!(record["settings"]["launch"], "stream");
+    assert_eq!(record["settings"]["effort"], "sanity");
+    let variables = &record["environment"]["variables"];
+    assert_eq!([&variables["CUDA_DEVICE_MAX_CONNECTIONS"], &variables["NCCL_DEBUG"]], ["5", "INFO"]);
+    sandbox.good(&["exec", "given/a.ron", "--json", "a.json", "--config", "profile=h200"]);
+    assert_eq!(sandbox.json("a.json")["device"]["name"], "NVIDIA H200 (simulated)");
+}
+
+#[test]
+fn shipped_scenarios_run() {
+    let sandbox = Sandbox::new();
+    let Ok(entries) = std::fs::read_dir(project().join("config/scenarios")) else {
+        println!("skipped: no scenario is shipped");
+        return;
+    };
+    for entry in entries {
+        let path = entry.expect("listed").path();
+        let arguments = ["exec".as_ref(), path.as_os_str(), "--backend".as_ref(), "sim".as_ref()];
+        let printed = sandbox.good(&[&arguments[..], &["--effort".as_ref(), "sanity".as_ref()]].concat());
+        assert!(printed.contains("simulated"), "{printed}");
+    }
+}
+
+#[test]
+fn variables_reach_the_process() {
+    let sandbox = Sandbox::new();
+    let record = sandbox.record(&["moe", "--preset", "tiny"]);
+    assert_eq!(record["environment"]["variables"], serde_json::json!({}));
+    let record =
+        sandbox.record(&["moe", "--preset", "tiny", "--env", "CUDA_LAUNCH_BLOCKING=1", "--env", "NCCL_NOTE=a=b"]);
+    let expected = serde_json::json!({"CUDA_LAUNCH_BLOCKING": "1", "NCCL_NOTE": "a=b"});
+    assert_eq!(record["environment"]["variables"], expected);
+    // What the run ends with, the command ends with.
+    sandbox.write("a.aorta", "step { nop() }\nexpect time > 1s");
+    let arguments = ["--backend", "sim", "--env", "CUDA_A=1"];
+    assert_eq!(sandbox.run(&[&["exec", "a.aorta"], &arguments[..]].concat()).code, Some(1));
+    assert_eq!(sandbox.run(&[&["exec", "b.aorta"], &arguments[..]].concat()).code, Some(2));
+}
+
+#[test]
+fn settings_come_in_layers() {
+    let sandbox = Sandbox::new();
+    let run = ["moe", "--preset", "tiny"];
+    let profile = |extra: &[&str]| sandbox.record(&[&run[..], extra].concat())["device"]["name"].clone();
+    let effort = |extra: &[&str]| sandbox.record(&[&run[..], extra].concat())["settings"]["effort"].clone();
+    let (h200, mi300x) = ("NVIDIA H200 (simulated)", "AMD Instinct MI300X (simulated)");
+    assert_eq!(profile(&[]), h200);
+    assert_eq!(profile(&["--config", "profile=mi300x"]), mi300x);
+    assert_eq!(effort(&[]), "full");
+    sandbox.write_config("(profile: \"mi300x\", effort: quick)");
+    assert_eq!(profile(&[]), mi300x);
+    assert_eq!(effort(&[]), "quick");
+    assert_eq!(effort(&["--effort", "sanity"]), "sanity");
+    assert_eq!(profile(&["--config", "profile=h200"]), h200);
+    sandbox.write("other.ron", "(effort: sanity)");
+    // A file that is named stands in place of the user's own.
+    assert_eq!(effort(&["--config-file", "other.ron"]), "sanity");
+    assert_eq!(profile(&["--config-file", "other.ron"]), h200);
+}
+
+#[test]
+fn a_profile_may_be_a_file() {
+    let sandbox = Sandbox::new();
+    let own = std::fs::read_to_string(project().join("config/devices/h200.ron")).expect("the profile is there");
+    sandbox.write("own.ron", own.replace("NVIDIA H200", "Own device"));
+    let record = sandbox.record(&["moe", "--preset", "tiny", "--config", "profile=own.ron"]);
+    assert_eq!(record["device"]["name"], "Own device (simulated)");
+}
+
+#[test]
+fn efforts_differ() {
+    let sandbox = Sandbox::new();
+    for (effort, warmup, iterations) in [("sanity", 0, 1), ("quick", 3, 5), ("full", 10, 100)] {
+        let record = sandbox.record(&["moe", "--preset", "tiny", "--effort", effort]);
+        assert_eq!(
+            (&record["settings"]["warmup"], &record["settings"]["iterations"]),
+            (&warmup.into(), &iterations.into())
+        );
+        assert_eq!(record["variants"][0]["time"]["samples_ns"].as_array().map(Vec::len), Some(iterations));
+        assert_eq!(record["measurement"], effort != "sanity");
+    }
+    let record = sandbox.record(&["moe", "--preset", "tiny", "--warmup", "0", "--iterations", "7"]);
+    assert_eq!(record["variants"][0]["time"]["n"], 7);
+    let printed = sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "sanity"]);
+    assert!(printed.contains("1 iteration, no measurement") && printed.contains("it is no measurement"), "{printed}");
+}
+
+#[test]
+fn streams_are_a_parameter_or_a_ceiling() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "stream s[6]\nstep { for i in 0..6 { on s[i] { spin(1us) } } }");
+    let lanes = |arguments: &[&str]| sandbox.record(arguments)["program"]["lanes"].as_array().map(Vec::len);
+    assert_eq!(lanes(&["a.aorta"]), Some(6));
+    assert_eq!(lanes(&["a.aorta", "--streams", "2"]), Some(2));
+    assert_eq!(lanes(&["a.aorta", "--streams", "100000"]), Some(6));
+    assert_eq!(lanes(&["moe", "--preset", "tiny", "--streams", "8"]), Some(8));
+}

@@ -1,0 +1,218 @@
+//! A backend that does nothing but note what it is asked for, and that fails where it is told to.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use aorta::base::{Nanos, Space};
+use aorta::exec::{Backend, Control, DeviceInfo, Driver, ExecError, Fault, Image};
+use aorta::schedule::Topology;
+
+/// What each look at the host's clock adds to it.
+const TICK: i64 = 1_000;
+
+/// What the device says that an iteration, or an operation, took.
+pub const ELAPSED: Nanos = Nanos(20_000);
+
+/// What goes wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// A capture cannot be ended.
+    pub refuses_capture: bool,
+    /// A capture cannot even be begun.
+    pub knows_no_capture: bool,
+    /// The number of the operation, in the image, whose launch fails.
+    pub faulty: Option<u32>,
+    /// No stamp is ever reached.
+    pub hangs: bool,
+    /// The run is interrupted at this call, counted from 0 by its text as the log has it.
+    pub interrupt: Option<(Arc<Control>, &'static str, u32)>,
+    pub memory_bytes: Option<u64>,
+}
+
+/// The backend. All that its drivers are asked for stands in the log, in the order of the calls.
+#[derive(Debug, Default)]
+pub struct Mock {
+    pub script: Script,
+    log: Option<Rc<RefCell<Vec<String>>>>,
+    /// How often the call at which the run is interrupted has been made.
+    seen: Rc<Cell<u32>>,
+}
+
+impl Mock {
+    /// One that notes every call.
+    pub fn new(script: Script) -> Mock {
+        Mock { script, log: Some(Rc::default()), seen: Rc::default() }
+    }
+
+    /// One that notes nothing, and so allocates nothing.
+    pub fn silent() -> Mock {
+        Mock::default()
+    }
+
+    /// What has been noted, which is then forgotten.
+    pub fn take(&self) -> Vec<String> {
+        self.log.as_ref().map(|log| log.take()).unwrap_or_default()
+    }
+}
+
+impl Backend for Mock {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+
+    fn device(&self) -> DeviceInfo {
+        DeviceInfo { name: "a mock".to_owned(), memory_bytes: self.script.memory_bytes, ..DeviceInfo::default() }
+    }
+
+    fn topology(&self) -> Topology {
+        Topology { queues: 8, by_priority: false }
+    }
+
+    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
+        Ok(Box::new(MockDriver {
+            busy: vec![false; image.lanes.len()],
+            image,
+            script: self.script.clone(),
+            log: self.log.clone(),
+            clock: Cell::new(0),
+            seen: self.seen.clone(),
+            capturing: false,
+            graphs: 0,
+        }))
+    }
+}
+
+struct MockDriver {
+    image: Image,
+    script: Script,
+    log: Option<Rc<RefCell<Vec<String>>>>,
+    clock: Cell<i64>,
+    seen: Rc<Cell<u32>>,
+    /// Lanes that have been given work.
+    busy: Vec<bool>,
+    capturing: bool,
+    graphs: u32,
+}
+
+impl MockDriver {
+    fn note(&self, text: impl FnOnce(&Image) -> String) {
+        let Some(log) = &self.log else { return };
+        let text = text(&self.image);
+        if let Some((control, call, turn)) = &self.script.interrupt
+            && text == *call
+        {
+            if self.seen.get() == *turn {
+                control.stop.store(true, Ordering::Relaxed);
+            }
+            self.seen.set(self.seen.get() + 1);
+        }
+        log.borrow_mut().push(text);
+    }
+}
+
+fn lane_name(image: &Image, lane: u32) -> &str {
+    &image.lanes[lane as usize].name
+}
+
+impl Driver for MockDriver {
+    fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| {
+            let info = image.ops[op as usize];
+            let name = image.works[info.work as usize].spec.operation.name();
+            format!("launch #{op} {name} on {}", lane_name(image, info.lane))
+        });
+        if self.script.faulty == Some(op) {
+            return Err(Box::new(Fault { call: "launchKernel", code: 700, message: "illegal address".to_owned() }));
+        }
+        // What is captured is not run.
+        if !self.capturing {
+            self.busy[self.image.ops[op as usize].lane as usize] = true;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("record e{event} on {}", lane_name(image, lane)));
+        Ok(())
+    }
+
+    fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("{} waits for e{event}", lane_name(image, lane)));
+        Ok(())
+    }
+
+    fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("stamp t{stamp} on {}", lane_name(image, lane)));
+        Ok(())
+    }
+
+    fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("{} waits for t{stamp}", lane_name(image, lane)));
+        Ok(())
+    }
+
+    fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("launch graph {graph} on {}", lane_name(image, lane)));
+        self.busy[lane as usize] = true;
+        Ok(())
+    }
+
+    fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>> {
+        self.note(|_| format!("is t{stamp} reached?"));
+        Ok(!self.script.hangs)
+    }
+
+    fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
+        self.note(|_| format!("from t{from} to t{to}?"));
+        Ok(ELAPSED)
+    }
+
+    fn now(&self) -> Nanos {
+        self.note(|_| "now?".to_owned());
+        self.clock.set(self.clock.get() + TICK);
+        Nanos(self.clock.get())
+    }
+
+    fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("begin capture on {}", lane_name(image, lane)));
+        if self.script.knows_no_capture {
+            return Err(Fault::new("beginCapture", "this device makes no graphs"));
+        }
+        self.capturing = true;
+        Ok(())
+    }
+
+    fn end_capture(&mut self, lane: u32) -> Result<u32, Box<Fault>> {
+        self.note(|image| format!("end capture on {}", lane_name(image, lane)));
+        self.capturing = false;
+        if self.script.refuses_capture {
+            return Err(Box::new(Fault {
+                call: "endCapture",
+                code: 901,
+                message: "operation failed due to a previous error during capture".to_owned(),
+            }));
+        }
+        self.graphs += 1;
+        Ok(self.graphs - 1)
+    }
+
+    fn synchronize(&mut self) -> Result<(), Box<Fault>> {
+        self.note(|_| "synchronize".to_owned());
+        Ok(())
+    }
+
+    fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
+        Ok(!self.busy[lane as usize])
+    }
+
+    fn reset(&mut self) -> Result<(), Box<Fault>> {
+        self.note(|_| "reset".to_owned());
+        Ok(())
+    }
+
+    fn read(&mut self, _space: Space, _offset: u64, _bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {
+        Ok(None)
+    }
+}

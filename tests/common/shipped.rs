@@ -1,0 +1,150 @@
+//! The files that are shipped: workloads and examples, with their presets and a size that the CPU runs at once.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use aorta::base::{SourceMap, SrcSpan};
+use aorta::model::{self, Options, Program, Setting};
+use aorta::plan::{self, Plan};
+use aorta::render::{self, Style};
+use aorta::syntax::ast::{DeclKind, Expr, ExprKind};
+use aorta::syntax::{self, Ast, Limits};
+
+/// One file.
+#[derive(Debug)]
+pub struct Shipped {
+    /// `workloads/distributed/moe.aorta`.
+    pub path: String,
+    pub text: String,
+}
+
+/// For each file without a `preset tiny`, the size that is made small in its text.
+const SIZES: [(&str, &str, &str); 5] = [
+    ("01-one-kernel", "1048576", "1024"),
+    ("02-two-streams", "2048", "32"),
+    ("03-dependencies", "4194304", "256"),
+    ("04-copies", "1048576", "64"),
+    ("06-figures", "4194304", "256"),
+];
+
+/// Every shipped file, by path.
+pub fn all() -> Vec<Shipped> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("workloads"), root.join("examples")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the folder is part of the repository") {
+            let path = entry.expect("a folder can be read to its end").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "aorta") {
+                let text = std::fs::read_to_string(&path).expect("a shipped file is text");
+                let path = path.strip_prefix(root).expect("it was found below").display().to_string();
+                found.push(Shipped { path, text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(found.len() >= 11, "files are found");
+    found
+}
+
+/// The file of that name.
+pub fn named(stem: &str) -> Shipped {
+    all().into_iter().find(|file| file.stem() == stem).unwrap_or_else(|| panic!("no file is called {stem}"))
+}
+
+impl Shipped {
+    /// `moe`.
+    pub fn stem(&self) -> &str {
+        Path::new(&self.path).file_stem().and_then(|stem| stem.to_str()).expect("files have plain names")
+    }
+
+    pub fn ast(&self) -> Ast {
+        let (ast, errors) = syntax::parse(&self.text, 0, &Limits::default());
+        assert!(errors.is_empty(), "{}: {errors:?}", self.path);
+        ast
+    }
+
+    pub fn presets(&self) -> Vec<String> {
+        let ast = self.ast();
+        let presets = ast.decls.iter().filter_map(|decl| match &decl.kind {
+            DeclKind::Preset { name, .. } => Some(ast.names.name(name.symbol).to_owned()),
+            _ => None,
+        });
+        presets.collect()
+    }
+
+    /// What `param streams` may be, where the file has one.
+    pub fn streams(&self) -> Option<RangeInclusive<i64>> {
+        let ast = self.ast();
+        ast.decls.iter().find_map(|decl| match &decl.kind {
+            DeclKind::Param { name, allowed, .. } if ast.names.name(name.symbol) == "streams" => {
+                Some(range(allowed.as_ref().expect("a number of streams has its range")))
+            }
+            _ => None,
+        })
+    }
+
+    /// The program with a preset and values for parameters, or what is wrong.
+    pub fn analyze(&self, preset: Option<&str>, set: &[(&str, &str)]) -> Result<(Program, Plan), String> {
+        analyze(&self.path, &self.text, preset, set)
+    }
+
+    pub fn program(&self, preset: Option<&str>, set: &[(&str, &str)]) -> (Program, Plan) {
+        self.analyze(preset, set).unwrap_or_else(|errors| panic!("{}, {preset:?}, {set:?}:\n{errors}", self.path))
+    }
+
+    /// The text at a small size: to be run with the preset that is returned beside it.
+    pub fn small_text(&self) -> (String, Option<&'static str>) {
+        if self.presets().iter().any(|preset| preset == "tiny") {
+            return (self.text.clone(), Some("tiny"));
+        }
+        let (_, large, small) = SIZES
+            .into_iter()
+            .find(|(stem, ..)| *stem == self.stem())
+            .unwrap_or_else(|| panic!("{} has neither a `preset tiny` nor a place in SIZES", self.path));
+        assert!(self.text.contains(large), "{} has no size {large}", self.path);
+        (self.text.replace(large, small), None)
+    }
+
+    /// The program at a small size.
+    pub fn small(&self, set: &[(&str, &str)]) -> (Program, Plan) {
+        let (text, preset) = self.small_text();
+        analyze(&self.path, &text, preset, set).unwrap_or_else(|errors| panic!("{}, small:\n{errors}", self.path))
+    }
+}
+
+fn range(expr: &Expr) -> RangeInclusive<i64> {
+    let ExprKind::Range { from, to, inclusive } = &expr.kind else { panic!("`in` has no range") };
+    match (&from.kind, &to.kind) {
+        (ExprKind::Int(from), ExprKind::Int(to)) => *from..=*to - i64::from(!inclusive),
+        _ => panic!("the ends of the range are no plain numbers"),
+    }
+}
+
+/// The program of a text with a preset and values for parameters, or all that is said of it.
+pub fn analyze(name: &str, text: &str, preset: Option<&str>, set: &[(&str, &str)]) -> Result<(Program, Plan), String> {
+    let mut sources = SourceMap::new();
+    let base = sources.add(name, text).expect("a test is small");
+    let (mut ast, errors) = syntax::parse(text, base, &Limits::default());
+    if !errors.is_empty() {
+        return Err(errors.iter().map(|error| render::text(error, &sources, Style::default())).collect());
+    }
+    let mut settings = Vec::new();
+    for (name, value) in set {
+        let base = sources.add(*name, *value).expect("a test is small");
+        let value_expr = syntax::parse_expr(value, base, &Limits::default(), &mut ast.names);
+        let expr = value_expr.unwrap_or_else(|errors| panic!("{errors:?}"));
+        let span = SrcSpan::new(base as usize, base as usize + value.len());
+        settings.push(Setting { name: (*name).to_owned(), value: expr, span });
+    }
+    let options = Options { preset: preset.map(str::to_owned), set: settings, ..Options::default() };
+    let program = model::analyze(&ast, &options).map_err(|errors| {
+        errors.iter().map(|error| render::text(error, &sources, Style::default())).collect::<String>()
+    })?;
+    let plan = plan::build(&program).map_err(|errors| {
+        errors.iter().map(|error| render::text(error, &sources, Style::default())).collect::<String>()
+    })?;
+    Ok((program, plan))
+}

@@ -1,0 +1,193 @@
+//! The rules of the architecture, held by reading the sources: who may use whom, and who may touch the outside world.
+
+mod rules;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use rules::violations;
+
+/// Every Rust file below a folder, in order.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the sources can be listed") {
+            let path = entry.expect("the sources can be listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn sources_keep_the_rules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = rust_files(&root.join("src"));
+    assert!(files.len() > 50, "only {} files were found", files.len());
+    let mut found = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("sources are text");
+        let name = path.strip_prefix(root).expect("below the root").display().to_string();
+        found.extend(violations(&name, &text));
+    }
+    assert!(found.is_empty(), "{} breaches of the architecture:\n{}", found.len(), found.join("\n"));
+}
+
+/// The rules see the imports as this project writes them: in the lowest layer, every file that uses another is wrong.
+#[test]
+fn sources_are_understood() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in rust_files(&root.join("src")) {
+        let text = std::fs::read_to_string(&path).expect("sources are text");
+        let used = |line: &str| line.starts_with("use crate::") && !line.starts_with("use crate::base");
+        let expected = text.lines().filter(|line| used(line)).count();
+        let said = violations("src/base/pretended.rs", &text);
+        let layers = said.iter().filter(|line| line.contains("may not use")).count();
+        assert!(layers >= expected, "{} has {expected} imports, and {layers} were seen: {said:#?}", path.display());
+    }
+}
+
+/// What is said of a file with this code behind its first line.
+fn said(file: &str, code: &str) -> Vec<String> {
+    violations(file, &format!("//! About.\n{code}\n"))
+}
+
+#[track_caller]
+fn breaks(file: &str, code: &str, what: &str) {
+    let said = said(file, code);
+    assert!(said.iter().any(|line| line.contains(what)), "expected {what:?} of\n{code}\nin {file}, and got {said:#?}");
+}
+
+#[track_caller]
+fn keeps(file: &str, code: &str) {
+    let said = said(file, code);
+    assert!(said.is_empty(), "{code}\nin {file} breaks no rule: {said:#?}");
+}
+
+#[test]
+fn upward_uses_are_found() {
+    breaks(
+        "src/base/span.rs",
+        "use crate::model::Program;",
+        "src/base/span.rs:2: `base` (layer 0) may not use `model`",
+    );
+    breaks("src/model/eval.rs", "fn f() { crate::plan::build(); }", "may not use `plan`");
+    breaks("src/measure/run.rs", "fn f(record: &crate::report::Table) {}", "may not use `report`");
+    breaks("src/exec/mod.rs", "use super::backend::sim::Sim;", "may not use `backend`");
+    breaks("src/exec/session.rs", "use super::super::cli;", "may not use `cli`");
+    breaks(
+        "src/exec/mod.rs",
+        "mod tests {\n use super::super::measure::Times;\n}",
+        "src/exec/mod.rs:3: `exec` (layer 6)",
+    );
+    keeps("src/model/eval.rs", "use crate::base::Bytes;\nuse crate::ops;\nuse super::value::Value;");
+    keeps("src/exec/mod.rs", "mod tests {\n use super::*;\n fn f() { super::session::start(); }\n}");
+}
+
+#[test]
+fn neighbours_are_found() {
+    breaks("src/syntax/mod.rs", "use crate::config::Settings;", "may not use `config`");
+    breaks("src/report/table.rs", "use crate::render::Style;", "may not use `render`");
+    breaks("src/cli/mod.rs", "fn f() { crate::main::run(); }", "may not use `main`");
+    keeps("src/main.rs", "fn main() { aorta::cli::run(); }");
+    keeps("src/main.rs", "use aorta::cli;");
+    breaks("src/base/mod.rs", "use crate::helpers::join;", "`crate::helpers` stands in no layer");
+    breaks("src/helpers.rs", "use crate::base::Bytes;", "`helpers` stands in no layer");
+    breaks("src/base/mod.rs", "use crate::*;", "`crate::*` stands in no layer");
+}
+
+#[test]
+fn groups_are_read() {
+    let code = "use crate::{\n    base::{Bytes, Nanos as Time},\n    measure::{self, record::{RunRecord, Times}},\n    plan,\n};";
+    let said = said("src/model/mod.rs", code);
+    let lines: Vec<&str> = said.iter().filter_map(|line| line.split(": ").next()).collect();
+    // `measure` three times: itself, and two of its names.
+    let file = "src/model/mod.rs";
+    assert_eq!(lines, [4, 4, 4, 5].map(|line| format!("{file}:{line}")), "{said:#?}");
+    breaks("src/plan/mod.rs", "use crate::base::Bytes; pub(crate) use crate::{exec as run};", "may not use `exec`");
+}
+
+#[test]
+fn backends_are_kept_apart() {
+    breaks("src/backend/host/mod.rs", "use crate::backend::sim::Sim;", "`backend::host` may not use `backend::sim`");
+    breaks("src/backend/sim/fluid.rs", "use super::super::gpu::Gpu;", "`backend::sim` may not use `backend::gpu`");
+    breaks("src/backend/gpu/mod.rs", "use super::cuda::Cuda;", "`backend::gpu` may not use `backend::cuda`");
+    breaks("src/backend/hip/mod.rs", "use super::cuda::Cuda;", "`backend::hip` may not use `backend::cuda`");
+    breaks("src/backend/host/mod.rs", "use super::collective::Table;", "may not use `backend::collective`");
+    breaks("src/backend/vulkan.rs", "use super::gpu::Api;", "`backend::vulkan` is no known backend");
+    keeps("src/backend/cuda/mod.rs", "use crate::backend::{SearchPaths, collective, gpu::Api, libraries};");
+    keeps("src/backend/hip/driver.rs", "use super::super::gpu::Api;\nuse super::Hip;");
+    keeps("src/backend/gpu/mod.rs", "use super::collective;");
+}
+
+#[test]
+fn words_are_kept_in_their_modules() {
+    breaks("src/schedule/mod.rs", "use petgraph::Graph;", "`petgraph` belongs to plan");
+    breaks("src/cli/devices.rs", "fn f() { cudarc::driver::init(); }", "`cudarc` belongs to backend");
+    breaks("src/cli/devices.rs", "use libloading as l;", "`libloading` belongs to backend");
+    breaks("src/model/mod.rs", "use pest::Parser;", "`pest` belongs to syntax");
+    breaks("src/model/mod.rs", "fn f(rule: syntax::Rule) {}", "`Rule` belongs to syntax");
+    breaks("src/base/mod.rs", "// SAFETY: none.\nfn f() { unsafe { g() } }", "`unsafe` belongs to backend");
+    keeps("src/base/mod.rs", "#![deny(unsafe_code)]\n// unsafe, petgraph and pest are words here");
+    keeps(
+        "src/base/mod.rs",
+        "const A: &str = \"unsafe \\\" pest\"; const B: &str = r#\"a \" unsafe\"#; const C: char = '\"';",
+    );
+    keeps("src/base/mod.rs", "/* unsafe /* cudarc */ pest */ fn f<'a>(x: &'a str) -> char { '\\'' }");
+    // A literal that ends early would hide what stands behind it.
+    breaks(
+        "src/base/mod.rs",
+        "const Q: char = '\\'';\nfn f<'a>() { '\"'; unsafe {} }",
+        ":3: `unsafe` belongs to backend",
+    );
+}
+
+#[test]
+fn the_outside_world_is_kept_out() {
+    breaks("src/measure/run.rs", "fn f() { println!(\"a\"); }", "`println`");
+    breaks("src/cost/mod.rs", "fn f() { dbg!(1); }", "`dbg`");
+    breaks("src/report/table.rs", "use std::io; fn f() { io::stdout(); }", "`stdout`");
+    breaks("src/config/settings.rs", "fn f() { std::env::var(\"HOME\"); }", "`std::env` belongs to cli");
+    breaks("src/config/settings.rs", "use std::{fs, io::Read};", "`std::fs` belongs to cli, backend");
+    breaks("src/exec/session.rs", "fn f() { ::std::process::exit(1) }", "`std::process` belongs to cli, main");
+    breaks("src/backend/gpu/mod.rs", "use std::net::TcpStream;", "`std::net` belongs to no module");
+    keeps("src/cli/output.rs", "use std::{env, fs}; fn f() { std::process::exit(2); eprintln!(\"a\"); }");
+    keeps("src/backend/gpu/kernels.rs", "use std::fs::File;");
+    keeps("src/main.rs", "use std::process::ExitCode;");
+    keeps("src/ops/mod.rs", "const VERSION: &str = env!(\"CARGO_PKG_VERSION\"); // println!(\"a\")");
+}
+
+#[test]
+fn exceptions_say_why() {
+    breaks("src/ops/mod.rs", "#[allow(dead_code)]\nfn f() {}", ":2: `allow` without a reason");
+    breaks("src/ops/mod.rs", "#![expect(clippy::all)]", "`expect` without a reason");
+    breaks("src/ops/mod.rs", "#[cfg_attr(test, allow(dead_code))]\nfn f() {}", "`allow` without a reason");
+    keeps(
+        "src/ops/mod.rs",
+        "#[expect(dead_code, reason = \"why\")]\nfn f() { g().expect(\"never\"); [h.expect(\"never\")]; }",
+    );
+    breaks("src/backend/cuda/mod.rs", "fn f() { unsafe { g() } }", "`unsafe` without a SAFETY comment");
+    breaks("src/backend/cuda/mod.rs", "unsafe impl Send for A {}", "`unsafe` without a SAFETY comment");
+    breaks(
+        "src/backend/cuda/mod.rs",
+        "// SAFETY: far.\n\n\n\n\n\nfn f() { unsafe { g() } }",
+        "without a SAFETY comment",
+    );
+    keeps("src/backend/cuda/mod.rs", "// SAFETY: fine.\nunsafe impl Send for A {}\nunsafe fn f();");
+    keeps(
+        "src/backend/cuda/mod.rs",
+        "fn f() {\n    // SAFETY: the handle lives.\n    let code =\n        unsafe { g() };\n}",
+    );
+}
+
+#[test]
+fn a_file_says_what_it_is_for() {
+    assert_eq!(violations("src/base/a.rs", "use std::fmt;\n").len(), 1);
+    assert_eq!(violations("src/base/a.rs", "//! Names.\nuse std::fmt;\n").len(), 0);
+}

@@ -1,0 +1,193 @@
+//! The architecture's rules, each read off the code's tokens and paths.
+
+use crate::source::{self, Path, Token};
+
+/// The layers, the lowest first. A module uses only lower ones, and its neighbours in a row know nothing of each other.
+const LAYERS: [&[&str]; 11] = [
+    &["base"],
+    &["ops", "syntax", "config"],
+    &["model"],
+    &["plan"],
+    &["cost"],
+    &["schedule"],
+    &["exec"],
+    &["backend"],
+    &["measure"],
+    &["report", "render"],
+    &["main", "cli"],
+];
+
+/// The backend's files, each with the siblings that it may use.
+const BACKENDS: [(&str, &[&str]); 7] = [
+    ("libraries", &[]),
+    ("collective", &["libraries"]),
+    ("gpu", &["libraries", "collective"]),
+    ("cuda", &["libraries", "collective", "gpu"]),
+    ("hip", &["libraries", "collective", "gpu"]),
+    ("host", &[]),
+    ("sim", &[]),
+];
+
+/// Crates and words that only some modules may know.
+const WORDS: [(&str, &[&str]); 7] = [
+    ("petgraph", &["plan"]),
+    ("cudarc", &["backend"]),
+    ("libloading", &["backend"]),
+    ("unsafe", &["backend"]),
+    ("pest", &["syntax"]),
+    ("pest_derive", &["syntax"]),
+    ("Rule", &["syntax"]),
+];
+
+/// Parts of the standard library by which the outside world comes in.
+const OUTSIDE: [(&str, &[&str]); 4] =
+    [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &[])];
+
+/// Macros and functions that print.
+const PRINTING: [&str; 8] = ["print", "println", "eprint", "eprintln", "dbg", "stdout", "stderr", "stdin"];
+
+/// Lines between an `unsafe` block and the comment that justifies it: the rest of its statement.
+const SAFETY_REACH: usize = 4;
+
+/// Every breach of a rule in one file of `src`, as `file:line: what`.
+pub fn violations(file: &str, text: &str) -> Vec<String> {
+    let tokens = source::tokens(text);
+    let module = module_of(file);
+    let top = module.first().map_or("lib", String::as_str);
+    let mut found: Vec<(usize, String)> = Vec::new();
+
+    if !text.starts_with("//!") {
+        found.push((1, "a file begins with `//!` and says what it is for".to_owned()));
+    }
+    // The library's own name is a path in the binary alone; elsewhere it stands in the codes of diagnostics.
+    let others: &[&str] = if top == "main" { &["std", "aorta"] } else { &["std"] };
+    for path in source::paths(&tokens, &module, others) {
+        let breach = match path.segments.first().map(String::as_str) {
+            Some("std") if !path.own => outside(top, &path),
+            Some("aorta") if !path.own => layer(&module, &path.segments[1..]),
+            _ => layer(&module, &path.segments),
+        };
+        found.extend(breach.map(|breach| (path.line, breach)));
+    }
+    for index in 0..tokens.len() {
+        let breach = word(top, &tokens, index)
+            .or_else(|| printing(top, &tokens, index))
+            .or_else(|| no_reason(&tokens, index))
+            .or_else(|| no_safety(text, &tokens, index));
+        found.extend(breach.map(|breach| (tokens[index].line, breach)));
+    }
+    found.sort();
+    found.into_iter().map(|(line, what)| format!("{file}:{line}: {what}")).collect()
+}
+
+/// `src/cli/exec.rs` is `cli::exec`; the library's root has no name.
+fn module_of(file: &str) -> Vec<String> {
+    let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
+    if module.last().is_some_and(|last| last == "mod" || last == "lib") {
+        module.pop();
+    }
+    module
+}
+
+fn row(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|row| row.contains(&module))
+}
+
+fn layer(module: &[String], path: &[String]) -> Option<String> {
+    // The root declares the modules and may name each.
+    let from = module.first()?;
+    let to = path.first().map_or("*", String::as_str);
+    let Some(own) = row(from) else { return Some(format!("`{from}` stands in no layer")) };
+    let Some(other) = row(to) else { return Some(format!("`crate::{to}` stands in no layer")) };
+    if from == to {
+        return if from == "backend" { sibling(module, path) } else { None };
+    }
+    let may = other < own || (from == "main" && to == "cli");
+    (!may).then(|| format!("`{from}` (layer {own}) may not use `{to}` (layer {other})"))
+}
+
+/// Backends know nothing of each other but what they share.
+fn sibling(module: &[String], path: &[String]) -> Option<String> {
+    // The folder's own file declares all of them.
+    let from = module.get(1)?;
+    let to = path.get(1)?;
+    let Some((_, may)) = BACKENDS.iter().find(|(name, _)| name == from) else {
+        return Some(format!("`backend::{from}` is no known backend"));
+    };
+    // What is no file of the folder is a name that the folder's own file hands on.
+    let known = BACKENDS.iter().any(|(name, _)| name == to);
+    (from != to && known && !may.contains(&to.as_str()))
+        .then(|| format!("`backend::{from}` may not use `backend::{to}`"))
+}
+
+fn outside(top: &str, path: &Path) -> Option<String> {
+    let part = path.segments.get(1)?;
+    let (_, may) = OUTSIDE.iter().find(|(name, _)| name == part)?;
+    (!may.contains(&top)).then(|| format!("`std::{part}` belongs to {}", listed(may)))
+}
+
+fn word(top: &str, tokens: &[Token], index: usize) -> Option<String> {
+    let (word, may) = WORDS.iter().find(|(word, _)| *word == tokens[index].text)?;
+    (!may.contains(&top)).then(|| format!("`{word}` belongs to {}", listed(may)))
+}
+
+fn listed(modules: &[&str]) -> String {
+    if modules.is_empty() { "no module".to_owned() } else { modules.join(", ") }
+}
+
+fn printing(top: &str, tokens: &[Token], index: usize) -> Option<String> {
+    let name = tokens[index].text.as_str();
+    let next = tokens.get(index + 1).map_or("", |token| token.text.as_str());
+    let prints = PRINTING.contains(&name) && matches!((name, next), ("stdout" | "stderr" | "stdin", "(") | (_, "!"));
+    (prints && !matches!(top, "cli" | "main"))
+        .then(|| format!("`{name}`: only cli reads from and writes to a terminal"))
+}
+
+/// `#[allow(…)]` and `#[expect(…)]` say why.
+fn no_reason(tokens: &[Token], index: usize) -> Option<String> {
+    let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
+    let name = text(index);
+    if !matches!(name, "allow" | "expect") || text(index + 1) != "(" || !in_attribute(tokens, index) {
+        return None;
+    }
+    let mut depth = 0;
+    for i in index + 1..tokens.len() {
+        match text(i) {
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            "reason" if text(i + 1) == "=" && text(i + 2) == "\"" => return None,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    Some(format!("`{name}` without a reason"))
+}
+
+fn in_attribute(tokens: &[Token], index: usize) -> bool {
+    let mut depth = 0i32;
+    for i in (0..index).rev() {
+        match tokens[i].text.as_str() {
+            "]" => depth += 1,
+            "[" if depth > 0 => depth -= 1,
+            "[" => return i > 0 && matches!(tokens[i - 1].text.as_str(), "#" | "!"),
+            ";" | "{" | "}" => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What an `unsafe` block or implementation relies on stands right above it.
+fn no_safety(text: &str, tokens: &[Token], index: usize) -> Option<String> {
+    let next = tokens.get(index + 1).map_or("", |token| token.text.as_str());
+    if tokens[index].text != "unsafe" || !matches!(next, "{" | "impl") {
+        return None;
+    }
+    let line = tokens[index].line;
+    let above = text.lines().skip(line.saturating_sub(SAFETY_REACH + 1)).take(SAFETY_REACH.min(line - 1) + 1);
+    let said = above.filter_map(|line| line.split_once("//")).any(|(_, comment)| comment.contains("SAFETY"));
+    (!said).then(|| "`unsafe` without a SAFETY comment above it".to_owned())
+}
