@@ -2,7 +2,6 @@
 
 mod common;
 
-
 use aorta::base::SourceMap;
 use aorta::model::{self, Options};
 use aorta::plan;

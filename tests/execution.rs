@@ -1,0 +1,355 @@
+//! What a session asks of a backend, call by call, and what becomes of a run when something goes wrong: on a backend
+//! that notes every call, and fails where it is told to.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use aorta::base::{Nanos, SourceMap};
+use aorta::config::EffortPlan;
+use aorta::exec::{self, Control, ExecError, LaunchMode, Session};
+use aorta::measure::{self, Measured, Request};
+use aorta::model::Program;
+use aorta::plan::Plan;
+use aorta::render::{self, Style};
+use aorta::schedule::{self, Schedule};
+use common::mock::{ELAPSED, Mock, Script};
+use common::shipped;
+
+/// Two streams that meet, and one that nothing uses.
+const MEETING: &str = "\
+stream a
+stream b
+stream unused
+buffer x, y, z: f32[4]
+step {
+  on a { fill(1 -> x) }
+  on b { fill(2 -> y) }
+  on a { sum: map(x + y -> z) }
+}
+metric gain = speedup
+";
+
+/// Iterations that overlap: what `b` reads, the next iteration's `a` writes.
+const OVERLAPPING: &str = "\
+stream a
+stream b
+buffer x, y: f32[4]
+step(sync: end, depth: 2) {
+  on a { map(x * 0.5 -> x) }
+  on b { map(x + 1 -> y) }
+}
+";
+
+/// A program with its schedule for the mock.
+struct Prepared {
+    program: Program,
+    plan: Plan,
+    schedule: Schedule,
+}
+
+impl Prepared {
+    fn new((program, plan): (Program, Plan)) -> Prepared {
+        let options = schedule::Options::default();
+        let schedule = common::placed(&program, &plan, &Mock::silent(), &options);
+        Prepared { program, plan, schedule }
+    }
+
+    fn of(text: &str) -> Prepared {
+        Prepared::new(common::planned(text))
+    }
+
+    fn session(&self, mock: &Mock) -> Session {
+        common::session(&self.program, &self.schedule, mock)
+    }
+
+    fn measure(&self, mock: &Mock, modes: &[LaunchMode], control: &Control) -> Result<Measured, ExecError> {
+        measure::measure(&Request {
+            program: &self.program,
+            plan: &self.plan,
+            schedule: &self.schedule,
+            backend: mock,
+            modes,
+            effort: EffortPlan { warmup: 2, iterations: 4 },
+            observed_iterations: 2,
+            exec: common::exec_options(),
+            control,
+            expectations: Vec::new(),
+            places: &|_| String::new(),
+        })
+    }
+}
+
+/// An error as people see it.
+fn shown(text: &str, error: &ExecError) -> String {
+    let mut sources = SourceMap::new();
+    sources.add("test.aorta", text).expect("a test is small");
+    render::text(error, &sources, Style::default())
+}
+
+/// What was measured, in few words.
+fn summary(measured: &Measured) -> String {
+    let mut text = format!("complete: {}\n", measured.complete);
+    for variant in &measured.variants {
+        let serial = variant.serial.as_ref().map_or(0, |serial| serial.n);
+        let observed = !variant.ranks[0].trace.is_empty();
+        text +=
+            &format!("{}: {} samples, {serial} on one stream, observed: {observed}\n", variant.launch, variant.time.n);
+        text.extend(variant.notes.iter().map(|note| format!("note: {note}\n")));
+    }
+    // What it says of figures that the mock made up is of no interest here.
+    let warnings = measured.warnings.iter().filter(|warning| !warning.contains("the host takes"));
+    text.extend(
+        warnings.filter(|warning| !warning.contains("timing single")).map(|warning| format!("warning: {warning}\n")),
+    );
+    text
+}
+
+// --- The calls of a run ---------------------------------------------------------------------------------------------
+
+#[test]
+fn calls_of_streams() {
+    let mock = Mock::new(Script::default());
+    let mut session = Prepared::of(MEETING).session(&mock);
+    session.iterate(LaunchMode::Stream, 1, 2, &Control::default()).expect("nothing fails");
+    insta::assert_snapshot!(mock.take().join("\n"));
+}
+
+#[test]
+fn calls_of_a_graph() {
+    let mock = Mock::new(Script::default());
+    let mut session = Prepared::of(MEETING).session(&mock);
+    session.capture().expect("nothing fails");
+    session.iterate(LaunchMode::Graph, 0, 2, &Control::default()).expect("nothing fails");
+    insta::assert_snapshot!(mock.take().join("\n"));
+}
+
+#[test]
+fn calls_of_overlapping_iterations() {
+    let mock = Mock::new(Script::default());
+    let mut session = Prepared::of(OVERLAPPING).session(&mock);
+    session.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect("nothing fails");
+    insta::assert_snapshot!(mock.take().join("\n"));
+}
+
+#[test]
+fn calls_of_an_observed_iteration() {
+    let mock = Mock::new(Script::default());
+    let mut session = Prepared::of(MEETING).session(&mock);
+    let traces = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("nothing fails");
+    assert_eq!(traces[0].spans.len(), 3);
+    insta::assert_snapshot!(mock.take().join("\n"));
+}
+
+#[test]
+fn a_second_capture_asks_for_nothing() {
+    let mock = Mock::new(Script::default());
+    let mut session = Prepared::of(MEETING).session(&mock);
+    session.capture().expect("nothing fails");
+    mock.take();
+    session.capture().expect("nothing fails");
+    assert_eq!(mock.take(), Vec::<String>::new());
+}
+
+/// The calls of a run, iteration by iteration, without the numbers of stamps, which go round. Between the beginnings
+/// of two iterations lies all that one of them costs: its issue, and what is asked of an earlier one.
+fn iterations(calls: &[String]) -> Vec<Vec<String>> {
+    let is_stamp = |word: &str| word.strip_prefix('t').is_some_and(|number| number.parse::<u32>().is_ok());
+    let plain = |call: &str| {
+        let words = call.split(' ').filter(|word| !is_stamp(word.trim_end_matches('?')));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for (call, next) in calls.iter().zip(&calls[1..]) {
+        // The clock is read before an iteration is issued, behind it, and before it is waited for.
+        if call == "now?" && next != "now?" && !next.starts_with("is ") {
+            found.push(Vec::new());
+        }
+        if let Some(last) = found.last_mut() {
+            last.push(plain(call));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_iteration_asks_for_the_same() {
+    let moe = || Prepared::new(shipped::named("moe").small(&[]));
+    let cases: [(Prepared, LaunchMode); 5] = [
+        (Prepared::of(MEETING), LaunchMode::Stream),
+        (Prepared::of(MEETING), LaunchMode::Graph),
+        (Prepared::of(OVERLAPPING), LaunchMode::Stream),
+        (moe(), LaunchMode::Stream),
+        (moe(), LaunchMode::Graph),
+    ];
+    for (prepared, mode) in cases {
+        let mock = Mock::new(Script::default());
+        let mut session = prepared.session(&mock);
+        session.capture().expect("nothing fails");
+        mock.take();
+        // More than there are stamps.
+        session.iterate(mode, 0, 600, &Control::default()).expect("nothing fails");
+        let iterations = iterations(&mock.take());
+        assert_eq!(iterations.len(), 600, "{mode:?}");
+        // At the beginning the host runs ahead; at the end nothing is left to issue. Where iterations overlap, every
+        // second one uses the same events and memory.
+        let period = prepared.schedule.period.len();
+        let typical = &iterations[2..][..period];
+        for (turn, iteration) in iterations[2..598].iter().enumerate() {
+            assert_eq!(iteration, &typical[turn % period], "{mode:?}, iteration {turn}");
+            assert_eq!(iteration.len(), typical[0].len(), "{mode:?}, iteration {turn}");
+        }
+        let launches = typical[0].iter().filter(|call| call.starts_with("launch")).count();
+        let stamps = typical[0].iter().filter(|call| call.starts_with("stamp")).count();
+        let overlapping = prepared.schedule.depth > 1;
+        match mode {
+            LaunchMode::Stream => assert_eq!(launches, prepared.program.cycle[0].ops.len()),
+            LaunchMode::Graph => assert_eq!(launches, 1),
+        }
+        assert_eq!(stamps, if overlapping { 1 } else { 2 }, "no operation is timed while the whole is measured");
+    }
+}
+
+// --- What goes wrong ------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_refused_capture_goes_on_as_streams() {
+    let prepared = Prepared::of(MEETING);
+    let refusals = [
+        ("refused at its end", Script { refuses_capture: true, ..Script::default() }),
+        ("refused at its beginning", Script { knows_no_capture: true, ..Script::default() }),
+    ];
+    let mut text = String::new();
+    for (what, script) in refusals {
+        for modes in [&[LaunchMode::Graph][..], &[LaunchMode::Stream, LaunchMode::Graph]] {
+            let mock = Mock::new(script.clone());
+            let measured = prepared.measure(&mock, modes, &Control::default()).expect("it goes on");
+            text += &format!("--- {what}, {modes:?}\n{}", summary(&measured));
+            let calls = mock.take();
+            assert!(!calls.iter().any(|call| call.starts_with("launch graph")), "nothing runs as a graph");
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_refused_capture_leaves_a_session_that_works() {
+    let mock = Mock::new(Script { refuses_capture: true, ..Script::default() });
+    let mut session = Prepared::of(MEETING).session(&mock);
+    let error = session.capture().expect_err("the mock refuses");
+    assert!(error.to_string().contains("endCapture"), "{error}");
+    mock.take();
+    let samples = session.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect("streams work");
+    assert_eq!(samples.time, [ELAPSED; 3]);
+}
+
+#[test]
+fn a_fault_points_at_its_operation() {
+    let text = "\
+stream a
+buffer x: f32[4]
+step {
+  for i in 0..2 {
+    on a { map(x + 1 -> x) }
+  }
+  on a { second: map(x + 1 -> x) }
+}
+";
+    // All three are one kernel with one shape: the place is the failing launch's own.
+    let prepared = Prepared::of(text);
+    let mut shown_all = String::new();
+    for faulty in [1, 2] {
+        let mock = Mock::new(Script { faulty: Some(faulty), ..Script::default() });
+        for modes in [&[LaunchMode::Stream][..], &[LaunchMode::Graph]] {
+            let error = prepared.measure(&mock, modes, &Control::default()).expect_err("the mock fails");
+            shown_all += &format!("--- launch {faulty}, {modes:?}\n{}", shown(text, &error));
+        }
+    }
+    insta::assert_snapshot!(shown_all);
+}
+
+#[test]
+fn a_hang_names_what_is_busy() {
+    let prepared = Prepared::of(MEETING);
+    for (mode, iteration) in [(LaunchMode::Stream, 0), (LaunchMode::Graph, 0)] {
+        let mock = Mock::new(Script { hangs: true, ..Script::default() });
+        let options = exec::Options { timeout: Nanos(50_000), ..common::exec_options() };
+        let mut session = exec::prepare(&prepared.program, &prepared.schedule, &mock, &options).expect("it opens");
+        session.capture().expect("the mock captures");
+        let error = session.iterate(mode, 1, 2, &Control::default()).expect_err("the mock hangs");
+        let ExecError::Hang { iteration: hung, .. } = error else { panic!("{error}") };
+        assert_eq!(hung, iteration);
+        insta::assert_snapshot!(format!("hang_{}", mode.name()), shown(MEETING, &error));
+    }
+}
+
+#[test]
+fn a_program_that_does_not_fit_is_refused() {
+    let mock = Mock::new(Script { memory_bytes: Some(1024), ..Script::default() });
+    let prepared = Prepared::of(MEETING);
+    let opened = exec::prepare(&prepared.program, &prepared.schedule, &mock, &common::exec_options());
+    let error = opened.err().expect("three buffers do not fit");
+    insta::assert_snapshot!(shown(MEETING, &error));
+}
+
+// --- Interruptions --------------------------------------------------------------------------------------------------
+
+/// A run that is interrupted at the `turn`-th such call.
+fn interrupted(modes: &[LaunchMode], call: &'static str, turn: u32) -> Measured {
+    let control = Arc::new(Control::default());
+    let script = Script { interrupt: Some((control.clone(), call, turn)), ..Script::default() };
+    let mock = Mock::new(script);
+    let measured = Prepared::of(MEETING).measure(&mock, modes, &control).expect("an interruption is no error");
+    assert!(control.stop.load(Ordering::Relaxed), "the call was made: {call}");
+    measured
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_samples() {
+    // Of six iterations, two are for warming up; each launches operation 0 once.
+    let mut text = String::new();
+    for (when, call, turn) in [
+        ("while warming up", "launch #0 fill on a", 0),
+        ("in the second measured iteration", "launch #0 fill on a", 3),
+        ("in the last", "launch #0 fill on a", 5),
+        ("in the graph's third measured iteration", "launch graph 0 on a", 4),
+    ] {
+        text += &format!(
+            "--- interrupted {when}\n{}",
+            summary(&interrupted(&[LaunchMode::Stream, LaunchMode::Graph], call, turn))
+        );
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn an_iteration_under_way_is_finished() {
+    let control = Arc::new(Control::default());
+    let script = Script { interrupt: Some((control.clone(), "launch #1 fill on b", 2)), ..Script::default() };
+    let mock = Mock::new(script);
+    let mut session = Prepared::of(MEETING).session(&mock);
+    let samples = session.iterate(LaunchMode::Stream, 0, 100, &control).expect("an interruption is no error");
+    assert!(samples.stopped);
+    assert_eq!((samples.time.len(), samples.issue.len()), (3, 3));
+    assert_eq!(control.done.load(Ordering::Relaxed), 3);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for call in mock.take() {
+        *counts.entry(call).or_default() += 1;
+    }
+    assert_eq!(counts["launch #0 fill on a"], 3);
+    assert_eq!(counts["launch #2 map on a"], 3);
+    assert_eq!(counts["synchronize"], 1);
+}
+
+#[test]
+fn an_interruption_after_the_headline_is_no_complete_run() {
+    // The headline has six iterations, two observed ones have one before each, and the serial run has six again.
+    for (when, turn) in [("in the last iteration", 5), ("while observing", 6), ("while observing again", 9)] {
+        let measured = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", turn);
+        assert!(!measured.complete, "interrupted {when}:\n{}", summary(&measured));
+    }
+    let serial = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", 12);
+    assert!(!serial.complete, "interrupted in the serial run:\n{}", summary(&serial));
+}
