@@ -47,6 +47,7 @@ fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
         control: &Control::default(),
     };
     let verification = measure::verify(&question).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let verification = verification.expect("nobody stopped it");
     assert_eq!(verification.record.variants.len(), 2, "{name}: {:?}", verification.warnings);
     for variant in &verification.record.variants {
         for output in &variant.outputs {

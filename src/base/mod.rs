@@ -5,6 +5,7 @@
 pub mod dims;
 pub mod dtype;
 pub mod ids;
+pub mod plural;
 pub mod random;
 pub mod source_map;
 pub mod space;
@@ -16,6 +17,7 @@ pub mod units;
 pub use dims::Dims;
 pub use dtype::DType;
 pub use ids::*;
+pub use plural::counted;
 pub use source_map::SourceMap;
 pub use space::Space;
 pub use span::SrcSpan;

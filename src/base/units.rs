@@ -26,6 +26,10 @@ pub struct Flops(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate<'a>(pub f64, pub &'a str);
 
+/// A number of whatever a file counts: `337.1k kernels/s`. Such a name takes no prefix, so the number does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Count<'a>(pub f64, pub &'a str);
+
 impl Nanos {
     pub fn from_secs_f64(seconds: f64) -> Nanos {
         Nanos((seconds * 1e9).round() as i64)
@@ -56,14 +60,19 @@ impl std::iter::Sum for Nanos {
     }
 }
 
-/// Four significant digits, without trailing noise: 1.234, 12.34, 123.4, 1234.
+/// Four significant digits, without trailing noise: 0.01234, 1.234, 12.34, 123.4, 1234; 1.234e-6 where it is tiny.
 fn digits(value: f64) -> String {
     let size = value.abs();
+    // Each bound rounds up to the power of ten above it.
     let places = match size {
-        _ if size >= 1000.0 => 0,
-        _ if size >= 100.0 => 1,
-        _ if size >= 10.0 => 2,
-        _ => 3,
+        _ if size >= 999.95 => 0,
+        _ if size >= 99.995 => 1,
+        _ if size >= 9.9995 => 2,
+        _ if size >= 0.99995 || size == 0.0 => 3,
+        _ if size >= 0.099995 => 4,
+        _ if size >= 0.0099995 => 5,
+        _ if size >= 0.00099995 => 6,
+        _ => return format!("{value:.3e}"),
     };
     format!("{value:.places$}")
 }
@@ -115,12 +124,24 @@ impl fmt::Display for Flops {
     }
 }
 
+/// The number scaled by a decimal prefix, as text, and the prefix.
+fn scaled(value: f64) -> (String, &'static str) {
+    let (scaled, prefix) = decimal(value);
+    let whole = scaled.fract() == 0.0 && scaled.abs() < 1000.0;
+    (if whole { format!("{scaled}") } else { digits(scaled) }, prefix)
+}
+
 impl fmt::Display for Rate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rate(value, unit) = self;
-        let (scaled, prefix) = decimal(*value);
-        let number = if scaled.fract() == 0.0 && scaled.abs() < 1000.0 { format!("{scaled}") } else { digits(scaled) };
-        f.pad(format!("{number} {prefix}{unit}").trim_end())
+        let (number, prefix) = scaled(self.0);
+        f.pad(format!("{number} {prefix}{}", self.1).trim_end())
+    }
+}
+
+impl fmt::Display for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, prefix) = scaled(self.0);
+        f.pad(format!("{number}{prefix} {}", self.1).trim_end())
     }
 }
 
@@ -194,6 +215,23 @@ impl Dimension {
         }
     }
 
+    /// A value of this dimension, given in base units, in the unit that a file names for it.
+    pub fn display_in(self, value: f64, name: &str) -> String {
+        match unit(name) {
+            None => Count(value * self.to_si(), name).to_string(),
+            Some(unit) => {
+                let value = value / unit.factor;
+                let number = if value.fract() == 0.0 && value.abs() < 1e9 { format!("{value}") } else { digits(value) };
+                format!("{number} {name}")
+            }
+        }
+    }
+
+    /// Whether values can be told in a unit of that dimension; a plain number may count bytes or operations.
+    pub fn fits(self, unit: Dimension) -> bool {
+        self == unit || (self.time == unit.time && self.bytes == 0 && self.flops == 0)
+    }
+
     /// The factor from base units to SI: seconds in place of nanoseconds.
     pub fn to_si(self) -> f64 {
         1e-9f64.powi(i32::from(self.time))
@@ -207,9 +245,8 @@ pub fn plain(value: f64) -> String {
         return format!("{value:.0}");
     }
     match size {
-        _ if size < 1e-3 => format!("{value:.3e}"),
         _ if size < 1e6 => digits(value),
-        _ => Rate(value, "").to_string(),
+        _ => Count(value, "").to_string(),
     }
 }
 
@@ -274,12 +311,32 @@ mod tests {
         assert_eq!(Nanos(1_234).to_string(), "1.234 µs");
         assert_eq!(Nanos(-12_340).to_string(), "-12.34 µs");
         assert_eq!(Nanos(999_960).to_string(), "1.000 ms");
+        assert_eq!(Nanos(9_999_960).to_string(), "10.00 ms");
         assert_eq!(Nanos(2_500_000_000).to_string(), "2.500 s");
         assert_eq!(Bytes(64 << 20).to_string(), "64 MiB");
         assert_eq!(Bytes(1536).to_string(), "1.500 KiB");
         assert_eq!(Rate(55.4e9, "B/s").to_string(), "55.40 GB/s");
-        assert_eq!(Rate(1_234_567.0, "tokens/s").to_string(), "1.235 Mtokens/s");
-        assert_eq!(plain(0.251_9), "0.252");
+        assert_eq!(Count(1_234_567.0, "tokens/s").to_string(), "1.235M tokens/s");
+        assert_eq!(Count(12.0, "tokens/s").to_string(), "12 tokens/s");
+        assert_eq!(plain(0.251_9), "0.2519");
+        assert_eq!(plain(0.001_234_6), "0.001235");
         assert_eq!(plain(7.0), "7");
+        assert_eq!(plain(2.5e7 + 0.5), "25.00M");
+    }
+
+    #[test]
+    fn prints_in_units_of_a_file() {
+        assert_eq!(Dimension::TIME.display_in(1234.0, "s"), "1.234e-6 s");
+        assert_eq!(Dimension::TIME.display_in(12_340_000.0, "s"), "0.01234 s");
+        assert_eq!(Dimension::TIME.display_in(1234.0, "us"), "1.234 us");
+        assert_eq!(Dimension::TIME.display_in(0.0, "us"), "0 us");
+        assert_eq!(Dimension::NONE.display_in(0.25, "%"), "25 %");
+        let per_time = Dimension::TIME.inverse();
+        assert_eq!(per_time.display_in(337.1e-6, "kernels/s"), "337.1k kernels/s");
+        assert_eq!(per_time.display_in(0.012_34e-9, "iterations/s"), "0.01234 iterations/s");
+        let rate = Dimension { bytes: 1, ..per_time };
+        assert_eq!(rate.display_in(55.4, "GB/s"), "55.40 GB/s");
+        assert!(rate.fits(rate) && per_time.fits(rate));
+        assert!(!rate.fits(Dimension::BYTES) && !Dimension::NONE.fits(Dimension::TIME));
     }
 }

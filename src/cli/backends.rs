@@ -9,7 +9,7 @@ use crate::backend::sim::Sim;
 use crate::config::{Figure, Profile, Settings};
 use crate::exec::{Backend, ExecError};
 
-use super::error::CliError;
+use super::error::{CliError, InputError};
 use super::{environment, load};
 
 /// What `--backend` may be.
@@ -35,6 +35,11 @@ pub struct Chosen {
 
 /// Opens the backend that was asked for.
 pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> Result<Chosen, CliError> {
+    match (wanted, device) {
+        (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
+        (BackendArg::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
+        _ => {}
+    }
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
@@ -76,7 +81,7 @@ fn failed(error: ExecError) -> CliError {
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let name = &settings.profile;
     let mut profile = if name.ends_with(".ron") {
-        let text = load::read_limited(std::path::Path::new(name), 1 << 20)?;
+        let text = load::read(std::path::Path::new(name), load::Kind::Profile)?;
         Profile::parse(name, &text)?
     } else {
         Profile::named(name)?

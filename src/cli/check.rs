@@ -2,6 +2,9 @@
 
 use clap::Args;
 
+use crate::base::counted;
+use crate::model::Program;
+
 use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, load, output};
 
 #[derive(Debug, Args)]
@@ -22,9 +25,7 @@ pub fn run(args: CheckArgs) -> CliResult {
         let loaded = load::find(file, &settings).and_then(|text| load::load(text, &args.workload, &settings));
         match loaded {
             Ok(loaded) => {
-                let operations: usize = loaded.program.cycle.first().map_or(0, |step| step.ops.len());
-                let streams = loaded.program.streams.len();
-                output::print(&format!("{}: good: {operations} operations on {streams} streams\n", loaded.parsed.name));
+                output::print(&format!("{}: good: {}\n", loaded.parsed.name, summary(&loaded.program)));
             }
             Err(error) => {
                 // Every file is checked; the errors of all but the last are shown here.
@@ -38,5 +39,15 @@ pub fn run(args: CheckArgs) -> CliResult {
     match last_error {
         Some(error) => Err(error),
         None => Ok(DONE),
+    }
+}
+
+/// `3 operations on 2 streams`.
+fn summary(program: &Program) -> String {
+    let operations = program.cycle.iter().map(|step| step.ops.len()).sum();
+    let on = format!("{} on {}", counted(operations, "operation"), counted(program.streams.len(), "stream"));
+    match program.cycle.len() {
+        1 => on,
+        cycle => format!("{on} in a cycle of {cycle} iterations"),
     }
 }

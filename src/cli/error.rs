@@ -5,7 +5,7 @@ use std::sync::Arc;
 use miette::Diagnostic;
 use thiserror::Error;
 
-use crate::base::SourceMap;
+use crate::base::{SourceMap, counted};
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 use crate::render;
@@ -43,7 +43,12 @@ pub enum InputError {
 
     #[error("{name} cannot be written: {why}")]
     #[diagnostic(code(aorta::cli::unwritable))]
-    Unwritable { name: String, why: String },
+    Unwritable {
+        name: String,
+        why: String,
+        #[help]
+        help: Option<String>,
+    },
 
     #[error("there is no file and no shipped workload `{name}`")]
     #[diagnostic(code(aorta::cli::unknown_workload))]
@@ -61,9 +66,21 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_variable), help("write `--env CUDA_DEVICE_MAX_CONNECTIONS=32`"))]
     NoVariable { given: String },
 
-    #[error("{what} cannot be {value}: {why}")]
+    #[error("this program cannot be started again with the variables of `--env`: {why}")]
+    #[diagnostic(code(aorta::cli::no_restart))]
+    NoRestart { why: String },
+
+    #[error("{what} cannot be `{value}`: {why}")]
     #[diagnostic(code(aorta::cli::bad_value))]
     BadValue { what: String, value: String, why: String },
+
+    #[error("`{flag}` needs results, and the simulator computes none")]
+    #[diagnostic(code(aorta::cli::no_results), help("run it on a GPU, or take `--backend host`"))]
+    NoResults { flag: &'static str },
+
+    #[error("device {device} was asked for, and the {backend} has no devices to choose from")]
+    #[diagnostic(code(aorta::cli::no_devices), help("`--device` goes with `--backend cuda`"))]
+    NoDevices { device: u32, backend: &'static str },
 
     #[error("{name} is no record of a run: {why}")]
     #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
@@ -91,11 +108,7 @@ impl CliError {
                     .iter()
                     .map(|diagnostic| render::text(diagnostic.as_ref(), sources.as_ref(), style))
                     .collect();
-                let count = match diagnostics.len() {
-                    1 => "1 error".to_owned(),
-                    count => format!("{count} errors"),
-                };
-                format!("{}{count}\n", texts.join("\n"))
+                format!("{}{}\n", texts.join("\n"), counted(diagnostics.len(), "error"))
             }
             CliError::Input(error) => render::text(error, &empty, style),
             CliError::Config(error) => render::text(error, &empty, style),

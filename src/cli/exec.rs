@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
 use crate::base::{Bytes, DType, Space, SrcSpan};
-use crate::config::{Effort, EffortPlan, LaunchSetting, Scenario, Settings};
+use crate::config::{Effort, EffortPlan, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
@@ -41,10 +41,10 @@ pub struct ExecArgs {
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
     /// Warm-up iterations, in place of the effort's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_ITERATIONS)))]
     warmup: Option<u32>,
     /// Measured iterations, in place of the effort's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     iterations: Option<u32>,
     /// Compare every output with the CPU's
     #[arg(long)]
@@ -97,7 +97,7 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
         return Ok(args);
     }
     let path = PathBuf::from(&args.file);
-    let text = load::read_limited(&path, 1 << 20)?;
+    let text = load::read(&path, load::Kind::Scenario)?;
     let scenario = Scenario::parse(&args.file, &text)?;
     let bad = |what: &str, value: &str, why: &str| InputError::BadValue {
         what: format!("`{what}` of {}", path.display()),
@@ -117,6 +117,9 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
             args.workload.set.push(format!("{name}={value}"));
         }
     }
+    // The scenario's device is for a GPU: another backend in its place has none.
+    let elsewhere = matches!(args.backend, Some(BackendArg::Sim | BackendArg::Host));
+    args.device = args.device.or(scenario.device.filter(|_| !elsewhere));
     if let Some(backend) = scenario.backend
         && args.backend.is_none()
     {
@@ -138,7 +141,6 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
             settings.profile = profile;
         }
     }
-    args.device = args.device.or(scenario.device);
     if let Some(effort) = scenario.effort
         && args.effort.is_none()
     {
@@ -161,33 +163,36 @@ pub fn run(args: ExecArgs) -> CliResult {
     let mut settings = load::settings(&args.config)?;
     let args = with_scenario(args, &mut settings)?;
     if !args.env.is_empty() && !args.env_is_set {
-        return run_child(&args.env);
+        return restart(&args.env);
     }
     let text = load::find(&args.file, &settings)?;
     let loaded = load::load(text, &args.workload, &settings)?;
+    for path in [&args.json, &args.csv, &args.trace].into_iter().flatten() {
+        output::check_file(path)?;
+    }
+    if let Some(folder) = &args.outputs {
+        output::check_folder(folder)?;
+    }
     let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device)?;
     let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
-    if let (Some(what), true) = (computed, chosen.backend.device().simulated) {
-        return Err(InputError::BadValue {
-            what: what.to_owned(),
-            value: "given to the simulator".to_owned(),
-            why: "it computes nothing: take a GPU, or `--backend host`".to_owned(),
-        }
-        .into());
+    if let (Some(flag), true) = (computed, chosen.backend.device().simulated) {
+        return Err(InputError::NoResults { flag }.into());
     }
     if let Some(why) = &chosen.why {
         output::eprint(&format!("{why}\n"));
     }
     let run = Run::new(&args, &settings, &loaded, &chosen);
-    let record = run.record()?;
-    if let Some(folder) = &args.outputs {
-        run.write_outputs(folder)?;
-    }
+    let mut record = run.record()?;
+    let outputs = match &args.outputs {
+        Some(folder) if record.complete => run.write_outputs(folder, &mut record),
+        _ => Ok(()),
+    };
     output::print(&report::table(&record));
-    if let Some(path) = &args.json {
-        output::write_file(path, record.to_json().as_bytes())?;
-    }
-    super::report::write(&record, args.csv.as_ref(), args.trace.as_ref())?;
+    // What cannot be written does not keep the rest from it.
+    let json = args.json.as_ref().map_or(Ok(()), |path| output::write_file(path, record.to_json().as_bytes()));
+    let others = super::report::write(&record, args.csv.as_ref(), args.trace.as_ref());
+    outputs?;
+    json.and(others)?;
     Ok(exit_code(&record))
 }
 
@@ -205,25 +210,37 @@ fn exit_code(record: &RunRecord) -> u8 {
     }
 }
 
-/// Runs the same command in a child whose environment has the variables: drivers read them when they start.
-fn run_child(variables: &[String]) -> CliResult {
-    let failed = |why: std::io::Error| InputError::Unreadable {
-        name: "this program".to_owned(),
-        why: why.to_string(),
-        help: None,
-    };
+/// Starts the same command again with the variables in its environment: drivers read them when they start.
+fn restart(variables: &[String]) -> CliResult {
+    let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = std::process::Command::new(program);
-    command.args(std::env::args_os().skip(1)).arg("--env-is-set");
+    let mut arguments = std::env::args_os().skip(1);
+    // Behind `exec`, since a `--` may follow.
+    command.args(arguments.next()).arg("--env-is-set").args(arguments);
     for variable in variables {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err(InputError::NoVariable { given: variable.clone() }.into());
         };
         command.env(name, value);
     }
-    let status = command.status().map_err(failed)?;
-    // A child that a signal ended counts as failed.
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
+    // Where it can take this one's place, signals reach it, and its exit code is that of the command.
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        Err(failed(command.exec()).into())
+    }
+    #[cfg(not(unix))]
+    {
+        let status = command.status().map_err(failed)?;
+        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
+    }
+}
+
+/// Notes that a run was interrupted when it had been measured.
+fn interrupted(record: &mut RunRecord, before: &str) {
+    record.complete = false;
+    record.warnings.push(format!("the run was interrupted before {before}"));
 }
 
 /// A run with everything that it needs to know.
@@ -235,6 +252,7 @@ struct Run<'a> {
     plan: EffortPlan,
     launch: LaunchSetting,
     verify: bool,
+    control: Arc<Control>,
 }
 
 impl<'a> Run<'a> {
@@ -247,14 +265,16 @@ impl<'a> Run<'a> {
         };
         let mut plan = settings.plan(effort);
         plan.warmup = args.warmup.unwrap_or(plan.warmup);
-        plan.iterations = args.iterations.unwrap_or(plan.iterations).clamp(1, 1 << 20);
+        plan.iterations = args.iterations.unwrap_or(plan.iterations);
         let launch = match args.launch {
             None => settings.launch,
             Some(LaunchArg::Stream) => LaunchSetting::Stream,
             Some(LaunchArg::Graph) => LaunchSetting::Graph,
             Some(LaunchArg::Both) => LaunchSetting::Both,
         };
-        Run { settings, loaded, chosen, effort, plan, launch, verify: args.verify }
+        let control = Arc::new(Control::default());
+        watch_for_interrupt(&control);
+        Run { settings, loaded, chosen, effort, plan, launch, verify: args.verify, control }
     }
 
     fn modes(&self) -> &'static [LaunchMode] {
@@ -284,13 +304,15 @@ impl<'a> Run<'a> {
     }
 
     /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits.
-    fn write_outputs(&self, folder: &Path) -> Result<(), CliError> {
+    fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let program = &self.loaded.program;
         let backend = self.chosen.backend.as_ref();
-        let buffers = measure::buffers(program, &self.schedule(), backend, &self.exec_options(), &Control::default())
-            .map_err(|error| self.failed(error))?;
-        std::fs::create_dir_all(folder)
-            .map_err(|error| InputError::Unwritable { name: folder.display().to_string(), why: error.to_string() })?;
+        let buffers = measure::buffers(program, &self.schedule(), backend, &self.exec_options(), &self.control);
+        let Some(buffers) = buffers.map_err(|error| self.failed(error))? else {
+            interrupted(record, "its outputs were computed");
+            return Ok(());
+        };
+        output::make_folder(folder)?;
         for (memory, bytes) in buffers {
             let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
             let name = program.names.name(program.memory(memory).name);
@@ -304,8 +326,6 @@ impl<'a> Run<'a> {
         let loaded = self.loaded;
         let backend = self.chosen.backend.as_ref();
         let schedule = self.schedule();
-        let control = Arc::new(Control::default());
-        watch_for_interrupt(&control);
         let exec_options = self.exec_options();
         let place = |span: SrcSpan| loaded.sources.place(span);
         let expectations = loaded
@@ -322,14 +342,17 @@ impl<'a> Run<'a> {
             backend,
             modes: self.modes(),
             effort: self.plan,
-            observed_iterations: self.settings.observed_iterations,
+            observed_iterations: match self.effort {
+                Effort::Sanity => self.settings.observed_iterations.min(1),
+                Effort::Quick | Effort::Full => self.settings.observed_iterations,
+            },
             exec: exec_options,
-            control: &control,
+            control: &self.control,
             expectations,
             places: &place,
         };
         let measured = {
-            let _progress = Progress::start(control.clone(), measure::iterations(&request));
+            let _progress = Progress::start(self.control.clone(), measure::iterations(&request));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut record = self.assemble(&schedule, measured, started);
@@ -342,11 +365,15 @@ impl<'a> Run<'a> {
                 streams: loaded.ceiling,
                 modes: &[LaunchMode::Stream, LaunchMode::Graph],
                 options: exec_options,
-                control: &control,
+                control: &self.control,
             };
-            let verification = measure::verify(&question).map_err(|error| self.failed(error))?;
-            record.verification = Some(verification.record);
-            record.warnings.extend(verification.warnings);
+            match measure::verify(&question).map_err(|error| self.failed(error))? {
+                Some(verification) => {
+                    record.verification = Some(verification.record);
+                    record.warnings.extend(verification.warnings);
+                }
+                None => interrupted(&mut record, "its outputs were compared with the CPU's"),
+            }
         }
         Ok(record)
     }
@@ -421,6 +448,7 @@ impl<'a> Run<'a> {
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
             cycle: program.cycle.len(),
+            cycle_operations: program.cycle.iter().map(|step| step.ops.len()).sum(),
             flops,
             bytes: bytes as u64,
             streams: program.streams.len(),

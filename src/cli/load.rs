@@ -57,49 +57,84 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
     let own = environment::config_file();
     let path: Option<PathBuf> = args.config_file.clone().or_else(|| own.filter(|path| path.is_file()));
     let file = match &path {
-        Some(path) => Some((path.display().to_string(), read_limited(path, 1 << 20)?)),
+        Some(path) => Some((path.display().to_string(), read(path, Kind::Settings)?)),
         None => None,
     };
     let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
     Ok(Settings::layered(file, &args.config)?)
 }
 
-/// Reads a text file of at most `limit` bytes.
-pub fn read_limited(path: &Path, limit: usize) -> Result<String, InputError> {
-    let name = path.display().to_string();
+/// What a file is read as.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// With the bytes that it may have at most.
+    Workload(usize),
+    Settings,
+    Scenario,
+    Profile,
+    Record,
+}
+
+impl Kind {
+    fn limit(self) -> usize {
+        match self {
+            Kind::Workload(limit) => limit,
+            Kind::Settings | Kind::Scenario | Kind::Profile => 1 << 20,
+            Kind::Record => 1 << 30,
+        }
+    }
+
+    /// What was looked for, where there is no such file.
+    fn wanted(self) -> &'static str {
+        match self {
+            Kind::Workload(_) => "a file with a workload was looked for",
+            Kind::Settings => "a file with settings was looked for",
+            Kind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
+            Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
+            Kind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
+        }
+    }
+}
+
+/// Reads a text file.
+pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
-        name: name.clone(),
+        name: path.display().to_string(),
         why,
         help: help.map(str::to_owned),
     };
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string(), None))?;
-    if metadata.is_dir() {
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
+        _ => unreadable(error.to_string(), None),
+    };
+    if std::fs::metadata(path).map_err(failed)?.is_dir() {
         return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
     }
-    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string(), None))?;
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let limit = kind.limit();
     let mut bytes = Vec::new();
     // One byte more than allowed tells that the file is too large, also where it has no size (a pipe).
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string(), None))?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > limit {
-        return Err(unreadable(
-            format!("it is larger than {limit} bytes"),
-            Some("write repetition as a `for` loop, or raise the limit: --config max_file_bytes=…"),
-        ));
+        let help = "write repetition as a `for` loop, or raise the limit: `--config max_file_bytes=…`";
+        let help = matches!(kind, Kind::Workload(_)).then_some(help);
+        return Err(unreadable(format!("it is larger than {limit} bytes"), help));
     }
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        unreadable(format!("it is no text: line {} is not UTF-8", line + 1), None)
+        unreadable(format!("it is no text: line {} is not UTF-8", line + 1), Some("save it as UTF-8"))
     })
 }
 
-/// A path is that file; a bare name that is no file here is a shipped workload.
+/// A path is that file; a bare name that is no file here is a shipped workload, whatever folders are called so.
 pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let path = Path::new(name);
-    if path.exists() {
-        let text = read_limited(path, settings.max_file_bytes)?;
+    let shipped = library::find(name);
+    if path.exists() && !(path.is_dir() && shipped.is_some()) {
+        let text = read(path, Kind::Workload(settings.max_file_bytes))?;
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text });
     }
-    if let Some(shipped) = library::find(name) {
+    if let Some(shipped) = shipped {
         let name = format!("{}.aorta", shipped.stem);
         return Ok(Text { name, origin: "library".to_owned(), text: shipped.text.to_owned() });
     }
@@ -143,7 +178,7 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
     if let Some(streams) = args.streams {
         if streams == 0 {
             return Err(InputError::BadValue {
-                what: "--streams".to_owned(),
+                what: "`--streams`".to_owned(),
                 value: "0".to_owned(),
                 why: "a run needs a stream".to_owned(),
             }

@@ -22,6 +22,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use environment::library_paths;
 
+use crate::config::MAX_CYCLE;
+
 use error::CliError;
 
 /// A declarative workload language for GPU streams, and its executor.
@@ -72,7 +74,7 @@ struct WorkloadArgs {
     #[arg(long, value_name = "WHEN")]
     sync: Option<SyncArg>,
     /// Iterations worked out ahead where the step depends on their number
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CYCLE))]
     cycle: Option<u64>,
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 
-use crate::base::{Bytes, Flops, Nanos};
+use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::cost;
 use crate::model::{OpKind, Sync};
 use crate::plan::Reason;
@@ -97,7 +97,7 @@ fn describe(loaded: &load::Loaded, schedule: &schedule::Schedule, profile: &crat
         let path = graph.critical_path(&durations);
         let names: Vec<String> =
             path.ops.iter().map(|op| format!("#{} {}", op.0, program.op_text(step.op(*op)))).collect();
-        let _ = writeln!(out, "\n{} operations, {}, {} moved", step.ops.len(), Flops(flops), Bytes(bytes));
+        let _ = writeln!(out, "\n{}, {}, {} moved", counted(step.ops.len(), "operation"), Flops(flops), Bytes(bytes));
         let _ = writeln!(
             out,
             "critical path, {} (modelled on an {}): {}\n",
@@ -112,16 +112,16 @@ fn describe(loaded: &load::Loaded, schedule: &schedule::Schedule, profile: &crat
 
 fn streams(loaded: &load::Loaded, schedule: &schedule::Schedule, out: &mut String) {
     let program = &loaded.program;
-    let waits = schedule.waits();
     let iterations = match program.step.sync {
         Sync::Iteration => "an iteration begins when the last is complete".to_owned(),
         Sync::End => format!("up to {} iterations are under way", schedule.depth),
     };
     let _ = writeln!(
         out,
-        "{} streams, {waits} waits between them, {} events; {iterations}",
-        schedule.lanes.len(),
-        schedule.events
+        "{}, {} between them, {}; {iterations}",
+        counted(schedule.lanes.len(), "stream"),
+        counted(schedule.waits(), "wait"),
+        counted(schedule.events as usize, "event")
     );
     for lane in schedule.lanes.iter().filter(|lane| lane.streams.len() > 1) {
         let names: Vec<&str> =

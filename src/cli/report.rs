@@ -22,11 +22,11 @@ pub struct ReportArgs {
     trace: Option<PathBuf>,
 }
 
-/// Bytes that a record may have.
-const LIMIT: usize = 1 << 30;
-
 pub fn run(args: ReportArgs) -> CliResult {
-    let text = load::read_limited(&args.record, LIMIT)?;
+    for path in args.csv.iter().chain(&args.trace) {
+        output::check_file(path)?;
+    }
+    let text = load::read(&args.record, load::Kind::Record)?;
     let record = RunRecord::from_json(&text)
         .map_err(|why| InputError::NoRecord { name: args.record.display().to_string(), why })?;
     output::print(&report::table(&record));
@@ -34,13 +34,9 @@ pub fn run(args: ReportArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// Writes the forms of a record that were asked for.
+/// Writes the forms of a record that were asked for. One that cannot be written does not keep the other from it.
 pub fn write(record: &RunRecord, csv: Option<&PathBuf>, trace: Option<&PathBuf>) -> Result<(), InputError> {
-    if let Some(path) = csv {
-        output::write_file(path, report::csv(record).as_bytes())?;
-    }
-    if let Some(path) = trace {
-        output::write_file(path, report::chrome_trace(record).as_bytes())?;
-    }
-    Ok(())
+    let csv = csv.map_or(Ok(()), |path| output::write_file(path, report::csv(record).as_bytes()));
+    let trace = trace.map_or(Ok(()), |path| output::write_file(path, report::chrome_trace(record).as_bytes()));
+    csv.and(trace)
 }

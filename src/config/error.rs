@@ -3,6 +3,8 @@
 use miette::Diagnostic;
 use thiserror::Error;
 
+use crate::base::suggest;
+
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
     #[error("{file}:{line}:{column}: {message}")]
@@ -13,8 +15,19 @@ pub enum ConfigError {
         column: usize,
         message: String,
         #[help]
-        help: Option<String>,
+        help: String,
     },
+
+    #[error("{file} names no workload")]
+    #[diagnostic(code(aorta::config::no_workload), help("write `workload: \"moe\"`"))]
+    NoWorkload { file: String },
+
+    #[error("{file} sets the variable `{name}`, which no environment can hold")]
+    #[diagnostic(
+        code(aorta::config::bad_variable),
+        help("a name is not empty and has no `=`; no name and no value holds a zero byte")
+    )]
+    BadVariable { file: String, name: String },
 
     #[error("there is no setting `{name}`")]
     #[diagnostic(code(aorta::config::unknown_setting))]
@@ -41,11 +54,12 @@ pub enum ConfigError {
     },
 }
 
-/// The error of a RON text, with a suggestion where a field's name is not known.
-pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError) -> ConfigError {
-    let help = match &error.code {
-        ron::Error::NoSuchStructField { expected, found, .. } => {
-            crate::base::suggest::did_you_mean(found, expected.iter().copied())
+/// The error of a RON text. Where no word is near that would be right, `help` says more.
+pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError, help: &str) -> ConfigError {
+    let near = match &error.code {
+        ron::Error::NoSuchStructField { expected, found, .. }
+        | ron::Error::NoSuchEnumVariant { expected, found, .. } => {
+            suggest::nearest(found, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"))
         }
         _ => None,
     };
@@ -53,7 +67,32 @@ pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError) -> ConfigErr
         file: file.to_owned(),
         line: error.span.start.line,
         column: error.span.start.col,
-        message: error.code.to_string(),
-        help,
+        message: explain(&error.code),
+        help: near.unwrap_or_else(|| help.to_owned()),
+    }
+}
+
+/// What is wrong with a RON text, without the names that only this program's sources know.
+pub(super) fn explain(error: &ron::Error) -> String {
+    use ron::Error::*;
+    match error {
+        NoSuchStructField { expected, found, .. } => {
+            format!("there is no field `{found}`, expected one of {}", suggest::listed(expected))
+        }
+        MissingStructField { field, .. } => format!("the field `{field}` is missing"),
+        DuplicateStructField { field, .. } => format!("the field `{field}` is there twice"),
+        NoSuchEnumVariant { expected, found, .. } => format!("`{found}` is none of {}", suggest::listed(expected)),
+        ExpectedStructLike
+        | ExpectedNamedStructLike(_)
+        | ExpectedStructName(_)
+        | ExpectedDifferentStructName { .. } => "Expected opening `(`".to_owned(),
+        InvalidValueForType { expected, found } if expected.contains("struct ") => {
+            format!("Expected `( … )` but found {found} instead")
+        }
+        ExpectedDifferentLength { expected, found } if expected.contains("struct ") => {
+            format!("Expected `( … )` with another number of values than {found}")
+        }
+        Eof => "the text ends too early".to_owned(),
+        error => error.to_string(),
     }
 }

@@ -7,6 +7,9 @@ use serde::Deserialize;
 use super::error::{ConfigError, bad_ron};
 use super::settings::Effort;
 
+/// Where all fields are explained.
+const FIELDS: &str = "docs/start/05-sharing-a-scenario.md lists the fields of a scenario";
+
 /// The contents of a scenario file. Flags of the command line come before it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -33,13 +36,14 @@ impl Scenario {
     /// Reads a scenario; `file` names it in messages.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ConfigError> {
         let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
-        let scenario: Scenario = options.from_str(text).map_err(|error| bad_ron(file, &error))?;
+        let scenario: Scenario = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
         if scenario.workload.is_empty() {
-            return Err(ConfigError::BadValue {
-                name: "workload".to_owned(),
-                value: "missing".to_owned(),
-                why: format!("{file} has to name a workload: `workload: \"moe\"`"),
-            });
+            return Err(ConfigError::NoWorkload { file: file.to_owned() });
+        }
+        for (name, value) in &scenario.environment {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(ConfigError::BadVariable { file: file.to_owned(), name: name.escape_debug().to_string() });
+            }
         }
         Ok(scenario)
     }

@@ -5,7 +5,13 @@ use serde::Deserialize;
 use crate::base::units::{self, Dimension};
 use crate::base::{Bytes, Nanos, suggest};
 
-use super::error::{ConfigError, bad_ron};
+use super::error::{ConfigError, bad_ron, explain};
+
+/// Iterations of a run at most, and as many to warm up.
+pub const MAX_ITERATIONS: u32 = 1 << 20;
+
+/// Iterations that are worked out ahead at most.
+pub const MAX_CYCLE: u64 = 4096;
 
 /// How long a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -145,7 +151,7 @@ fn options() -> ron::Options {
 }
 
 fn parse(file: &str, text: &str) -> Result<Layer, ConfigError> {
-    options().from_str(text).map_err(|error| bad_ron(file, &error))
+    options().from_str(text).map_err(|error| bad_ron(file, &error, "docs/settings.md lists every setting"))
 }
 
 /// `key=value`: a number, a word, or a quantity with its unit, which RON takes as text.
@@ -169,7 +175,7 @@ fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
             Err(error) => first = first.or(Some(error)),
         }
     }
-    let why = first.map_or_else(String::new, |error| error.code.to_string());
+    let why = first.map_or_else(String::new, |error| explain(&error.code));
     Err(ConfigError::BadValue { name: key.to_owned(), value: value.to_owned(), why })
 }
 
@@ -202,14 +208,18 @@ impl Layer {
             value,
             why: why.to_owned(),
         };
+        let measured = |name: &str, text: String, dimension, most: f64, example: &str| {
+            let value = quantity(&text, dimension).ok_or_else(|| bad(name, text.clone(), example))?;
+            match value {
+                _ if value < 1.0 => Err(bad(name, text, "it is too small")),
+                _ if value >= most => Err(bad(name, text, "it is too large")),
+                _ => Ok(value),
+            }
+        };
         let timeout = self.timeout.expect(missing);
-        let time = quantity(&timeout, Dimension::TIME)
-            .filter(|time| *time > 0.0)
-            .ok_or_else(|| bad("timeout", timeout.clone(), "write a time, such as 60s"))?;
+        let time = measured("timeout", timeout, Dimension::TIME, i64::MAX as f64, "write a time, such as 60s")?;
         let memory = self.max_memory.expect(missing);
-        let bytes = quantity(&memory, Dimension::BYTES)
-            .filter(|bytes| *bytes > 0.0)
-            .ok_or_else(|| bad("max_memory", memory.clone(), "write a size, such as 64GiB"))?;
+        let bytes = measured("max_memory", memory, Dimension::BYTES, u64::MAX as f64, "write a size, such as 64GiB")?;
         let settings = Settings {
             sanity: self.sanity.expect(missing),
             quick: self.quick.expect(missing),
@@ -228,17 +238,21 @@ impl Layer {
             max_operations: self.max_operations.expect(missing),
             max_memory: Bytes(bytes as u64),
         };
+        let iterations = u64::from(MAX_ITERATIONS);
         let ranges = [
             ("in_flight", u64::from(settings.in_flight), 1, 16),
             ("observed_iterations", u64::from(settings.observed_iterations), 0, 1000),
             ("gemm_candidates", u64::from(settings.gemm_candidates), 1, 64),
-            ("cycle", settings.cycle, 1, 4096),
+            ("cycle", settings.cycle, 1, MAX_CYCLE),
             ("max_nesting", settings.max_nesting as u64, 1, 256),
             ("max_file_bytes", settings.max_file_bytes as u64, 1, 1 << 30),
             ("max_operations", settings.max_operations as u64, 1, 1 << 28),
-            ("sanity.iterations", u64::from(settings.sanity.iterations), 1, 1 << 20),
-            ("quick.iterations", u64::from(settings.quick.iterations), 1, 1 << 20),
-            ("full.iterations", u64::from(settings.full.iterations), 1, 1 << 20),
+            ("sanity.warmup", u64::from(settings.sanity.warmup), 0, iterations),
+            ("quick.warmup", u64::from(settings.quick.warmup), 0, iterations),
+            ("full.warmup", u64::from(settings.full.warmup), 0, iterations),
+            ("sanity.iterations", u64::from(settings.sanity.iterations), 1, iterations),
+            ("quick.iterations", u64::from(settings.quick.iterations), 1, iterations),
+            ("full.iterations", u64::from(settings.full.iterations), 1, iterations),
         ];
         for (name, value, low, high) in ranges {
             if !(low..=high).contains(&value) {

@@ -432,9 +432,6 @@ impl Session {
         let period = self.period.len() as u64;
         let lead = if self.sync == Sync::End && mode == LaunchMode::Stream { self.ahead.max(2) - 1 } else { 1 };
         for turn in 0..iterations {
-            if control.stopped() {
-                break;
-            }
             // The iteration that is observed goes through the period with the turns.
             let observed = lead + (turn + period - lead % period) % period;
             let index = (observed % period) as usize;
@@ -442,6 +439,10 @@ impl Session {
                 self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
             }
             for iteration in 0..=observed {
+                if control.stopped() {
+                    self.driver.synchronize().map_err(device)?;
+                    return Ok(traces);
+                }
                 if let Some(before) = iteration.checked_sub(self.ahead.max(2)) {
                     self.retire(mode, before)?;
                 }

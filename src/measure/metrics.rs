@@ -1,7 +1,11 @@
 //! Figures, metrics and expectations from samples.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
 use crate::base::Nanos;
-use crate::base::units::Dimension;
+use crate::base::units::{self, Dimension};
 use crate::exec::Trace;
 use crate::model::{Expectation, Figure, FigureExpr, OpKind, OpSet, Program, Statistic};
 
@@ -15,6 +19,35 @@ pub struct Evidence<'a> {
     pub time: &'a [Nanos],
     pub serial: Option<&'a [Nanos]>,
     pub traces: &'a [Trace],
+    pub known: Known,
+}
+
+/// What metrics are worth, once it has been asked: they may use each other any number of times.
+#[derive(Debug, Default)]
+pub struct Known {
+    values: Memo<f64>,
+    series: Memo<Series>,
+}
+
+/// Results by the number of their metric.
+#[derive(Debug)]
+struct Memo<T>(RefCell<FxHashMap<usize, Result<T, String>>>);
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Memo(RefCell::default())
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    fn get(&self, metric: usize, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let known = self.0.borrow().get(&metric).cloned();
+        known.unwrap_or_else(|| {
+            let result = work();
+            self.0.borrow_mut().insert(metric, result.clone());
+            result
+        })
+    }
 }
 
 /// One number, or one for each sample.
@@ -140,6 +173,11 @@ impl Evidence<'_> {
         }
     }
 
+    /// The series of a metric, worked out once however often others use it.
+    fn metric(&self, metric: usize) -> Result<Series, String> {
+        self.known.series.get(metric, || self.series(&self.program.metrics[metric].value))
+    }
+
     fn series(&self, expr: &FigureExpr) -> Result<Series, String> {
         match expr {
             FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
@@ -151,7 +189,7 @@ impl Evidence<'_> {
                 }
             }
             FigureExpr::Metric { metric, statistic } => {
-                let series = self.series(&self.program.metrics[*metric].value)?;
+                let series = self.metric(*metric)?;
                 match statistic {
                     None => Ok(series),
                     Some(statistic) => series.statistic(*statistic).map(Series::Constant),
@@ -180,13 +218,10 @@ impl Evidence<'_> {
                     Some(statistic) => series.statistic(*statistic)?,
                 }
             }
-            FigureExpr::Metric { metric, statistic } => {
-                let metric = &self.program.metrics[*metric].value;
-                match statistic {
-                    None => self.value(metric)?,
-                    Some(statistic) => self.series(metric)?.statistic(*statistic)?,
-                }
-            }
+            FigureExpr::Metric { metric, statistic } => match statistic {
+                None => self.known.values.get(*metric, || self.value(&self.program.metrics[*metric].value))?,
+                Some(statistic) => self.metric(*metric)?.statistic(*statistic)?,
+            },
             FigureExpr::Unary(function, inner) => function.apply(self.value(inner)?),
             FigureExpr::Binary(function, left, right) => function.apply(self.value(left)?, self.value(right)?),
         };
@@ -204,13 +239,13 @@ impl Evidence<'_> {
                     Err(note) => (None, Some(note)),
                 };
                 let si = value.map(|value| value * metric.dimension.to_si());
-                let unit = metric.unit.clone().unwrap_or_else(|| si_unit(metric.dimension));
-                let text = match (value, si) {
-                    (Some(value), Some(si)) => match &metric.unit {
-                        Some(unit) => crate::base::Rate(si, unit).to_string(),
-                        None => metric.dimension.display(value),
-                    },
-                    _ => "–".to_owned(),
+                // The value is in SI units; a unit of the language's own, such as `ms`, is one of the text alone.
+                let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
+                let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
+                let text = match (value, &metric.unit) {
+                    (Some(value), Some(unit)) => metric.dimension.display_in(value, unit),
+                    (Some(value), None) => metric.dimension.display(value),
+                    (None, _) => "–".to_owned(),
                 };
                 MetricRecord { name: metric.name.clone(), value: si, unit, text, note }
             })
@@ -234,7 +269,7 @@ impl Evidence<'_> {
 
 /// Operations and bytes of an iteration: the mean over the cycle.
 pub fn totals(program: &Program) -> (f64, f64) {
-    Evidence { program, time: &[], serial: None, traces: &[] }.totals(None)
+    Evidence { program, time: &[], serial: None, traces: &[], known: Known::default() }.totals(None)
 }
 
 /// Operations and bytes of one iteration of the cycle, or of a set in it.

@@ -87,9 +87,13 @@ pub struct Environment {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProgramRecord {
+    /// Operations of the first iteration.
     pub operations: usize,
     /// Iterations after which the program repeats.
     pub cycle: usize,
+    /// Operations of all iterations of the cycle.
+    pub cycle_operations: usize,
+    /// Of an iteration; the mean over the cycle, as `bytes` is.
     pub flops: f64,
     pub bytes: u64,
     pub streams: usize,
@@ -271,6 +275,7 @@ impl RunRecord {
     /// Reads a record; the error says what is wrong with the text.
     pub fn from_json(text: &str) -> Result<RunRecord, String> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a record")]
         struct Head {
             schema: Option<String>,
         }

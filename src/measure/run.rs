@@ -7,7 +7,7 @@ use crate::model::{Figure, FigureExpr, OpKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
-use super::metrics::Evidence;
+use super::metrics::{Evidence, Known};
 use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
 use super::stats::Summary;
 
@@ -185,6 +185,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
         time: &sampled.samples.time,
         serial: serial.map(|samples| samples.time.as_slice()),
         traces: &sampled.traces,
+        known: Known::default(),
     };
     let expectations: Vec<ExpectationRecord> = request
         .program

@@ -67,6 +67,9 @@ pub fn compare(dtype: DType, actual: &[u8], expected: &[u8], bound: f64) -> Comp
     Comparison { error: error.min(BEYOND), bound }
 }
 
+/// The bytes of each buffer.
+pub type Contents = Vec<(MemoryId, Vec<u8>)>;
+
 /// What is compared with what.
 pub struct Question<'a> {
     pub program: &'a Program,
@@ -80,8 +83,8 @@ pub struct Question<'a> {
     pub control: &'a Control,
 }
 
-/// Runs the same iterations on both backends and compares what they leave in memory.
-pub fn verify(question: &Question) -> Result<Verification, ExecError> {
+/// Runs the same iterations on both backends and compares what they leave in memory; nothing when it was stopped.
+pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
     let Question { program, plan, backend, reference, streams, modes, ref options, control } = *question;
     let placed = |backend: &dyn Backend| {
         // Scratch memory is kept apart, so that each output can be read at the end.
@@ -93,7 +96,9 @@ pub fn verify(question: &Question) -> Result<Verification, ExecError> {
     // One round of the period and the first iteration again: what one leaves to the next is seen too.
     let iterations = schedule.period.len() as u64 + 1;
     let mut expected_session = exec::prepare(program, &reference_schedule, reference, options)?;
-    expected_session.iterate(LaunchMode::Stream, 0, iterations, control)?;
+    if expected_session.iterate(LaunchMode::Stream, 0, iterations, control)?.stopped {
+        return Ok(None);
+    }
     let expected = read(&mut expected_session, &outputs)?;
     drop(expected_session);
 
@@ -109,7 +114,9 @@ pub fn verify(question: &Question) -> Result<Verification, ExecError> {
             continue;
         }
         session.reset()?;
-        session.iterate(mode, 0, iterations, control)?;
+        if session.iterate(mode, 0, iterations, control)?.stopped {
+            return Ok(None);
+        }
         let actual = read(&mut session, &outputs)?;
         let compared = outputs
             .iter()
@@ -130,19 +137,21 @@ pub fn verify(question: &Question) -> Result<Verification, ExecError> {
     }
     let held = !variants.is_empty() && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held));
     let record = VerificationRecord { iterations: iterations as u32, held, variants };
-    Ok(Verification { record, warnings })
+    Ok(Some(Verification { record, warnings }))
 }
 
-/// Runs one round of the period on `backend`, and gives every buffer as it then is.
+/// Runs one round of the period on `backend`, and gives every buffer as it then is; nothing when it was stopped.
 pub fn buffers(
     program: &Program,
     schedule: &Schedule,
     backend: &dyn Backend,
     options: &exec::Options,
     control: &Control,
-) -> Result<Vec<(MemoryId, Vec<u8>)>, ExecError> {
+) -> Result<Option<Contents>, ExecError> {
     let mut session = exec::prepare(program, schedule, backend, options)?;
-    session.iterate(LaunchMode::Stream, 0, schedule.period.len() as u64, control)?;
+    if session.iterate(LaunchMode::Stream, 0, schedule.period.len() as u64, control)?.stopped {
+        return Ok(None);
+    }
     let mut buffers = Vec::new();
     for memory in (0..program.memories.len()).map(MemoryId::from) {
         if let MemoryKind::Buffer(_) = program.memory(memory).kind
@@ -151,7 +160,7 @@ pub fn buffers(
             buffers.push((memory, bytes));
         }
     }
-    Ok(buffers)
+    Ok(Some(buffers))
 }
 
 fn name(program: &Program, memory: MemoryId) -> String {

@@ -126,8 +126,15 @@ impl<'a> Analyzer<'a> {
 
     /// Notes an error, unless the same mistake at the same place has been noted (a loop meets it in every turn).
     pub fn error(&mut self, error: ModelError) {
-        let key = (std::mem::discriminant(&error), error.offset());
-        if matches!(error, ModelError::UnknownName { .. }) && self.bad_names.contains(&error.offset()) {
+        let place = match &error {
+            // However often its result is used, the division is the mistake.
+            ModelError::NotWhole { division: Some(division), .. } => division.offset(),
+            error => error.offset(),
+        };
+        let key = (std::mem::discriminant(&error), place);
+        if matches!(error, ModelError::UnknownName { .. } | ModelError::NotAllowed { .. })
+            && self.bad_names.contains(&error.offset())
+        {
             return;
         }
         if self.errors.len() < MAX_ERRORS && self.seen.insert(key) {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::base::units::Dimension;
-use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId, suggest};
+use crate::base::{Bytes, DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId, suggest};
 use crate::ops::init::Init;
-use crate::ops::{self, Attr, Attrs, Expression, Input, Kind, Operand, Operation, OptionSpec, Preset, Spec};
+use crate::ops::{self, Attrs, Expression, Input, Operand, Operation, Preset, Spec};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::expand::Written;
 use super::labels::LabelData;
 use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
 use super::value::Value;
@@ -113,26 +113,33 @@ impl<'a> Analyzer<'a> {
         let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS);
         let known: Vec<&str> = known.chain(defs.iter().map(String::as_str)).collect();
         let help = instead
-            .or_else(|| suggest::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?")));
+            .or_else(|| suggest::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?")))
+            .or_else(|| Some(format!("there are {}", suggest::listed(&known))));
         ModelError::UnknownOperation { name: name.to_owned(), at: at.into(), help }
     }
 
     /// Makes a failed call's label known without a meaning, so that its uses stay silent.
-    fn give_unknown(&mut self, call: &Call) {
-        if let Some(label) = &call.label {
-            if label.index.is_empty() {
-                self.scopes.declare(label.name.symbol, Value::Unknown);
-            } else if !self.scopes.in_frame(label.name.symbol) {
-                self.scopes.declare_in_frame(label.name.symbol, Value::Unknown);
-            }
-        }
+    pub(super) fn give_unknown(&mut self, call: &Call) {
+        self.forget_label(call);
         for output in &call.outputs {
             // An output of the definition around counts as written.
             if let Some(name) = output.value.as_name()
-                && let Some(Value::Output(_)) = self.scopes.get(name)
+                && let Some(Value::Output(cell)) = self.scopes.get(name)
+                && let slot = &mut self.expansion.outputs[*cell as usize]
+                && matches!(slot, Written::NotYet)
             {
-                self.scopes.declare_in_frame(name, Value::Unknown);
+                *slot = Written::Failed;
             }
+        }
+    }
+
+    pub(super) fn forget_label(&mut self, call: &Call) {
+        let Some(label) = &call.label else { return };
+        let name = label.name.symbol;
+        if label.index.is_empty() {
+            self.scopes.declare(name, Value::Unknown);
+        } else if !self.scopes.in_frame(name) || !matches!(self.scopes.get(name), Some(Value::Unknown)) {
+            self.scopes.declare_in_frame(name, Value::Unknown);
         }
     }
 
@@ -148,7 +155,7 @@ impl<'a> Analyzer<'a> {
                 expected: expected.to_owned(),
                 found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
                 at: call.span.into(),
-                help: None,
+                help: Some(format!("it is `{name}({})`", if takes == 1 { "label" } else { "" })),
             });
             self.give_unknown(call);
             return;
@@ -237,7 +244,7 @@ impl<'a> Analyzer<'a> {
                 }
             };
             if let Output::Cell(cell) = output {
-                self.expansion.outputs[*cell as usize] = Some(view);
+                self.expansion.outputs[*cell as usize] = Written::To(view);
             }
             views.push(view);
         }
@@ -449,129 +456,6 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    // --- Options ----------------------------------------------------------------------------------------------
-
-    fn op_options(&mut self, operation: &dyn Operation, call: &Call, attrs: &mut Attrs) -> bool {
-        let options = operation.signature().options;
-        let mut good = true;
-        let mut given: Vec<(&'static str, SrcSpan)> = Vec::new();
-        for setting in &call.options {
-            let key = self.names.name(setting.key.symbol).to_owned();
-            let Some(option) = options.iter().find(|option| option.name == key) else {
-                let known: Vec<&str> = options.iter().map(|option| option.name).collect();
-                self.unknown_option(operation.name(), key, &known, setting.key.span);
-                good = false;
-                continue;
-            };
-            if let Some((_, first)) = given.iter().find(|(name, _)| *name == option.name) {
-                let first = (*first).into();
-                self.error(ModelError::GivenTwice { name: key, at: setting.key.span.into(), first });
-            }
-            given.push((option.name, setting.key.span));
-        }
-        for option in options {
-            let setting = call.options.iter().find(|setting| self.names.name(setting.key.symbol) == option.name);
-            let value = match (setting, &option.default) {
-                (Some(setting), _) => match self.attr(option, &setting.value) {
-                    Some(value) => value,
-                    None => {
-                        good = false;
-                        continue;
-                    }
-                },
-                (None, Preset::Required) => {
-                    self.error(ModelError::MissingOption {
-                        op: operation.name(),
-                        option: option.name,
-                        kind: option.kind.describe(),
-                        doc: option.doc,
-                        usage: usage(operation),
-                        at: call.span.into(),
-                    });
-                    good = false;
-                    continue;
-                }
-                (None, Preset::Absent) => Attr::Absent,
-                (None, Preset::Int(value)) => Attr::Int(*value),
-                (None, Preset::Number(value)) => Attr::Number(*value),
-                (None, Preset::Bool(value)) => Attr::Bool(*value),
-                (None, Preset::Word(value)) => Attr::Word(value),
-            };
-            attrs.push(option.name, value, setting.map(|setting| setting.value.span));
-        }
-        good
-    }
-
-    /// An option's value, checked against what it may be.
-    fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
-        if let Kind::Word(words) = &option.kind {
-            return self.attr_word(words, expr);
-        }
-        let value = self.eval(expr);
-        let attr = match (&option.kind, &value) {
-            (_, Value::Unknown) => return None,
-            (Kind::Int(min, max), Value::Number(number)) if number.dimension == Dimension::NONE => {
-                let whole = self.whole(*number, expr.span)?;
-                (*min..=*max).contains(&whole).then_some(Attr::Int(whole))
-            }
-            (Kind::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
-                Some(Attr::Number(number.value.float()))
-            }
-            // A plain number counts operations as well.
-            (Kind::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
-                Some(Attr::Number(number.value.float()))
-            }
-            (Kind::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
-            (Kind::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
-            (Kind::Axes, Value::List(items)) => items
-                .iter()
-                .map(|item| match item {
-                    Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),
-                    _ => None,
-                })
-                .collect::<Option<Vec<i64>>>()
-                .map(Attr::Axes),
-            _ => None,
-        };
-        match attr {
-            Some(attr) => Some(attr),
-            None => {
-                let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
-                let unit = match option.kind {
-                    Kind::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
-                    Kind::Number(Dimension::BYTES) if plain => Some("write its unit behind it: `64MiB`".to_owned()),
-                    _ => None,
-                };
-                let found = value.describe(&self.names);
-                let expected = format!("{} for `{}`", option.kind.describe(), option.name);
-                self.error(ModelError::WrongType { expected, found, at: expr.span.into(), help: unit });
-                None
-            }
-        }
-    }
-
-    fn attr_word(&mut self, words: &'static [&'static str], expr: &Expr) -> Option<Attr> {
-        let text = match expr.as_name() {
-            Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
-            _ => match self.eval(expr) {
-                Value::Word(word) => self.names.name(word).to_owned(),
-                // A type's name may be a word here.
-                Value::DType(dtype) => dtype.name().to_owned(),
-                other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
-            },
-        };
-        let found = words.iter().copied().find(|word| *word == text);
-        if found.is_none() {
-            self.error(ModelError::WrongType {
-                expected: format!("one of {}", suggest::listed(words)),
-                found: format!("`{text}`"),
-                at: expr.span.into(),
-                help: suggest::nearest(&text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
-            });
-        }
-        found.map(Attr::Word)
-    }
-
     // --- Specs ------------------------------------------------------------------------------------------------
 
     /// The spec of a call; the shape rule runs once for each distinct one.
@@ -645,6 +529,20 @@ impl<'a> Analyzer<'a> {
                 return None;
             }
         };
+        // Below this, all outputs of the most operations that are possible can be added up.
+        let limit = self.options.max_memory.min(1 << 41);
+        for (dtype, dims) in &types {
+            let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
+            if bytes.is_none_or(|bytes| bytes > limit) {
+                self.error(ModelError::BadSize {
+                    what: format!("the result of `{}`", operation.name()),
+                    value: format!("{dtype}{dims}, more than {}", Bytes(limit)),
+                    at: call.span.into(),
+                    help: "lower a dimension of its inputs, or raise the limit: --config max_memory=…",
+                });
+                return None;
+            }
+        }
         let outputs = output_operands
             .iter()
             .zip(types)

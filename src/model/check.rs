@@ -13,7 +13,7 @@ use crate::syntax::ast::*;
 use super::analyzer::Analyzer;
 use super::call::MARKERS;
 use super::error::ModelError;
-use super::functions::FUNCTIONS;
+use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;
 
 /// Names that no declaration may take.
@@ -416,8 +416,11 @@ impl<'a> Checker<'a> {
             .chain(BUILTINS.iter().map(|(name, _)| *name))
             .chain(DType::ALL.iter().map(|dtype| dtype.name()))
             .collect();
-        let help = suggest::nearest(&name, known).map(|near| format!("did you mean `{near}`?"));
-        self.errors.push(ModelError::UnknownName { name, at: at.into(), help });
+        let help = match suggest::nearest(&name, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
+        };
+        self.errors.push(ModelError::UnknownName { name, at: at.into(), help: Some(help) });
     }
 
     fn exprs(&mut self, exprs: &[Expr]) {
@@ -444,7 +447,7 @@ impl<'a> Checker<'a> {
                 let name = self.names.name(callee.symbol);
                 let known = FUNCTIONS.contains(&name) || (elementwise && elementwise_functions().any(|f| f == name));
                 if !known {
-                    let help = suggest::did_you_mean(name, FUNCTIONS.iter().copied());
+                    let help = unknown_function_help(name);
                     let name = name.to_owned();
                     self.errors.push(ModelError::UnknownFunction { name, at: callee.span.into(), help });
                 }

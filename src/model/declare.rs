@@ -10,6 +10,19 @@ use super::error::ModelError;
 use super::program::*;
 use super::value::Value;
 
+/// Streams of a program.
+const MAX_STREAMS: u64 = 4096;
+
+/// Buffers along one index of a family.
+const MAX_BUFFERS: u64 = 1 << 24;
+
+/// What the members of a family are.
+#[derive(Clone, Copy)]
+pub(super) enum FamilyOf {
+    Streams,
+    Buffers,
+}
+
 impl<'a> Analyzer<'a> {
     pub(super) fn declaration(&mut self, decl: &'a Decl) {
         match &decl.kind {
@@ -120,27 +133,37 @@ impl<'a> Analyzer<'a> {
     }
 
     /// The sizes of a family, all of them whole and from 1 on.
-    pub(super) fn family(&mut self, count: &[Expr], what: &str, name: Name) -> Option<Dims> {
+    pub(super) fn family(&mut self, count: &[Expr], of: FamilyOf, name: Name) -> Option<Dims> {
         let mut dims = Dims::new();
         for expr in count {
             let size = self.eval_whole(expr)?;
-            if !(1..=1 << 24).contains(&size) {
-                let name = self.names.name(name.symbol).to_owned();
-                self.error(ModelError::BadSize {
-                    what: format!("the number of {what} `{name}`"),
-                    value: size.to_string(),
-                    at: expr.span.into(),
-                    help: "a family has at least one member",
-                });
-                return None;
-            }
-            dims.push(size as u64)?;
+            let (what, limit, help) = match of {
+                FamilyOf::Streams => ("streams", MAX_STREAMS, "a program has at most 4096 streams: write 1 to 4096"),
+                FamilyOf::Buffers => (
+                    "buffers",
+                    MAX_BUFFERS,
+                    "write 1 to 16777216; what is more than that is a dimension of the type: `buffer x: f32[n, 4]`",
+                ),
+            };
+            let name = || self.names.name(name.symbol).to_owned();
+            let (what, value, help) = if size < 1 {
+                let help = "a family has at least one member: write 1 or more";
+                (format!("the number of {what} `{}`", name()), size.to_string(), help)
+            } else if size as u64 > limit {
+                (format!("the number of {what} `{}`", name()), size.to_string(), help)
+            } else if dims.push(size as u64).is_none() {
+                let help = "a family and its type have at most 8 dimensions together: leave some away";
+                (format!("the number of indices of `{}`", name()), count.len().to_string(), help)
+            } else {
+                continue;
+            };
+            self.error(ModelError::BadSize { what, value, at: expr.span.into(), help });
+            return None;
         }
         Some(dims)
     }
 
     fn stream(&mut self, name: Name, count: &[Expr], options: &[Setting]) {
-        const MAX_STREAMS: u64 = 4096;
         let mut priority = Priority::Normal;
         for setting in options {
             let key = self.names.name(setting.key.symbol).to_owned();
@@ -152,16 +175,22 @@ impl<'a> Analyzer<'a> {
                 _ => self.unknown_option("stream", key, &["priority"], setting.key.span),
             }
         }
-        let dims = self.family(count, "streams", name);
+        let dims = self.family(count, FamilyOf::Streams, name);
         let members = dims.as_ref().and_then(|dims| dims.elements());
         let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > MAX_STREAMS);
         if count.len() > 1 || too_many {
             let (what, value) = match count.len() > 1 {
-                true => ("the number of dimensions of a stream family".to_owned(), count.len().to_string()),
-                false => ("the number of streams".to_owned(), members.unwrap_or(0).to_string()),
+                true => ("the number of indices of a stream family".to_owned(), count.len().to_string()),
+                false => {
+                    let all = self.program.streams.len() as u64 + members.unwrap_or(0);
+                    ("the number of all streams".to_owned(), format!("{all}, with those above"))
+                }
             };
             let at = count.first().map_or(name.span, |first| first.span);
-            let help = "a stream family has one dimension and a program at most 4096 streams";
+            let help = match count.len() > 1 {
+                true => "streams have one index: write the product, `stream s[a * b]`, and pick `s[i * b + j]`",
+                false => "a program has at most 4096 streams: declare fewer",
+            };
             self.error(ModelError::BadSize { what, value, at: at.into(), help });
         }
         let value = match members {
@@ -237,7 +266,7 @@ impl<'a> Analyzer<'a> {
                 None => Some(Init::Random { seed: number, deviation: 1.0 }),
                 Some(expr) => self.init(expr),
             };
-            let count = self.family(&family.count, "buffers", family.name);
+            let count = self.family(&family.count, FamilyOf::Buffers, family.name);
             let value = match (ty, init, count) {
                 (Some(ty), Some(init), Some(count)) => {
                     self.add_family(family.name, MemoryKind::Buffer(init), space, count, ty)

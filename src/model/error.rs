@@ -42,7 +42,7 @@ pub enum ModelError {
     },
 
     #[error("`{name}` is a name of the language")]
-    #[diagnostic(code(aorta::model::builtin_name), help("choose another name"))]
+    #[diagnostic(code(aorta::model::builtin_name), help("choose another name, such as `my_{name}`"))]
     BuiltinName {
         name: String,
         #[label("`{name}` {meaning}")]
@@ -133,9 +133,10 @@ pub enum ModelError {
     },
 
     #[error("`{op}` cannot combine {left} and {right}")]
-    #[diagnostic(code(aorta::model::units_differ), help("both sides have to measure the same"))]
+    #[diagnostic(code(aorta::model::units_differ), help("{help}"))]
     UnitsDiffer {
         op: &'static str,
+        help: &'static str,
         left: String,
         #[label("{left}")]
         left_at: SourceSpan,
@@ -145,7 +146,12 @@ pub enum ModelError {
     },
 
     #[error("a whole number is needed here, and this is {value}")]
-    #[diagnostic(code(aorta::model::not_whole), help("`floor_div(a, b)` and `ceil_div(a, b)` divide without a rest"))]
+    #[diagnostic(
+        code(aorta::model::not_whole),
+        help(
+            "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a rest, `floor(x)` or `ceil(x)` for a whole number near `x`, or change what is divided"
+        )
+    )]
     NotWhole {
         value: String,
         #[label("is {value}")]
@@ -155,7 +161,10 @@ pub enum ModelError {
     },
 
     #[error("division by zero")]
-    #[diagnostic(code(aorta::model::division_by_zero))]
+    #[diagnostic(
+        code(aorta::model::division_by_zero),
+        help("choose another value, or leave the case out: `if n == 0 {{ 0 }} else {{ a / n }}`")
+    )]
     DivisionByZero {
         #[label("this is 0")]
         at: SourceSpan,
@@ -216,7 +225,10 @@ pub enum ModelError {
     },
 
     #[error("this slice is empty")]
-    #[diagnostic(code(aorta::model::empty_slice), help("guard the operation with `if`, where that is meant"))]
+    #[diagnostic(
+        code(aorta::model::empty_slice),
+        help("write a larger end, or leave the operation out where the slice is empty: `if a < b {{ … }}`")
+    )]
     EmptySlice {
         #[label("{from}..{to} holds nothing")]
         at: SourceSpan,
@@ -224,13 +236,13 @@ pub enum ModelError {
         to: i64,
     },
 
-    #[error("`{name}` has {has}, and {given} given")]
+    #[error("`{name}` has {has}, and this gives {given}")]
     #[diagnostic(code(aorta::model::index_count))]
     IndexCount {
         name: String,
         has: String,
         given: String,
-        #[label("{given} here")]
+        #[label("{given}")]
         at: SourceSpan,
         #[help]
         help: Option<String>,
@@ -238,7 +250,7 @@ pub enum ModelError {
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]
-    #[diagnostic(code(aorta::model::not_allowed))]
+    #[diagnostic(code(aorta::model::not_allowed), help("{help}"))]
     NotAllowed {
         name: String,
         value: String,
@@ -247,6 +259,7 @@ pub enum ModelError {
         #[label("allowed: {allowed}")]
         declared: SourceSpan,
         allowed: String,
+        help: &'static str,
     },
 
     #[error("{what} is {value}")]
@@ -266,8 +279,20 @@ pub enum ModelError {
     )]
     NoStep,
 
+    #[error("the step has no operation")]
+    #[diagnostic(
+        code(aorta::model::nothing_to_run),
+        help(
+            "write one, such as `nop()`; where it stands behind `if`, look at what the parameters make of the condition"
+        )
+    )]
+    NothingToRun {
+        #[label("nothing in here is run")]
+        at: SourceSpan,
+    },
+
     #[error("there is more than one `{what}`")]
-    #[diagnostic(code(aorta::model::second), help("join them"))]
+    #[diagnostic(code(aorta::model::second), help("move what is in them into one"))]
     Second {
         what: &'static str,
         #[label("second")]
@@ -287,15 +312,18 @@ pub enum ModelError {
 
     // --- Statements -----------------------------------------------------------------------------------------
     #[error("`{name}` calls itself")]
-    #[diagnostic(code(aorta::model::recursion), help("a `def` is put in place of its call: write a loop"))]
+    #[diagnostic(
+        code(aorta::model::recursion),
+        help("a `def` is put in place of its call, which would never end: write a loop, `for i in 0..n {{ … }}`")
+    )]
     Recursion {
         name: String,
         #[label("this call leads back to `{name}`")]
         at: SourceSpan,
     },
 
-    #[error("`{name}` is written only below")]
-    #[diagnostic(code(aorta::model::read_before_write), help("write the output before reading it"))]
+    #[error("`{name}` is read before anything is written to it")]
+    #[diagnostic(code(aorta::model::read_before_write), help("write it above: let an operation end with `-> {name}`"))]
     ReadBeforeWrite {
         name: String,
         #[label("nothing has written it yet")]
@@ -316,7 +344,10 @@ pub enum ModelError {
     #[error("`{name}` has no member {index} yet")]
     #[diagnostic(
         code(aorta::model::no_member),
-        help("labels are known below their operation; guard the first turn of a loop with `when`")
+        help(
+            "a label is known below its operation; leave the first turn of a loop out: `after f[i - 1] when i > 0`, \
+             or `if i == 0 {{ … }} else {{ f[i - 1] }}` for an operand"
+        )
     )]
     NoMember {
         name: String,
@@ -341,7 +372,7 @@ pub enum ModelError {
     #[error("memory that has no name cannot be written")]
     #[diagnostic(
         code(aorta::model::written_type),
-        help("leave the output away for scratch memory, or declare a `buffer`")
+        help("leave `-> …` away for scratch memory, or declare it: `buffer y: f32[4]`")
     )]
     WrittenType {
         #[label("this is a type, not a buffer")]
@@ -364,19 +395,38 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("the loops of an iteration take more than {limit} turns")]
+    #[error("the loops and calls of an iteration take more than {limit} turns")]
     #[diagnostic(
         code(aorta::model::too_many_turns),
-        help("lower the counts of the loops, or raise the limit: --config max_operations=…")
+        help(
+            "lower the counts of the loops and how often definitions call each other, or raise the limit, \
+             which is 4 turns for each of {max_operations} operations, a call being 4: --config max_operations=…"
+        )
     )]
     TooManyTurns {
         limit: usize,
+        max_operations: usize,
         #[label("passed here")]
         at: SourceSpan,
     },
 
+    #[error("this loop takes {turns} turns, and an iteration may have {limit} operations")]
+    #[diagnostic(
+        code(aorta::model::range_too_long),
+        help("shorten the range, or raise the limit, which goes up to 268435456: --config max_operations=…")
+    )]
+    RangeTooLong {
+        turns: i64,
+        limit: usize,
+        #[label("{turns} turns")]
+        at: SourceSpan,
+    },
+
     #[error("calls are nested deeper than {limit}")]
-    #[diagnostic(code(aorta::model::too_deep), help("write inner definitions in place"))]
+    #[diagnostic(
+        code(aorta::model::too_deep),
+        help("write the operations of the innermost `def` in place of its call")
+    )]
     TooDeep {
         limit: usize,
         #[label("this is one too many")]
@@ -405,6 +455,19 @@ pub enum ModelError {
         at: SourceSpan,
         #[help]
         help: Option<String>,
+    },
+
+    #[error("this metric is {found}, and its unit `{unit}` is for {of}")]
+    #[diagnostic(
+        code(aorta::model::metric_unit),
+        help("write a unit that fits, or leave it away: the one that follows from the expression is printed then")
+    )]
+    MetricUnit {
+        found: String,
+        unit: &'static str,
+        of: String,
+        #[label("this is {found}")]
+        at: SourceSpan,
     },
 
     #[error("`{name}` is no stream, label or phase")]

@@ -11,6 +11,9 @@ use super::error::ModelError;
 use super::value::{Number, Scalar, Value};
 use super::views::Extent;
 
+/// Values of a list, those of the lists in it included, at most.
+const MAX_LIST: usize = 1 << 16;
+
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
         match &expr.kind {
@@ -71,7 +74,19 @@ impl Analyzer<'_> {
                 let value = self.eval(base);
                 self.field(&value, base, *name)
             }
-            ExprKind::List(items) => Value::List(Arc::new(items.iter().map(|item| self.eval(item)).collect())),
+            ExprKind::List(items) => {
+                let list = Value::List(Arc::new(items.iter().map(|item| self.eval(item)).collect()));
+                if list.leaves(MAX_LIST) >= MAX_LIST {
+                    self.error(ModelError::BadSize {
+                        what: "the number of values in this list and the lists in it".to_owned(),
+                        value: format!("{MAX_LIST} or more"),
+                        at: expr.span.into(),
+                        help: "lists are for a few values: let a loop or a family do it",
+                    });
+                    return Value::Unknown;
+                }
+                list
+            }
             ExprKind::If { arms, otherwise } => {
                 for (condition, value) in arms {
                     match self.eval_bool(condition) {
@@ -186,9 +201,19 @@ impl Analyzer<'_> {
 
     pub(super) fn wrong_type<T>(&mut self, expected: &str, found: &Value, span: SrcSpan) -> Option<T> {
         if !matches!(found, Value::Unknown) {
-            let found = found.describe(&self.names);
-            let expected = expected.to_owned();
-            self.error(ModelError::WrongType { expected, found, at: span.into(), help: None });
+            let help = match expected {
+                "a stream" => Some("declare one with `stream s`, and write `on s { … }`"),
+                "a label" => Some("name an operation that stands above: `f: nop()`, and write `f`"),
+                "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
+                "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
+                "`true` or `false`" => Some("write a comparison, such as `n > 0`"),
+                "a whole number" if matches!(found, Value::Number(_)) => {
+                    Some("divide it by its unit for a plain number: `size / 1B`, `time / 1us`")
+                }
+                _ => None,
+            };
+            let (expected, found) = (expected.to_owned(), found.describe(&self.names));
+            self.error(ModelError::WrongType { expected, found, at: span.into(), help: help.map(str::to_owned) });
         }
         None
     }
@@ -224,6 +249,7 @@ impl Analyzer<'_> {
                     (Value::Text(a), Value::Text(b)) => Some(a == b),
                     (Value::Word(a), Value::Word(b)) => Some(a == b),
                     (Value::DType(a), Value::DType(b)) => Some(a == b),
+                    (Value::Word(_), Value::DType(_)) | (Value::DType(_), Value::Word(_)) => Some(false),
                     _ => None,
                 };
                 match (op, equal) {
@@ -232,6 +258,7 @@ impl Analyzer<'_> {
                     _ => {
                         self.error(ModelError::UnitsDiffer {
                             op: op.text(),
+                            help: "both sides have to be of one kind: two numbers, two texts, or two words",
                             left: left.describe(&self.names),
                             left_at: spans.0.into(),
                             right: right.describe(&self.names),
@@ -247,6 +274,7 @@ impl Analyzer<'_> {
     pub(super) fn units_differ(&mut self, op: &'static str, a: &Number, b: &Number, spans: (SrcSpan, SrcSpan)) {
         self.error(ModelError::UnitsDiffer {
             op,
+            help: units_help(a.dimension, b.dimension),
             left: a.dimension.describe(),
             left_at: spans.0.into(),
             right: b.dimension.describe(),
@@ -286,6 +314,7 @@ impl Analyzer<'_> {
             And | Or => {
                 self.error(ModelError::UnitsDiffer {
                     op: op.text(),
+                    help: "both sides have to be conditions: `a > 0 and b > 0`",
                     left: a.text(),
                     left_at: spans.0.into(),
                     right: b.text(),
@@ -346,7 +375,7 @@ impl Analyzer<'_> {
                 None => Value::Unknown,
             },
             Value::Stream { first, count: Some(count), family } => {
-                let [item] = items else { return self.index_count(base, "one index", items.len(), span) };
+                let [item] = items else { return self.index_count(base, true, 1, items.len(), span) };
                 match self.place(base, item, u64::from(count)) {
                     Some(index) => Value::Stream { first: first + index as u32, count: None, family },
                     None => Value::Unknown,
@@ -359,7 +388,7 @@ impl Analyzer<'_> {
             },
             Value::Labels(family) => self.member(family, base, items, span),
             Value::List(list) => {
-                let [item] = items else { return self.index_count(base, "one index", items.len(), span) };
+                let [item] = items else { return self.index_count(base, true, 1, items.len(), span) };
                 match self.eval(item) {
                     Value::Range { from, to, .. } => {
                         if from < 0 || to > list.len() as i64 || from > to {
@@ -426,10 +455,29 @@ impl Analyzer<'_> {
         good.then_some(dims)
     }
 
-    fn index_count(&mut self, base: &Expr, has: &str, given: usize, span: SrcSpan) -> Value {
+    /// Says that something, a family or not, has another number of indices.
+    fn index_count(&mut self, base: &Expr, family: bool, has: usize, given: usize, span: SrcSpan) -> Value {
         let name = self.text_of(base);
-        let given = format!("{given} {}", if given == 1 { "is" } else { "are" });
-        self.error(ModelError::IndexCount { name, has: has.to_owned(), given, at: span.into(), help: None });
+        let help = match (family, has) {
+            (true, 1) => {
+                format!("write one index: `{name}[0]`; a slice of the member stands behind: `{name}[0][0..4]`")
+            }
+            (true, _) => {
+                let index: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(has).collect();
+                format!("write {has} indices: `{name}[{}]`", index.join(", "))
+            }
+            (false, 0) => format!("it is a single number: write `{name}`"),
+            (false, _) => "write at most one index for each dimension; `..` stands for all of one".to_owned(),
+        };
+        let has = match (family, has) {
+            (true, 1) => "one index".to_owned(),
+            (true, has) => format!("{has} indices"),
+            (false, 1) => "one dimension".to_owned(),
+            (false, 0) => "no dimensions".to_owned(),
+            (false, has) => format!("{has} dimensions"),
+        };
+        let given = format!("{given} {}", if given == 1 { "index" } else { "indices" });
+        self.error(ModelError::IndexCount { name, has, given, at: span.into(), help: Some(help) });
         Value::Unknown
     }
 
@@ -463,14 +511,7 @@ impl Analyzer<'_> {
         let kept: Vec<usize> = self.program.views.kept(view).collect();
         let open = if family > 0 { usize::from(family) } else { kept.len() };
         if items.len() > open || (family > 0 && items.len() != open) {
-            let what = if family > 0 { "the family" } else { "dimension" };
-            let has = match (family > 0, open) {
-                (true, 1) => "one index of the family".to_owned(),
-                (true, open) => format!("{open} indices of {what}"),
-                (false, 1) => "one dimension".to_owned(),
-                (false, open) => format!("{open} {what}s"),
-            };
-            return self.index_count(base, &has, items.len(), span);
+            return self.index_count(base, family > 0, open, items.len(), span);
         }
         let memory = self.program.views.memory(view);
         let mut extents = [Extent { start: 0, len: 0 }; Dims::MAX];
@@ -538,5 +579,18 @@ impl Analyzer<'_> {
             ExprKind::Field { base, name } => format!("{}.{}", self.text_of(base), self.names.name(name.symbol)),
             _ => "this".to_owned(),
         }
+    }
+}
+
+/// What to write where the dimensions of two numbers do not go together.
+pub(super) fn units_help(a: Dimension, b: Dimension) -> &'static str {
+    match (a, b) {
+        (Dimension::NONE, Dimension::TIME) | (Dimension::TIME, Dimension::NONE) => {
+            "write a unit behind the plain number: `10us`"
+        }
+        (Dimension::NONE, Dimension::BYTES) | (Dimension::BYTES, Dimension::NONE) => {
+            "write a unit behind the plain number: `64MiB`"
+        }
+        _ => "both sides have to measure the same; `*` and `/` combine what differs",
     }
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{LabelId, MemoryId, PhaseId, Space, SrcSpan, StreamId, Symbol, ViewId};
+use crate::base::{LabelId, MemoryId, PhaseId, Space, SrcSpan, StreamId, Symbol, ViewId, counted};
 use crate::syntax::ast::{self, *};
 
 use super::analyzer::Analyzer;
@@ -14,7 +14,7 @@ use super::value::Value;
 /// Calls inside one another.
 const MAX_CALLS: usize = 32;
 
-/// Loop turns for each operation that is allowed.
+/// Loop turns for each operation that is allowed; a call is as much as an operation.
 const TURNS_PER_OPERATION: usize = 4;
 
 /// The longest cycle of iterations that is worked out ahead.
@@ -30,8 +30,8 @@ pub(super) struct Expansion<'a> {
     pub labels: Vec<LabelData>,
     pub first_label: usize,
     pub families: Vec<labels::Family>,
-    /// Outputs of definitions that the call does not give: the slice, once something has written it.
-    pub outputs: Vec<Option<ViewId>>,
+    /// Outputs of definitions that the call does not give.
+    pub outputs: Vec<Written>,
     /// Bare inputs by their place and turn, the same in each iteration.
     pub bare: FxHashMap<(SrcSpan, u32), MemoryId>,
     pub bare_turns: FxHashMap<SrcSpan, u32>,
@@ -52,6 +52,15 @@ pub(super) struct Expansion<'a> {
     pub attrs: indexmap::IndexSet<crate::ops::Attrs, rustc_hash::FxBuildHasher>,
     pub expressions: indexmap::IndexSet<std::sync::Arc<crate::ops::Expression>, rustc_hash::FxBuildHasher>,
     pub spec_cache: FxHashMap<Box<[u32]>, crate::base::SpecId>,
+}
+
+/// What has become of an output of a definition.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Written {
+    NotYet,
+    To(ViewId),
+    /// What was to write it has failed: nothing more is said of it.
+    Failed,
 }
 
 /// What an `on … after` block waits for: each of its streams once.
@@ -108,6 +117,9 @@ impl<'a> Analyzer<'a> {
             }
             iteration += 1;
         }
+        if !self.failed() && self.program.cycle.iter().all(|step| step.ops.is_empty()) {
+            self.error(ModelError::NothingToRun { at: first.into() });
+        }
         if !self.failed() {
             self.resolve_previous(&labels);
         }
@@ -152,7 +164,7 @@ impl<'a> Analyzer<'a> {
             StmtKind::If { arms, otherwise } => self.if_(arms, otherwise.as_ref()),
             StmtKind::On { stream, after, body } => self.on(stream, after, body),
             StmtKind::Phase { label, body } => {
-                let Some(index) = self.label_index(label) else { return };
+                let index = self.label_index(label).unwrap_or_default();
                 let outer = self.expansion.phase;
                 self.program.phases.push(Label { name: Some(label.name.symbol), index, parent: LabelId(outer.0) });
                 self.expansion.phase = PhaseId::from(self.program.phases.len() - 1);
@@ -169,7 +181,15 @@ impl<'a> Analyzer<'a> {
     }
 
     fn for_(&mut self, variable: Name, over: &Expr, body: &'a Block) {
-        let values: Box<dyn Iterator<Item = Value>> = match self.eval(over) {
+        let mut over_value = self.eval(over);
+        if let Value::Range { from, to, .. } = over_value {
+            let (turns, limit) = (to.saturating_sub(from).max(0), self.options.max_operations);
+            if turns as u64 > limit as u64 {
+                self.error(ModelError::RangeTooLong { turns, limit, at: over.span.into() });
+                over_value = Value::Unknown;
+            }
+        }
+        let values: Box<dyn Iterator<Item = Value>> = match over_value {
             Value::Range { from, to, reversed: false } => Box::new((from..to).map(Value::int)),
             Value::Range { from, to, reversed: true } => Box::new((from..to).rev().map(Value::int)),
             Value::List(items) => Box::new((0..items.len()).map(move |index| items[index].clone())),
@@ -179,17 +199,11 @@ impl<'a> Analyzer<'a> {
             }
             other => {
                 self.wrong_type::<()>("a range, such as `0..n`, or a list", &other, over.span);
-                return;
+                return self.forget(body);
             }
         };
         for value in values {
-            self.expansion.turns += 1;
-            let limit = self.options.max_operations.saturating_mul(TURNS_PER_OPERATION);
-            if self.expansion.turns > limit {
-                self.error(ModelError::TooManyTurns { limit, at: over.span.into() });
-                self.expansion.stopped = true;
-            }
-            if self.expansion.stopped {
+            if !self.room_for_turns(1, over.span) {
                 return;
             }
             self.scopes.enter();
@@ -208,7 +222,7 @@ impl<'a> Analyzer<'a> {
                     break;
                 }
                 Some(false) => {}
-                None => return,
+                None => return self.neither(arms, otherwise),
             }
         }
         let Some(taken) = taken else { return };
@@ -221,6 +235,28 @@ impl<'a> Analyzer<'a> {
             let everywhere = arms.iter().map(|(_, body)| body).chain([otherwise]).all(|body| gives_label(body, name));
             if everywhere && matches!(value, Value::Label(_) | Value::Labels(_)) {
                 self.scopes.declare(name, value);
+            }
+        }
+    }
+
+    /// Branches between which nothing can choose: what they would have made known is known without a meaning.
+    fn neither(&mut self, arms: &'a [(Expr, Block)], otherwise: Option<&'a Block>) {
+        for block in arms.iter().map(|(_, body)| body).chain(otherwise) {
+            self.forget(block);
+        }
+    }
+
+    /// Makes what a block would have given known without a meaning, so that its uses stay silent.
+    fn forget(&mut self, block: &'a Block) {
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Call(call) => self.give_unknown(call),
+                StmtKind::For { body, .. }
+                | StmtKind::On { body, .. }
+                | StmtKind::Phase { body, .. }
+                | StmtKind::Group { body } => self.forget(body),
+                StmtKind::If { arms, otherwise } => self.neither(arms, otherwise.as_ref()),
+                StmtKind::Let(_) | StmtKind::Buffer { .. } => {}
             }
         }
     }
@@ -276,7 +312,7 @@ impl<'a> Analyzer<'a> {
     }
 
     fn local_buffer(&mut self, family: &ast::Family, ty: &Expr) {
-        let count = self.family(&family.count, "buffers", family.name);
+        let count = self.family(&family.count, super::declare::FamilyOf::Buffers, family.name);
         let value = match (count, self.tensor_type(ty)) {
             (Some(count), Some(ty)) => self.add_family(family.name, MemoryKind::Scratch, Space::Device, count, ty),
             _ => Value::Unknown,
@@ -293,6 +329,18 @@ impl<'a> Analyzer<'a> {
         !self.expansion.stopped
     }
 
+    /// Stops the expansion when loops and calls have been gone through too often, whether they hold operations or not.
+    fn room_for_turns(&mut self, turns: usize, span: SrcSpan) -> bool {
+        self.expansion.turns += turns;
+        let limit = self.options.max_operations.saturating_mul(TURNS_PER_OPERATION);
+        if self.expansion.turns > limit && !self.expansion.stopped {
+            let max_operations = self.options.max_operations;
+            self.error(ModelError::TooManyTurns { limit, max_operations, at: span.into() });
+            self.expansion.stopped = true;
+        }
+        !self.expansion.stopped
+    }
+
     // --- Calls of definitions ---------------------------------------------------------------------------------
 
     pub(super) fn call_def(&mut self, call: &'a Call, decl: &'a Decl) {
@@ -302,10 +350,13 @@ impl<'a> Analyzer<'a> {
         let text = self.names.name(name.symbol).to_owned();
         if self.expansion.calls.contains(&name.symbol) {
             self.error(ModelError::Recursion { name: text, at: call.span.into() });
-            return;
+            return self.give_unknown(call);
         }
         if self.expansion.calls.len() >= MAX_CALLS {
             self.error(ModelError::TooDeep { limit: MAX_CALLS, at: call.span.into() });
+            return self.give_unknown(call);
+        }
+        if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
             return;
         }
         for setting in &call.options {
@@ -328,8 +379,8 @@ impl<'a> Analyzer<'a> {
             let arrow = if outputs.is_empty() { String::new() } else { format!(" -> {}", list(outputs)) };
             let help = format!("it is `{text}({}{arrow})`", list(inputs));
             let (expected, given) = match call.inputs.len() == inputs.len() {
-                true => (format!("at most {} outputs", outputs.len()), call.outputs.len()),
-                false => (format!("{} inputs", inputs.len()), call.inputs.len()),
+                true => (format!("at most {}", counted(outputs.len(), "output")), call.outputs.len()),
+                false => (counted(inputs.len(), "input"), call.inputs.len()),
             };
             self.error(ModelError::ArgumentCount {
                 function: text,
@@ -338,7 +389,7 @@ impl<'a> Analyzer<'a> {
                 at: call.span.into(),
                 help: Some(help),
             });
-            return;
+            return self.give_unknown(call);
         }
         let mut values: Vec<Value> = Vec::new();
         for (arg, param) in call.inputs.iter().zip(inputs) {
@@ -374,7 +425,7 @@ impl<'a> Analyzer<'a> {
                     value => (name, value),
                 })
                 .filter(|(name, value)| {
-                    matches!(value, Value::Label(_) | Value::Labels(_))
+                    matches!(value, Value::Label(_) | Value::Labels(_) | Value::Unknown)
                         || outputs.iter().any(|output| output.name.symbol == *name)
                 })
                 .collect();
@@ -409,14 +460,15 @@ impl<'a> Analyzer<'a> {
     }
 
     pub(super) fn new_output(&mut self) -> Value {
-        self.expansion.outputs.push(None);
+        self.expansion.outputs.push(Written::NotYet);
         Value::Output(self.expansion.outputs.len() as u32 - 1)
     }
 
     pub(super) fn output_value(&self, cell: u32) -> Value {
         match self.expansion.outputs[cell as usize] {
-            Some(view) => Value::Tensor { view, family: 0 },
-            None => Value::Output(cell),
+            Written::To(view) => Value::Tensor { view, family: 0 },
+            Written::NotYet => Value::Output(cell),
+            Written::Failed => Value::Unknown,
         }
     }
 

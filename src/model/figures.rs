@@ -1,6 +1,6 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
-use crate::base::units::Dimension;
+use crate::base::units::{self, Dimension};
 use crate::base::{SrcSpan, StreamId, Symbol, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
@@ -213,6 +213,9 @@ enum Type {
     Bool,
 }
 
+/// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
+const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
+
 type Lowered = Option<(FigureExpr, Type)>;
 
 impl<'a> Analyzer<'a> {
@@ -221,11 +224,13 @@ impl<'a> Analyzer<'a> {
         for decl in &ast.decls {
             match &decl.kind {
                 DeclKind::Metric { name, value, unit } => {
-                    let lowered = self.figure(value);
-                    let (value, ty) = lowered.unwrap_or((FigureExpr::Constant(0.0), Type::Number(Dimension::NONE)));
-                    let dimension = match ty {
-                        Type::Number(dimension) => dimension,
-                        Type::Bool => Dimension::NONE,
+                    let (value, dimension) = match self.figure(value) {
+                        Some((value, Type::Number(dimension))) => {
+                            self.check_unit(dimension, unit.as_deref(), decl.span);
+                            (value, dimension)
+                        }
+                        Some((value, Type::Bool)) => (value, Dimension::NONE),
+                        None => (FAILED, Dimension::NONE),
                     };
                     let name_text = self.names.name(name.symbol).to_owned();
                     let unit = unit.clone();
@@ -241,6 +246,20 @@ impl<'a> Analyzer<'a> {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// A unit of the language has to measure what the metric does; any other text names what is counted.
+    fn check_unit(&mut self, dimension: Dimension, unit: Option<&str>, span: SrcSpan) {
+        if let Some(unit) = unit.and_then(units::unit)
+            && !dimension.fits(unit.dimension)
+        {
+            self.error(ModelError::MetricUnit {
+                found: dimension.describe(),
+                unit: unit.name,
+                of: unit.dimension.describe(),
+                at: span.into(),
+            });
         }
     }
 
@@ -356,7 +375,9 @@ impl<'a> Analyzer<'a> {
             let name = self.names.name(symbol).to_owned();
             let known = Figure::ALL.iter().map(|figure| figure.name().to_owned());
             let known: Vec<String> = known.chain(self.known_names()).collect();
-            let help = suggest::did_you_mean(&name, known.iter().map(String::as_str));
+            let help = suggest::nearest(&name, known.iter().map(String::as_str))
+                .map(|near| format!("did you mean `{near}`?"))
+                .or_else(|| Some(format!("the figures are {}", suggest::listed(&Figure::ALL.map(Figure::name)))));
             self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
             return None;
         }
@@ -372,6 +393,9 @@ impl<'a> Analyzer<'a> {
         let dimensionless = statistic == Some(Statistic::Cv);
         let measured = |dimension| Type::Number(if dimensionless { Dimension::NONE } else { dimension });
         if let Some(metric) = self.metric(symbol) {
+            if matches!(self.program.metrics[metric].value, FigureExpr::Constant(value) if value.is_nan()) {
+                return None;
+            }
             let dimension = self.program.metrics[metric].dimension;
             return Some((FigureExpr::Metric { metric, statistic }, measured(dimension)));
         }
@@ -428,8 +452,13 @@ impl<'a> Analyzer<'a> {
                 Type::Bool => "a condition".to_owned(),
                 Type::Number(dimension) => dimension.describe(),
             };
+            let help = match (a_type, b_type) {
+                (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
+                _ => "`and` and `or` join conditions, all other operators numbers",
+            };
             self.error(ModelError::UnitsDiffer {
                 op: op.text(),
+                help,
                 left: describe(a_type),
                 left_at: left.span.into(),
                 right: describe(b_type),
@@ -484,7 +513,8 @@ impl<'a> Analyzer<'a> {
             };
             let Some(name) = name else {
                 let name = self.text_of(arg);
-                self.error(ModelError::UnknownSet { name, at: arg.span.into(), help: None });
+                let help = Some("write a name, or a member: `time(f)`, `time(f[0])`".to_owned());
+                self.error(ModelError::UnknownSet { name, at: arg.span.into(), help });
                 good = false;
                 continue;
             };
@@ -530,6 +560,9 @@ impl<'a> Analyzer<'a> {
             return Some(SetPart::Streams { first: StreamId::from(main).0, count: 1 });
         }
         let (labels, phases) = super::check::labels_and_phases(self.ast);
+        if matches!(self.scopes.get(name), Some(Value::Unknown)) {
+            return None;
+        }
         let index = index.map(Vec::into_boxed_slice);
         if labels.contains(&name) {
             return Some(SetPart::Label { name, index });

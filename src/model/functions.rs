@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::SrcSpan;
 use crate::base::units::Dimension;
+use crate::base::{SrcSpan, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, Name};
 
@@ -46,7 +46,7 @@ impl Analyzer<'_> {
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
         let name = self.names.name(callee.symbol).to_owned();
         if !FUNCTIONS.contains(&name.as_str()) {
-            let help = crate::base::suggest::did_you_mean(&name, FUNCTIONS.iter().copied());
+            let help = unknown_function_help(&name);
             self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
             return Value::Unknown;
         }
@@ -89,7 +89,10 @@ impl Analyzer<'_> {
                 i64::try_from(sum).map_or_else(|_| self.overflow(span), Value::int)
             }
             ("len", [Value::List(items)]) => Value::int(items.len() as i64),
-            ("len", [Value::Range { from, to, .. }]) => Value::int((to - from).max(0)),
+            ("len", [Value::Range { from, to, .. }]) if to <= from => Value::int(0),
+            ("len", [Value::Range { from, to, .. }]) => {
+                to.checked_sub(*from).map_or_else(|| self.overflow(span), Value::int)
+            }
             ("rev", [Value::Range { from, to, reversed }]) => {
                 Value::Range { from: *from, to: *to, reversed: !reversed }
             }
@@ -163,7 +166,8 @@ impl Analyzer<'_> {
             return self.wrong_arguments(name, &[a.clone(), b.clone()], args[0].span.to(args[1].span));
         };
         if x.dimension != y.dimension && y.dimension != Dimension::NONE {
-            self.units_differ("floor_div", x, y, (args[0].span, args[1].span));
+            let called = if name == "ceil_div" { "ceil_div" } else { "floor_div" };
+            self.units_differ(called, x, y, (args[0].span, args[1].span));
             return Value::Unknown;
         }
         let (Some(dividend), Some(divisor)) = (self.whole(*x, args[0].span), self.whole(*y, args[1].span)) else {
@@ -178,7 +182,10 @@ impl Analyzer<'_> {
         let exact = floor * divisor == dividend;
         let value = if name == "ceil_div" && !exact { floor + 1 } else { floor };
         let dimension = if y.dimension == Dimension::NONE { x.dimension } else { Dimension::NONE };
-        Value::Number(Number { value: Scalar::Int(value as i64), dimension, rest: None })
+        match i64::try_from(value) {
+            Ok(value) => Value::Number(Number { value: Scalar::Int(value), dimension, rest: None }),
+            Err(_) => self.overflow(args[0].span.to(args[1].span)),
+        }
     }
 
     fn finite(&mut self, value: f64, span: SrcSpan) -> Value {
@@ -191,13 +198,13 @@ impl Analyzer<'_> {
     }
 
     fn wrong_arguments(&mut self, name: &str, values: &[Value], span: SrcSpan) -> Value {
-        let expected = match name {
-            "floor_div" | "ceil_div" | "pow" => "two numbers",
-            "min" | "max" => "several numbers, or a list",
-            "sum" | "mean" | "len" => "a list",
-            "rev" => "a range or a list",
-            "sizeof" => "a type",
-            _ => "one number",
+        let (expected, usage) = match name {
+            "floor_div" | "ceil_div" | "pow" => ("two numbers", "a, b"),
+            "min" | "max" => ("several numbers, or a list", "a, b"),
+            "sum" | "mean" | "len" => ("a list", "[1, 2, 3]"),
+            "rev" => ("a range or a list", "0..n"),
+            "sizeof" => ("a type", "bf16"),
+            _ => ("one number", "x"),
         };
         let found: Vec<String> = values.iter().map(|value| value.describe(&self.names)).collect();
         let found = match found.as_slice() {
@@ -209,10 +216,16 @@ impl Analyzer<'_> {
             expected: expected.to_owned(),
             found,
             at: span.into(),
-            help: None,
+            help: Some(format!("write `{name}({usage})`")),
         });
         Value::Unknown
     }
+}
+
+/// The function that may have been meant, or all that there are.
+pub(super) fn unknown_function_help(name: &str) -> Option<String> {
+    suggest::did_you_mean(name, FUNCTIONS.iter().copied())
+        .or_else(|| Some(format!("there are {}", suggest::listed(FUNCTIONS))))
 }
 
 fn whole_or_float(value: f64) -> Scalar {

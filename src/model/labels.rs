@@ -57,7 +57,10 @@ impl<'a> Analyzer<'a> {
     /// Makes the label of a call, so that what is inside can name it as the one around.
     pub(super) fn open_label(&mut self, call: &Call) -> Option<LabelId> {
         let label = call.label.as_ref()?;
-        let index = self.label_index(label)?;
+        let Some(index) = self.label_index(label) else {
+            self.forget_label(call);
+            return None;
+        };
         let parent = self.expansion.label;
         self.program.labels.push(Label { name: Some(label.name.symbol), index, parent });
         let placeholder = LabelData::call(0..0, Vec::new());
@@ -78,6 +81,8 @@ impl<'a> Analyzer<'a> {
         let known = self.scopes.in_frame(name.symbol).then(|| self.scopes.get(name.symbol).cloned()).flatten();
         let family = match known {
             Some(Value::Labels(family)) => family,
+            // Another member has failed.
+            Some(Value::Unknown) => return,
             _ => {
                 self.expansion.families.push(Family::default());
                 let family = self.expansion.families.len() as u32 - 1;
@@ -144,7 +149,10 @@ impl<'a> Analyzer<'a> {
             }
         };
         let text = self.names.name(member.symbol).to_owned();
-        let help = suggest::did_you_mean(&text, known.iter().map(String::as_str));
+        let help = match known.is_empty() {
+            true => Some("it has no outputs and no labels inside".to_owned()),
+            false => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
+        };
         let name = self.text_of(base);
         self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
         Value::Unknown
@@ -163,6 +171,9 @@ impl<'a> Analyzer<'a> {
     pub(super) fn single_output(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
         let Value::Label(label) = value else { return None };
         let data = self.label_data(*label);
+        if data.members.iter().flatten().any(|(_, value)| matches!(value, Value::Unknown)) {
+            return None;
+        }
         let (outputs, names): (Vec<ViewId>, Vec<String>) = match &data.members {
             Some(members) => members
                 .iter()
@@ -185,7 +196,11 @@ impl<'a> Analyzer<'a> {
             [only] => Some(*only),
             several => {
                 let (found, help) = match several.len() {
-                    0 => ("a label of something that has no output".to_owned(), None),
+                    0 => {
+                        let help = "read something that has an output: an operation that writes, or a call of a \
+                                    `def f(x -> y) { … }`";
+                        ("a label of something that has no output".to_owned(), Some(help.to_owned()))
+                    }
                     count => {
                         let names: Vec<&str> = names.iter().map(String::as_str).collect();
                         let help = format!("write one of its outputs behind a dot: {}", suggest::listed(&names));

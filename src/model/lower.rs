@@ -180,7 +180,7 @@ impl Analyzer<'_> {
                     expected: expected.to_owned(),
                     found: format!("{count} {}", if count == 1 { "is" } else { "are" }),
                     at: expr.span.into(),
-                    help: None,
+                    help: Some(format!("write `{name}({})`", if unary.is_some() { "x" } else { "x, y" })),
                 });
                 Part::Failed
             }

@@ -13,6 +13,7 @@ pub mod figures;
 mod functions;
 mod labels;
 mod lower;
+mod options;
 mod params;
 mod program;
 mod scopes;

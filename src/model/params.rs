@@ -70,38 +70,34 @@ impl<'a> Analyzer<'a> {
     }
 
     pub(super) fn parameter(&mut self, name: Name, default: &Expr, allowed: Option<&'a Expr>) {
-        let words = match allowed {
-            Some(Expr { kind: ExprKind::List(items), .. }) => items.iter().filter_map(Expr::as_name).collect(),
-            _ => Vec::new(),
-        };
-        let unknown_word = |analyzer: &Self, expr: &Expr| {
-            expr.as_name()
-                .filter(|symbol| !words.is_empty() && !words.contains(symbol) && analyzer.scopes.get(*symbol).is_none())
-        };
-        if let Some(word) =
-            unknown_word(self, default).filter(|word| DType::from_name(self.names.name(*word)).is_none())
-        {
-            let value = self.names.name(word).to_owned();
-            self.not_allowed(name, value, default.span, allowed);
-            self.scopes.declare(name.symbol, Value::Unknown);
-            return;
-        }
-        let default_value = self.eval_word(default, &words);
-        let (value, at) = match self.expansion.given.get(&name.symbol).copied() {
-            None => (default_value, default.span),
-            Some(given) => {
-                let value = self.eval_word(given, &words);
-                (self.adopt(&default_value, value, name, given.span, default.span), given.span)
+        let words = self.listed_words(allowed);
+        let given = self.expansion.given.get(&name.symbol).copied();
+        let at = given.unwrap_or(default).span;
+        for expr in [Some(default), given].into_iter().flatten() {
+            if let Some(word) = self.unlisted_word(expr, &words) {
+                let value = self.names.name(word).to_owned();
+                self.not_allowed(name, value, expr.span, allowed);
+                self.scopes.declare(name.symbol, Value::Unknown);
+                return;
             }
-        };
+        }
+        let mut value = self.eval_word(default, &words);
+        if let Some(given) = given {
+            let default_value = value;
+            value = self.eval_word(given, &words);
+            value = self.adopt(&default_value, value, name, &words, (at, default.span));
+        }
         if let Value::List(_) = value {
             self.error(ModelError::NotYet {
                 what: "a list of values for a parameter".to_owned(),
                 help: "it makes a sweep, which comes with a later version; give one value: --set name=value".to_owned(),
                 at: at.into(),
             });
-        } else if let Some(allowed) = allowed {
-            self.check_allowed(name, &value, at, allowed, &words);
+        } else if let Some(allowed) = allowed
+            && !self.check_allowed(name, &value, at, allowed, &words)
+        {
+            // What would follow from a refused value says nothing new.
+            value = Value::Unknown;
         }
         if !matches!(value, Value::Unknown) {
             let text = value.text(&self.names);
@@ -110,17 +106,43 @@ impl<'a> Analyzer<'a> {
         self.scopes.declare(name.symbol, value);
     }
 
+    /// The words that a list allows; element types in it stay element types.
+    fn listed_words(&self, allowed: Option<&Expr>) -> Vec<Symbol> {
+        match allowed {
+            Some(Expr { kind: ExprKind::List(items), .. }) => {
+                items.iter().filter_map(Expr::as_name).filter(|symbol| self.words.contains(symbol)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The bare word that an expression is, where words are listed and it is none of them.
+    fn unlisted_word(&self, expr: &Expr, words: &[Symbol]) -> Option<Symbol> {
+        expr.as_name().filter(|symbol| {
+            !words.is_empty()
+                && !words.contains(symbol)
+                && self.scopes.get(*symbol).is_none()
+                && DType::from_name(self.names.name(*symbol)).is_none()
+        })
+    }
+
     /// An expression that may be a bare word of the list.
     fn eval_word(&mut self, expr: &Expr, words: &[Symbol]) -> Value {
         match expr.as_name() {
-            // Values on the command line have names of their own interner: compare by text.
             Some(symbol) if self.scopes.get(symbol).is_none() && words.contains(&symbol) => Value::Word(symbol),
             _ => self.eval(expr),
         }
     }
 
     /// The value as the parameter's type, which its default gives.
-    fn adopt(&mut self, default: &Value, value: Value, name: Name, at: SrcSpan, declared: SrcSpan) -> Value {
+    fn adopt(
+        &mut self,
+        default: &Value,
+        value: Value,
+        name: Name,
+        words: &[Symbol],
+        (at, declared): (SrcSpan, SrcSpan),
+    ) -> Value {
         match (default, &value) {
             (Value::Unknown, _) | (_, Value::Unknown) | (_, Value::List(_)) => value,
             (Value::Number(a), Value::Number(b)) if a.dimension == b.dimension => match (a.value, b.value) {
@@ -137,6 +159,8 @@ impl<'a> Analyzer<'a> {
             | (Value::Text(_), Value::Text(_))
             | (Value::Word(_), Value::Word(_))
             | (Value::DType(_), Value::DType(_)) => value,
+            // A list may hold both.
+            (Value::Word(_), Value::DType(_)) | (Value::DType(_), Value::Word(_)) if !words.is_empty() => value,
             _ => {
                 let allowed = match default {
                     Value::Number(number) => number.dimension.describe(),
@@ -150,13 +174,15 @@ impl<'a> Analyzer<'a> {
                     at: at.into(),
                     declared: declared.into(),
                     allowed,
+                    help: "the default says what kind of value a parameter has: give one of that kind",
                 });
                 Value::Unknown
             }
         }
     }
 
-    fn check_allowed(&mut self, name: Name, value: &Value, at: SrcSpan, allowed: &Expr, words: &[Symbol]) {
+    /// Whether the value is one of those allowed; says so where it is not.
+    fn check_allowed(&mut self, name: Name, value: &Value, at: SrcSpan, allowed: &Expr, words: &[Symbol]) -> bool {
         let fits = match &allowed.kind {
             ExprKind::Range { from, to, inclusive } => {
                 let (low, high) = (self.eval(from), self.eval(to));
@@ -164,7 +190,7 @@ impl<'a> Analyzer<'a> {
                     && value.dimension != low.dimension
                 {
                     self.not_allowed(name, value.text(), at, Some(allowed));
-                    return;
+                    return false;
                 }
                 let spans = (at, allowed.span);
                 let above = self.binary(BinaryOp::GreaterEqual, value.clone(), low, spans, at);
@@ -196,16 +222,19 @@ impl<'a> Analyzer<'a> {
         if !fits {
             self.not_allowed(name, value.text(&self.names), at, Some(allowed));
         }
+        fits
     }
 
     fn not_allowed(&mut self, name: Name, value: String, at: SrcSpan, allowed: Option<&Expr>) {
         let text = allowed.map(|allowed| self.source_text(allowed)).unwrap_or_default();
+        let help = "write a value that is allowed, or widen what stands behind `in`";
         self.error(ModelError::NotAllowed {
             name: self.names.name(name.symbol).to_owned(),
             value,
             at: at.into(),
             declared: allowed.map_or(at, |allowed| allowed.span).into(),
             allowed: text,
+            help,
         });
     }
 
@@ -218,12 +247,49 @@ impl<'a> Analyzer<'a> {
                 format!("{}{dots}{}", from.text(&self.names), to.text(&self.names))
             }
             ExprKind::List(items) => {
-                let words: Vec<Symbol> = items.iter().filter_map(Expr::as_name).collect();
+                let words = self.listed_words(Some(expr));
                 let items: Vec<String> =
                     items.iter().map(|item| self.eval_word(item, &words).text(&self.names)).collect();
                 items.join(", ")
             }
             _ => self.eval(expr).text(&self.names),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Options, analyze};
+    use crate::syntax::{self, Limits};
+
+    /// What is said of the file with its preset `p`.
+    fn mistakes(text: &str) -> Vec<String> {
+        let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+        assert!(errors.is_empty(), "{errors:?}");
+        match analyze(&ast, &Options { preset: Some("p".to_owned()), ..Options::default() }) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn a_refused_value_has_no_consequences() {
+        let rest = "let part = 64 / n  buffer x: f32[part]  step { for i in 0..n { map(x[part - i - 1] + 1) } }";
+        assert_eq!(mistakes(&format!("param n = 4 in 1..=16  preset p {{ n = 17 }}  {rest}")), ["`n` cannot be 17"]);
+        assert_eq!(mistakes(&format!("param n = 17 in 1..=16  preset p {{ n = 4 }}  {rest}")), [""; 0]);
+    }
+
+    #[test]
+    fn a_list_may_hold_element_types_beside_words() {
+        let file = |value: &str| {
+            mistakes(&format!(
+                "param t = f16 in [f16, bf16]  param c = auto in [auto, f32]  preset p {{ {value} }}
+                 buffer x: t[4]  step {{ if c == f32 {{ map(x + 1) }} else {{ nop() }} }}"
+            ))
+        };
+        assert_eq!(file("t = bf16, c = f32"), [""; 0]);
+        assert_eq!(file("t = auto"), ["`t` cannot be the word `auto`"]);
+        assert_eq!(file("c = f16"), ["`c` cannot be f16"]);
+        assert_eq!(file("c = fast"), ["there is no `fast` here"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::units::{Dimension, UNITS};
+use crate::base::units::{Dimension, UNITS, plain};
 use crate::base::{DType, Dims, Interner, LabelId, SrcSpan, Symbol, ViewId};
 
 /// A number with what it measures.
@@ -50,6 +50,10 @@ impl Number {
     pub fn text(self) -> String {
         match (self.value, self.dimension) {
             (Scalar::Int(value), Dimension::NONE) => value.to_string(),
+            (Scalar::Float(value), Dimension::NONE) => {
+                let text = plain(value);
+                if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+            }
             (value, dimension) => dimension.display(value.float()),
         }
     }
@@ -116,6 +120,19 @@ pub enum Value {
 impl Value {
     pub fn int(value: i64) -> Value {
         Value::Number(Number::int(value))
+    }
+
+    /// Values in a list and in the lists inside, counted no further than `limit`; 1 for everything else.
+    pub fn leaves(&self, limit: usize) -> usize {
+        let Value::List(items) = self else { return 1 };
+        let mut count = 0;
+        for item in items.iter() {
+            if count >= limit {
+                break;
+            }
+            count += item.leaves(limit - count);
+        }
+        count
     }
 
     /// What a message calls it.

@@ -111,11 +111,13 @@ impl Operation for Copy {
             });
         }
         if direction(from, to).is_none() {
-            return Err(OpError::Space {
+            return Err(OpError::Differ {
                 op: "copy",
-                space: from.space.name(),
-                help: "both sides lie in the host's memory; one of them has to be in `device`",
-                at: target.span.into(),
+                left: format!("lies in `{}`", from.space.name()),
+                left_at: source.span.into(),
+                right: format!("lies in `{}`", to.space.name()),
+                right_at: target.span.into(),
+                help: "both lie in the host's memory: declare one of them `in device`".to_owned(),
             });
         }
         let via = call.attrs.word("via");

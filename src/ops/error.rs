@@ -19,7 +19,13 @@ pub enum OpError {
     },
 
     #[error("`{op}` needs {needs}")]
-    #[diagnostic(code(aorta::ops::rank))]
+    #[diagnostic(
+        code(aorta::ops::rank),
+        help(
+            "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension \
+             that an index, `x[i]`, takes away"
+        )
+    )]
     Rank {
         op: &'static str,
         needs: String,
@@ -29,7 +35,10 @@ pub enum OpError {
     },
 
     #[error("`{op}` needs {needs}")]
-    #[diagnostic(code(aorta::ops::dtype), help("`cast(x -> y)` makes a tensor of another type"))]
+    #[diagnostic(
+        code(aorta::ops::dtype),
+        help("declare it with another type, or make a tensor of another type above: `y: cast(x, to: f32)`")
+    )]
     Dtype {
         op: &'static str,
         needs: String,
@@ -39,7 +48,10 @@ pub enum OpError {
     },
 
     #[error("the output of `{op}` is {expected}, and this is {found}")]
-    #[diagnostic(code(aorta::ops::output))]
+    #[diagnostic(
+        code(aorta::ops::output),
+        help("change the declaration or the slice behind the arrow, so that it is {expected}")
+    )]
     Output {
         op: &'static str,
         expected: String,
@@ -79,11 +91,12 @@ pub enum OpError {
     },
 
     #[error("`{op}` cannot use this `{option}`: {why}")]
-    #[diagnostic(code(aorta::ops::option))]
+    #[diagnostic(code(aorta::ops::option), help("{help}"))]
     Option {
         op: &'static str,
         option: &'static str,
         why: String,
+        help: String,
         #[label("here")]
         at: SourceSpan,
     },

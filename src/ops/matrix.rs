@@ -70,7 +70,8 @@ impl Operation for Gemm {
             ));
         }
         if call.attrs.word("compute") == "tf32" && a.dtype != DType::F32 {
-            return Err(call.bad_option("compute", format!("`tf32` is for f32 matrices, and these are {}", a.dtype)));
+            let why = format!("`tf32` is for f32 matrices, and these are {}", a.dtype);
+            return Err(call.bad_option("compute", why, "leave it away"));
         }
         let (m, k) = rows_columns(a, call.attrs.bool("transpose_a"));
         let (k2, n) = rows_columns(b, call.attrs.bool("transpose_b"));

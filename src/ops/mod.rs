@@ -357,9 +357,9 @@ impl Call<'_> {
         }
     }
 
-    fn bad_option(&self, name: &'static str, why: String) -> OpError {
+    fn bad_option(&self, name: &'static str, why: String, help: impl Into<String>) -> OpError {
         let at = self.attrs.span(name).unwrap_or(self.span);
-        OpError::Option { op: self.operation.name(), option: name, why, at: at.into() }
+        OpError::Option { op: self.operation.name(), option: name, why, help: help.into(), at: at.into() }
     }
 }
 

@@ -60,6 +60,7 @@ impl Operation for Transpose {
                 return Err(call.bad_option(
                     "dims",
                     format!("{axes:?} has to name each of the dimensions 0 to {} once", rank - 1),
+                    "write the dimensions in their new order: `dims: [1, 0]` exchanges the two of a matrix",
                 ));
             }
         }

@@ -64,7 +64,8 @@ impl Operation for Route {
         };
         let k = call.attrs.int("k") as u64;
         if k > experts {
-            return Err(call.bad_option("k", format!("{k} of {experts} experts")));
+            let why = format!("it asks for {k} of {experts} experts");
+            return Err(call.bad_option("k", why, format!("write 1 to {experts}")));
         }
         if tokens > i32::MAX as u64 {
             return Err(OpError::Rank {

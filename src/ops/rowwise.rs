@@ -150,16 +150,19 @@ impl Operation for Softmax {
         });
         args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
         args.extend(rows.args());
-        let before = format!("typedef {} C;\n#define LOWEST (-C(1) / C(0))\n", c_type(compute));
+        // A thread has several loads under way at once: one after the other, a long row would wait for each.
+        let before = format!("typedef {} C;\n#define LOWEST (-C(1) / C(0))\n#define DEEP 8\n", c_type(compute));
         let body = format!(
             r#"  __shared__ C peak[{BLOCK}], total[{BLOCK}];
 {}  const {dtype}* from = x + g.offset(at, 1);
   {dtype}* to = y + g.offset(at, 0);
   C m = LOWEST, s = 0;
-  for (u32 j = lane; j < n; j += threads) {{
-    C v = load<C>(from[j * sx]) * scale;
-    if (v > m) {{ s = s * f_exp(m - v) + C(1); m = v; }}
-    else if (!(v == LOWEST)) s += f_exp(v - m);
+  for (u32 j = lane; j < n; j += DEEP * threads) {{
+    C v[DEEP], top = m;
+    for (u32 i = 0; i < DEEP; i++) v[i] = i * threads < n - j ? load<C>(from[(j + i * threads) * sx]) * scale : LOWEST;
+    for (u32 i = 0; i < DEEP; i++) if (v[i] > top) top = v[i];
+    if (top > m) {{ s *= f_exp(m - top); m = top; }}
+    for (u32 i = 0; i < DEEP; i++) if (!(v[i] == LOWEST)) s += f_exp(v[i] - m);
   }}
   peak[threadIdx.x] = m;
   total[threadIdx.x] = s;
@@ -177,8 +180,13 @@ impl Operation for Softmax {
   __syncthreads();
   m = peak[threadIdx.x - lane];
   C scale_out = C(1) / total[threadIdx.x - lane];
-  if (live)
-    for (u32 j = lane; j < n; j += threads) store<C>(to[j * sy], f_exp(load<C>(from[j * sx]) * scale - m) * scale_out);
+  if (!live) return;
+  for (u32 j = lane; j < n; j += DEEP * threads) {{
+    C v[DEEP];
+    for (u32 i = 0; i < DEEP; i++) v[i] = i * threads < n - j ? load<C>(from[(j + i * threads) * sx]) : C(0);
+    for (u32 i = 0; i < DEEP; i++)
+      if (i * threads < n - j) store<C>(to[(j + i * threads) * sy], f_exp(v[i] * scale - m) * scale_out);
+  }}
 "#,
             rows.prologue()
         );
@@ -240,7 +248,9 @@ impl Operation for TopK {
         let k = call.attrs.int("k") as u64;
         let last = tensor.dims.len() - 1;
         if k > tensor.dims[last] {
-            return Err(call.bad_option("k", format!("{k} of rows that have {} elements", tensor.dims[last])));
+            let length = tensor.dims[last];
+            let why = format!("it asks for {k} of the {length} elements of a row");
+            return Err(call.bad_option("k", why, format!("write 1 to {length}")));
         }
         let mut dims = tensor.dims;
         dims.set(last, k);

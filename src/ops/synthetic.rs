@@ -84,7 +84,8 @@ impl Operation for Spin {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let time = call.attrs.number("time");
         if !(0.0..=10e9).contains(&time) {
-            return Err(call.bad_option("time", "it has to lie between 0 and 10 s".to_owned()));
+            let why = "it has to lie between 0 and 10 s".to_owned();
+            return Err(call.bad_option("time", why, "write a shorter time: `spin(10us)`"));
         }
         Ok(Vec::new())
     }
@@ -166,7 +167,8 @@ impl Operation for Work {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         for name in ["flops", "bytes"] {
             if !(0.0..=1e15).contains(&call.attrs.number(name)) {
-                return Err(call.bad_option(name, "it has to lie between 0 and 1e15".to_owned()));
+                let why = "it has to lie between 0 and 1e15".to_owned();
+                return Err(call.bad_option(name, why, "write a smaller number"));
             }
         }
         Ok(Vec::new())

@@ -28,4 +28,19 @@ pub enum PlanError {
         second_slice: String,
         second_stream: String,
     },
+
+    #[error("more than {limit} pairs of slices of `{memory}` have elements in common")]
+    #[diagnostic(
+        code(aorta::plan::tangled),
+        help(
+            "each pair is looked at for dependencies; cut `{memory}` into slices that are equal or lie apart, \
+             or work on it in fewer operations"
+        )
+    )]
+    Tangled {
+        memory: String,
+        limit: usize,
+        #[label("one of them")]
+        at: SourceSpan,
+    },
 }

@@ -3,16 +3,31 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{OpId, StreamId, ViewId};
+use crate::base::{MemoryId, OpId, StreamId, ViewId};
 use crate::model::{MemoryKind, OpKind, Program, Step, Sync};
 
 use super::clocks::{Clocks, Place};
 use super::error::PlanError;
 use super::graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
-use super::regions::Regions;
+use super::regions::{MAX_PAIRS, Regions};
 
 /// Races shown of one file.
 const MAX_RACES: usize = 20;
+
+/// The error for a memory whose slices overlap too often, at the first operation that uses it.
+fn tangled(program: &Program, memory: MemoryId) -> PlanError {
+    let uses = |step: &Step, op: OpId| {
+        let views = step.inputs(op).iter().chain(step.outputs(op));
+        views.into_iter().any(|view| program.views.memory(*view) == memory)
+    };
+    let mut steps = program.cycle.iter();
+    let span = steps.find_map(|step| step.ids().find(|&op| uses(step, op)).map(|op| step.op(op).span));
+    PlanError::Tangled {
+        memory: program.names.name(program.memory(memory).name).to_owned(),
+        limit: MAX_PAIRS,
+        at: span.unwrap_or_default().into(),
+    }
+}
 
 /// An operation of an iteration that touched a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,11 +53,11 @@ struct Accesses<'a> {
 }
 
 impl<'a> Accesses<'a> {
-    fn new(program: &'a Program) -> Self {
+    fn new(program: &'a Program, regions: Regions) -> Self {
         let count = program.views.len();
         Accesses {
             program,
-            regions: Regions::new(program),
+            regions,
             writers: vec![None; count],
             first_reader: vec![NONE; count],
             readers: Vec::new(),
@@ -149,7 +164,8 @@ pub fn find(program: &Program) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
     let rounds = if overlapping { 2 } else { 1 };
-    let mut accesses = Accesses::new(program);
+    let regions = Regions::new(program).map_err(|memory| vec![tangled(program, memory)])?;
+    let mut accesses = Accesses::new(program, regions);
     let mut races = Races::new(program);
     let mut steps = Vec::with_capacity(cycle as usize);
     for iteration in 0..rounds * cycle {
@@ -328,8 +344,8 @@ impl<'a> Races<'a> {
             if access.iteration == iteration { step } else { &program.cycle[(access.iteration % cycle) as usize] };
         let (first, second) = (earlier_step.op(access.op), step.op(op));
         let same = |error: &PlanError| {
-            let PlanError::Race { first_at, second_at, .. } = error;
-            (*first_at, *second_at) == (first.span.into(), second.span.into())
+            matches!(error, PlanError::Race { first_at, second_at, .. }
+                if (*first_at, *second_at) == (first.span.into(), second.span.into()))
         };
         if self.errors.len() >= MAX_RACES || self.errors.iter().any(same) {
             return;

@@ -18,16 +18,23 @@ pub struct Neighbour {
     pub covered: bool,
 }
 
+/// Pairs of overlapping slices that are kept at most: a few hundred megabytes.
+pub const MAX_PAIRS: usize = 1 << 23;
+
 impl Regions {
-    pub fn new(program: &Program) -> Regions {
+    /// The overlaps of all slices, or the memory at which there are too many.
+    pub fn new(program: &Program) -> Result<Regions, MemoryId> {
         let views = &program.views;
         let mut by_memory: Vec<(MemoryId, ViewId)> =
             (0..views.len()).map(ViewId::from).map(|view| (views.memory(view), view)).collect();
         by_memory.sort_unstable();
         let mut pairs: Vec<(ViewId, Neighbour)> = Vec::new();
         for group in by_memory.chunk_by(|a, b| a.0 == b.0) {
+            let memory = group[0].0;
             let group: Vec<ViewId> = group.iter().map(|(_, view)| *view).collect();
-            overlapping(program, &group, &mut pairs);
+            if !overlapping(program, &group, &mut pairs) {
+                return Err(memory);
+            }
         }
         pairs.sort_unstable_by_key(|(view, neighbour)| (*view, neighbour.view));
         let mut starts = vec![0u32; views.len() + 1];
@@ -37,7 +44,7 @@ impl Regions {
         for index in 1..starts.len() {
             starts[index] += starts[index - 1];
         }
-        Regions { starts, neighbours: pairs.into_iter().map(|(_, neighbour)| neighbour).collect() }
+        Ok(Regions { starts, neighbours: pairs.into_iter().map(|(_, neighbour)| neighbour).collect() })
     }
 
     /// The other slices that overlap this one.
@@ -64,9 +71,9 @@ fn stretch(program: &Program, view: ViewId, axis: Option<usize>) -> (u64, u64) {
 type Sweep = (f64, Vec<(u64, u64, ViewId)>);
 
 /// Finds the overlapping pairs among the slices of one memory. They are swept along the stretch in which they are the
-/// shortest, so that slices which lie apart cost nothing.
-fn overlapping(program: &Program, group: &[ViewId], pairs: &mut Vec<(ViewId, Neighbour)>) {
-    let [first, _, ..] = group else { return };
+/// shortest, so that slices which lie apart cost nothing. False when there are too many.
+fn overlapping(program: &Program, group: &[ViewId], pairs: &mut Vec<(ViewId, Neighbour)>) -> bool {
+    let [first, _, ..] = group else { return true };
     let rank = program.views.extents(*first).len();
     let mut best: Option<Sweep> = None;
     for axis in std::iter::once(None).chain((0..rank).map(Some)) {
@@ -89,7 +96,7 @@ fn overlapping(program: &Program, group: &[ViewId], pairs: &mut Vec<(ViewId, Nei
             break;
         }
     }
-    let Some((_, stretches)) = best else { return };
+    let Some((_, stretches)) = best else { return true };
     let mut open: Vec<(u64, ViewId)> = Vec::new();
     for (start, end, view) in stretches {
         open.retain(|(other_end, _)| *other_end > start);
@@ -99,8 +106,12 @@ fn overlapping(program: &Program, group: &[ViewId], pairs: &mut Vec<(ViewId, Nei
                 pairs.push((other, Neighbour { view, covered: covers(&program.views, other, view) }));
             }
         }
+        if pairs.len() > 2 * MAX_PAIRS {
+            return false;
+        }
         open.push((end, view));
     }
+    true
 }
 
 fn covers(views: &Views, outer: ViewId, inner: ViewId) -> bool {

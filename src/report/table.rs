@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use crate::base::{Bytes, Flops, Nanos, Rate};
+use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Times, Variant};
 
 /// Rows of operations at most.
@@ -41,24 +41,28 @@ pub fn table(record: &RunRecord) -> String {
 
 fn header(record: &RunRecord, out: &mut String) {
     let workload = &record.workload;
-    let _ = writeln!(out, "{}: {}", workload.name, workload.summary);
+    let summary = if workload.summary.is_empty() { String::new() } else { format!(": {}", workload.summary) };
+    let _ = writeln!(out, "{}{summary}", workload.name);
     let program = &record.program;
     let place = match record.device.index {
         Some(index) => format!("{} (device {index})", record.device.name),
         None => record.device.name.clone(),
     };
-    let streams = match program.lanes.len() {
-        1 => "1 stream".to_owned(),
-        count => format!("{count} streams"),
+    let streams = counted(program.lanes.len(), "stream");
+    let (flops, bytes, memory) = (Flops(program.flops), Bytes(program.bytes), program.memory.device);
+    let _ = if program.cycle == 1 {
+        let operations = counted(program.operations, "operation");
+        writeln!(out, "{operations} on {streams} of {place}: {flops}, {bytes} moved, {memory} of device memory")
+    } else {
+        let operations = (100.0 * program.cycle_operations as f64 / program.cycle as f64).round() / 100.0;
+        let noun = if operations == 1.0 { "operation" } else { "operations" };
+        writeln!(
+            out,
+            "An iteration has {operations} {noun}, {flops} and {bytes} moved, on average over a cycle of {}; \
+             on {streams} of {place}, {memory} of device memory",
+            program.cycle
+        )
     };
-    let _ = writeln!(
-        out,
-        "{} operations on {streams} of {place}: {}, {} moved, {} of device memory",
-        program.operations,
-        Flops(program.flops),
-        Bytes(program.bytes),
-        program.memory.device,
-    );
     let shown: Vec<String> = workload.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !shown.is_empty() {
         let preset = workload.preset.as_ref().map(|preset| format!("preset {preset}: ")).unwrap_or_default();

@@ -103,6 +103,32 @@ fn exec_both_ways() {
     snapshot!("exec_both", printed);
 }
 
+/// One of a thing is no plural, and a file without a description has none.
+#[test]
+fn a_small_file_is_told_of_well() {
+    let sandbox = Sandbox::new();
+    sandbox.write("one.aorta", "step { spin(1us) }");
+    assert_eq!(sandbox.good(&["check", "one.aorta"]), "one.aorta: good: 1 operation on 1 stream\n");
+    let planned = sandbox.good(&["plan", "one.aorta"]);
+    assert!(planned.contains("\n1 operation, ") && planned.contains("\n1 stream, 0 waits between them, "), "{planned}");
+    let printed = sandbox.good(&["exec", "one.aorta", "--backend", "sim"]);
+    assert!(printed.starts_with("one.aorta\n1 operation on 1 stream of "), "{printed}");
+}
+
+/// Iterations that differ are told of by their mean.
+#[test]
+fn a_cycle_is_told_of_by_its_mean() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "buffer x: f32[1024]\nstep { if iteration % 4 == 1 { fill(1 -> x) fill(2 -> x) } nop() }");
+    let checked = sandbox.good(&["check", "a.aorta"]);
+    assert_eq!(checked, "a.aorta: good: 6 operations on 1 stream in a cycle of 4 iterations\n");
+    let printed = sandbox.good(&["exec", "a.aorta", "--backend", "sim", "--json", "a.json"]);
+    let said = "An iteration has 1.5 operations, 0 FLOP and 2 KiB moved, on average over a cycle of 4; \
+        on 1 stream of NVIDIA H200 (simulated), 4 KiB of device memory\n";
+    assert!(printed.contains(said), "{printed}");
+    assert_eq!(sandbox.good(&["report", "a.json"]), printed);
+}
+
 #[test]
 fn unknown_name() {
     let output = Sandbox::new().run(&["exec", "sdma_overlop"]);

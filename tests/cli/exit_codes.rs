@@ -105,19 +105,23 @@ fn wait_until_under_way(child: &mut Child) {
 /// Starts a run, and presses Ctrl-C when it is in the middle of its iterations.
 #[track_caller]
 fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
-    let always = ["exec", "moe", "--preset", "tiny", "--json", "a.json", "--csv", "a.csv"];
-    let arguments: Vec<&str> = always.into_iter().chain(arguments.split_whitespace()).collect();
+    let before = sandbox.listing();
+    let always = ["--json", "a.json", "--csv", "a.csv"];
+    let arguments: Vec<&str> = ["exec"].into_iter().chain(arguments.split_whitespace()).chain(always).collect();
     let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
     wait_until_under_way(&mut child);
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
     assert!(kill.success());
     let output = finish(child);
     assert_eq!((output.code, output.stderr.as_str()), (Some(130), ""), "{arguments:?}");
-    assert!(output.stdout.contains(" iterations, incomplete "), "{}", output.stdout);
+    assert!(output.stdout.contains(", incomplete "), "{}", output.stdout);
     assert!(output.stdout.contains("warning: the run was interrupted"), "{}", output.stdout);
     assert_eq!(sandbox.json("a.json")["complete"], false);
     assert_eq!(sandbox.good(&["report", "a.json"]), output.stdout);
-    assert_eq!(sandbox.listing(), ["a.csv", "a.json"]);
+    let mut expected = [before, vec!["a.csv".into(), "a.json".into()]].concat();
+    expected.sort();
+    expected.dedup();
+    assert_eq!(sandbox.listing(), expected);
     output
 }
 
@@ -135,9 +139,10 @@ fn an_interrupted_run_keeps_what_it_has() {
     if !times_are_told() {
         return;
     }
-    for backend in ["sim", "host"] {
+    // With `--env` the run takes the command's place, and the signal reaches it too.
+    for arguments in ["--backend sim", "--backend host", "--backend sim --env CUDA_A=1"] {
         let sandbox = Sandbox::new();
-        interrupted(&sandbox, &format!("--backend {backend} --iterations 1000000"));
+        interrupted(&sandbox, &format!("moe --preset tiny --iterations 1000000 {arguments}"));
         let record = sandbox.json("a.json");
         let time = &record["variants"][0]["time"];
         let samples = time["samples_ns"].as_array().expect("a list").len();
@@ -155,9 +160,45 @@ fn a_run_can_be_interrupted_before_its_first_sample() {
         return;
     }
     let sandbox = Sandbox::new();
-    interrupted(&sandbox, "--backend sim --warmup 4294967295");
+    interrupted(&sandbox, "moe --preset tiny --backend sim --warmup 1048576");
     let time = &sandbox.json("a.json")["variants"][0]["time"];
     assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
+}
+
+/// The first iteration, which is all that is measured here, does nothing. The whole cycle lasts.
+const LATER: &str = "buffer a: f32[128, 128] = ones\nbuffer b: f32[128, 128]
+    step { if iteration % 4000 == 0 { nop() } else { gemm(a, a -> b) } }";
+
+#[test]
+fn an_interrupted_verification_is_no_verdict() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write("later.aorta", LATER);
+    let output =
+        interrupted(&sandbox, "later.aorta --backend host --effort sanity --config observed_iterations=0 --verify");
+    let record = sandbox.json("a.json");
+    assert_eq!(record["variants"][0]["time"]["n"], 1, "what was measured is kept");
+    assert_eq!(record["verification"], serde_json::Value::Null);
+    assert!(output.stdout.contains("interrupted before its outputs were compared with the CPU's"), "{}", output.stdout);
+    assert!(!output.stdout.contains("verified"), "{}", output.stdout);
+}
+
+#[test]
+fn an_interrupted_run_writes_no_outputs() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write("later.aorta", LATER);
+    let output = interrupted(
+        &sandbox,
+        "later.aorta --backend host --effort sanity --config observed_iterations=0 --outputs out",
+    );
+    assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "what was measured is kept");
+    assert!(output.stdout.contains("interrupted before its outputs were computed"), "{}", output.stdout);
+    interrupted(&sandbox, "moe --preset tiny --backend host --iterations 1000000 --outputs out");
 }
 
 /// Whoever reads the output may have seen enough.

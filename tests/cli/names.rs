@@ -56,6 +56,19 @@ fn a_file_of_that_name_comes_first() {
 }
 
 #[test]
+fn a_folder_of_that_name_hides_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("moe/inside", "");
+    sandbox.write("distributed/moe/inside", "");
+    for name in ["moe", "distributed/moe"] {
+        assert_eq!(found(&sandbox, name), "moe.aorta: good: 62 operations on 16 streams\n", "{name}");
+    }
+    for name in ["./moe", "distributed"] {
+        assert!(sandbox.run(&["check", name]).stderr.contains("it is a folder"), "{name}");
+    }
+}
+
+#[test]
 fn a_path_is_never_the_library() {
     let sandbox = Sandbox::new();
     for name in ["./moe", "./moe.aorta", "other/moe.aorta", "/moe.aorta"] {

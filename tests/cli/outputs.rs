@@ -137,23 +137,8 @@ fn a_report_repeats_the_run() {
         let printed = sandbox.good(&arguments);
         let reported = sandbox.good(&["report", "a.json", "--csv", "b.csv", "--trace", "b.trace"]);
         assert_eq!(reported, printed);
-        same_rows(&sandbox.read("b.csv"), &sandbox.read("a.csv"));
+        assert_eq!(sandbox.read("b.csv"), sandbox.read("a.csv"));
         assert_eq!(sandbox.read("b.trace"), sandbox.read("a.trace"));
-    }
-}
-
-/// The same texts, and the same numbers but for the last digit, which may change on the way through JSON.
-#[track_caller]
-fn same_rows(actual: &str, expected: &str) {
-    let ((header, actual), (expected_header, expected)) = (rows(actual), rows(expected));
-    assert_eq!((&header, actual.len()), (&expected_header, expected.len()));
-    for (name, (actual, expected)) in header.iter().cycle().zip(actual.iter().flatten().zip(expected.iter().flatten()))
-    {
-        let near = match (actual.parse::<f64>(), expected.parse::<f64>()) {
-            (Ok(actual), Ok(expected)) => (actual - expected).abs() <= 1e-15 * expected.abs(),
-            _ => actual == expected,
-        };
-        assert!(near, "{name}: {actual} is not {expected}");
     }
 }
 
@@ -164,21 +149,93 @@ fn what_cannot_be_written_leaves_nothing_behind() {
     sandbox.write("file", "kept");
     let before = sandbox.listing();
     for flag in ["--json", "--csv", "--trace"] {
-        for path in ["missing/a", "folder", "file/a"] {
+        for path in ["missing/a", "folder", "file/a", &"long".repeat(100)] {
             let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim", flag, path]);
             assert_eq!(output.code, Some(2), "{flag} {path}");
             assert!(output.stderr.contains("aorta::cli::unwritable"), "{}", output.stderr);
-            assert!(output.stderr.contains(path), "{}", output.stderr);
+            // A long name is broken into lines.
+            let said = output.stderr.replace("\n  │ ", "");
+            assert!(said.contains(path) && !said.contains(".aorta-"), "{said}");
+            assert_eq!(output.stdout, "", "the run began");
             assert_eq!(sandbox.listing(), before);
         }
     }
-    let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "host", "--outputs", "file"]);
-    assert_eq!(output.code, Some(2));
-    assert!(output.stderr.contains("aorta::cli::unwritable"), "{}", output.stderr);
+    for path in ["file", "file/a"] {
+        let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "host", "--outputs", path]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""));
+        assert!(output.stderr.contains("`file` is no folder"), "{}", output.stderr);
+    }
     assert_eq!(
         (sandbox.listing(), sandbox.read("file"), sandbox.read("folder/inside")),
         (before, "kept".into(), "kept".into())
     );
+}
+
+/// One that fails in the end does not keep the others from being written.
+#[test]
+fn what_can_be_written_is_written() {
+    let sandbox = Sandbox::new();
+    if !std::path::Path::new("/dev/full").exists() {
+        println!("skipped: this system has no file that is always full");
+        return;
+    }
+    let arguments = "exec moe --preset tiny --backend sim --json /dev/full --csv /dev/full --trace a.trace";
+    let output = sandbox.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("/dev/full cannot be written"), "{}", output.stderr);
+    assert!(output.stdout.contains("Operations, timed one by one"), "{}", output.stdout);
+    assert_eq!(sandbox.json("a.trace")["aorta"]["simulated"], true);
+}
+
+#[test]
+fn pipes_are_written_as_they_are() {
+    let sandbox = Sandbox::new();
+    let made = std::process::Command::new("mkfifo").arg(sandbox.path("pipe")).status();
+    assert!(made.expect("`mkfifo` is there").success());
+    let path = sandbox.path("pipe");
+    // Opening waits for the writer.
+    let reader = std::thread::spawn(move || std::fs::read_to_string(path));
+    sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--json", "pipe"]);
+    let text = reader.join().expect("no panic").expect("the pipe was written");
+    assert!(text.starts_with('{') && text.ends_with("}\n"), "{text}");
+    assert_eq!(sandbox.listing(), ["pipe"]);
+}
+
+#[test]
+fn standard_output_takes_a_record_too() {
+    let sandbox = Sandbox::new();
+    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "sim", "--json", "/dev/stdout"];
+    let piped = sandbox.good(&arguments);
+    let (table, record) = piped.split_at(piped.find("{\n").expect("the record follows"));
+    assert!(table.starts_with("moe.aorta: "), "{table}");
+    assert!(serde_json::from_str::<Value>(record).is_ok(), "{record}");
+    // Where it is a file, what was printed before stays.
+    let file = std::fs::File::create(sandbox.path("out")).expect("a file can be made");
+    let status = sandbox.command(&arguments).stdout(file).status().expect("the binary starts");
+    assert!(status.success());
+    assert!(sandbox.read("out").starts_with(table) && sandbox.read("out").ends_with("}\n"));
+    assert_eq!(sandbox.listing(), ["out"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_stay_links() {
+    use std::os::unix::fs::symlink;
+    let sandbox = Sandbox::new();
+    sandbox.write("kept/a.json", "old");
+    for (target, link) in [("kept/a.json", "a.json"), ("kept/b.csv", "b.csv"), ("round", "round")] {
+        symlink(target, sandbox.path(link)).expect("a link can be made");
+    }
+    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "sim"];
+    sandbox.good(&[&arguments[..], &["--json", "a.json", "--csv", "b.csv"]].concat());
+    assert_eq!(sandbox.json("kept/a.json")["schema"], "aorta.run/1");
+    assert!(sandbox.read("kept/b.csv").starts_with("workload,"));
+    for link in ["a.json", "b.csv"] {
+        assert!(sandbox.path(link).is_symlink(), "{link} was replaced");
+    }
+    let output = sandbox.run(&[&arguments[..], &["--json", "round"]].concat());
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("its links lead in a circle"), "{}", output.stderr);
 }
 
 #[test]

@@ -61,6 +61,21 @@ fn flags_override_a_scenario() {
 }
 
 #[test]
+fn a_device_is_for_the_scenarios_own_backend() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.ron", "(workload: \"moe\", preset: \"tiny\", backend: \"cuda\", device: 7)");
+    sandbox.good(&["exec", "a.ron", "--backend", "sim", "--effort", "sanity"]);
+    sandbox.write("b.ron", "(workload: \"moe\", preset: \"tiny\", backend: \"sim\", device: 7)");
+    let output = sandbox.run(&["exec", "b.ron"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("aorta::cli::no_devices"), "{}", output.stderr);
+    // Nothing says which backend: the simulator is only taken where there is no GPU.
+    if crate::sandbox::no_cuda(&sandbox) {
+        sandbox.good(&["exec", "moe", "--preset", "tiny", "--effort", "sanity", "--device", "7"]);
+    }
+}
+
+#[test]
 fn shipped_scenarios_run() {
     let sandbox = Sandbox::new();
     let Ok(entries) = std::fs::read_dir(project().join("config/scenarios")) else {
@@ -137,6 +152,19 @@ fn efforts_differ() {
     assert_eq!(record["variants"][0]["time"]["n"], 7);
     let printed = sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "sanity"]);
     assert!(printed.contains("1 iteration, no measurement") && printed.contains("it is no measurement"), "{printed}");
+}
+
+/// One iteration is observed where nothing is measured, and it is the first.
+#[test]
+fn a_look_is_short() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "a.aorta",
+        "step { if iteration % 2 == 1 { spun: spin(1us) } else { nop() } }\nmetric work = time(spun)",
+    );
+    let value = |arguments: &[&str]| sandbox.record(arguments)["variants"][0]["metrics"][0]["value"].is_number();
+    assert!(value(&["a.aorta", "--effort", "quick"]));
+    assert!(!value(&["a.aorta", "--effort", "sanity"]));
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub fn operations(streams: usize, most: usize) -> impl Strategy<Value = Vec<Stat
 /// The text of a program. `options` stand behind `step`. Operations that could not be are left away.
 pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
     let mut text = format!("stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\nstep{options} {{\n");
+    // A step has to do something, even where nothing else is left.
+    text += "  on s[0] { nop() }\n";
     // The labels that later statements may name: all of them, and those whose output is one row of scratch.
     let mut labels: Vec<usize> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();

@@ -15,12 +15,15 @@ use super::ast::*;
 use super::error::SyntaxError;
 use super::split::{self, Body, Piece};
 
+/// Errors told of one text: nobody reads more, and each costs time and output.
+const MAX_ERRORS: usize = 100;
+
 #[derive(pest_derive::Parser)]
 #[grammar = "../grammar/aorta.pest"]
 struct Grammar;
 
 /// Parses a file whose text lies at `base` of the source map. The tree holds whatever could be understood;
-/// the errors are all that the text has, in the order of their places.
+/// the errors are all that the text has, in the order of their places, a hundred at most.
 pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) {
     if text.len() > limits.file_bytes {
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
@@ -41,6 +44,7 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
     let names = builder.names;
     errors.append(&mut builder.errors);
     errors.sort_by_key(SyntaxError::offset);
+    errors.truncate(MAX_ERRORS);
     (Ast { about, decls, names }, errors)
 }
 
@@ -102,7 +106,7 @@ impl<'a> Builder<'a> {
             }
             Err(_) => {
                 let inside = span.start as usize..span.end() as usize;
-                if !self.broken.iter().any(|offset| inside.contains(offset)) {
+                if self.errors.len() < MAX_ERRORS && !self.broken.iter().any(|offset| inside.contains(offset)) {
                     self.errors.push(failure::failure(rule, text, span, what));
                 }
                 None

@@ -1,0 +1,18 @@
+//! Numbers of things: `1 operation`, `2 operations`.
+
+/// A number with its noun, in the plural where it is not 1.
+pub fn counted(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let all = [0, 1, 2].map(|count| counted(count, "wait"));
+        assert_eq!(all, ["0 waits", "1 wait", "2 waits"]);
+    }
+}

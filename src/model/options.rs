@@ -1,0 +1,134 @@
+//! Options of operations: their values, checked against what they may be.
+
+use crate::base::units::Dimension;
+use crate::base::{SrcSpan, suggest};
+use crate::ops::{Attr, Attrs, Kind, Operation, OptionSpec, Preset};
+use crate::syntax::ast::{Call, Expr};
+
+use super::analyzer::Analyzer;
+use super::call::usage;
+use super::error::ModelError;
+use super::value::Value;
+
+impl Analyzer<'_> {
+    pub(super) fn op_options(&mut self, operation: &dyn Operation, call: &Call, attrs: &mut Attrs) -> bool {
+        let options = operation.signature().options;
+        let mut good = true;
+        let mut given: Vec<(&'static str, SrcSpan)> = Vec::new();
+        for setting in &call.options {
+            let key = self.names.name(setting.key.symbol).to_owned();
+            let Some(option) = options.iter().find(|option| option.name == key) else {
+                let known: Vec<&str> = options.iter().map(|option| option.name).collect();
+                self.unknown_option(operation.name(), key, &known, setting.key.span);
+                good = false;
+                continue;
+            };
+            if let Some((_, first)) = given.iter().find(|(name, _)| *name == option.name) {
+                let first = (*first).into();
+                self.error(ModelError::GivenTwice { name: key, at: setting.key.span.into(), first });
+            }
+            given.push((option.name, setting.key.span));
+        }
+        for option in options {
+            let setting = call.options.iter().find(|setting| self.names.name(setting.key.symbol) == option.name);
+            let value = match (setting, &option.default) {
+                (Some(setting), _) => match self.attr(option, &setting.value) {
+                    Some(value) => value,
+                    None => {
+                        good = false;
+                        continue;
+                    }
+                },
+                (None, Preset::Required) => {
+                    self.error(ModelError::MissingOption {
+                        op: operation.name(),
+                        option: option.name,
+                        kind: option.kind.describe(),
+                        doc: option.doc,
+                        usage: usage(operation),
+                        at: call.span.into(),
+                    });
+                    good = false;
+                    continue;
+                }
+                (None, Preset::Absent) => Attr::Absent,
+                (None, Preset::Int(value)) => Attr::Int(*value),
+                (None, Preset::Number(value)) => Attr::Number(*value),
+                (None, Preset::Bool(value)) => Attr::Bool(*value),
+                (None, Preset::Word(value)) => Attr::Word(value),
+            };
+            attrs.push(option.name, value, setting.map(|setting| setting.value.span));
+        }
+        good
+    }
+
+    /// An option's value, checked against what it may be.
+    pub(super) fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
+        if let Kind::Word(words) = &option.kind {
+            return self.attr_word(words, expr);
+        }
+        let value = self.eval(expr);
+        let attr = match (&option.kind, &value) {
+            (_, Value::Unknown) => return None,
+            (Kind::Int(min, max), Value::Number(number)) if number.dimension == Dimension::NONE => {
+                let whole = self.whole(*number, expr.span)?;
+                (*min..=*max).contains(&whole).then_some(Attr::Int(whole))
+            }
+            (Kind::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
+                Some(Attr::Number(number.value.float()))
+            }
+            // A plain number counts operations as well.
+            (Kind::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
+                Some(Attr::Number(number.value.float()))
+            }
+            (Kind::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
+            (Kind::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
+            (Kind::Axes, Value::List(items)) => items
+                .iter()
+                .map(|item| match item {
+                    Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),
+                    _ => None,
+                })
+                .collect::<Option<Vec<i64>>>()
+                .map(Attr::Axes),
+            _ => None,
+        };
+        match attr {
+            Some(attr) => Some(attr),
+            None => {
+                let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
+                let unit = match option.kind {
+                    Kind::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
+                    Kind::Number(Dimension::BYTES) if plain => Some("write its unit behind it: `64MiB`".to_owned()),
+                    _ => None,
+                };
+                let found = value.describe(&self.names);
+                let expected = format!("{} for `{}`", option.kind.describe(), option.name);
+                self.error(ModelError::WrongType { expected, found, at: expr.span.into(), help: unit });
+                None
+            }
+        }
+    }
+
+    fn attr_word(&mut self, words: &'static [&'static str], expr: &Expr) -> Option<Attr> {
+        let text = match expr.as_name() {
+            Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
+            _ => match self.eval(expr) {
+                Value::Word(word) => self.names.name(word).to_owned(),
+                // A type's name may be a word here.
+                Value::DType(dtype) => dtype.name().to_owned(),
+                other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
+            },
+        };
+        let found = words.iter().copied().find(|word| *word == text);
+        if found.is_none() {
+            self.error(ModelError::WrongType {
+                expected: format!("one of {}", suggest::listed(words)),
+                found: format!("`{text}`"),
+                at: expr.span.into(),
+                help: suggest::nearest(&text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+            });
+        }
+        found.map(Attr::Word)
+    }
+}

@@ -1,0 +1,215 @@
+//! Every shipped file: it says what it is, runs on the simulator as it stands, and computes the same on the CPU
+//! however it is run.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use aorta::backend::host::Host;
+use aorta::backend::sim::Sim;
+use aorta::config::{EffortPlan, Profile};
+use aorta::exec::{Control, LaunchMode};
+use aorta::measure::{self, Measured, Request};
+use aorta::model::Program;
+use aorta::plan::Plan;
+use aorta::schedule;
+use aorta::syntax::ast::{DeclKind, ExprKind};
+use common::shipped::{self, Shipped};
+
+/// Values of `param streams`.
+const STREAMS: [u32; 3] = [4, 8, 16];
+
+/// Real streams at most, for files that say themselves how many they have.
+const CEILINGS: [u32; 3] = [1, 2, 4];
+
+/// Parameters whose name says what they are; every other one is explained.
+const PLAIN: [&str; 17] = [
+    "compute",
+    "direction",
+    "dtype",
+    "elements",
+    "ffn",
+    "hidden",
+    "k",
+    "layers",
+    "m",
+    "n",
+    "parts",
+    "rows",
+    "size",
+    "streams",
+    "tiny_priority",
+    "top_k",
+    "width",
+];
+
+#[test]
+fn files_say_what_they_are() {
+    for file in shipped::all() {
+        let ast = file.ast();
+        let summary = ast.about.first().unwrap_or_else(|| panic!("{} begins with `//!`", file.path));
+        assert!(summary.ends_with(['.', '?']), "{}: the first line is a sentence: {summary}", file.path);
+        for decl in &ast.decls {
+            if let DeclKind::Param { name, .. } = &decl.kind {
+                let name = ast.names.name(name.symbol);
+                let known = PLAIN.contains(&name);
+                assert!(known || !decl.docs.is_empty(), "{}: `param {name}` has no `///`", file.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn workloads_are_filed_under_their_category() {
+    for file in shipped::all().iter().filter(|file| file.path.starts_with("workloads/")) {
+        let ast = file.ast();
+        let meta: BTreeMap<&str, &ExprKind> = ast
+            .decls
+            .iter()
+            .filter_map(|decl| match &decl.kind {
+                DeclKind::Meta(settings) => Some(settings),
+                _ => None,
+            })
+            .flatten()
+            .map(|setting| (ast.names.name(setting.key.symbol), &setting.value.kind))
+            .collect();
+        let Some(ExprKind::Text(category)) = meta.get("category") else {
+            panic!("{} has no `category` in `meta`", file.path);
+        };
+        assert_eq!(format!("workloads/{category}/{}.aorta", file.stem()), file.path);
+        let Some(ExprKind::List(tags)) = meta.get("tags") else { panic!("{} has no `tags` in `meta`", file.path) };
+        assert!(!tags.is_empty(), "{} has a tag", file.path);
+        assert!(file.presets().contains(&"tiny".to_owned()), "{} has a `preset tiny`", file.path);
+        let figures = ast.decls.iter().filter(|decl| matches!(decl.kind, DeclKind::Metric { .. }));
+        assert!(figures.count() > 0, "{} has a figure of its own", file.path);
+    }
+}
+
+fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let options = schedule::Options { streams, ..schedule::Options::default() };
+    let schedule = common::placed(program, plan, &sim, &options);
+    let request = Request {
+        program,
+        plan,
+        schedule: &schedule,
+        backend: &sim,
+        modes: &[LaunchMode::Stream, LaunchMode::Graph],
+        effort: EffortPlan { warmup: 0, iterations: 1 },
+        observed_iterations: 1,
+        exec: common::exec_options(),
+        control: &Control::default(),
+        expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
+        places: &|_| String::new(),
+    };
+    measure::measure(&request).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Every figure is there, every expectation held, and every operation started when what it waits for had ended.
+fn check_measured(measured: &Measured, what: &str) {
+    assert!(measured.complete, "{what}");
+    let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
+    assert_eq!(launches, ["stream", "graph"], "{what}");
+    for variant in &measured.variants {
+        let time = variant.time.p50_ns.expect("an iteration was measured");
+        assert!(time.0 > 0, "{what}");
+        for metric in &variant.metrics {
+            let value =
+                metric.value.unwrap_or_else(|| panic!("{what}: {} has no value: {:?}", metric.name, metric.note));
+            assert!(value.is_finite(), "{what}: {} is {value}", metric.name);
+        }
+        for expectation in &variant.expectations {
+            assert_ne!(expectation.verdict, "failed", "{what}");
+        }
+        let rank = &variant.ranks[0];
+        assert_eq!(rank.trace.len(), rank.operations.len(), "{what}: every operation was observed");
+        for span in &rank.trace {
+            assert!(span.start_ns <= span.end_ns, "{what}: {span:?}");
+            for before in &rank.operations[span.id as usize].after {
+                let before = rank.trace[*before as usize];
+                assert!(before.end_ns <= span.start_ns, "{what}: {before:?} and then {span:?}");
+            }
+        }
+    }
+}
+
+/// Runs a file with its defaults and with each preset, by as many streams as it can have.
+fn simulate(file: &Shipped) {
+    let presets = file.presets();
+    for preset in std::iter::once(None).chain(presets.iter().map(|preset| Some(preset.as_str()))) {
+        let (program, plan) = file.program(preset, &[]);
+        let what = format!("{}, {preset:?}", file.path);
+        check_measured(&measured(&program, &plan, None), &what);
+        let Some(range) = file.streams() else {
+            for ceiling in CEILINGS {
+                let what = format!("{what}, at most {ceiling} streams");
+                check_measured(&measured(&program, &plan, Some(ceiling)), &what);
+            }
+            continue;
+        };
+        for streams in STREAMS {
+            let what = format!("{what}, {streams} streams");
+            match file.analyze(preset, &[("streams", &streams.to_string())]) {
+                Ok((program, plan)) => check_measured(&measured(&program, &plan, None), &what),
+                Err(errors) => assert!(!range.contains(&i64::from(streams)), "{what}:\n{errors}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn workloads_run_on_the_simulator() {
+    shipped::all().iter().filter(|file| file.path.starts_with("workloads/")).for_each(simulate);
+}
+
+#[test]
+fn examples_run_on_the_simulator() {
+    shipped::all().iter().filter(|file| file.path.starts_with("examples/")).for_each(simulate);
+}
+
+/// All that a program writes on the CPU in some iterations, however it is run.
+fn check_results(file: &Shipped, set: &[(&str, &str)]) {
+    let what = format!("{}, {set:?}", file.path);
+    let (program, plan) = file.small(set);
+    let results = |streams, mode| common::written(&program, &plan, &Host, streams, mode, 3);
+    let serial = results(Some(1), LaunchMode::Stream);
+    assert!(!serial.is_empty(), "{what}: something is written");
+    for contents in &serial {
+        let values: Vec<f64> = contents
+            .bytes
+            .chunks_exact(contents.dtype.size() as usize)
+            .map(|element| contents.dtype.load(element))
+            .collect();
+        assert!(values.iter().all(|value| value.is_finite()), "{what}: {} holds {values:?}", contents.name);
+        // Of whole numbers it may be the right result: nothing was dropped.
+        let empty = contents.dtype.is_float() && values.iter().all(|value| *value == 0.0);
+        assert!(!empty, "{what}: {} holds nothing but zeros", contents.name);
+    }
+    for streams in [None, Some(2)] {
+        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+            assert_eq!(results(streams, mode), serial, "{what}: {streams:?} streams, {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn results_on_the_cpu_do_not_depend_on_streams() {
+    for file in shipped::all() {
+        check_results(&file, &[]);
+    }
+}
+
+#[test]
+fn every_choice_computes_on_the_cpu() {
+    let copies = shipped::named("sdma_overlap");
+    for direction in ["d2h", "h2d", "both"] {
+        for via in ["dma", "kernel", "auto"] {
+            check_results(&copies, &[("direction", direction), ("via", via)]);
+        }
+    }
+    check_results(&shipped::named("hetero_kernels"), &[("pattern", "batched"), ("tiny_priority", "low")]);
+    check_results(&shipped::named("tiny_kernel_stress"), &[("order", "by_stream")]);
+    for compute in ["f32", "tf32"] {
+        check_results(&shipped::named("large_gemm_only"), &[("dtype", "f32"), ("compute", compute)]);
+    }
+}
