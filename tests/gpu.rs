@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::backend::host::Host;
@@ -15,8 +17,12 @@ use common::{programs, shipped};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-/// The first GPU; nothing where there is none, said on the way.
-fn gpu(kernels: &tempfile::TempDir) -> Option<Gpu<Cuda>> {
+/// The tests share a device, and a device cannot be waited for while another thread captures a graph on it.
+static DEVICE: Mutex<()> = Mutex::new(());
+
+/// The first GPU, for one test alone; nothing where there is none, said on the way.
+fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
+    let alone = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let paths = aorta::cli::library_paths();
     match cuda::find(&paths) {
         cuda::Found::Nothing => {
@@ -26,7 +32,7 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<Gpu<Cuda>> {
         cuda::Found::Broken(error) => panic!("the CUDA driver is there and does not work: {error}"),
         cuda::Found::Devices(_) => {
             let cuda = Cuda::open(paths, 0, None).unwrap_or_else(|error| panic!("{error}"));
-            Some(Gpu::new(cuda, Some(kernels.path().to_owned())))
+            Some((Gpu::new(cuda, Some(kernels.path().to_owned())), alone))
         }
     }
 }
@@ -59,7 +65,7 @@ fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
 #[test]
 fn every_operation_agrees_with_the_cpu() {
     let kernels = folder();
-    let Some(gpu) = gpu(&kernels) else { return };
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let text = include_str!("workloads/operations.aorta");
     for dtype in ["f64", "f32", "f16", "bf16"] {
         let analyzed = shipped::analyze("operations.aorta", text, None, &[("dtype", dtype)]);
@@ -70,7 +76,7 @@ fn every_operation_agrees_with_the_cpu() {
 #[test]
 fn every_shipped_file_agrees_with_the_cpu() {
     let kernels = folder();
-    let Some(gpu) = gpu(&kernels) else { return };
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
     for file in shipped::all() {
         verify(&file.path, &file.small(&[]), &gpu);
     }
@@ -79,7 +85,7 @@ fn every_shipped_file_agrees_with_the_cpu() {
 #[test]
 fn random_programs_compute_the_same_however_they_run() {
     let kernels = folder();
-    let Some(gpu) = gpu(&kernels) else { return };
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let mut runner = TestRunner::deterministic();
     for _ in 0..16 {
         let statements = programs::statements(6, 40).new_tree(&mut runner).expect("a program").current();

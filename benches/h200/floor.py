@@ -5,7 +5,7 @@ Host cost: empty kernels over 1, 8 and 32 streams, once more than the driver's q
 chains of a kernel, an event and a wait; events and waits alone. Graphs: 1024 empty kernels, 1 to 64 wide.
 A figure is the median of the rounds' medians. A round of floor.cu takes the median of 6 repetitions.
 
-    python3 benches/h200/floor.py --aorta target/release/aorta [--rounds 3] [--markdown FILE]
+    python3 benches/h200/floor.py --aorta target/release/aorta [--rounds 7] [--markdown FILE]
 
 Needs nvcc and a GPU of architecture sm_90 (--arch for another).
 """
@@ -55,7 +55,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aorta", default="target/release/aorta")
     parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--markdown", type=pathlib.Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -66,13 +66,15 @@ def main():
         for _ in range(args.rounds):
             floors.append(floor(binary))
             ours.append([aorta(args, *case[2:], folder) for case in CASES])
-    lines = ["| calls | figure | floor, µs | aorta, µs | ratio |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = ["| calls | figure | floor, µs | aorta, µs | ratio | by round |", "| --- | --- | ---: | ---: | ---: | --- |"]
     for index, (probe, field, *_rest) in enumerate(CASES):
         divisor = 1024 if probe.startswith("graph") else 1
         below = statistics.median(round_[probe][field] for round_ in floors) / divisor
         above = statistics.median(round_[index] for round_ in ours)
         what = "host, each" if field == "host_us" else "device, each"
-        lines.append(f"| {probe} | {what} | {below:.3f} | {above:.3f} | {above / below:.3f} |")
+        ratios = [round_[index] * divisor / floor_[probe][field] for round_, floor_ in zip(ours, floors)]
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        lines.append(f"| {probe} | {what} | {below:.3f} | {above:.3f} | {above / below:.3f} | {spread} |")
     others = [probe for probe in floors[0] if "total_us" in floors[0][probe] and probe not in {case[0] for case in CASES}]
     lines += ["", "| floor alone | host, µs | total, µs |", "| --- | ---: | ---: |"]
     for probe in others:
