@@ -416,7 +416,7 @@ fn changed(text: &str, change: &Change) -> String {
 
 /// Shipped files, and the one with all operations, with some changes.
 fn changed_files() -> impl Strategy<Value = String> {
-    let mut files: Vec<String> = shipped::all().iter().map(|file| file.small_text().0).collect();
+    let mut files: Vec<String> = shipped::all().iter().map(|file| file.text.clone()).collect();
     files.push(include_str!("workloads/operations.aorta").to_owned());
     (prop::sample::select(files), prop::collection::vec(change(), 1..5))
         .prop_map(|(text, changes)| changes.iter().fold(text, |text, change| changed(&text, change)))

@@ -64,8 +64,11 @@ fn describe(loaded: &load::Loaded, schedule: &schedule::Schedule, profile: &crat
                     views.iter().map(|view| program.view_text(*view)).collect::<Vec<_>>().join(", ")
                 };
                 let (inputs, outputs) = (operands(step.inputs(op)), operands(step.outputs(op)));
-                let arrow = if outputs.is_empty() { String::new() } else { format!(" -> {outputs}") };
-                what += &format!("({inputs}{arrow})");
+                what += &match (inputs.is_empty(), outputs.is_empty()) {
+                    (_, true) => format!("({inputs})"),
+                    (true, false) => format!("(-> {outputs})"),
+                    (false, false) => format!("({inputs} -> {outputs})"),
+                };
                 let mut costs = Vec::new();
                 if cost.flops > 0.0 {
                     costs.push(Flops(cost.flops).to_string());

@@ -239,7 +239,11 @@ impl<'a> Analyzer<'a> {
                 Output::Given(view, _) => *view,
                 Output::None | Output::Cell(_) => {
                     let tensor = self.program.spec(spec).outputs[index];
-                    let name = label_name.unwrap_or_else(|| self.names.intern(operation.name()));
+                    let mut name = label_name.unwrap_or_else(|| self.names.intern(operation.name()));
+                    if let [_, _, ..] = operation.signature().outputs {
+                        let text = format!("{}.{}", self.names.name(name), operation.signature().outputs[index]);
+                        name = self.names.intern(&text);
+                    }
                     self.scratch(tensor.dtype, tensor.dims, name, call.span)
                 }
             };

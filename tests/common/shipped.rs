@@ -1,4 +1,4 @@
-//! The files that are shipped: workloads and examples, with their presets and a size that the CPU runs at once.
+//! The files that are shipped: workloads and examples, with their presets.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -17,15 +17,6 @@ pub struct Shipped {
     pub path: String,
     pub text: String,
 }
-
-/// For each file without a `preset tiny`, the size that is made small in its text.
-const SIZES: [(&str, &str, &str); 5] = [
-    ("01-one-kernel", "1048576", "1024"),
-    ("02-two-streams", "2048", "32"),
-    ("03-dependencies", "4194304", "256"),
-    ("04-copies", "1048576", "64"),
-    ("06-figures", "4194304", "256"),
-];
 
 /// Every shipped file, by path.
 pub fn all() -> Vec<Shipped> {
@@ -95,23 +86,9 @@ impl Shipped {
         self.analyze(preset, set).unwrap_or_else(|errors| panic!("{}, {preset:?}, {set:?}:\n{errors}", self.path))
     }
 
-    /// The text at a small size: to be run with the preset that is returned beside it.
-    pub fn small_text(&self) -> (String, Option<&'static str>) {
-        if self.presets().iter().any(|preset| preset == "tiny") {
-            return (self.text.clone(), Some("tiny"));
-        }
-        let (_, large, small) = SIZES
-            .into_iter()
-            .find(|(stem, ..)| *stem == self.stem())
-            .unwrap_or_else(|| panic!("{} has neither a `preset tiny` nor a place in SIZES", self.path));
-        assert!(self.text.contains(large), "{} has no size {large}", self.path);
-        (self.text.replace(large, small), None)
-    }
-
-    /// The program at a small size.
+    /// The program at the size that the CPU runs at once.
     pub fn small(&self, set: &[(&str, &str)]) -> (Program, Plan) {
-        let (text, preset) = self.small_text();
-        analyze(&self.path, &text, preset, set).unwrap_or_else(|errors| panic!("{}, small:\n{errors}", self.path))
+        self.program(Some("tiny"), set)
     }
 }
 
