@@ -183,7 +183,9 @@ impl ReopenForAppend for tempfile::NamedTempFile {
 fn has_driver() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let found = !Shell::new().aorta(&["devices".to_owned()]).contains("there is no driver");
+        let found = !Shell::new()
+            .aorta(&["devices".to_owned()])
+            .starts_with("CUDA devices (--backend cuda --device N)\n  none:");
         if found {
             println!(
                 "this machine has a GPU: `exec` runs with `--backend sim`, and the line that says why is left out"

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
 use aorta::exec::{self, Control, ExecError, LaunchMode, Session};
@@ -92,6 +93,7 @@ fn shown(text: &str, error: &ExecError) -> String {
 /// What was measured, in few words.
 fn summary(measured: &Measured) -> String {
     let mut text = format!("complete: {}\n", measured.complete);
+    text.extend(measured.failure.iter().map(|error| format!("failure: {error}\n")));
     for variant in &measured.variants {
         let serial = variant.serial.as_ref().map_or(0, |serial| serial.n);
         let observed = !variant.ranks[0].trace.is_empty();
@@ -268,6 +270,65 @@ step {
         }
     }
     insta::assert_snapshot!(shown_all);
+}
+
+/// A run in both modes in which the `turn`-th such call fails.
+fn failing(call: &'static str, turn: u32) -> Result<Measured, ExecError> {
+    let mock = Mock::new(Script { fails: Some((call, turn)), ..Script::default() });
+    Prepared::of(MEETING).measure(&mock, &[LaunchMode::Stream, LaunchMode::Graph], &Control::default())
+}
+
+#[test]
+fn a_fault_keeps_what_was_measured() {
+    // As streams, operation 0 is launched in six iterations, and in two observed ones with one before each; then in
+    // two captures; then in the serial run.
+    let mut text = String::new();
+    for (when, call, turn) in [
+        ("while observing", "launch #0 fill on a", 7),
+        ("while the graph is measured", "launch graph 0 on a", 3),
+        ("while the graph to be observed is captured", "end capture on a", 1),
+        ("in the serial run", "launch #0 fill on a", 13),
+        ("in the serial run as a graph", "launch graph 0 on a", 9),
+    ] {
+        let measured = failing(call, turn).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert!(measured.failure.is_some() && !measured.complete, "{when}");
+        text += &format!("--- a fault {when}\n{}", summary(&measured));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_fault_before_the_first_headline_is_all_there_is() {
+    for turn in [0, 5] {
+        let error = failing("launch #0 fill on a", turn).expect_err("nothing was measured");
+        assert!(matches!(error, ExecError::Operation { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_refused_capture_of_the_serial_run_is_told() {
+    let measured = failing("end capture on a", 2).expect("it goes on");
+    insta::assert_snapshot!(summary(&measured));
+}
+
+#[test]
+fn a_backend_without_memory_is_not_verified() {
+    let prepared = Prepared::of(MEETING);
+    let verification = measure::verify(&measure::Question {
+        program: &prepared.program,
+        plan: &prepared.plan,
+        backend: &Mock::silent(),
+        reference: &Host,
+        streams: None,
+        modes: &[LaunchMode::Stream, LaunchMode::Graph],
+        options: common::exec_options(),
+        control: &Control::default(),
+    });
+    let verification = verification.expect("nothing fails").expect("nobody stopped it");
+    assert!(!verification.record.held);
+    assert!(verification.record.variants.is_empty());
+    let nothing = |mode| format!("{mode}: nothing was verified: there was nothing to compare");
+    assert_eq!(verification.warnings, [nothing("stream"), nothing("graph")]);
 }
 
 #[test]

@@ -4,7 +4,8 @@
     python3 benches/h200/calls.py --aorta target/release/aorta [--markdown FILE]
 
 For each kind of call: what one costs the host while the driver's queue has room, and how long one takes on the device,
-as streams and in a graph. Matrix products, vector kernels and copies over a range of sizes.
+as streams and in a graph. Matrix products, vector kernels and copies over a range of sizes. Then what launching a graph
+costs the host, by its nodes and branches.
 """
 import argparse
 import json
@@ -43,6 +44,24 @@ CASES = (
 )
 
 
+# Branches and nodes of graphs whose launch is timed.
+GRAPHS = [(streams, count) for count in (64, 256, 1024, 4096) for streams in (1, 4, 16, 64) if streams <= count]
+
+
+def graph_launches(args, folder):
+    lines = ["| branches | nodes | launching the graph, host, µs | device, µs |", "| ---: | ---: | ---: | ---: |"]
+    for streams, count in GRAPHS:
+        record = pathlib.Path(folder) / "record.json"
+        command = [args.aorta, "exec", str(HERE / "files/launch.aorta"), "--backend", args.backend, "--launch", "graph",
+                   "--streams", str(streams), "--set", f"count={count}", "--warmup", "5", "--iterations", "50",
+                   "--config", "in_flight=1", "--config", "observed_iterations=0", "--json", str(record)]
+        subprocess.run(command, capture_output=True, text=True, check=True)
+        variant = json.loads(record.read_text())["variants"][0]
+        cells = [f"{variant[figure]['p50_ns'] / 1e3:.2f}" for figure in ("issue", "time")]
+        lines.append(f"| {streams} | {count} | {' | '.join(cells)} |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aorta", default="target/release/aorta")
@@ -65,6 +84,7 @@ def main():
             count = parameters["count"]
             each = lambda variant, figure: f"{variants[variant][figure]['p50_ns'] / 1e3 / count:.3f}" if variant in variants else "–"
             lines.append(f"| {name} | {each('stream', 'issue')} | {each('stream', 'time')} | {each('graph', 'time')} |")
+        lines += ["", *graph_launches(args, folder)]
     text = "\n".join(lines) + "\n"
     print(text)
     if args.markdown:

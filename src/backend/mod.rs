@@ -10,5 +10,6 @@ pub mod gpu;
 pub mod host;
 mod libraries;
 pub mod sim;
+mod system;
 
 pub use libraries::SearchPaths;

@@ -50,12 +50,10 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
             help: Some("`--backend sim --config profile=mi300x` simulates one".to_owned()),
         })),
         BackendArg::Auto => match cuda::find(&environment::library_paths()) {
-            cuda::Found::Nothing => {
+            cuda::Found::Nothing(reason) => {
                 let profile = profile(settings)?;
-                let why = format!(
-                    "No GPU found (no libcuda.so.1 on this machine): simulating an {}; every figure is simulated.",
-                    profile.name
-                );
+                let why =
+                    format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
                 Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
             }
             // A driver that is there and does not work is not passed over in silence.

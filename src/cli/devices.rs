@@ -28,8 +28,8 @@ pub fn run() -> CliResult {
 fn cuda_devices(text: &mut String) {
     let paths = environment::library_paths();
     let count = match cuda::find(&paths) {
-        cuda::Found::Nothing => {
-            *text += "  none: there is no driver on this machine (libcuda.so.1)\n";
+        cuda::Found::Nothing(why) => {
+            *text += &format!("  none: {why}\n");
             return;
         }
         cuda::Found::Broken(error) => {

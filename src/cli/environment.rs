@@ -49,7 +49,7 @@ pub fn library_paths() -> SearchPaths {
     installed.reverse();
     installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "cuda"));
     for root in installed {
-        toolkits.extend([root.join("lib64"), root.join("targets/x86_64-linux/lib"), root.join("compat")]);
+        toolkits.extend([root.join("lib64"), root.join("targets/x86_64-linux/lib")]);
     }
     for folder in ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"] {
         toolkits.push(PathBuf::from(folder));

@@ -182,7 +182,7 @@ pub fn run(args: ExecArgs) -> CliResult {
         output::eprint(&format!("{why}\n"));
     }
     let run = Run::new(&args, &settings, &loaded, &chosen);
-    let mut record = run.record()?;
+    let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
@@ -191,7 +191,7 @@ pub fn run(args: ExecArgs) -> CliResult {
     // What cannot be written does not keep the rest from it.
     let json = args.json.as_ref().map_or(Ok(()), |path| output::write_file(path, record.to_json().as_bytes()));
     let others = super::report::write(&record, args.csv.as_ref(), args.trace.as_ref());
-    outputs?;
+    failure.map_or(outputs, Err)?;
     json.and(others)?;
     Ok(exit_code(&record))
 }
@@ -322,7 +322,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn record(&self) -> Result<RunRecord, CliError> {
+    /// What was measured, and what ended it too early; the error alone where nothing was.
+    fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
         let backend = self.chosen.backend.as_ref();
         let schedule = self.schedule();
@@ -355,6 +356,7 @@ impl<'a> Run<'a> {
             let _progress = Progress::start(self.control.clone(), measure::iterations(&request));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
+        let mut failure = measured.failure.clone();
         let mut record = self.assemble(&schedule, measured, started);
         if self.verify && record.complete {
             let question = measure::Question {
@@ -367,15 +369,20 @@ impl<'a> Run<'a> {
                 options: exec_options,
                 control: &self.control,
             };
-            match measure::verify(&question).map_err(|error| self.failed(error))? {
-                Some(verification) => {
+            match measure::verify(&question) {
+                Ok(Some(verification)) => {
                     record.verification = Some(verification.record);
                     record.warnings.extend(verification.warnings);
                 }
-                None => interrupted(&mut record, "its outputs were compared with the CPU's"),
+                Ok(None) => interrupted(&mut record, "its outputs were compared with the CPU's"),
+                Err(error) => {
+                    record.complete = false;
+                    record.warnings.push(format!("its outputs could not be compared with the CPU's: {error}"));
+                    failure = Some(error);
+                }
             }
         }
-        Ok(record)
+        Ok((record, failure.map(|error| self.failed(error))))
     }
 
     fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
@@ -383,7 +390,7 @@ impl<'a> Run<'a> {
         let device = self.chosen.backend.device();
         let measurement = self.effort != Effort::Sanity;
         let mut warnings = Vec::new();
-        if !measured.complete {
+        if !measured.complete && measured.failure.is_none() {
             warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
         }
         if !measurement {

@@ -86,7 +86,7 @@ pub struct HostCosts {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphCosts {
-    /// Launching one, for the host, and what each of its branches adds.
+    /// Launching one, for the host, and what each further node that waits for nothing adds.
     pub launch: Figure,
     pub launch_branch: Figure,
     /// From the end of a node to the start of one that waits for it.

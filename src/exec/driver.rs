@@ -27,7 +27,10 @@ pub struct DeviceInfo {
     pub simulated: bool,
     pub index: Option<u32>,
     pub units: Option<u32>,
+    /// Bytes of its own memory; nothing where it shares the host's.
     pub memory_bytes: Option<u64>,
+    /// Bytes that the host can still give; nothing where none of it is used.
+    pub host_memory_bytes: Option<u64>,
     /// Names with versions or values: driver, compiler, libraries, clocks.
     pub facts: Vec<(String, String)>,
 }
@@ -60,7 +63,7 @@ impl std::fmt::Display for Fault {
 /// An open device with an image on it. Operations, events, stamps and lanes go by their numbers in the image.
 ///
 /// A stamp is an event that can be timed. The calls of the first group are what a measured iteration consists of:
-/// they allocate nothing, take no lock, and look nothing up by name.
+/// on a GPU they allocate nothing, take no lock, and look nothing up by name.
 pub trait Driver {
     /// Launches an operation on its lane.
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>>;
@@ -111,6 +114,9 @@ pub trait Driver {
 
     /// Reads memory; nothing where a backend has none.
     fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>>;
+
+    /// The device does not answer: whoever drops this waits for nothing, and gives nothing back.
+    fn abandon(&mut self) {}
 
     /// Things worth knowing that showed during preparation: algorithms chosen, fall-backs taken.
     fn notes(&self) -> Vec<String> {

@@ -160,28 +160,32 @@ fn spans_of(
     launches
 }
 
-/// Fails when the device says that it has less memory than the image needs.
+/// Fails when the device or the host says that it has less memory than the image needs.
 fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
-    let Some(available) = backend.device().memory_bytes else { return Ok(()) };
-    let needed = image.bytes[0];
-    if needed <= available {
-        return Ok(());
+    let info = backend.device();
+    let [device, pinned, host] = image.bytes;
+    let shared = if info.memory_bytes.is_none() { device } else { 0 };
+    let rooms = [
+        (device, info.memory_bytes, Space::Device.name()),
+        (shared.saturating_add(pinned).saturating_add(host), info.host_memory_bytes, "the host's"),
+    ];
+    for (needed, available, space) in rooms {
+        if let Some(available) = available.filter(|available| needed > *available) {
+            return Err(ExecError::OutOfMemory {
+                needed: crate::base::Bytes(needed).to_string(),
+                space,
+                available: crate::base::Bytes(available).to_string(),
+                largest: largest(program),
+            });
+        }
     }
-    Err(ExecError::OutOfMemory {
-        needed: crate::base::Bytes(needed).to_string(),
-        space: Space::Device.name(),
-        available: crate::base::Bytes(available).to_string(),
-        largest: largest(program),
-    })
+    Ok(())
 }
 
 /// The largest memories of a program, for messages.
 pub fn largest(program: &Program) -> String {
-    let mut sizes: Vec<(u64, MemoryId)> = (0..program.memories.len())
-        .map(MemoryId::from)
-        .filter(|&id| program.memory(id).space == Space::Device)
-        .map(|id| (program.memory_bytes(id), id))
-        .collect();
+    let mut sizes: Vec<(u64, MemoryId)> =
+        (0..program.memories.len()).map(MemoryId::from).map(|id| (program.memory_bytes(id), id)).collect();
     sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
     let text = |(bytes, id): &(u64, MemoryId)| {
         let memory = program.memory(*id);
@@ -370,6 +374,7 @@ impl Session {
             .filter(|&lane| !self.driver.idle(lane as u32).unwrap_or(false))
             .map(|lane| self.lanes[lane].clone())
             .collect();
+        self.driver.abandon();
         let busy = if busy.is_empty() { "none".to_owned() } else { busy.join(", ") };
         ExecError::Hang { iteration, timeout: self.timeout.to_string(), busy }
     }

@@ -242,7 +242,7 @@ pub struct VariantVerification {
 pub struct OutputVerification {
     pub name: String,
     pub shape: String,
-    /// The norm of the difference over that of the reference.
+    /// The largest of those of the whole, of a row and of an element; for integers the share that differs.
     pub error: f64,
     pub bound: f64,
     pub held: bool,

@@ -41,6 +41,8 @@ pub struct Measured {
     pub warnings: Vec<String>,
     /// Nothing was cut short.
     pub complete: bool,
+    /// What ended it before it had measured everything.
+    pub failure: Option<ExecError>,
 }
 
 /// The samples of one variant.
@@ -58,57 +60,89 @@ pub fn iterations(request: &Request) -> u64 {
     each * runs * request.modes.len() as u64
 }
 
-/// Runs everything that the request asks for. A run that is stopped keeps what it has.
+/// Runs everything that the request asks for. A run that is stopped, or fails, keeps what it has; without a headline
+/// it has nothing, and a failure is all there is to say.
 pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     let mut warnings = Vec::new();
-    let mut complete = true;
     let mut sampled = Vec::new();
-    {
-        let mut session = exec::prepare(request.program, request.schedule, request.backend, &request.exec)?;
-        for &mode in request.modes {
-            if let Some(variant) = sample(request, &mut session, mode, &mut warnings)? {
-                complete &= !variant.samples.stopped;
-                sampled.push(variant);
-            }
-        }
+    let mut failure = headlines(request, &mut sampled, &mut warnings).err();
+    if let Some(error) = failure.take_if(|_| sampled.is_empty()) {
+        return Err(error);
     }
-    let mut serial: Vec<Option<Samples>> = sampled.iter().map(|_| None).collect();
-    if wants_serial(request.program) && !request.control.stopped() {
-        let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
-        let topology = request.backend.topology();
-        let schedule = schedule::place(request.program, request.plan, topology, &options);
-        let mut session = exec::prepare(request.program, &schedule, request.backend, &request.exec)?;
-        for (variant, slot) in sampled.iter().zip(&mut serial) {
-            if variant.mode == LaunchMode::Graph && session.capture().is_err() {
-                continue;
-            }
-            let (warmup, iterations) = counts(request);
-            let samples = session.iterate(variant.mode, warmup, iterations, request.control)?;
-            complete &= !samples.stopped;
-            *slot = Some(samples);
-        }
+    let mut serial = Vec::new();
+    if failure.is_none() && wants_serial(request.program) && !request.control.stopped() {
+        failure = serials(request, &sampled, &mut serial, &mut warnings).err();
     }
+    // Also where the headline was through: what was observed, and the serial run, may be missing.
+    let complete = failure.is_none() && !request.control.stopped();
     let variants = sampled
         .iter()
-        .zip(&serial)
-        .map(|(variant, serial)| record(request, variant, serial.as_ref(), &mut warnings))
+        .enumerate()
+        .map(|(index, variant)| record(request, variant, serial.get(index).and_then(Option::as_ref), &mut warnings))
         .collect();
-    // Also where the headline was through: what was observed, and the serial run, may be missing.
-    complete &= !request.control.stopped();
-    Ok(Measured { variants, warnings, complete })
+    Ok(Measured { variants, warnings, complete, failure })
+}
+
+/// Measures each mode.
+fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<String>) -> Result<(), ExecError> {
+    let mut session = exec::prepare(request.program, request.schedule, request.backend, &request.exec)?;
+    for &mode in request.modes {
+        sample(request, &mut session, mode, sampled, warnings)
+            .inspect_err(|error| warnings.push(failed(runs_as(mode), error)))?;
+    }
+    Ok(())
+}
+
+/// Measures each variant on one stream; nothing for one that cannot be.
+fn serials(
+    request: &Request,
+    sampled: &[Sampled],
+    serial: &mut Vec<Option<Samples>>,
+    warnings: &mut Vec<String>,
+) -> Result<(), ExecError> {
+    let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
+    let schedule = schedule::place(request.program, request.plan, request.backend.topology(), &options);
+    let (warmup, iterations) = counts(request);
+    let mut run = || {
+        let mut session = exec::prepare(request.program, &schedule, request.backend, &request.exec)?;
+        for variant in sampled {
+            if variant.mode == LaunchMode::Graph
+                && let Err(error) = session.capture()
+            {
+                warnings.push(format!("no graph could be made of the serial run, so its time is missing: {error}"));
+                serial.push(None);
+                continue;
+            }
+            serial.push(Some(session.iterate(variant.mode, warmup, iterations, request.control)?));
+        }
+        Ok(())
+    };
+    run().inspect_err(|error| warnings.push(failed("the serial run", error)))
+}
+
+fn runs_as(mode: LaunchMode) -> &'static str {
+    match mode {
+        LaunchMode::Stream => "the run as streams",
+        LaunchMode::Graph => "the run as a graph",
+    }
+}
+
+fn failed(what: &str, error: &ExecError) -> String {
+    format!("{what} failed, and the figures are of what was measured before: {error}")
 }
 
 fn counts(request: &Request) -> (u64, u64) {
     (u64::from(request.effort.warmup), u64::from(request.effort.iterations))
 }
 
-/// The samples of one mode; nothing when it had to give way to one that is there already.
+/// Adds the samples of one mode, unless it has to give way to one that is there already.
 fn sample(
     request: &Request,
     session: &mut Session,
     mode: LaunchMode,
+    sampled: &mut Vec<Sampled>,
     warnings: &mut Vec<String>,
-) -> Result<Option<Sampled>, ExecError> {
+) -> Result<(), ExecError> {
     let mut mode = mode;
     let mut notes = Vec::new();
     if mode == LaunchMode::Graph
@@ -116,19 +150,24 @@ fn sample(
     {
         warnings.push(format!("no graph could be made, the run went on as streams: {error}"));
         if request.modes.contains(&LaunchMode::Stream) {
-            return Ok(None);
+            return Ok(());
         }
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
     let (warmup, iterations) = counts(request);
     let samples = session.iterate(mode, warmup, iterations, request.control)?;
-    let traces = match samples.stopped {
-        true => Vec::new(),
-        false => session.observe(mode, u64::from(request.observed_iterations), request.control)?,
+    let observed = match samples.stopped {
+        true => Ok(Vec::new()),
+        false => session.observe(mode, u64::from(request.observed_iterations), request.control),
     };
     notes.extend(session.notes());
-    Ok(Some(Sampled { mode, samples, traces, notes }))
+    let (traces, failure) = match observed {
+        Ok(traces) => (traces, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    sampled.push(Sampled { mode, samples, traces, notes });
+    failure
 }
 
 /// Whether a figure needs the time of the same operations on one stream.

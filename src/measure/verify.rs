@@ -3,6 +3,7 @@
 use crate::base::{DType, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Session};
 use crate::model::{MemoryKind, Program};
+use crate::ops::Spec;
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
@@ -11,10 +12,17 @@ use super::record::{OutputVerification, VariantVerification, VerificationRecord}
 /// An error larger than anything that rounding explains, where there is no number.
 const BEYOND: f64 = 1e30;
 
+/// What one row may be off by, in multiples of what the whole may: a row can be harder to compute than most.
+const ROW: f64 = 4.0;
+
+/// The same for one element. Rounding errors are spread about like a bell curve. Where the whole is within its bound,
+/// none lies this many standard deviations out.
+const ELEMENT: f64 = 8.0;
+
 /// One output on both sides.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The norm of the difference over that of the reference; for integers, the share of elements that differ.
+    /// For floats see [`compare`]; for integers the share of elements that differ.
     pub error: f64,
     pub bound: f64,
 }
@@ -26,45 +34,75 @@ pub struct Verification {
     pub warnings: Vec<String>,
 }
 
-/// The relative error that rounding may explain after a chain of operations in that type. Inputs of a GEMM that are
-/// rounded for the matrix unit (`tf32`) count as 16-bit ones.
+/// How many roundings of the coarsest kind may explain a relative error. An operation rounds its result once; a chain
+/// of some tens stays below this.
+const ROUNDINGS: f64 = 16.0;
+
+/// The relative error that rounding may explain after a chain of operations of which the coarsest rounds like that.
 fn bound(dtype: DType, coarsest: f64) -> f64 {
     match dtype.is_float() {
-        // An operation rounds its result once; a chain of some tens with sums in between stays below this.
-        true => 16.0 * dtype.epsilon().max(coarsest),
+        true => ROUNDINGS * dtype.epsilon().max(coarsest),
         false => 0.0,
     }
 }
 
-/// Compares two stretches of memory element by element.
-pub fn compare(dtype: DType, actual: &[u8], expected: &[u8], bound: f64) -> Comparison {
+/// Compares two stretches of memory whose last dimension is `row` long.
+///
+/// The error of floats is the largest of three, each of them relative, and each divided by how much more of it rounding
+/// explains:
+///
+/// - of the whole: the norm of the difference over that of the reference;
+/// - of a row, so that one wrong row among many is seen;
+/// - of an element, so that one wrong element in a row is seen.
+///
+/// A sum whose terms cancel is as far off as its terms are large, however small it is itself. So a row is never
+/// measured by less than the root mean square of all rows, and an element by no less than that of its row and of all
+/// elements: beside these, a small value may be wrong unseen.
+pub fn compare(dtype: DType, row: usize, actual: &[u8], expected: &[u8], bound: f64) -> Comparison {
     let size = dtype.size() as usize;
-    let mut difference = 0.0f64;
-    let mut norm = 0.0f64;
-    let mut differing = 0usize;
-    let mut count = 0usize;
-    for (actual, expected) in actual.chunks_exact(size).zip(expected.chunks_exact(size)) {
-        let (a, b) = (dtype.load(actual), dtype.load(expected));
-        count += 1;
-        if a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()) {
-            norm += if b.is_finite() { b * b } else { 0.0 };
-            continue;
+    let load = |bytes: &[u8]| bytes.chunks_exact(size).map(|bytes| dtype.load(bytes)).collect::<Vec<f64>>();
+    let (actual, expected) = (load(actual), load(expected));
+    let error = match dtype.is_float() {
+        true => float_error(row.max(1), &actual, &expected).min(BEYOND),
+        false => {
+            let differing = actual.iter().zip(&expected).filter(|(a, b)| a != b).count();
+            differing as f64 / expected.len().max(1) as f64
         }
-        if !dtype.is_float() || !a.is_finite() || !b.is_finite() {
-            differing += 1;
-            continue;
-        }
-        difference += (a - b).powi(2);
-        norm += b * b;
-    }
-    let error = match (differing, dtype.is_float()) {
-        (0, true) if difference == 0.0 => 0.0,
-        (0, true) if norm > 0.0 => (difference / norm).sqrt(),
-        (0, false) => 0.0,
-        (_, false) => differing as f64 / count.max(1) as f64,
-        _ => BEYOND,
     };
-    Comparison { error: error.min(BEYOND), bound }
+    Comparison { error, bound }
+}
+
+fn float_error(row: usize, actual: &[f64], expected: &[f64]) -> f64 {
+    // Everything is measured in the largest value, so that no square overflows or vanishes.
+    let finite = expected.iter().map(|value| value.abs()).filter(|value| value.is_finite());
+    let unit = finite.fold(0.0, f64::max);
+    let mut pairs = Vec::with_capacity(expected.len());
+    for (&a, &b) in actual.iter().zip(expected) {
+        let same = a == b || (a.is_nan() && b.is_nan());
+        let difference = if same { 0.0 } else { (a - b).abs() / unit };
+        // A number against a NaN or an infinity, or anything against zeros alone.
+        if !difference.is_finite() {
+            return BEYOND;
+        }
+        pairs.push((difference.powi(2), if b.is_finite() { (b / unit).powi(2) } else { 0.0 }));
+    }
+    // Sums of squares.
+    let sums = |pairs: &[(f64, f64)]| pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let (difference, norm) = sums(&pairs);
+    if difference == 0.0 {
+        return 0.0;
+    }
+    let mean = norm / pairs.len() as f64;
+    let mut worst = difference / norm;
+    for row in pairs.chunks(row) {
+        let (difference, norm) = sums(row);
+        let length = row.len() as f64;
+        worst = worst.max(difference / norm.max(mean * length) / ROW.powi(2));
+        let scale = mean.max(norm / length);
+        let elements = row.iter().map(|(difference, value)| difference / value.max(scale));
+        worst = worst.max(elements.fold(0.0, f64::max) / ELEMENT.powi(2));
+    }
+    worst.sqrt()
 }
 
 /// The bytes of each buffer.
@@ -118,12 +156,14 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
             return Ok(None);
         }
         let actual = read(&mut session, &outputs)?;
-        let compared = outputs
+        let compared: Vec<_> = outputs
             .iter()
             .zip(actual.iter().zip(&expected))
             .filter_map(|(&memory, (actual, expected))| {
                 let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
-                let comparison = compare(dtype, actual.as_ref()?, expected.as_ref()?, bound(dtype, coarsest));
+                let row = dims.last().map_or(1, |&length| length as usize);
+                let bound = bound(dtype, coarsest[memory.index()]);
+                let comparison = compare(dtype, row, actual.as_ref()?, expected.as_ref()?, bound);
                 Some(OutputVerification {
                     name: name(program, memory),
                     shape: format!("{dtype}{dims}"),
@@ -133,6 +173,10 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
                 })
             })
             .collect();
+        if compared.is_empty() {
+            warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.name()));
+            continue;
+        }
         variants.push(VariantVerification { launch: mode.name().to_owned(), outputs: compared });
     }
     let held = !variants.is_empty() && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held));
@@ -172,17 +216,48 @@ fn name(program: &Program, memory: MemoryId) -> String {
     }
 }
 
-/// The largest rounding of any operand: what follows from a 16-bit value is no more exact than that, whatever its type.
-fn coarsest(program: &Program) -> f64 {
-    program
-        .specs
-        .iter()
-        .flat_map(|spec| {
-            let tf32 = spec.operation.name() == "gemm" && spec.attrs.word("compute") == "tf32";
-            let operands = spec.inputs.iter().chain(&spec.outputs).map(|tensor| tensor.dtype.epsilon());
-            operands.chain(tf32.then_some(DType::F16.epsilon()))
-        })
-        .fold(0.0, f64::max)
+/// For each memory the coarsest rounding among the operations that its contents come from: what follows from a 16-bit
+/// value is no more exact than that, whatever its type.
+fn coarsest(program: &Program) -> Vec<f64> {
+    let mut coarsest = vec![0.0f64; program.memories.len()];
+    // What one iteration leaves, the next may read: until nothing changes.
+    loop {
+        let mut changed = false;
+        for step in &program.cycle {
+            for op in step.ids() {
+                let Some(spec) = program.op_spec(step.op(op)) else { continue };
+                let inputs = step.inputs(op).iter().map(|&view| coarsest[program.views.memory(view).index()]);
+                let found = inputs.fold(rounding(spec), f64::max);
+                for &view in step.outputs(op) {
+                    let known = &mut coarsest[program.views.memory(view).index()];
+                    changed |= found > *known;
+                    *known = known.max(found);
+                }
+            }
+        }
+        if !changed {
+            return coarsest;
+        }
+    }
+}
+
+/// The largest rounding of an operation's operands. What is rounded for the matrix unit (`tf32`) counts as 16 bits.
+fn rounding(spec: &Spec) -> f64 {
+    let tf32 = spec.operation.name() == "gemm" && spec.attrs.word("compute") == "tf32";
+    let operands = spec.inputs.iter().chain(&spec.outputs).map(|tensor| tensor.dtype.epsilon());
+    let coarsest = operands.chain(tf32.then_some(DType::F16.epsilon())).fold(0.0, f64::max);
+    coarsest.max(sum(spec) / ROUNDINGS)
+}
+
+/// What summing up rounds: each term once, in f32 at least, and such errors add up like the steps of a random walk.
+fn sum(spec: &Spec) -> f64 {
+    let Some(output) = spec.outputs.first() else { return 0.0 };
+    let terms = match spec.operation.name() {
+        "gemm" => spec.cost().flops / (2.0 * output.elements() as f64),
+        "softmax" => output.dims.last().map_or(1.0, |&length| length as f64),
+        _ => return 0.0,
+    };
+    terms.sqrt() * output.dtype.epsilon().min(DType::F32.epsilon())
 }
 
 /// Everything that the first iteration of the period writes, and every buffer that any iteration writes.
@@ -221,17 +296,134 @@ mod tests {
         bytes
     }
 
+    fn error(dtype: DType, row: usize, actual: &[f64], expected: &[f64]) -> f64 {
+        compare(dtype, row, &bytes(dtype, actual), &bytes(dtype, expected), 0.0).error
+    }
+
+    /// 256 rows of 64 numbers of both signs; the rows' sizes differ by a factor of 256.
+    fn matrix() -> Vec<f64> {
+        (0..256 * 64).map(|i| (i as f64 * 0.7).sin() * (1 + i / 64) as f64).collect()
+    }
+
     #[test]
     fn tells_rounding_from_mistakes() {
-        let expected = bytes(DType::BF16, &[1.0, 2.0, 3.0]);
-        let rounded = bytes(DType::BF16, &[1.0, 2.01, 3.0]);
-        let wrong = bytes(DType::BF16, &[1.0, 0.0, 3.0]);
-        let missing = bytes(DType::BF16, &[1.0, f64::NAN, 3.0]);
         let limit = bound(DType::BF16, 0.0);
-        assert!(compare(DType::BF16, &rounded, &expected, limit).error <= limit);
-        assert!(compare(DType::BF16, &wrong, &expected, limit).error > limit);
-        assert!(compare(DType::BF16, &missing, &expected, limit).error > limit);
-        let (a, b) = (bytes(DType::I32, &[1.0, 2.0]), bytes(DType::I32, &[1.0, 3.0]));
-        assert_eq!(compare(DType::I32, &a, &b, 0.0).error, 0.5);
+        let expected = [1.0, 2.0, 3.0];
+        assert!(error(DType::BF16, 3, &[1.0, 2.01, 3.0], &expected) <= limit);
+        assert!(error(DType::BF16, 3, &[1.0, 0.0, 3.0], &expected) > limit);
+        assert!(error(DType::BF16, 3, &[1.0, f64::NAN, 3.0], &expected) > limit);
+        assert_eq!(error(DType::BF16, 3, &expected, &[0.0; 3]), BEYOND);
+        assert_eq!(error(DType::F64, 1, &[1e200, 1e-200], &[1e200, 1e-200]), 0.0);
+        assert!(error(DType::F64, 2, &[1e200, 2e200], &[1e200, 1e200]) > 0.1);
+        assert_eq!(error(DType::I32, 2, &[1.0, 2.0], &[1.0, 3.0]), 0.5);
+    }
+
+    #[test]
+    fn rounding_is_within_the_bound() {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            // Four roundings up, of every element.
+            let off = |value: &f64| value * (1.0 + 4.0 * dtype.epsilon());
+            let (expected, actual) = (matrix(), matrix().iter().map(off).collect::<Vec<f64>>());
+            let found = error(dtype, 64, &actual, &expected);
+            assert!(found > dtype.epsilon() && found <= bound(dtype, 0.0), "{dtype}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_row_is_seen() {
+        let limit = bound(DType::BF16, 0.0);
+        for row in [96, 128, 255] {
+            let mut actual = matrix();
+            // That of another place: its norm is much the same.
+            actual[row * 64..][..64].rotate_left(5);
+            assert!(error(DType::BF16, 64, &actual, &matrix()) > limit, "row {row}");
+            let mut missing = matrix();
+            missing[row * 64..][..64].fill(0.0);
+            assert!(error(DType::BF16, 64, &missing, &matrix()) > limit, "row {row}");
+        }
+        // As a whole it is nothing.
+        let mut actual = vec![1.0; 256 * 64];
+        actual[..64].fill(0.5);
+        assert!(error(DType::BF16, 256 * 64, &actual, &vec![1.0; 256 * 64]) <= limit);
+        assert!(error(DType::BF16, 64, &actual, &vec![1.0; 256 * 64]) > limit);
+    }
+
+    #[test]
+    fn a_wrong_element_is_seen() {
+        for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+            let mut actual = vec![1.0; 256 * 64];
+            actual[1000] = 0.0;
+            assert!(error(dtype, 64, &actual, &vec![1.0; 256 * 64]) > bound(dtype, 0.0), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn terms_that_cancel_are_no_mistake() {
+        // A small value between large ones, off by what these are rounded by; and a row of such.
+        let mut expected = matrix();
+        expected[9000] = 1e-6;
+        expected[64 * 200..][..64].fill(1e-6);
+        let mut actual = expected.clone();
+        actual[9000] = 0.5;
+        actual[64 * 200..][..64].fill(0.5);
+        assert!(error(DType::BF16, 64, &actual, &expected) <= bound(DType::BF16, 0.0));
+    }
+
+    /// The bound of each buffer that is written, and of no others.
+    fn bounds(text: &str) -> Vec<(String, f64)> {
+        let (ast, errors) = crate::syntax::parse(text, 0, &crate::syntax::Limits::default());
+        assert!(errors.is_empty(), "{errors:?}");
+        let program = crate::model::analyze(&ast, &crate::model::Options::default()).expect("no mistakes");
+        let coarsest = coarsest(&program);
+        let memories = (0..program.memories.len()).map(MemoryId::from).filter(|memory| coarsest[memory.index()] > 0.0);
+        memories.map(|memory| (name(&program, memory), coarsest[memory.index()])).collect()
+    }
+
+    #[test]
+    fn bounds_follow_the_data() {
+        let text = "\
+buffer a, b: f64[4]
+buffer c, d: f32[4]
+buffer e: bf16[4]
+buffer i: i32[4]
+buffer g, h: f32[4, 4]
+buffer long: f64[4, 4096]
+buffer wide: f64[4096, 4]
+buffer sum: f64[4, 4]
+step {
+  map(a + 1 -> b)
+  cast(i -> d)
+  map(c + 1 -> c)
+  cast(e -> i)
+  map(b * 2 -> a)
+  gemm(g, g, compute: tf32 -> h)
+  gemm(long, wide -> sum)
+}
+";
+        // `d` gets what `e` left in `i` an iteration before.
+        let of = |name: &str, dtype: DType| (name.to_owned(), dtype.epsilon());
+        let expected = [
+            of("a", DType::F64),
+            of("b", DType::F64),
+            of("c", DType::F32),
+            of("d", DType::BF16),
+            of("i", DType::BF16),
+            of("h", DType::F16),
+            // 64 roundings for its 4096 terms, where 16 are allowed anyway.
+            ("sum".to_owned(), 4.0 * DType::F64.epsilon()),
+        ];
+        assert_eq!(bounds(text), expected);
+    }
+
+    #[test]
+    fn every_operation_in_f64_has_the_bound_of_f64() {
+        let text = include_str!("../../tests/workloads/operations.aorta");
+        let text = text.replace("param dtype = f32", "param dtype = f64");
+        let coarse: Vec<String> = bounds(&text)
+            .into_iter()
+            .filter(|(_, coarsest)| *coarsest > DType::F64.epsilon())
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(coarse, ["back", "whole", "half", "brain", "output of cast"]);
     }
 }

@@ -167,5 +167,5 @@ pub fn workloads(folder: &str) -> Vec<PathBuf> {
 
 /// Whether this machine has no CUDA driver.
 pub fn no_cuda(sandbox: &Sandbox) -> bool {
-    sandbox.good(&["devices"]).contains("there is no driver on this machine")
+    sandbox.good(&["devices"]).starts_with("CUDA devices (--backend cuda --device N)\n  none:")
 }

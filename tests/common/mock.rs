@@ -24,6 +24,8 @@ pub struct Script {
     pub knows_no_capture: bool,
     /// The number of the operation, in the image, whose launch fails.
     pub faulty: Option<u32>,
+    /// The launch, or the end of a capture, that fails: by its text as the log has it, counted from 0.
+    pub fails: Option<(&'static str, u32)>,
     /// No stamp is ever reached.
     pub hangs: bool,
     /// The run is interrupted at this call, counted from 0 by its text as the log has it.
@@ -38,12 +40,14 @@ pub struct Mock {
     log: Option<Rc<RefCell<Vec<String>>>>,
     /// How often the call at which the run is interrupted has been made.
     seen: Rc<Cell<u32>>,
+    /// How often the call that fails has been made.
+    tried: Rc<Cell<u32>>,
 }
 
 impl Mock {
     /// One that notes every call.
     pub fn new(script: Script) -> Mock {
-        Mock { script, log: Some(Rc::default()), seen: Rc::default() }
+        Mock { script, log: Some(Rc::default()), ..Mock::default() }
     }
 
     /// One that notes nothing, and so allocates nothing.
@@ -78,6 +82,7 @@ impl Backend for Mock {
             log: self.log.clone(),
             clock: Cell::new(0),
             seen: self.seen.clone(),
+            tried: self.tried.clone(),
             capturing: false,
             graphs: 0,
         }))
@@ -90,6 +95,7 @@ struct MockDriver {
     log: Option<Rc<RefCell<Vec<String>>>>,
     clock: Cell<i64>,
     seen: Rc<Cell<u32>>,
+    tried: Rc<Cell<u32>>,
     /// Lanes that have been given work.
     busy: Vec<bool>,
     capturing: bool,
@@ -97,8 +103,9 @@ struct MockDriver {
 }
 
 impl MockDriver {
-    fn note(&self, text: impl FnOnce(&Image) -> String) {
-        let Some(log) = &self.log else { return };
+    /// Notes a call, and says whether it is the one that fails.
+    fn fails(&self, text: impl FnOnce(&Image) -> String) -> bool {
+        let Some(log) = &self.log else { return false };
         let text = text(&self.image);
         if let Some((control, call, turn)) = &self.script.interrupt
             && text == *call
@@ -108,7 +115,19 @@ impl MockDriver {
             }
             self.seen.set(self.seen.get() + 1);
         }
+        let mut fails = false;
+        if let Some((call, turn)) = self.script.fails
+            && text == call
+        {
+            fails = self.tried.get() == turn;
+            self.tried.set(self.tried.get() + 1);
+        }
         log.borrow_mut().push(text);
+        fails
+    }
+
+    fn note(&self, text: impl FnOnce(&Image) -> String) {
+        self.fails(text);
     }
 }
 
@@ -118,12 +137,12 @@ fn lane_name(image: &Image, lane: u32) -> &str {
 
 impl Driver for MockDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
-        self.note(|image| {
+        let fails = self.fails(|image| {
             let info = image.ops[op as usize];
             let name = image.works[info.work as usize].spec.operation.name();
             format!("launch #{op} {name} on {}", lane_name(image, info.lane))
         });
-        if self.script.faulty == Some(op) {
+        if fails || self.script.faulty == Some(op) {
             return Err(Box::new(Fault { call: "launchKernel", code: 700, message: "illegal address".to_owned() }));
         }
         // What is captured is not run.
@@ -154,7 +173,9 @@ impl Driver for MockDriver {
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
-        self.note(|image| format!("launch graph {graph} on {}", lane_name(image, lane)));
+        if self.fails(|image| format!("launch graph {graph} on {}", lane_name(image, lane))) {
+            return Err(Box::new(Fault { call: "launchGraph", code: 700, message: "illegal address".to_owned() }));
+        }
         self.busy[lane as usize] = true;
         Ok(())
     }
@@ -185,9 +206,9 @@ impl Driver for MockDriver {
     }
 
     fn end_capture(&mut self, lane: u32) -> Result<u32, Box<Fault>> {
-        self.note(|image| format!("end capture on {}", lane_name(image, lane)));
+        let fails = self.fails(|image| format!("end capture on {}", lane_name(image, lane)));
         self.capturing = false;
-        if self.script.refuses_capture {
+        if fails || self.script.refuses_capture {
             return Err(Box::new(Fault {
                 call: "endCapture",
                 code: 901,

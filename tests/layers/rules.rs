@@ -18,13 +18,14 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// The backend's files, each with the siblings that it may use.
-const BACKENDS: [(&str, &[&str]); 7] = [
+const BACKENDS: [(&str, &[&str]); 8] = [
     ("libraries", &[]),
+    ("system", &[]),
+    ("host", &["system"]),
     ("collective", &["libraries"]),
-    ("gpu", &["libraries", "collective"]),
-    ("cuda", &["libraries", "collective", "gpu"]),
-    ("hip", &["libraries", "collective", "gpu"]),
-    ("host", &[]),
+    ("gpu", &["libraries", "collective", "system"]),
+    ("cuda", &["libraries", "collective", "gpu", "system"]),
+    ("hip", &["libraries", "collective", "gpu", "system"]),
     ("sim", &[]),
 ];
 

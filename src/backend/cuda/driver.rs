@@ -97,10 +97,13 @@ pub struct CudaDriver {
     pub path: &'static str,
 }
 
+/// A driver without a device that it may use.
+pub const NONE_SEEN: &str = "the CUDA driver sees no device";
+
 /// Why there is no driver.
 pub enum NoDriver {
-    /// The library is nowhere: this is no machine with an NVIDIA GPU.
-    Absent,
+    /// This is no machine with an NVIDIA GPU that may be used, and why that is known.
+    Absent(&'static str),
     /// It is there, and does not work.
     Fails(ExecError),
 }
@@ -111,7 +114,7 @@ impl CudaDriver {
         let names = ["libcuda.so.1", "libcuda.so"].map(str::to_owned);
         let opened = match paths.open(&names) {
             Ok(opened) => opened,
-            Err(NotOpened::Absent) => return Err(NoDriver::Absent),
+            Err(NotOpened::Absent) => return Err(NoDriver::Absent("no libcuda.so.1 on this machine")),
             Err(NotOpened::Broken(why)) => {
                 return Err(NoDriver::Fails(no_device(format!("the driver's library does not load: {why}"))));
             }
@@ -124,6 +127,9 @@ impl CudaDriver {
         let driver = CudaDriver { table, elapsed_time, path: opened.path };
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };
+        if code == number::NO_DEVICE {
+            return Err(NoDriver::Absent(NONE_SEEN));
+        }
         driver.check("cuInit", code).map_err(|fault| NoDriver::Fails(no_device(fault.to_string())))?;
         Ok(driver)
     }

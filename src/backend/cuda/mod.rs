@@ -20,8 +20,9 @@ use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Direction, Gemm, Source};
 use crate::schedule::Topology;
 
+use crate::backend::system::available_memory;
 use cublaslt::{CublasLt, Product};
-use driver::{CudaDriver, NoDriver, no_device, number};
+use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 pub use nvrtc::Nvrtc;
 
 /// The names of a library by version, that of the driver's major version first.
@@ -47,8 +48,8 @@ fn missing(library: &str, purpose: &str, why: NotOpened, install: &str) -> ExecE
 
 /// What there is on this machine.
 pub enum Found {
-    /// No driver: no machine with an NVIDIA GPU.
-    Nothing,
+    /// No machine with an NVIDIA GPU that may be used, and why that is known.
+    Nothing(&'static str),
     /// A driver that does not work.
     Broken(ExecError),
     Devices(u32),
@@ -57,9 +58,10 @@ pub enum Found {
 /// Looks for a driver and its devices.
 pub fn find(paths: &SearchPaths) -> Found {
     match CudaDriver::open(paths) {
-        Err(NoDriver::Absent) => Found::Nothing,
+        Err(NoDriver::Absent(why)) => Found::Nothing(why),
         Err(NoDriver::Fails(error)) => Found::Broken(error),
         Ok(driver) => match driver.count() {
+            Ok(0) => Found::Nothing(NONE_SEEN),
             Ok(count) => Found::Devices(count),
             Err(fault) => Found::Broken(no_device(fault.to_string())),
         },
@@ -90,14 +92,14 @@ impl Cuda {
     /// Opens device `index`. `connections` is what CUDA_DEVICE_MAX_CONNECTIONS says, if it says anything.
     pub fn open(paths: SearchPaths, index: u32, connections: Option<u32>) -> Result<Cuda, ExecError> {
         let driver = CudaDriver::open(&paths).map_err(|why| match why {
-            NoDriver::Absent => no_device("there is no driver (libcuda.so.1)".to_owned()),
+            NoDriver::Absent(why) => no_device(why.to_owned()),
             NoDriver::Fails(error) => error,
         })?;
         let failed = |fault: Box<crate::exec::Fault>| no_device(fault.to_string());
         let count = driver.count().map_err(failed)?;
         if index >= count {
             let why = match count {
-                0 => "the driver sees no device".to_owned(),
+                0 => NONE_SEEN.to_owned(),
                 1 => format!("there is no device {index}; the only one is 0"),
                 count => format!("there is no device {index}; they go from 0 to {}", count - 1),
             };
@@ -196,7 +198,7 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: retained once, when the device was opened. The handle of cuBLASLt belongs to the context and goes with it.
+        // SAFETY: retained once, when the device was opened. The handle of cuBLASLt is left to the process's end.
         unsafe { (self.driver.table.primary_ctx_release)(self.device) };
     }
 }
@@ -241,6 +243,7 @@ impl Api for Cuda {
             index: Some(self.index),
             units: Some(attribute(number::ATTRIBUTE_MULTIPROCESSORS).max(0) as u32),
             memory_bytes: (code == 0).then_some(memory as u64),
+            host_memory_bytes: available_memory(),
             facts,
         }
     }
@@ -522,7 +525,11 @@ impl Api for Cuda {
             (table.graph_destroy)(graph);
             made?;
             let uploaded = self.check("cuGraphUpload", (table.graph_upload)(launchable, stream));
-            uploaded.and_then(|()| self.synchronize()).map(|()| launchable)
+            let ready = uploaded.and_then(|()| self.synchronize());
+            if ready.is_err() {
+                (table.graph_exec_destroy)(launchable);
+            }
+            ready.map(|()| launchable)
         }
     }
 

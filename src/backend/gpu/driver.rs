@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::collective::{Collectives, Comm};
+use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Driver, ExecError, Fault, Image};
 use crate::model::Priority;
@@ -45,6 +46,8 @@ pub struct GpuDriver<A: Api> {
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     capturing: bool,
+    /// The device does not answer.
+    abandoned: bool,
     pageable: Pageable,
     notes: Vec<String>,
 }
@@ -78,6 +81,7 @@ impl<A: Api> GpuDriver<A> {
             collectives: None,
             graphs: Vec::new(),
             capturing: false,
+            abandoned: false,
             pageable: Pageable { words: Vec::new() },
             notes: Vec::new(),
             api,
@@ -117,7 +121,7 @@ impl<A: Api> GpuDriver<A> {
             needed: Bytes(bytes).to_string(),
             space: space.name(),
             available: Bytes(available).to_string(),
-            largest: "see `aorta plan`".to_owned(),
+            largest: "`aorta plan` shows them".to_owned(),
         };
         let lanes = self.lanes_with(|launch| matches!(launch, Launch::Gemm(_)));
         let each = match lanes.len() as u64 {
@@ -132,11 +136,13 @@ impl<A: Api> GpuDriver<A> {
                 self.api.allocate(device_bytes).map_err(|_| full(device_bytes, Space::Device, available))?;
         }
         if pinned_bytes > 0 {
-            self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(device)?;
+            let available = available_memory().unwrap_or(0);
+            self.bases[1] =
+                self.api.allocate_pinned(pinned_bytes).map_err(|_| full(pinned_bytes, Space::Pinned, available))?;
         }
         let words = host_bytes.div_ceil(8) as usize;
         if self.pageable.words.try_reserve_exact(words).is_err() {
-            return Err(full(host_bytes, Space::Host, 0));
+            return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0)));
         }
         self.pageable.words.resize(words, 0);
         self.bases[2] = self.pageable.words.as_mut_ptr() as u64;
@@ -387,7 +393,7 @@ impl<A: Api> Driver for GpuDriver<A> {
                 std::ptr::write_bytes(self.bases[1] as *mut u8, DType::POISON, pinned_bytes as usize);
             }
         }
-        self.pageable.words.fill(u64::MAX);
+        self.pageable.words.fill(u64::from_ne_bytes([DType::POISON; 8]));
         let Self { api, fills, fill_args, .. } = self;
         for call in fills.iter() {
             if let Prepared::Kernel { function, grid, block, shared, stream, args } = *call {
@@ -416,6 +422,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         Ok(Some(out))
     }
 
+    fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
@@ -423,6 +433,11 @@ impl<A: Api> Driver for GpuDriver<A> {
 
 impl<A: Api> Drop for GpuDriver<A> {
     fn drop(&mut self) {
+        if self.abandoned {
+            // What waits for the device, or frees what it uses, would not come back. The context stays open too.
+            std::mem::forget(self.api.clone());
+            return;
+        }
         // A device that failed cannot be waited for; what it has is given back all the same.
         let _ = self.api.make_current();
         let _ = self.api.synchronize();

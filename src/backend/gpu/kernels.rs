@@ -40,38 +40,30 @@ impl<A: Api> Kernels<A> {
         let paths: Vec<Option<PathBuf>> =
             wanted.iter().map(|wanted| cache.map(|folder| entry(folder, &compiler, &wanted.source))).collect();
         let codes: Vec<Option<Vec<u8>>> =
-            paths.iter().map(|path| path.as_ref().and_then(|path| std::fs::read(path).ok())).collect();
+            paths.iter().map(|path| unpack(&std::fs::read(path.as_ref()?).ok()?).map(<[u8]>::to_vec)).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let fresh = compile(api, wanted, &missing)?;
+        kernels.compiled = missing.len();
+        kernels.cached = wanted.len() - missing.len();
+        for &index in &missing {
+            store(paths[index].as_deref(), &fresh[&index]);
+        }
         for (index, wanted) in wanted.iter().enumerate() {
-            let loaded = match &codes[index] {
-                Some(code) => {
-                    kernels.cached += 1;
-                    // A damaged entry is compiled again.
-                    kernels.add(api, &wanted.source, code).or_else(|_| {
-                        let code = compile(api, std::slice::from_ref(wanted), &[0])?;
-                        store(paths[index].as_deref(), &code[&0]);
-                        kernels.add(api, &wanted.source, &code[&0]).map_err(device)
-                    })
-                }
-                None => {
-                    kernels.compiled += 1;
-                    store(paths[index].as_deref(), &fresh[&index]);
-                    kernels.add(api, &wanted.source, &fresh[&index]).map_err(device)
-                }
-            };
-            loaded?;
+            let code = codes[index].as_ref().unwrap_or_else(|| &fresh[&index]);
+            if let Err(fault) = kernels.add(api, &wanted.source, code) {
+                kernels.unload(api);
+                return Err(device(fault));
+            }
         }
         Ok(kernels)
     }
 
     fn add(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
-        // SAFETY: the code is this compiler's for this device, and the module lives as long as the table.
-        let (module, function) = unsafe {
-            let module = api.load(code)?;
-            (module, api.function(module, &source.name)?)
-        };
+        // SAFETY: the code is this compiler's for this device, whole, and the module lives as long as the table.
+        let module = unsafe { api.load(code)? };
         self.modules.push(module);
+        // SAFETY: the module was loaded just now.
+        let function = unsafe { api.function(module, &source.name)? };
         self.functions.insert(source.clone(), function);
         Ok(())
     }
@@ -134,13 +126,47 @@ fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
     folder.join(format!("{name}.bin"))
 }
 
+/// How a kept kernel begins: what it is, then a digest of the code behind.
+const MARK: &[u8; 8] = b"aortak01";
+
+fn pack(code: &[u8]) -> Vec<u8> {
+    [MARK, Sha256::digest(code).as_slice(), code].concat()
+}
+
+/// The code of a kept kernel; nothing where it is not whole. The driver takes code without its length and believes it,
+/// so what is damaged may not reach it.
+fn unpack(kept: &[u8]) -> Option<&[u8]> {
+    let (digest, code) = kept.strip_prefix(MARK)?.split_at_checked(32)?;
+    (!code.is_empty() && Sha256::digest(code).as_slice() == digest).then_some(code)
+}
+
 /// Keeps a kernel's code. A cache that cannot be written costs time, not the run.
 fn store(path: Option<&Path>, code: &[u8]) {
     let Some((path, folder)) = path.and_then(|path| Some((path, path.parent()?))) else { return };
     let written = std::fs::create_dir_all(folder)
         .and_then(|()| tempfile::NamedTempFile::new_in(folder))
-        .and_then(|file| std::fs::write(file.path(), code).map(|()| file));
+        .and_then(|file| std::fs::write(file.path(), pack(code)).map(|()| file));
     if let Ok(file) = written {
         let _ = file.persist(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_code_is_used() {
+        let kept = pack(b"machine code");
+        assert_eq!(unpack(&kept), Some(b"machine code".as_slice()));
+        for length in 0..kept.len() {
+            assert_eq!(unpack(&kept[..length]), None, "cut to {length}");
+        }
+        for index in 0..kept.len() {
+            let mut damaged = kept.clone();
+            damaged[index] ^= 1;
+            assert_eq!(unpack(&damaged), None, "byte {index}");
+        }
+        assert_eq!(unpack(b"machine code"), None);
     }
 }

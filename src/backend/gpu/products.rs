@@ -47,33 +47,43 @@ impl<A: Api> Chooser<'_, A> {
         let (_, lane) = product.uses[0];
         let candidates = self.api.products(gemm, self.workspaces[lane as usize].1, self.candidates)?;
         let count = candidates.len();
+        let mut first = None;
+        let mut failed = None;
         let mut best: Option<(Nanos, usize, A::Product)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
-            let time = match count {
-                1 => Ok(Nanos(0)),
-                _ => self.time(&candidate, product),
-            };
-            // An algorithm that fails is no candidate.
-            if let Ok(time) = time
-                && best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < GAIN * least.0 as f64)
-            {
-                best = Some((time, place, candidate));
+            if count == 1 {
+                return Ok((candidate, None));
             }
+            match self.time(&candidate, product) {
+                Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < GAIN * least.0 as f64) => {
+                    best = Some((time, place, candidate));
+                    continue;
+                }
+                Ok(_) => {}
+                // An algorithm that fails is no candidate, as long as another does not.
+                Err(fault) => drop(failed.get_or_insert(fault)),
+            }
+            first.get_or_insert(candidate);
         }
-        let Some((time, place, algorithm)) = best else {
-            return Err(ExecError::Device {
-                fault: format!("the library has no algorithm for a product of {}", describe(gemm)),
+        let what = describe(gemm);
+        match (best, first, failed) {
+            (Some((time, place, algorithm)), ..) => {
+                let streams = match product.uses.len() {
+                    1 => "alone".to_owned(),
+                    streams => format!("on {streams} streams at once"),
+                };
+                let note = format!("product {what}: algorithm {} of {count}, {time} {streams}", place + 1);
+                Ok((algorithm, Some(note)))
+            }
+            (None, Some(algorithm), Some(fault)) => {
+                let note = format!("product {what}: algorithm 1 of {count}, since none could be timed: {fault}");
+                Ok((algorithm, Some(note)))
+            }
+            _ => Err(ExecError::Device {
+                fault: format!("the library has no algorithm for a product of {what}"),
                 help: Some("try another element type, or sizes that are multiples of 8".to_owned()),
-            });
-        };
-        let note = (count > 1).then(|| {
-            let streams = match product.uses.len() {
-                1 => "alone".to_owned(),
-                streams => format!("on {streams} streams at once"),
-            };
-            format!("product {}: algorithm {} of {count}, {time} {streams}", describe(gemm), place + 1)
-        });
-        Ok((algorithm, note))
+            }),
+        }
     }
 
     /// The median time of one product on each of its streams, side by side.
@@ -87,10 +97,8 @@ impl<A: Api> Chooser<'_, A> {
         unsafe {
             self.api.begin_capture(first)?;
             let issued = self.issue(algorithm, &product.uses, repeats);
-            let graph = self.api.end_capture(first);
-            issued?;
-            let graph = graph?;
-            let time = self.time_graph(graph, first);
+            let graph = self.api.end_capture(first)?;
+            let time = issued.and_then(|()| self.time_graph(graph, first));
             self.api.destroy_graph(graph);
             Ok(Nanos(time?.0 / i64::from(repeats)))
         }

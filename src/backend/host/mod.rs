@@ -8,6 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use super::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
 use crate::schedule::Topology;
@@ -30,7 +31,8 @@ impl Backend for Host {
             simulated: false,
             index: None,
             units: std::thread::available_parallelism().ok().map(|count| count.get() as u32),
-            memory_bytes: available_memory(),
+            memory_bytes: None,
+            host_memory_bytes: available_memory(),
             facts: Vec::new(),
         }
     }
@@ -43,14 +45,6 @@ impl Backend for Host {
     fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
         Ok(Box::new(HostDriver::new(image)?))
     }
-}
-
-/// Bytes that the system says can be had; nothing where it does not say.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +71,8 @@ struct HostDriver {
     graphs: Vec<Graph>,
     capture: Option<Graph>,
     start: Instant,
+    /// A stream does not come to its end: nobody waits for it.
+    abandoned: bool,
 }
 
 impl HostDriver {
@@ -85,8 +81,8 @@ impl HostDriver {
             Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(image.bytes[index]).to_string(),
                 space: space.name(),
-                available: "less".to_owned(),
-                largest: "see `aorta plan`".to_owned(),
+                available: "less than that".to_owned(),
+                largest: "`aorta plan` shows them".to_owned(),
             })
         };
         let events = image.events as usize + 2;
@@ -107,6 +103,7 @@ impl HostDriver {
             graphs: Vec::new(),
             capture: None,
             start: Instant::now(),
+            abandoned: false,
             shared,
         };
         for name in names {
@@ -271,6 +268,10 @@ impl Driver for HostDriver {
         Ok(self.shared.events[event as usize].has_reached(self.turns[event as usize]))
     }
 
+    fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
     fn reset(&mut self) -> Result<(), Box<Fault>> {
         self.synchronize()?;
         for space in Space::ALL {
@@ -292,6 +293,9 @@ impl Drop for HostDriver {
     fn drop(&mut self) {
         // Lanes end when nobody can send them anything.
         self.lanes.clear();
+        if self.abandoned {
+            return;
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -43,6 +43,7 @@ impl Backend for Sim {
             index: None,
             units: Some(self.profile.units.value() as u32),
             memory_bytes: Some(self.profile.memory.value() as u64),
+            host_memory_bytes: None,
             facts: vec![("architecture".to_owned(), self.profile.architecture.clone())],
         }
     }
@@ -80,6 +81,7 @@ struct Graph {
     nodes: Vec<Node>,
     /// Nodes that nothing in the graph waits for.
     last: Vec<u32>,
+    /// Nodes that wait for nothing.
     branches: u32,
 }
 
@@ -90,7 +92,6 @@ struct Capture {
     /// For each lane the last node, and what its next has to wait for.
     lanes: Vec<(Option<u32>, Vec<u32>)>,
     events: Vec<Vec<u32>>,
-    used: Vec<bool>,
 }
 
 struct Costs {
@@ -237,7 +238,6 @@ impl SimDriver {
         let (last, waits) = &mut capture.lanes[lane as usize];
         let after = last.iter().copied().chain(waits.drain(..)).collect();
         *last = Some(node);
-        capture.used[lane as usize] = true;
         capture.nodes.push(Node { action, priority, after, observed: [None; 2] });
         node
     }
@@ -341,7 +341,6 @@ impl Driver for SimDriver {
         if let Some(capture) = &mut self.capture {
             let nodes = capture.events[event as usize].clone();
             capture.lanes[lane as usize].1.extend(nodes);
-            capture.used[lane as usize] = true;
             return Ok(());
         }
         self.host += self.costs.wait;
@@ -436,7 +435,6 @@ impl Driver for SimDriver {
             nodes: Vec::new(),
             lanes: vec![(None, Vec::new()); self.lanes.len()],
             events: vec![Vec::new(); self.events.len()],
-            used: vec![false; self.lanes.len()],
         });
         Ok(())
     }
@@ -450,7 +448,7 @@ impl Driver for SimDriver {
             node.after.iter().for_each(|&before| waited[before as usize] = true);
         }
         let last = (0..capture.nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
-        let branches = capture.used.iter().filter(|used| **used).count() as u32;
+        let branches = capture.nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
         self.graphs.push(Graph { nodes: capture.nodes, last, branches });
         Ok(self.graphs.len() as u32 - 1)
     }

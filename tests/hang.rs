@@ -1,0 +1,22 @@
+//! An iteration that does not end is told when its time is over, not when it ends after all.
+
+mod common;
+
+use aorta::backend::host::Host;
+use aorta::base::Nanos;
+use aorta::exec::{self, Control, ExecError, LaunchMode};
+use aorta::schedule;
+
+#[test]
+fn a_hang_on_the_cpu_is_told_and_left_behind() {
+    // Whoever waited for these streams would wait for an hour: that the test ends is what it shows.
+    let (program, plan) =
+        common::planned("stream s[2] step { for i in 0..360 { on s[0] { spin(10s) } } on s[1] { nop() } }");
+    let schedule = common::placed(&program, &plan, &Host, &schedule::Options::default());
+    let options = exec::Options { timeout: Nanos(20_000_000), ..common::exec_options() };
+    let mut session = exec::prepare(&program, &schedule, &Host, &options).expect("it can be prepared");
+    let error = session.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("it does not end");
+    let ExecError::Hang { iteration: 0, busy, .. } = error else { panic!("{error}") };
+    assert!(busy.contains("s[0]"), "{busy}");
+    drop(session);
+}
