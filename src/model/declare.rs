@@ -69,11 +69,13 @@ impl<'a> Analyzer<'a> {
     }
 
     /// One of some words, written as such or worth one.
-    fn word_of(&mut self, expr: &Expr, words: &'static [&'static str]) -> Option<&'static str> {
+    pub(super) fn word_of(&mut self, expr: &Expr, words: &'static [&'static str]) -> Option<&'static str> {
         let text = match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
             _ => match self.eval(expr) {
                 Value::Word(word) => self.names.name(word).to_owned(),
+                // A type's name may be a word here.
+                Value::DType(dtype) => dtype.name().to_owned(),
                 other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
             },
         };

@@ -7,6 +7,7 @@ use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::lower::binary;
 use super::program::{Op, Program};
 use super::value::Value;
 
@@ -422,21 +423,7 @@ impl<'a> Analyzer<'a> {
     fn figure_binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Lowered {
         let (a, b) = (self.figure(left), self.figure(right));
         let ((a, a_type), (b, b_type)) = (a?, b?);
-        let function = match op {
-            BinaryOp::Or => Binary::Or,
-            BinaryOp::And => Binary::And,
-            BinaryOp::Equal => Binary::Equal,
-            BinaryOp::NotEqual => Binary::NotEqual,
-            BinaryOp::Less => Binary::Less,
-            BinaryOp::LessEqual => Binary::LessEqual,
-            BinaryOp::Greater => Binary::Greater,
-            BinaryOp::GreaterEqual => Binary::GreaterEqual,
-            BinaryOp::Add => Binary::Add,
-            BinaryOp::Subtract => Binary::Subtract,
-            BinaryOp::Multiply => Binary::Multiply,
-            BinaryOp::Divide => Binary::Divide,
-            BinaryOp::Remainder => Binary::Remainder,
-        };
+        let function = binary(op);
         let ty = match (op, a_type, b_type) {
             (BinaryOp::Or | BinaryOp::And, Type::Bool, Type::Bool) => Some(Type::Bool),
             (BinaryOp::Multiply, Type::Number(a), Type::Number(b)) => a.times(b).map(Type::Number),

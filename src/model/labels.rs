@@ -63,8 +63,8 @@ impl<'a> Analyzer<'a> {
         };
         let parent = self.expansion.label;
         self.program.labels.push(Label { name: Some(label.name.symbol), index, parent });
-        let placeholder = LabelData::call(0..0, Vec::new());
-        self.expansion.labels.push(placeholder);
+        let empty = LabelData::call(0..0, Vec::new());
+        self.expansion.labels.push(empty);
         Some(LabelId::from(self.program.labels.len() - 1))
     }
 

@@ -212,7 +212,8 @@ impl Analyzer<'_> {
     }
 }
 
-fn binary(op: BinaryOp) -> Binary {
+/// The function of an operator.
+pub(super) fn binary(op: BinaryOp) -> Binary {
     match op {
         BinaryOp::Or => Binary::Or,
         BinaryOp::And => Binary::And,

@@ -1,7 +1,7 @@
 //! Options of operations: their values, checked against what they may be.
 
+use crate::base::SrcSpan;
 use crate::base::units::Dimension;
-use crate::base::{SrcSpan, suggest};
 use crate::ops::{Attr, Attrs, Kind, Operation, OptionSpec, Preset};
 use crate::syntax::ast::{Call, Expr};
 
@@ -65,7 +65,7 @@ impl Analyzer<'_> {
     /// An option's value, checked against what it may be.
     pub(super) fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
         if let Kind::Word(words) = &option.kind {
-            return self.attr_word(words, expr);
+            return self.word_of(expr, words).map(Attr::Word);
         }
         let value = self.eval(expr);
         let attr = match (&option.kind, &value) {
@@ -108,27 +108,5 @@ impl Analyzer<'_> {
                 None
             }
         }
-    }
-
-    fn attr_word(&mut self, words: &'static [&'static str], expr: &Expr) -> Option<Attr> {
-        let text = match expr.as_name() {
-            Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
-            _ => match self.eval(expr) {
-                Value::Word(word) => self.names.name(word).to_owned(),
-                // A type's name may be a word here.
-                Value::DType(dtype) => dtype.name().to_owned(),
-                other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
-            },
-        };
-        let found = words.iter().copied().find(|word| *word == text);
-        if found.is_none() {
-            self.error(ModelError::WrongType {
-                expected: format!("one of {}", suggest::listed(words)),
-                found: format!("`{text}`"),
-                at: expr.span.into(),
-                help: suggest::nearest(&text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
-            });
-        }
-        found.map(Attr::Word)
     }
 }
