@@ -61,7 +61,7 @@ impl<A: Api> Chooser<'_, A> {
                 }
                 Ok(_) => {}
                 // An algorithm that fails is no candidate, as long as another does not.
-                Err(fault) => drop(failed.get_or_insert(fault)),
+                Err(fault) => failed = failed.or(Some(fault)),
             }
             first.get_or_insert(candidate);
         }
