@@ -53,21 +53,36 @@ impl SourceMap {
             .unwrap_or("")
     }
 
-    /// `file:line:column` of a span's beginning, both counted from 1, for messages and records.
+    /// Where an offset into the map lies; nothing when that is outside of every file.
+    pub fn locate(&self, offset: u32) -> Option<Place<'_>> {
+        let source = self.source(offset)?;
+        let offset = (offset - source.start) as usize;
+        let (line, column) = line_column(&source.text, offset);
+        Some(Place { file: &source.name, line, column, offset })
+    }
+
+    /// `file:line:column` of a span's beginning, for messages and records.
     pub fn place(&self, span: SrcSpan) -> String {
-        match self.source(span.start) {
-            None => String::new(),
-            Some(source) => {
-                let (line, column) = line_column(&source.text, (span.start - source.start) as usize);
-                format!("{}:{line}:{column}", source.name)
-            }
-        }
+        let text = |Place { file, line, column, .. }: Place<'_>| format!("{file}:{line}:{column}");
+        self.locate(span.start).map_or_else(String::new, text)
     }
 
     /// The line, counted from 1, at which a span begins.
     pub fn line(&self, span: SrcSpan) -> usize {
-        self.source(span.start).map_or(0, |source| line_column(&source.text, (span.start - source.start) as usize).0)
+        self.locate(span.start).map_or(0, |place| place.line)
     }
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    pub file: &'a str,
+    /// Counted from 1.
+    pub line: usize,
+    /// In characters, counted from 1.
+    pub column: usize,
+    /// In bytes of the file.
+    pub offset: usize,
 }
 
 fn line_column(text: &str, offset: usize) -> (usize, usize) {

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use miette::Diagnostic;
 use thiserror::Error;
 
-use crate::base::{SourceMap, counted};
+use crate::base::SourceMap;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
-use crate::render;
 
-use super::output;
+use super::diagnostics::{self, Boxed, DiagnosticsArg};
 
 /// Everything that ends a command.
 #[derive(Debug)]
 pub enum CliError {
     /// Mistakes in a file or a value, with the texts that they point into.
     Source {
-        diagnostics: Vec<Box<dyn Diagnostic + Send + Sync>>,
+        diagnostics: Vec<Boxed>,
         sources: Arc<SourceMap>,
     },
     Input(InputError),
@@ -98,23 +97,21 @@ impl CliError {
         }
     }
 
-    /// Shows the error on standard error.
-    pub fn print(&self) {
-        let style = output::error_style();
+    /// Shows the error.
+    pub fn print(&self, how: DiagnosticsArg) {
         let empty = SourceMap::new();
-        let text = match self {
+        let (all, sources): (Vec<&dyn Diagnostic>, &SourceMap) = match self {
             CliError::Source { diagnostics, sources } => {
-                let texts: Vec<String> = diagnostics
-                    .iter()
-                    .map(|diagnostic| render::text(diagnostic.as_ref(), sources.as_ref(), style))
-                    .collect();
-                format!("{}{}\n", texts.join("\n"), counted(diagnostics.len(), "error"))
+                (diagnostics.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect(), sources)
             }
-            CliError::Input(error) => render::text(error, &empty, style),
-            CliError::Config(error) => render::text(error, &empty, style),
-            CliError::Exec { error, sources } => render::text(error, sources.as_ref(), style),
+            CliError::Input(error) => (vec![error], &empty),
+            CliError::Config(error) => (vec![error], &empty),
+            CliError::Exec { error, sources } => (vec![error], sources),
         };
-        output::eprint(&text);
+        match self {
+            CliError::Source { .. } => diagnostics::show(all, sources, how),
+            _ => diagnostics::show_one(all[0], sources, how),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
-use crate::base::{Bytes, DType, Space, SrcSpan};
+use crate::base::{Bytes, DType, Space, SrcSpan, counted};
 use crate::config::{Effort, EffortPlan, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::record::{
@@ -18,6 +18,7 @@ use crate::report;
 use crate::schedule::{self, Schedule};
 
 use super::backends::{self, BackendArg, Chosen};
+use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
 use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show};
@@ -159,7 +160,7 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
     Ok(args)
 }
 
-pub fn run(args: ExecArgs) -> CliResult {
+pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     let mut settings = load::settings(&args.config)?;
     let args = with_scenario(args, &mut settings)?;
     if !args.env.is_empty() && !args.env_is_set {
@@ -181,6 +182,7 @@ pub fn run(args: ExecArgs) -> CliResult {
     if let Some(why) = &chosen.why {
         output::eprint(&format!("{why}\n"));
     }
+    remind(&loaded, &args.file, how);
     let run = Run::new(&args, &settings, &loaded, &chosen);
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {
@@ -194,6 +196,15 @@ pub fn run(args: ExecArgs) -> CliResult {
     failure.map_or(outputs, Err)?;
     json.and(others)?;
     Ok(exit_code(&record))
+}
+
+/// Says that the file has warnings, to whoever runs it without having checked it.
+fn remind(loaded: &load::Loaded, file: &str, how: DiagnosticsArg) {
+    let warnings = diagnostics::warnings(&diagnostics::lint(loaded));
+    if warnings > 0 && how == DiagnosticsArg::Text {
+        let them = if warnings == 1 { "it" } else { "them" };
+        output::eprint(&format!("{}: `aorta check {file}` shows {them}.\n", counted(warnings, "warning")));
+    }
 }
 
 fn exit_code(record: &RunRecord) -> u8 {

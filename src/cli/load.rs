@@ -4,7 +4,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use miette::Diagnostic;
 use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan, suggest};
@@ -14,6 +13,7 @@ use crate::plan::{self, Plan};
 use crate::syntax::ast::DeclKind;
 use crate::syntax::{self, Ast, Limits};
 
+use super::diagnostics::{boxed, first_offset};
 use super::error::{CliError, InputError};
 use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
 
@@ -146,10 +146,6 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     Err(InputError::UnknownWorkload { name: name.to_owned(), help }.into())
 }
 
-fn boxed<D: Diagnostic + Send + Sync + 'static>(errors: Vec<D>) -> Vec<Box<dyn Diagnostic + Send + Sync>> {
-    errors.into_iter().map(|error| Box::new(error) as Box<dyn Diagnostic + Send + Sync>).collect()
-}
-
 fn limits(settings: &Settings) -> Limits {
     Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
 }
@@ -223,7 +219,7 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
             // Where the text itself is broken, a missing step or name may only be a consequence of that.
             let broken = !diagnostics.is_empty();
             let errors = other.err().unwrap_or_default();
-            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error)).collect();
+            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error));
             diagnostics.extend(boxed(told));
             diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
             return Err(CliError::Source { diagnostics, sources });
@@ -246,8 +242,4 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
 fn is_consequence(error: &model::ModelError) -> bool {
     use model::ModelError::*;
     matches!(error, NoStep | UnknownName { .. } | UnknownOperation { .. } | UnknownSet { .. } | UnknownParameter { .. })
-}
-
-fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
-    diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
 }

@@ -3,6 +3,7 @@
 mod backends;
 mod check;
 mod devices;
+mod diagnostics;
 mod environment;
 mod error;
 mod exec;
@@ -24,6 +25,7 @@ pub use environment::library_paths;
 
 use crate::config::MAX_CYCLE;
 
+use diagnostics::DiagnosticsArg;
 use error::CliError;
 
 /// A declarative workload language for GPU streams, and its executor.
@@ -32,6 +34,9 @@ use error::CliError;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// How errors and warnings are shown
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_default_value = true)]
+    diagnostics: DiagnosticsArg,
 }
 
 const AFTER_HELP: &str = "\
@@ -108,19 +113,20 @@ pub fn run() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let how = cli.diagnostics;
     let result = match cli.command {
-        Command::Exec(args) => exec::run(*args),
-        Command::Check(args) => check::run(args),
+        Command::Exec(args) => exec::run(*args, how),
+        Command::Check(args) => check::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
-        Command::Plan(args) => plan::run(args),
+        Command::Plan(args) => plan::run(args, how),
         Command::Devices => devices::run(),
         Command::Report(args) => report::run(args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            error.print();
+            error.print(how);
             ExitCode::from(error.code())
         }
     }

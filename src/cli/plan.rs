@@ -8,8 +8,9 @@ use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::cost;
 use crate::model::{OpKind, Sync};
 use crate::plan::Reason;
-use crate::schedule::{self, Topology};
+use crate::schedule;
 
+use super::diagnostics::{self, DiagnosticsArg};
 use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, load, output};
 
 #[derive(Debug, Args)]
@@ -22,15 +23,14 @@ pub struct PlanArgs {
     config: ConfigArgs,
 }
 
-pub fn run(args: PlanArgs) -> CliResult {
+pub fn run(args: PlanArgs, how: DiagnosticsArg) -> CliResult {
     let settings = load::settings(&args.config)?;
     let text = load::find(&args.file, &settings)?;
     let loaded = load::load(text, &args.workload, &settings)?;
     let profile = backends::profile(&settings)?;
-    let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
-    let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
-    let schedule = schedule::place(&loaded.program, &loaded.plan, topology, &options);
+    let schedule = diagnostics::placed(&loaded, &profile);
     output::print(&describe(&loaded, &schedule, &profile));
+    diagnostics::show_lints(&loaded, &schedule, &profile, how);
     Ok(DONE)
 }
 

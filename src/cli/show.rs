@@ -7,7 +7,7 @@ use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family};
 
 use super::error::CliError;
-use super::{CliResult, ConfigArgs, DONE, list, load, output};
+use super::{CliResult, ConfigArgs, DONE, diagnostics, list, load, output};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -29,8 +29,10 @@ pub fn run(args: ShowArgs) -> CliResult {
     }
     let (parsed, errors) = load::parse(text, &settings)?;
     if !errors.is_empty() {
-        let diagnostics = errors.into_iter().map(|error| Box::new(error) as _).collect();
-        return Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources) });
+        return Err(CliError::Source {
+            diagnostics: diagnostics::boxed(errors),
+            sources: std::sync::Arc::new(parsed.sources),
+        });
     }
     output::print(&describe(&parsed));
     Ok(DONE)

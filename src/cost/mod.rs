@@ -145,3 +145,17 @@ pub fn duration(spec: &Spec, profile: &Profile) -> f64 {
     let cached = if fits_cache(spec, profile) { 1.0 } else { 0.0 };
     tasks(spec, &spec.launch(), cached, profile).iter().map(|task| alone(task, profile)).sum()
 }
+
+/// What issuing a launch costs the host, until the call returns, in ns.
+pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
+    let host = &profile.host;
+    match launch {
+        Launch::Kernel(_) => &host.kernel,
+        Launch::Gemm(_) => &host.matrix,
+        Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
+        Launch::Copy(_) => &host.copy,
+        Launch::Memset { .. } => &host.memset,
+        Launch::Collective(_) => &host.collective,
+    }
+    .value()
+}

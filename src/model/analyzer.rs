@@ -159,6 +159,9 @@ impl<'a> Analyzer<'a> {
         self.steps();
         self.figures();
         if self.errors.is_empty() {
+            let name = |memory: MemoryId| self.names.name(self.program.memory(memory).name).to_owned();
+            let unwritten = super::unwritten::reads(&self.program, name);
+            unwritten.into_iter().for_each(|error| self.error(error));
             self.check_memory();
         }
         if self.errors.is_empty() {

@@ -330,6 +330,21 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
+    #[error("this reads `{name}{missing}`, which nothing has written")]
+    #[diagnostic(
+        code(aorta::model::unwritten),
+        help(
+            "a `buffer` of a block holds nothing at the beginning of an iteration: write it above, `-> {name}`, \
+             or declare it outside of the step, where it is filled before the run"
+        )
+    )]
+    Unwritten {
+        name: String,
+        missing: String,
+        #[label("what it reads there is not defined")]
+        at: SourceSpan,
+    },
+
     #[error("there is a label `{name}` already")]
     #[diagnostic(code(aorta::model::label_twice), help("{help}"))]
     LabelTwice {

@@ -12,11 +12,13 @@ mod expand;
 pub mod figures;
 mod functions;
 mod labels;
+mod lint;
 mod lower;
 mod options;
 mod params;
 mod program;
 mod scopes;
+mod unwritten;
 mod value;
 mod views;
 
@@ -26,6 +28,7 @@ use crate::syntax::ast::Expr;
 
 pub use error::ModelError;
 pub use figures::{Expectation, Figure, FigureExpr, Metric, OpSet, Statistic};
+pub use lint::{ModelWarning, lint};
 pub use program::*;
 pub use views::{Extent, Layout, View, Views};
 

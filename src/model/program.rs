@@ -166,7 +166,7 @@ pub struct Op {
     outputs: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     Run(SpecId),
     /// A bare event record.

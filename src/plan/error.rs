@@ -9,14 +9,16 @@ pub enum PlanError {
     #[diagnostic(
         code(aorta::plan::race),
         help(
-            "nothing orders them: let `{second}` wait with `after`, or a `wait` of a `signal`; \
-             `step(order: data)` finds such orders by itself, `races: allow` permits this one"
+            "nothing orders them: {missing}; `step(order: data)` finds such orders by itself, \
+             `races: allow` permits all of them"
         )
     )]
     Race {
         first: String,
         second: String,
         memory: String,
+        /// What to write for the dependency that is not there.
+        missing: String,
         #[label("{first_does} {first_slice} on stream `{first_stream}`")]
         first_at: SourceSpan,
         first_does: &'static str,

@@ -160,7 +160,8 @@ impl Waits {
 }
 
 /// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is known.
-pub fn find(program: &Program) -> Result<Plan, Vec<PlanError>> {
+/// Without `declared`, what the text says with `after` and `wait` is left out.
+pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
     let rounds = if overlapping { 2 } else { 1 };
@@ -171,7 +172,7 @@ pub fn find(program: &Program) -> Result<Plan, Vec<PlanError>> {
     for iteration in 0..rounds * cycle {
         let step = &program.cycle[(iteration % cycle) as usize];
         let mut walk =
-            Walk { program, step, iteration, accesses: &mut accesses, edges: Vec::new(), across: Vec::new() };
+            Walk { program, step, iteration, declared, accesses: &mut accesses, edges: Vec::new(), across: Vec::new() };
         walk.run(&mut races);
         if iteration >= (rounds - 1) * cycle {
             let Walk { edges, across, .. } = walk;
@@ -188,6 +189,7 @@ struct Walk<'w, 'a> {
     program: &'a Program,
     step: &'a Step,
     iteration: u32,
+    declared: bool,
     accesses: &'w mut Accesses<'a>,
     edges: Vec<Edge>,
     across: Vec<Across>,
@@ -217,7 +219,7 @@ impl Walk<'_, '_> {
                 synced.fill(false);
                 synced[stream.index()] = true;
             }
-            for after in self.step.after(op) {
+            for after in self.step.after(op).iter().filter(|_| self.declared) {
                 self.declared(after, &mut waits);
             }
             if !self.program.step.declared_order {
@@ -291,6 +293,21 @@ struct Races<'a> {
     errors: Vec<PlanError>,
 }
 
+/// What to write so that `second` waits for `first`, which is of an iteration `before` it.
+fn missing(program: &Program, first: &crate::model::Op, second: &crate::model::Op, before: u32) -> String {
+    let stream = &program.streams[second.stream.index()].name;
+    let label = program.label_text(first.label);
+    let (named, give) = match &label {
+        Some(label) => (label.as_str(), String::new()),
+        None => ("l", format!("name the first, `l: {}(…)`, and ", program.op_name(first))),
+    };
+    match before {
+        0 => format!("{give}write `on {stream} after {named} {{ … }}`"),
+        1 => format!("{give}write `on {stream} after prev({named}) {{ … }}`"),
+        _ => format!("{give}lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`"),
+    }
+}
+
 impl<'a> Races<'a> {
     fn new(program: &'a Program) -> Self {
         let wanted = program.step.declared_order && !program.step.allow_races;
@@ -351,7 +368,9 @@ impl<'a> Races<'a> {
             return;
         }
         let name = |op: &crate::model::Op| program.op_text(op);
+        let before = iteration - access.iteration;
         self.errors.push(PlanError::Race {
+            missing: missing(program, first, second, before),
             first: name(first),
             second: name(second),
             memory: program.names.name(program.memory(program.views.memory(view)).name).to_owned(),

@@ -7,16 +7,18 @@ mod critical_path;
 mod error;
 mod graph;
 mod hazards;
+mod lint;
 mod regions;
 
 pub use clocks::{Clocks, Place};
 pub use critical_path::CriticalPath;
 pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+pub use lint::{PlanWarning, lint};
 
 use crate::model::Program;
 
 /// Finds every dependency of the program, and the races where it declares its order itself.
 pub fn build(program: &Program) -> Result<Plan, Vec<PlanError>> {
-    hazards::find(program)
+    hazards::find(program, true)
 }

@@ -5,12 +5,14 @@
 
 mod events;
 mod lanes;
+mod lint;
 mod memory;
 
 use crate::base::{EventId, LaneId, OpId, Space, StreamId};
 use crate::model::{Priority, Program, Sync};
 use crate::plan::Plan;
 
+pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
 pub use memory::{MemoryPlan, Placement};
 
 /// What runs where, when it is issued and what it waits for.

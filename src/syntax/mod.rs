@@ -4,6 +4,7 @@ pub mod ast;
 mod error;
 mod parser;
 mod split;
+pub mod walk;
 
 pub use ast::Ast;
 pub use error::SyntaxError;

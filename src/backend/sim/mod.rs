@@ -14,7 +14,6 @@ use crate::config::Profile;
 use crate::cost::{self, Task};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
 use crate::model::Priority;
-use crate::ops::{Direction, Launch};
 use crate::schedule::Topology;
 
 use machine::{Action, Machine, Placing, TaskId};
@@ -157,7 +156,7 @@ impl SimDriver {
                     let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
                     parts.extend(work.launches.iter().zip(tasks).map(|(launch, task)| Part {
                         task,
-                        host: host_cost(launch, profile),
+                        host: cost::issue(launch, profile),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
                     }));
                     first..parts.len() as u32
@@ -280,19 +279,6 @@ fn urgency(priority: Priority) -> i32 {
         Priority::Low => 1,
         Priority::Level(level) => level,
     }
-}
-
-fn host_cost(launch: &Launch, profile: &Profile) -> f64 {
-    let host = &profile.host;
-    match launch {
-        Launch::Kernel(_) => &host.kernel,
-        Launch::Gemm(_) => &host.matrix,
-        Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
-        Launch::Copy(_) => &host.copy,
-        Launch::Memset { .. } => &host.memset,
-        Launch::Collective(_) => &host.collective,
-    }
-    .value()
 }
 
 impl Driver for SimDriver {

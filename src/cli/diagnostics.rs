@@ -1,0 +1,128 @@
+//! Diagnostics on their way out: in which format, to where.
+
+use clap::ValueEnum;
+use miette::{Diagnostic, Severity};
+
+use crate::base::{SourceMap, counted};
+use crate::config::Profile;
+use crate::render::{self, Format};
+use crate::schedule::{self, Schedule, Topology};
+use crate::{model, plan};
+
+use super::load::Loaded;
+use super::output;
+
+/// What `--diagnostics` may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DiagnosticsArg {
+    /// For people, on standard error
+    #[default]
+    Text,
+    /// One JSON object on a line for each, on standard output
+    Json,
+    /// Commands that GitHub's workflows show beside the lines, on standard output
+    Github,
+}
+
+impl DiagnosticsArg {
+    fn format(self) -> Format {
+        match self {
+            DiagnosticsArg::Text => Format::Text,
+            DiagnosticsArg::Json => Format::Json,
+            DiagnosticsArg::Github => Format::GitHub,
+        }
+    }
+}
+
+/// Any diagnostic.
+pub type Boxed = Box<dyn Diagnostic + Send + Sync>;
+
+/// Diagnostics of one kind as those of any.
+pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item = D>) -> Vec<Boxed> {
+    all.into_iter().map(|one| Box::new(one) as Boxed).collect()
+}
+
+/// Shows diagnostics, and their number where people read them.
+pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticsArg) {
+    let mut text = String::new();
+    let mut counts = [0; 3];
+    for one in all {
+        if how == DiagnosticsArg::Text && !text.is_empty() {
+            text.push('\n');
+        }
+        text += &render::diagnostic(one, sources, how.format(), output::error_style());
+        counts[level(one)] += 1;
+    }
+    match how {
+        DiagnosticsArg::Text => output::eprint(&format!("{text}{}\n", numbers(counts))),
+        DiagnosticsArg::Json | DiagnosticsArg::Github => output::print(&text),
+    }
+}
+
+/// Shows what needs no count.
+pub fn show_one(one: &dyn Diagnostic, sources: &SourceMap, how: DiagnosticsArg) {
+    let text = render::diagnostic(one, sources, how.format(), output::error_style());
+    match how {
+        DiagnosticsArg::Text => output::eprint(&text),
+        DiagnosticsArg::Json | DiagnosticsArg::Github => output::print(&text),
+    }
+}
+
+fn level(diagnostic: &dyn Diagnostic) -> usize {
+    match diagnostic.severity() {
+        None | Some(Severity::Error) => 0,
+        Some(Severity::Warning) => 1,
+        Some(Severity::Advice) => 2,
+    }
+}
+
+/// `1 error, 2 warnings`.
+fn numbers([errors, warnings, advice]: [usize; 3]) -> String {
+    let pieces = match advice {
+        1 => "1 piece of advice".to_owned(),
+        _ => format!("{advice} pieces of advice"),
+    };
+    let parts = [(errors, counted(errors, "error")), (warnings, counted(warnings, "warning")), (advice, pieces)];
+    let parts: Vec<String> = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+    parts.join(", ")
+}
+
+/// How many of them are warnings, not just advice.
+pub fn warnings(all: &[Boxed]) -> usize {
+    all.iter().filter(|one| level(one.as_ref()) == 1).count()
+}
+
+/// What can be said of a program that is right, knowing no device.
+pub fn lint(loaded: &Loaded) -> Vec<Boxed> {
+    let label = |span| loaded.sources.text(span).to_owned();
+    let mut all = boxed(model::lint(&loaded.parsed.ast, &loaded.program));
+    all.extend(boxed(plan::lint(&loaded.program, label)));
+    all.sort_by_key(|one| first_offset(one.as_ref()));
+    all
+}
+
+/// Shows whatever can be said of a program and of its schedule on the device of a profile.
+pub fn show_lints(loaded: &Loaded, schedule: &Schedule, profile: &Profile, how: DiagnosticsArg) {
+    let mut all = lint(loaded);
+    all.extend(lint_on(loaded, schedule, profile));
+    if !all.is_empty() {
+        show(all.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.sources, how);
+    }
+}
+
+/// What the device of a profile makes of it.
+pub fn lint_on(loaded: &Loaded, schedule: &Schedule, profile: &Profile) -> Vec<Boxed> {
+    boxed(schedule::lint(&loaded.program, &loaded.plan, schedule, profile))
+}
+
+/// The schedule of a program on the device of a profile.
+pub fn placed(loaded: &Loaded, profile: &Profile) -> Schedule {
+    let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
+    let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
+    schedule::place(&loaded.program, &loaded.plan, topology, &options)
+}
+
+/// Where a diagnostic begins, for sorting.
+pub fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
+    diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+}

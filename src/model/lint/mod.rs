@@ -1,0 +1,92 @@
+//! What is right in a file and still looks like a mistake. Knows no device; changes nothing.
+
+mod results;
+mod unused;
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+use crate::syntax::Ast;
+
+use super::program::Program;
+
+/// Everything that a file should be told, although it can run.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum ModelWarning {
+    #[error("the {what} `{name}` is never used")]
+    #[diagnostic(
+        code(aorta::model::unused),
+        severity(Warning),
+        help("use it, or remove it; `_{name}` is a name that may stay unused")
+    )]
+    Unused {
+        what: &'static str,
+        name: String,
+        #[label("nothing names it")]
+        at: SourceSpan,
+    },
+
+    #[error("{idle} of the {count} streams of `{name}` have no operation")]
+    #[diagnostic(
+        code(aorta::model::idle_streams),
+        severity(Advice),
+        help("declare {used}, or spread the operations over all of them")
+    )]
+    IdleStreams {
+        name: String,
+        idle: usize,
+        count: usize,
+        used: usize,
+        #[label("nothing runs on {which}")]
+        at: SourceSpan,
+        which: String,
+    },
+
+    #[error("nobody reads the result of `{name}`")]
+    #[diagnostic(
+        code(aorta::model::unread_result),
+        severity(Warning),
+        help("write it to a buffer, `-> y`, or read it below; `-> _` says that it is not wanted")
+    )]
+    UnreadResult {
+        name: String,
+        #[label("its output is scratch memory, which ends with the iteration")]
+        at: SourceSpan,
+    },
+
+    #[error("this copy holds the host until it is done")]
+    #[diagnostic(
+        code(aorta::model::pageable_copy),
+        severity(Advice),
+        help("declare `{name}` `in pinned`: then a copy engine moves it while the host goes on")
+    )]
+    PageableCopy {
+        name: String,
+        #[label("goes through a staging buffer, so nothing is issued meanwhile")]
+        at: SourceSpan,
+        #[label("`{name}` lies in ordinary host memory")]
+        declared: SourceSpan,
+    },
+}
+
+impl ModelWarning {
+    /// Where it is, as an offset, for sorting.
+    fn offset(&self) -> usize {
+        self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+    }
+}
+
+/// Warnings told of one file.
+const MAX_WARNINGS: usize = 100;
+
+/// What a file should be told, in the order of its text, a hundred things at most.
+pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
+    let mut warnings = Vec::new();
+    unused::names(ast, &mut warnings);
+    unused::streams(program, &mut warnings);
+    results::unread(ast, program, &mut warnings);
+    results::pageable_copies(program, &mut warnings);
+    warnings.sort_by_key(ModelWarning::offset);
+    warnings.truncate(MAX_WARNINGS);
+    warnings
+}

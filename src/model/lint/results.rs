@@ -1,0 +1,129 @@
+//! What becomes of results, and how copies travel.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{MemoryId, OpId, Space, SrcSpan, Symbol};
+use crate::model::program::{MemoryKind, OpKind, Program, Step};
+use crate::syntax::Ast;
+use crate::syntax::ast::{DeclKind, ExprKind, StmtKind};
+use crate::syntax::walk;
+
+use super::ModelWarning;
+
+/// Operations that work on computed values and whose outputs are scratch memory that nothing reads, in any turn.
+///
+/// Silent are operations whose inputs nothing computes (a benchmark of a shape needs no reader), those that leave an
+/// output out by `_`, and those that a figure names.
+pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
+    let meant = meant(ast);
+    let written = written(program);
+    // For each place in the text, the first such operation; nothing once a turn has been read.
+    let mut found: FxHashMap<SrcSpan, Option<String>> = FxHashMap::default();
+    for step in &program.cycle {
+        let read = read(program, step);
+        for op in step.ids() {
+            let info = step.op(op);
+            let unread = is_unread(program, step, op, &read, &written);
+            let entry = found.entry(info.span).or_insert_with(|| unread.then(|| program.op_text(info)));
+            if !unread {
+                *entry = None;
+            }
+        }
+    }
+    let figures = figure_names(ast);
+    for (span, name) in found {
+        let Some(name) = name.filter(|_| !meant.contains(&span)) else { continue };
+        let in_figure = |part: &str| figures.iter().any(|symbol| ast.names.name(*symbol) == part);
+        // `f[3].up` is in a figure by `f` and by `up`.
+        if !name.split(['.', '[', ']']).any(in_figure) {
+            warnings.push(ModelWarning::UnreadResult { name, at: span.into() });
+        }
+    }
+}
+
+fn is_unread(program: &Program, step: &Step, op: OpId, read: &[bool], written: &[bool]) -> bool {
+    let memory = |view: &crate::base::ViewId| program.views.memory(*view);
+    let outputs = step.outputs(op);
+    let scratch = |memory: MemoryId| program.memory(memory).kind == MemoryKind::Scratch;
+    !outputs.is_empty()
+        && outputs.iter().map(memory).all(|memory| scratch(memory) && !read[memory.index()])
+        && step.inputs(op).iter().map(memory).any(|memory| written[memory.index()])
+}
+
+/// Memories that some operation writes.
+fn written(program: &Program) -> Vec<bool> {
+    let mut written = vec![false; program.memories.len()];
+    for step in &program.cycle {
+        for view in step.ids().flat_map(|op| step.outputs(op)) {
+            written[program.views.memory(*view).index()] = true;
+        }
+    }
+    written
+}
+
+/// Memories that some operation of an iteration reads.
+fn read(program: &Program, step: &Step) -> Vec<bool> {
+    let mut read = vec![false; program.memories.len()];
+    for view in step.ids().flat_map(|op| step.inputs(op)) {
+        read[program.views.memory(*view).index()] = true;
+    }
+    read
+}
+
+/// Calls that say of an output that it is not wanted.
+fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
+    let mut meant = FxHashSet::default();
+    walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind
+            && call.outputs.iter().any(|arg| arg.value.as_name().is_some_and(|symbol| ast.names.name(symbol) == "_"))
+        {
+            meant.insert(call.span);
+        }
+    });
+    meant
+}
+
+/// Names in `metric` and `expect`.
+fn figure_names(ast: &Ast) -> FxHashSet<Symbol> {
+    let mut names = FxHashSet::default();
+    let mut add = |expr: &crate::syntax::ast::Expr| {
+        walk::expr(expr, &mut |expr| {
+            if let ExprKind::Name(symbol) = expr.kind {
+                names.insert(symbol);
+            }
+        });
+    };
+    for decl in &ast.decls {
+        match &decl.kind {
+            DeclKind::Metric { value, .. } => add(value),
+            DeclKind::Expect { condition, when } => {
+                add(condition);
+                when.iter().for_each(&mut add);
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// Copies from or to memory that copy engines do not reach, one for each place in the text.
+pub(super) fn pageable_copies(program: &Program, warnings: &mut Vec<ModelWarning>) {
+    let mut told: FxHashSet<SrcSpan> = FxHashSet::default();
+    for step in &program.cycle {
+        for op in step.ids() {
+            let info = step.op(op);
+            let OpKind::Run(_) = info.kind else { continue };
+            let views = step.inputs(op).iter().chain(step.outputs(op));
+            let mut memories = views.map(|view| program.memory(program.views.memory(*view)));
+            if let Some(memory) = memories.find(|memory| memory.space == Space::Host)
+                && told.insert(info.span)
+            {
+                warnings.push(ModelWarning::PageableCopy {
+                    name: program.names.name(memory.name).to_owned(),
+                    at: info.span.into(),
+                    declared: memory.span.into(),
+                });
+            }
+        }
+    }
+}

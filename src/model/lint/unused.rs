@@ -1,0 +1,78 @@
+//! Declarations that nothing names, and streams on which nothing runs.
+
+use rustc_hash::FxHashSet;
+
+use crate::base::Symbol;
+use crate::model::program::Program;
+use crate::syntax::ast::*;
+use crate::syntax::walk;
+
+use super::ModelWarning;
+
+/// Parameters, values, streams, buffers and definitions that are declared and never named. A name that a `def` gives
+/// an argument of its own counts for the outer one too: rather silent than wrong.
+pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
+    let mut used: FxHashSet<Symbol> = FxHashSet::default();
+    walk::exprs(ast, &mut |expr| match &expr.kind {
+        ExprKind::Name(symbol) => drop(used.insert(*symbol)),
+        ExprKind::Call { callee, .. } => drop(used.insert(callee.symbol)),
+        _ => {}
+    });
+    walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind {
+            used.extend(call.callee.first().map(|callee| callee.symbol));
+        }
+    });
+    let mut check = |what: &'static str, name: Name| {
+        let text = ast.names.name(name.symbol);
+        if !used.contains(&name.symbol) && !text.starts_with('_') {
+            warnings.push(ModelWarning::Unused { what, name: text.to_owned(), at: name.span.into() });
+        }
+    };
+    for decl in &ast.decls {
+        match &decl.kind {
+            DeclKind::Param { name, .. } => check("parameter", *name),
+            DeclKind::Let(binding) => check("value", binding.name),
+            DeclKind::Stream { name, .. } => check("stream", *name),
+            DeclKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
+            DeclKind::Def { name, .. } => check("definition", *name),
+            _ => {}
+        }
+    }
+    walk::stmts(ast, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(binding) => check("value", binding.name),
+        StmtKind::Buffer { family, .. } => check("buffer", family.name),
+        _ => {}
+    });
+}
+
+/// Families of which only some members have operations.
+pub(super) fn streams(program: &Program, warnings: &mut Vec<ModelWarning>) {
+    let mut busy = vec![false; program.streams.len()];
+    for step in &program.cycle {
+        step.ops.iter().for_each(|op| busy[op.stream.index()] = true);
+    }
+    let members: Vec<(usize, &crate::model::Stream)> = program.streams.iter().enumerate().collect();
+    for family in members.chunk_by(|(_, a), (_, b)| a.member.is_some() && a.family == b.family) {
+        let idle: Vec<&str> =
+            family.iter().filter(|(index, _)| !busy[*index]).map(|(_, stream)| stream.name.as_str()).collect();
+        let (Some(first), Some(last)) = (idle.first(), idle.last()) else { continue };
+        // Where none has an operation, the name may stand in a branch that was not taken.
+        if idle.len() == family.len() {
+            continue;
+        }
+        let which = match idle.len() {
+            1 => format!("`{first}`"),
+            2 => format!("`{first}` and `{last}`"),
+            _ => format!("`{first}`, …, `{last}`"),
+        };
+        warnings.push(ModelWarning::IdleStreams {
+            name: program.names.name(family[0].1.family).to_owned(),
+            idle: idle.len(),
+            count: family.len(),
+            used: family.len() - idle.len(),
+            at: family[0].1.span.into(),
+            which,
+        });
+    }
+}

@@ -1,0 +1,172 @@
+//! Reads of scratch memory that nothing has written. Declared buffers are filled before the run, outputs without a
+//! name are written by what makes them; a `buffer` of a block holds nothing until an operation writes it.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{MemoryId, OpId, ViewId};
+
+use super::error::ModelError;
+use super::program::{MemoryKind, Program, Step};
+use super::views::Extent;
+
+/// Comparisons of slices that one file may cost. Beyond it a read counts as written: rather silent than wrong.
+const MAX_COMPARISONS: usize = 1 << 24;
+
+/// A box in the dimensions of a memory.
+type Region = Vec<Extent>;
+
+/// Every read of scratch memory of which nothing, or not all, has been written earlier in the iteration.
+pub(super) fn reads(program: &Program, name: impl Fn(MemoryId) -> String) -> Vec<ModelError> {
+    let mut errors = Vec::new();
+    let mut left = MAX_COMPARISONS;
+    let mut written =
+        Written { program, iteration: 0, whole: vec![0; program.memories.len()], parts: FxHashMap::default() };
+    for step in &program.cycle {
+        written.begin();
+        for op in step.ids() {
+            if let Some((view, missing)) = written.missing(step, op, &mut left) {
+                errors.push(ModelError::Unwritten {
+                    name: name(program.views.memory(view)),
+                    missing: text(&missing),
+                    at: step.op(op).span.into(),
+                });
+            }
+            step.outputs(op).iter().for_each(|&view| written.write(view));
+        }
+    }
+    errors
+}
+
+/// `[0..4, 2]`.
+fn text(region: &[Extent]) -> String {
+    let items: Vec<String> = region
+        .iter()
+        .map(|extent| match extent.len {
+            1 => extent.start.to_string(),
+            _ => format!("{}..{}", extent.start, extent.end()),
+        })
+        .collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// What an iteration has written so far.
+struct Written<'a> {
+    program: &'a Program,
+    /// Counted from 1.
+    iteration: u32,
+    /// The last iteration that has written all of a memory.
+    whole: Vec<u32>,
+    /// Slices of memories that have not been written by one operation as a whole.
+    parts: FxHashMap<MemoryId, (FxHashSet<ViewId>, Vec<ViewId>)>,
+}
+
+impl Written<'_> {
+    fn begin(&mut self) {
+        self.iteration += 1;
+        self.parts.clear();
+    }
+
+    /// Whether it is scratch memory that may have holes.
+    fn is_open(&self, memory: MemoryId) -> bool {
+        self.program.memory(memory).kind == MemoryKind::Scratch && self.whole[memory.index()] != self.iteration
+    }
+
+    fn write(&mut self, view: ViewId) {
+        let memory = self.program.views.memory(view);
+        if !self.is_open(memory) {
+            return;
+        }
+        let dims = self.program.layout(memory).dims;
+        let all = self.program.views.extents(view).iter().zip(dims.iter()).all(|(extent, &size)| extent.len == size);
+        if all {
+            self.whole[memory.index()] = self.iteration;
+            self.parts.remove(&memory);
+        } else {
+            let (set, list) = self.parts.entry(memory).or_default();
+            if set.insert(view) {
+                list.push(view);
+            }
+        }
+    }
+
+    /// The first slice that the operation reads, with a part of it that is not written.
+    fn missing(&self, step: &Step, op: OpId, left: &mut usize) -> Option<(ViewId, Region)> {
+        step.inputs(op).iter().find_map(|&view| {
+            let memory = self.program.views.memory(view);
+            self.is_open(memory).then(|| self.hole(view, memory, left)).flatten().map(|hole| (view, hole))
+        })
+    }
+
+    fn hole(&self, view: ViewId, memory: MemoryId, left: &mut usize) -> Option<Region> {
+        let wanted: Region = self.program.views.extents(view).to_vec();
+        let Some((set, list)) = self.parts.get(&memory) else { return Some(wanted) };
+        if set.contains(&view) {
+            return None;
+        }
+        let mut open = vec![wanted];
+        for &part in list {
+            let part = self.program.views.extents(part);
+            *left = left.checked_sub(open.len())?;
+            open = open.into_iter().flat_map(|region| without(region, part)).collect();
+            if open.is_empty() {
+                return None;
+            }
+        }
+        open.into_iter().next()
+    }
+}
+
+/// What is left of a box when another is taken out of it.
+fn without(region: Region, taken: &[Extent]) -> Vec<Region> {
+    if !region.iter().zip(taken).all(|(a, b)| a.overlaps(*b)) {
+        return vec![region];
+    }
+    let mut left = Vec::new();
+    let mut rest = region;
+    for (axis, cut) in taken.iter().enumerate() {
+        let (start, end) = (rest[axis].start, rest[axis].end());
+        for (from, to) in [(start, cut.start), (cut.end(), end)] {
+            if from < to {
+                let mut piece = rest.clone();
+                piece[axis] = Extent { start: from, len: to - from };
+                left.push(piece);
+            }
+        }
+        let (from, to) = (start.max(cut.start), end.min(cut.end()));
+        rest[axis] = Extent { start: from, len: to - from };
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Options, analyze};
+    use crate::syntax::{self, Limits};
+
+    fn told(step: &str) -> Vec<String> {
+        let text = format!("buffer x: f32[4, 8]  step {{ buffer h: f32[4, 8]  {step} }}");
+        let (ast, errors) = syntax::parse(&text, 0, &Limits::default());
+        assert!(errors.is_empty(), "{errors:?}");
+        match analyze(&ast, &Options::default()) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn all_that_is_read_has_to_be_written() {
+        let rows = "for i in 0..4 { map(x[i] -> h[i]) }";
+        assert_eq!(told(&format!("{rows} map(h + 1)")), [""; 0]);
+        assert_eq!(told(&format!("{rows} map(h[.., 2..4] + 1)")), [""; 0]);
+        assert_eq!(told("map(x -> h) map(h + 1)"), [""; 0]);
+        assert_eq!(told("map(h + 1)"), ["this reads `h[0..4, 0..8]`, which nothing has written"]);
+        assert_eq!(
+            told("for i in 0..3 { map(x[i] -> h[i]) } map(h[.., 2..4] + 1)"),
+            ["this reads `h[3, 2..4]`, which nothing has written"]
+        );
+        assert_eq!(
+            told("map(x[.., 0..7] -> h[.., 0..7]) map(h[1] + 1)"),
+            ["this reads `h[1, 7]`, which nothing has written"]
+        );
+    }
+}

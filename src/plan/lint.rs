@@ -1,0 +1,136 @@
+//! Dependencies that are spelled out and would be there without that.
+
+use miette::{Diagnostic, SourceSpan};
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+
+use crate::base::{OpId, SrcSpan};
+use crate::model::{OpKind, Program, Step, Sync};
+
+use super::clocks::{Clocks, Place};
+use super::graph::StepPlan;
+use super::hazards;
+
+/// What a plan shows to be needless.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum PlanWarning {
+    #[error("`after {label}` adds nothing")]
+    #[diagnostic(
+        code(aorta::plan::redundant_after),
+        severity(Warning),
+        help("remove it: `aorta plan` shows what orders the operations")
+    )]
+    RedundantAfter {
+        label: String,
+        #[label("{why}")]
+        at: SourceSpan,
+        why: &'static str,
+    },
+}
+
+/// Every `after` that nothing would miss, at any turn; `label` gives the text of a place. Nothing where the text alone
+/// declares the order: what is spelled out there is the point.
+pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWarning> {
+    let declared = program.cycle.iter().any(|step| step.ids().any(|op| !step.after(op).is_empty()));
+    if !declared || program.step.declared_order {
+        return Vec::new();
+    }
+    let Ok(inferred) = hazards::find(program, false) else { return Vec::new() };
+    let mut needed: FxHashMap<SrcSpan, Verdict> = FxHashMap::default();
+    for (step, graph) in program.cycle.iter().zip(&inferred.steps) {
+        Walk::new(program, step).run(step, graph, &mut needed);
+    }
+    let mut spans: Vec<(SrcSpan, Verdict)> = needed.into_iter().collect();
+    spans.sort_unstable_by_key(|(span, _)| *span);
+    let why = |verdict| match verdict {
+        Verdict::Needed => None,
+        Verdict::Previous => Some("an iteration begins when the one before is complete"),
+        Verdict::Implied => Some("data, the streams and other waits order this already"),
+    };
+    let warning = |(span, verdict)| {
+        why(verdict).map(|why| PlanWarning::RedundantAfter { label: label(span), at: span.into(), why })
+    };
+    spans.into_iter().filter_map(warning).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    Implied,
+    /// Of the iteration before, where iterations do not overlap.
+    Previous,
+    Needed,
+}
+
+/// A walk through one iteration with the clocks of its streams.
+struct Walk<'a> {
+    program: &'a Program,
+    clocks: Clocks,
+    places: Vec<Place>,
+    /// How often each operation is waited for.
+    uses: Vec<u32>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(program: &'a Program, step: &Step) -> Self {
+        let count = step.ops.len();
+        let clocks = Clocks::new(program.streams.len());
+        Walk { program, clocks, places: Vec::with_capacity(count), uses: vec![0; count] }
+    }
+
+    fn run(&mut self, step: &Step, graph: &StepPlan, needed: &mut FxHashMap<SrcSpan, Verdict>) {
+        let before: Vec<Vec<(OpId, Option<SrcSpan>)>> = step.ids().map(|op| self.before(step, graph, op)).collect();
+        for (from, _) in before.iter().flatten() {
+            self.uses[from.index()] += 1;
+        }
+        for op in step.ids() {
+            let queue = step.op(op).stream.0;
+            let before = &before[op.index()];
+            for (from, span) in before {
+                let Some(span) = span else { continue };
+                let verdict =
+                    if self.implied(queue, *from, *span, before) { Verdict::Implied } else { Verdict::Needed };
+                note(needed, *span, verdict);
+            }
+            for after in step.after(op).iter().filter(|after| after.previous && is_block(step, op)) {
+                let overlapping = self.program.step.sync == Sync::End;
+                note(needed, after.span, if overlapping { Verdict::Needed } else { Verdict::Previous });
+            }
+            for (from, _) in before {
+                self.clocks.wait(queue, self.places[from.index()]);
+            }
+            let place = self.clocks.push(queue, self.uses[op.index()]);
+            self.places.push(place);
+        }
+    }
+
+    /// What an operation waits for besides its stream; with the place of the `after` where that is why.
+    fn before(&self, step: &Step, graph: &StepPlan, op: OpId) -> Vec<(OpId, Option<SrcSpan>)> {
+        let inferred = graph.before(op).into_iter().map(|edge| (edge.from, None));
+        let spelled = step.after(op).iter().filter(|after| !after.previous);
+        let spelled = spelled.map(|after| (after.op, is_block(step, op).then_some(after.span)));
+        inferred.chain(spelled).collect()
+    }
+
+    /// Whether something else makes an operation on `queue` come after `from`.
+    fn implied(&self, queue: u32, from: OpId, span: SrcSpan, before: &[(OpId, Option<SrcSpan>)]) -> bool {
+        let place = self.places[from.index()];
+        self.clocks.knows(queue, place)
+            || before
+                .iter()
+                .filter(|(_, other)| *other != Some(span))
+                .any(|(other, _)| *other == from || self.clocks.implies(self.places[other.index()], place))
+    }
+}
+
+/// Whether what an operation waits for stands at a block: a `wait` is there to be issued.
+fn is_block(step: &Step, op: OpId) -> bool {
+    step.op(op).kind != OpKind::Wait
+}
+
+/// One turn in which it is needed is enough.
+fn note(needed: &mut FxHashMap<SrcSpan, Verdict>, span: SrcSpan, verdict: Verdict) {
+    let known = needed.entry(span).or_insert(verdict);
+    if verdict == Verdict::Needed {
+        *known = verdict;
+    }
+}

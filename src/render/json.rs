@@ -1,0 +1,61 @@
+//! A diagnostic for programs: one JSON object on a line.
+
+use miette::Diagnostic;
+use serde::Serialize;
+
+use crate::base::{SourceMap, SrcSpan};
+
+/// A diagnostic as editors and scripts read it.
+#[derive(Serialize)]
+struct Record {
+    /// `error`, `warning` or `advice`.
+    severity: &'static str,
+    /// `aorta::model::unknown_name`: what `aorta explain` takes.
+    code: Option<String>,
+    message: String,
+    /// What to do about it.
+    help: Option<String>,
+    /// The places, that of the mistake first.
+    labels: Vec<Label>,
+}
+
+#[derive(Serialize)]
+struct Label {
+    file: String,
+    /// Lines and columns are counted from 1, columns in characters; the end is behind the last one.
+    line: usize,
+    column: usize,
+    end_line: usize,
+    end_column: usize,
+    /// In bytes of the file.
+    offset: usize,
+    length: usize,
+    /// What is said of the place.
+    text: Option<String>,
+}
+
+/// The diagnostic as one JSON object, and a line end.
+pub fn json(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
+    let labels = diagnostic.labels().into_iter().flatten().filter_map(|label| {
+        let span = SrcSpan::new(label.offset(), label.offset() + label.len());
+        let (from, to) = (sources.locate(span.start)?, sources.locate(span.end())?);
+        Some(Label {
+            file: from.file.to_owned(),
+            line: from.line,
+            column: from.column,
+            end_line: to.line,
+            end_column: to.column,
+            offset: from.offset,
+            length: label.len(),
+            text: label.label().map(str::to_owned),
+        })
+    });
+    let record = Record {
+        severity: super::severity(diagnostic),
+        code: diagnostic.code().map(|code| code.to_string()),
+        message: diagnostic.to_string(),
+        help: diagnostic.help().map(|help| help.to_string()),
+        labels: labels.collect(),
+    };
+    serde_json::to_string(&record).expect("text, numbers and lists are JSON") + "\n"
+}

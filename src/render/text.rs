@@ -1,0 +1,153 @@
+//! A diagnostic for people: the message, the lines that it points into, the help.
+
+use std::fmt::{Debug, Display, Formatter};
+
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
+
+use super::Style;
+
+/// Characters of a line that is still shown as it stands in the file.
+const MAX_LINE: usize = 1000;
+
+/// Lines that are shown before and after the one that is meant.
+const CONTEXT: usize = 1;
+
+/// Stands for a space between backticks, so that no line is broken there. No text has it: it is for private use.
+const JOINED: char = '\u{e000}';
+
+/// A diagnostic as text, with the source that it points into.
+pub fn text(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> String {
+    let theme = if style.color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler =
+        GraphicalReportHandler::new_themed(theme).with_width(style.width).with_links(false).with_context_lines(CONTEXT);
+    let (mut labels, mut places) = (Vec::new(), String::new());
+    for label in diagnostic.labels().into_iter().flatten() {
+        match place_in_long_line(&label, source) {
+            Some(place) => places += &format!("\n{place}: {}", label.label().unwrap_or("here")),
+            None => labels.push(label),
+        }
+    }
+    let message = joined(&format!("{diagnostic}{places}"));
+    let help = diagnostic.help().map(|help| joined(&help.to_string()));
+    let mut out = String::new();
+    // Writing to a string fails only if a diagnostic's own text does.
+    if handler.render_report(&mut out, &Shown { diagnostic, source, message, help, labels }).is_err() {
+        out = format!("{diagnostic}\n");
+    }
+    out.replace(JOINED, " ")
+}
+
+/// `file:line:column` of a label, where the lines that would be shown with it are too long to be read.
+fn place_in_long_line(label: &LabeledSpan, source: &dyn SourceCode) -> Option<String> {
+    let lines = source.read_span(label.inner(), CONTEXT, CONTEXT).ok()?;
+    let text = String::from_utf8_lossy(lines.data());
+    if text.lines().all(|line| line.len() <= MAX_LINE || line.chars().count() <= MAX_LINE) {
+        return None;
+    }
+    let before = lines.data().get(..label.offset().checked_sub(lines.span().offset())?)?;
+    let before = String::from_utf8_lossy(before);
+    let line = lines.line() + before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+    Some(format!("{}:{line}:{column}", lines.name().unwrap_or("at")))
+}
+
+/// The text with the spaces between backticks replaced.
+fn joined(text: &str) -> String {
+    let join = |(index, part): (usize, &str)| match index % 2 {
+        0 => part.to_owned(),
+        _ => part.replace(' ', &JOINED.to_string()),
+    };
+    text.split('`').enumerate().map(join).collect::<Vec<_>>().join("`")
+}
+
+/// A diagnostic as it is shown, beside the texts that its labels point into.
+struct Shown<'a> {
+    diagnostic: &'a dyn Diagnostic,
+    source: &'a dyn SourceCode,
+    message: String,
+    help: Option<String>,
+    labels: Vec<LabeledSpan>,
+}
+
+impl Debug for Shown<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        Debug::fmt(self.diagnostic, f)
+    }
+}
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
+        self.diagnostic.code()
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        self.diagnostic.severity()
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn Display>)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        (!self.labels.is_empty()).then(|| Box::new(self.labels.iter().cloned()) as Box<dyn Iterator<Item = _>>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thiserror::Error;
+
+    use super::*;
+    use crate::base::SourceMap;
+
+    #[derive(Debug, Error, Diagnostic)]
+    #[error("this is wrong: {}`--backend host`", "word ".repeat(16))]
+    #[diagnostic(code(aorta::test), help("{}`--backend host`", "word ".repeat(17)))]
+    struct Wrong {
+        #[label("here it is")]
+        at: miette::SourceSpan,
+    }
+
+    /// The error at the only `x` of a text.
+    fn shown(source: &str) -> String {
+        let mut sources = SourceMap::new();
+        sources.add("first.aorta", "another file").expect("there is room");
+        let base = sources.add("a.aorta", source).expect("there is room");
+        let at = (base as usize + source.find('x').expect("it is marked"), 1).into();
+        text(&Wrong { at }, &sources, Style::default())
+    }
+
+    #[test]
+    fn a_line_is_shown_unless_it_is_long() {
+        let line = |length: usize| format!("step {{\n  o{}x\n}}\n", " ".repeat(length - 4));
+        let short = shown(&line(MAX_LINE));
+        assert!(
+            short.contains("here it is") && short.contains("  o  ") && short.contains("a.aorta:2:1000]"),
+            "{short}"
+        );
+        let long = shown(&line(MAX_LINE + 1));
+        assert!(long.contains("a.aorta:2:1001: here it is") && !long.contains("  o  "), "{long}");
+        // Its neighbours would be shown with it.
+        let beside = shown(&format!("x\n{}", " ".repeat(MAX_LINE + 1)));
+        assert!(beside.contains("a.aorta:1:1: here it is") && beside.lines().all(|line| line.len() < 200), "{beside}");
+    }
+
+    #[test]
+    fn what_is_quoted_stays_on_one_line() {
+        let text = shown("x");
+        assert_eq!(text.matches("`--backend host`").count(), 2, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+}

@@ -1,0 +1,197 @@
+//! What a device makes of a schedule: memory that it does not have, queues that streams have to share, work that is
+//! shorter than its launch. Every figure here is modelled on a profile, never measured.
+
+use miette::{Diagnostic, LabeledSpan, SourceSpan};
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+
+use crate::base::{Bytes, LaneId, MemoryId, Nanos, Space, SrcSpan, counted};
+use crate::config::{Profile, QueueRule};
+use crate::cost;
+use crate::model::{MemoryKind, OpKind, Program};
+use crate::plan::Plan;
+
+use super::Schedule;
+
+/// A schedule that cannot run.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum ScheduleError {
+    #[error("the program takes {needed} of {space} memory at its peak, and {has} {available}")]
+    #[diagnostic(
+        code(aorta::schedule::too_much_memory),
+        help("the largest: {largest}; lower a parameter, or take a preset")
+    )]
+    TooMuchMemory {
+        needed: String,
+        space: &'static str,
+        has: String,
+        available: String,
+        largest: String,
+        #[label("the largest")]
+        at: SourceSpan,
+    },
+}
+
+/// A schedule that could be better on a device.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum ScheduleAdvice {
+    #[error("{streams} streams share {queues} hardware queues of an {device}")]
+    #[diagnostic(code(aorta::schedule::shared_queues), severity(Advice), help("{help}"))]
+    SharedQueues {
+        streams: usize,
+        queues: usize,
+        device: String,
+        #[label("{which}")]
+        at: SourceSpan,
+        which: String,
+        help: String,
+    },
+
+    #[error(
+        "issuing an iteration takes the host {host}, and its critical path is {path} (modelled on an {device}): \
+         launching costs more than the work"
+    )]
+    #[diagnostic(
+        code(aorta::schedule::launch_bound),
+        severity(Advice),
+        help("let each operation do more, or issue the iteration by one call: `--launch graph`")
+    )]
+    LaunchBound {
+        host: String,
+        path: String,
+        device: String,
+        #[label(collection)]
+        operations: Vec<LabeledSpan>,
+    },
+}
+
+/// Operations that are shown as shorter than their launch.
+const MAX_SHORT: usize = 5;
+
+/// The error of a program that takes more device memory than there is, before anything is allocated. `has` says who has
+/// the memory: `an NVIDIA H200 has`.
+pub fn check_memory(program: &Program, schedule: &Schedule, available: u64, has: &str) -> Result<(), ScheduleError> {
+    let needed = schedule.bytes(Space::Device);
+    if needed <= available {
+        return Ok(());
+    }
+    let mut sizes: Vec<(u64, MemoryId)> = (0..program.memories.len())
+        .map(MemoryId::from)
+        .filter(|&id| program.memory(id).space == Space::Device)
+        .map(|id| (program.memory_bytes(id), id))
+        .collect();
+    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
+    let name = |&(bytes, id): &(u64, MemoryId)| {
+        let memory = program.memory(id);
+        let of = match memory.kind {
+            MemoryKind::Buffer(_) => "",
+            MemoryKind::Bare(_) => "input of ",
+            MemoryKind::Scratch => "output of ",
+        };
+        format!("{of}{} {}", program.names.name(memory.name), Bytes(bytes))
+    };
+    Err(ScheduleError::TooMuchMemory {
+        needed: Bytes(needed).to_string(),
+        space: Space::Device.name(),
+        has: has.to_owned(),
+        available: Bytes(available).to_string(),
+        largest: sizes.iter().take(3).map(name).collect::<Vec<_>>().join(", "),
+        at: sizes.first().map_or(SrcSpan::default(), |&(_, id)| program.memory(id).span).into(),
+    })
+}
+
+/// What could be better on the device of a profile.
+pub fn lint(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<ScheduleAdvice> {
+    let queues = shared_queues(program, schedule, profile);
+    queues.into_iter().chain(launch_bound(program, plan, schedule, profile)).collect()
+}
+
+/// Streams with work beyond the hardware queues that they are spread over.
+fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
+    let mut used: Vec<LaneId> = schedule.period.iter().flat_map(|step| &step.used).copied().collect();
+    used.sort_unstable();
+    used.dedup();
+    let mut on_queue: Vec<((Option<crate::model::Priority>, u32), Vec<LaneId>)> = Vec::new();
+    for &lane in &used {
+        let info = &schedule.lanes[lane.index()];
+        let queue = (profile.queues.by_priority.then_some(info.priority), info.queue);
+        match on_queue.iter_mut().find(|(known, _)| *known == queue) {
+            Some((_, lanes)) => lanes.push(lane),
+            None => on_queue.push((queue, vec![lane])),
+        }
+    }
+    let (_, crowded) = on_queue.iter().find(|(_, lanes)| lanes.len() > 1)?;
+    let lane = |lane: LaneId| &schedule.lanes[lane.index()];
+    let names: Vec<String> = crowded.iter().take(4).map(|&id| format!("`{}`", lane(id).name)).collect();
+    let more = if crowded.len() > names.len() { ", …" } else { "" };
+    let variable = if profile.vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
+    let effect = match profile.queues.rule {
+        QueueRule::HeadOfLine => "operations behind one that waits have to wait too, whatever stream they are on",
+        QueueRule::Serial => "streams that share one run one after the other",
+    };
+    Some(ScheduleAdvice::SharedQueues {
+        streams: used.len(),
+        queues: on_queue.len(),
+        device: profile.name.clone(),
+        at: program.streams[lane(crowded[1]).streams[0].index()].span.into(),
+        which: format!("{}{more} share one", names.join(", ")),
+        help: format!("{effect}; use fewer streams, or ask for more queues: `--env {variable}={}`", used.len()),
+    })
+}
+
+/// What the host needs to issue something, in ns.
+fn launch_cost(program: &Program, kind: OpKind, profile: &Profile) -> f64 {
+    let OpKind::Run(spec) = kind else { return 0.0 };
+    program.spec(spec).launch().iter().map(|launch| cost::issue(launch, profile)).sum()
+}
+
+/// Iterations that the host cannot issue as fast as the device could work, with the operations that make it so.
+fn launch_bound(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
+    let (mut host, mut path) = (0.0, 0.0);
+    // For each place in the text: how often, the work, and the launches.
+    let mut places: FxHashMap<SrcSpan, (usize, f64, f64)> = FxHashMap::default();
+    let mut known: FxHashMap<OpKind, (f64, f64)> = FxHashMap::default();
+    for (step, graph) in program.cycle.iter().zip(&plan.steps) {
+        let mut durations = Vec::with_capacity(step.ops.len());
+        for op in &step.ops {
+            let (work, launch) = *known.entry(op.kind).or_insert_with(|| match op.kind {
+                OpKind::Run(spec) => {
+                    (cost::duration(program.spec(spec), profile), launch_cost(program, op.kind, profile))
+                }
+                _ => (0.0, 0.0),
+            });
+            durations.push(work);
+            host += launch;
+            if work < launch {
+                let place = places.entry(op.span).or_default();
+                *place = (place.0 + 1, place.1 + work, place.2 + launch);
+            }
+        }
+        path += graph.critical_path(&durations).length;
+    }
+    let iterations = program.cycle.len() as f64;
+    let waits = schedule.waits() as f64 * (profile.host.record.value() + profile.host.wait.value());
+    let host = (host + waits / schedule.period.len() as f64 * iterations) / iterations;
+    let path = path / iterations;
+    if host <= path || places.is_empty() {
+        return None;
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    places.sort_by(|(a, (_, work_a, launch_a)), (b, (_, work_b, launch_b))| {
+        (launch_b - work_b).total_cmp(&(launch_a - work_a)).then(a.cmp(b))
+    });
+    places.truncate(MAX_SHORT);
+    places.sort_by_key(|(span, _)| *span);
+    let each = |total: f64, count: usize| Nanos((total / count as f64).round() as i64);
+    let label = |(span, (count, work, launch)): (SrcSpan, (usize, f64, f64))| {
+        let often = if count > 1 { format!(", {}", counted(count, "time")) } else { String::new() };
+        let text = format!("{} of work, {} to launch{often}", each(work, count), each(launch, count));
+        LabeledSpan::new_with_span(Some(text), SourceSpan::from(span))
+    };
+    Some(ScheduleAdvice::LaunchBound {
+        host: Nanos(host.round() as i64).to_string(),
+        path: Nanos(path.round() as i64).to_string(),
+        device: profile.name.clone(),
+        operations: places.into_iter().map(label).collect(),
+    })
+}
