@@ -57,6 +57,10 @@ pub enum InputError {
         help: Option<String>,
     },
 
+    #[error("no error and no warning has the code `{code}`")]
+    #[diagnostic(code(aorta::cli::unknown_code), help("{help}"))]
+    UnknownCode { code: String, help: String },
+
     #[error("`--set {given}` is no `name=value`")]
     #[diagnostic(code(aorta::cli::no_pair), help("write `--set tokens=4096`"))]
     NoPair { given: String },

@@ -1,6 +1,12 @@
 //! The shipped workloads, embedded in the binary.
 
+use std::path::Path;
+
 use include_dir::{Dir, include_dir};
+
+use crate::base::suggest;
+
+use super::error::InputError;
 
 static WORKLOADS: Dir = include_dir!("$CARGO_MANIFEST_DIR/workloads");
 
@@ -39,6 +45,16 @@ pub fn all() -> Vec<Shipped> {
 pub fn find(name: &str) -> Option<Shipped> {
     let name = name.strip_suffix(".aorta").unwrap_or(name);
     all().into_iter().find(|shipped| shipped.stem == name || shipped.path.strip_suffix(".aorta") == Some(name))
+}
+
+/// The error for a name that no shipped workload has.
+pub fn unknown(name: &str) -> InputError {
+    let shipped = all();
+    let wanted = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
+    let help = suggest::nearest(wanted, shipped.iter().map(|shipped| shipped.stem))
+        .map(|near| format!("did you mean `{near}`?"))
+        .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
+    InputError::UnknownWorkload { name: name.to_owned(), help }
 }
 
 #[cfg(test)]

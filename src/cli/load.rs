@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::base::{SourceMap, SrcSpan, suggest};
+use crate::base::{SourceMap, SrcSpan};
 use crate::config::Settings;
 use crate::model::{self, Program};
 use crate::plan::{self, Plan};
@@ -138,12 +138,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
         let name = format!("{}.aorta", shipped.stem);
         return Ok(Text { name, origin: "library".to_owned(), text: shipped.text.to_owned() });
     }
-    let shipped = library::all();
-    let wanted = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
-    let help = suggest::nearest(wanted, shipped.iter().map(|shipped| shipped.stem))
-        .map(|near| format!("did you mean `{near}`?"))
-        .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
-    Err(InputError::UnknownWorkload { name: name.to_owned(), help }.into())
+    Err(library::unknown(name).into())
 }
 
 fn limits(settings: &Settings) -> Limits {

@@ -2,14 +2,17 @@
 
 mod backends;
 mod check;
+mod completions;
 mod devices;
 mod diagnostics;
 mod environment;
 mod error;
 mod exec;
+mod explain;
 mod library;
 mod list;
 mod load;
+mod new;
 mod output;
 mod plan;
 mod progress;
@@ -59,6 +62,12 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Show the devices that a run can use
     Devices,
+    /// Explain an error or a warning by its code
+    Explain(explain::ExplainArgs),
+    /// Write a file to begin with
+    New(new::NewArgs),
+    /// Print a script that lets a shell complete commands and options
+    Completions(completions::CompletionsArgs),
     /// Show a record that `exec --json` wrote
     Report(report::ReportArgs),
 }
@@ -121,6 +130,9 @@ pub fn run() -> ExitCode {
         Command::Show(args) => show::run(args),
         Command::Plan(args) => plan::run(args, how),
         Command::Devices => devices::run(),
+        Command::Explain(args) => explain::run(args),
+        Command::New(args) => new::run(args),
+        Command::Completions(args) => completions::run(args),
         Command::Report(args) => report::run(args),
     };
     match result {

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::base::{SourceMap, SrcSpan};
 use crate::syntax::Ast;
-use crate::syntax::ast::{DeclKind, Expr, Family};
+use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
 
 use super::error::CliError;
 use super::{CliResult, ConfigArgs, DONE, diagnostics, list, load, output};
@@ -28,14 +28,14 @@ pub fn run(args: ShowArgs) -> CliResult {
         return Ok(DONE);
     }
     let (parsed, errors) = load::parse(text, &settings)?;
-    if !errors.is_empty() {
-        return Err(CliError::Source {
-            diagnostics: diagnostics::boxed(errors),
-            sources: std::sync::Arc::new(parsed.sources),
-        });
+    // What can be understood of a broken file is shown before its errors.
+    if !parsed.ast.decls.is_empty() || errors.is_empty() {
+        output::print(&describe(&parsed));
     }
-    output::print(&describe(&parsed));
-    Ok(DONE)
+    if errors.is_empty() {
+        return Ok(DONE);
+    }
+    Err(CliError::Source { diagnostics: diagnostics::boxed(errors), sources: std::sync::Arc::new(parsed.sources) })
 }
 
 fn describe(parsed: &load::Parsed) -> String {
@@ -45,9 +45,14 @@ fn describe(parsed: &load::Parsed) -> String {
     for line in &ast.about {
         text += &format!("{line}\n");
     }
+    let facts = facts(ast, sources);
+    if !facts.is_empty() {
+        text += &format!("{facts}\n");
+    }
     let mut params = Vec::new();
     let mut presets = Vec::new();
     let mut streams = Vec::new();
+    let mut definitions = Vec::new();
     let mut figures = Vec::new();
     for decl in &ast.decls {
         let doc = decl.docs.join(" ");
@@ -74,6 +79,9 @@ fn describe(parsed: &load::Parsed) -> String {
                 let name = ast.names.name(name.symbol);
                 streams.push((format!("{name}{family}"), [options.join(", "), doc].join(" ").trim().to_owned()));
             }
+            DeclKind::Def { name, signature, .. } | DeclKind::Kernel { name, signature, .. } => {
+                definitions.push((signature_text(ast, sources, *name, signature), doc));
+            }
             DeclKind::Metric { name, value, unit } => {
                 let unit = unit.as_ref().map(|unit| format!(" ({unit})")).unwrap_or_default();
                 let name = ast.names.name(name.symbol);
@@ -90,8 +98,40 @@ fn describe(parsed: &load::Parsed) -> String {
     section(&mut text, "Presets (--preset NAME)", &presets);
     section(&mut text, "Streams", &streams);
     section(&mut text, "Buffers", &buffers(ast, sources));
+    section(&mut text, "Definitions", &definitions);
     section(&mut text, "Figures", &figures);
     text
+}
+
+/// What `meta` says besides the category: `tags: ["moe"], authors: ["…"]`.
+fn facts(ast: &Ast, sources: &SourceMap) -> String {
+    let settings = ast.decls.iter().filter_map(|decl| match &decl.kind {
+        DeclKind::Meta(settings) => Some(settings),
+        _ => None,
+    });
+    let other = settings.flatten().filter(|setting| ast.names.name(setting.key.symbol) != "category");
+    let facts: Vec<String> = other
+        .map(|setting| format!("{}: {}", ast.names.name(setting.key.symbol), source(sources, &setting.value)))
+        .collect();
+    facts.join(", ")
+}
+
+/// `layer(x, w: f32[n] -> y)`.
+fn signature_text(ast: &Ast, sources: &SourceMap, name: Name, signature: &Signature) -> String {
+    let list = |params: &[Param]| {
+        let one = |param: &Param| {
+            let ty = param.ty.as_ref().map(|ty| format!(": {}", source(sources, ty))).unwrap_or_default();
+            format!("{}{ty}", ast.names.name(param.name.symbol))
+        };
+        params.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let (inputs, outputs) = (list(&signature.inputs), list(&signature.outputs));
+    let arrow = match (inputs.is_empty(), outputs.is_empty()) {
+        (_, true) => "",
+        (true, false) => "-> ",
+        (false, false) => " -> ",
+    };
+    format!("{}({inputs}{arrow}{outputs})", ast.names.name(name.symbol))
 }
 
 fn section(text: &mut String, title: &str, rows: &[(String, String)]) {
@@ -112,8 +152,13 @@ fn buffers(ast: &Ast, sources: &SourceMap) -> Vec<(String, String)> {
         let DeclKind::Buffer(buffer) = &decl.kind else { continue };
         let names: Vec<String> = buffer.families.iter().map(|family| family_text(ast, sources, family)).collect();
         let layout = match &buffer.layout {
-            crate::syntax::ast::Layout::Tensor(ty) => source(sources, ty),
-            _ => String::new(),
+            Layout::Tensor(ty) => source(sources, ty),
+            Layout::Like(other) => format!("like {}", source(sources, other)),
+            Layout::Parts(parts) => {
+                let part =
+                    |(name, ty): &(Name, Expr)| format!("{}: {}", ast.names.name(name.symbol), source(sources, ty));
+                format!("{{ {} }}", parts.iter().map(part).collect::<Vec<_>>().join(", "))
+            }
         };
         let space = buffer.space.map(|space| format!(" in {}", ast.names.name(space.symbol))).unwrap_or_default();
         let init = buffer.init.as_ref().map(|init| format!(" = {}", source(sources, init))).unwrap_or_default();

@@ -1,0 +1,115 @@
+//! `aorta explain`: the page of a diagnostic.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use include_dir::{Dir, include_dir};
+
+use crate::base::suggest;
+
+use super::error::InputError;
+use super::{CliResult, DONE, output};
+
+/// The book's pages about diagnostics: `PHASE/NAME.md` for the code `aorta::PHASE::NAME`.
+static PAGES: Dir = include_dir!("$CARGO_MANIFEST_DIR/docs/errors");
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The code of an error or a warning, such as `aorta::plan::race`, or just `race`; all codes where it is left out
+    code: Option<String>,
+}
+
+pub fn run(args: ExplainArgs) -> CliResult {
+    let pages = pages();
+    let text = match &args.code {
+        None => index(&pages),
+        Some(code) => shown(find(&pages, code)?.text),
+    };
+    output::print(&text);
+    Ok(DONE)
+}
+
+/// The page of one code.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// `plan`.
+    phase: &'static str,
+    /// `race`.
+    name: &'static str,
+    text: &'static str,
+}
+
+/// Every page, by phase and name.
+fn pages() -> Vec<Page> {
+    let files = PAGES.dirs().flat_map(|folder| folder.files());
+    let page = |file: &'static include_dir::File| {
+        let path = file.path();
+        let phase = path.parent()?.file_name()?.to_str()?;
+        let name = path.file_stem()?.to_str()?;
+        (path.extension()? == "md").then_some(Page { phase, name, text: file.contents_utf8()? })
+    };
+    let mut pages: Vec<Page> = files.filter_map(page).collect();
+    pages.sort_by_key(|page| (page.phase, page.name));
+    pages
+}
+
+/// The page of `aorta::plan::race`, `plan::race` or `race`.
+fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
+    let wanted = code.trim().trim_start_matches("aorta::");
+    let full = |page: &Page| format!("{}::{}", page.phase, page.name);
+    let found: Vec<&Page> = pages.iter().filter(|page| full(page) == wanted || page.name == wanted).collect();
+    let unknown = |help: String| InputError::UnknownCode { code: code.to_owned(), help };
+    match found.as_slice() {
+        [page] => Ok(**page),
+        [] => {
+            let all: Vec<String> = pages.iter().flat_map(|page| [full(page), page.name.to_owned()]).collect();
+            let near = suggest::nearest(wanted, all.iter().map(String::as_str));
+            Err(unknown(match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`aorta explain` without a code lists all of them".to_owned(),
+            }))
+        }
+        several => {
+            let codes: Vec<String> = several.iter().map(|page| full(page)).collect();
+            let codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+            Err(unknown(format!("there are {}: take one of them", suggest::listed(&codes))))
+        }
+    }
+}
+
+/// Every code with the first sentence of its page.
+fn index(pages: &[Page]) -> String {
+    let width = pages.iter().map(|page| page.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for phase in pages.chunk_by(|a, b| a.phase == b.phase) {
+        let _ = writeln!(text, "aorta::{}", phase[0].phase);
+        for page in phase {
+            let _ = writeln!(text, "  {:width$}  {}", page.name, first_sentence(page.text));
+        }
+        text.push('\n');
+    }
+    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n"
+}
+
+fn first_sentence(page: &str) -> String {
+    let paragraph: Vec<&str> =
+        page.lines().skip(1).skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
+    let text = paragraph.join(" ");
+    text.split_inclusive(". ").next().unwrap_or("").trim_end().to_owned()
+}
+
+/// A page as it reads on a terminal: blocks are indented, fences and the marks of headings left out.
+fn shown(page: &str) -> String {
+    let mut text = String::new();
+    let mut in_block = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            in_block = !in_block;
+        } else if in_block && !line.is_empty() {
+            let _ = writeln!(text, "    {line}");
+        } else {
+            let _ = writeln!(text, "{}", line.trim_start_matches("# "));
+        }
+    }
+    text
+}

@@ -1,0 +1,48 @@
+//! `aorta new`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::error::InputError;
+use super::{CliResult, DONE, library, output};
+
+/// A file to begin with: two streams, a dependency between them, a parameter and a figure.
+const STARTER: &str = include_str!("../../assets/starter.aorta");
+
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// The file to write; `.aorta` is added where it is missing
+    path: PathBuf,
+    /// Begin with a copy of a shipped workload
+    #[arg(long, value_name = "NAME")]
+    from: Option<String>,
+}
+
+pub fn run(args: NewArgs) -> CliResult {
+    let text = match &args.from {
+        None => STARTER,
+        Some(name) => library::find(name).ok_or_else(|| library::unknown(name))?.text,
+    };
+    let path = match args.path.extension() {
+        Some(extension) if extension == "aorta" => args.path.clone(),
+        _ => PathBuf::from(format!("{}.aorta", args.path.display())),
+    };
+    // A link that leads nowhere is there too, and is not written through.
+    if path.symlink_metadata().is_ok() {
+        return Err(InputError::Unwritable {
+            name: path.display().to_string(),
+            why: "there is such a file already".to_owned(),
+            help: Some("choose another name, or remove it first".to_owned()),
+        }
+        .into());
+    }
+    output::write_file(&path, text.as_bytes())?;
+    output::print(&next_steps(&path));
+    Ok(DONE)
+}
+
+fn next_steps(path: &Path) -> String {
+    let path = path.display();
+    format!("Wrote {path}. `aorta show {path}` tells about it, `aorta exec {path}` runs it.\n")
+}
