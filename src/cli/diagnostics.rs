@@ -101,15 +101,6 @@ pub fn lint(loaded: &Loaded) -> Vec<Boxed> {
     all
 }
 
-/// Shows whatever can be said of a program and of its schedule on the device of a profile.
-pub fn show_lints(loaded: &Loaded, schedule: &Schedule, profile: &Profile, how: DiagnosticsArg) {
-    let mut all = lint(loaded);
-    all.extend(lint_on(loaded, schedule, profile));
-    if !all.is_empty() {
-        show(all.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.sources, how);
-    }
-}
-
 /// What the device of a profile makes of it.
 pub fn lint_on(loaded: &Loaded, schedule: &Schedule, profile: &Profile) -> Vec<Boxed> {
     boxed(schedule::lint(&loaded.program, &loaded.plan, schedule, profile))

@@ -128,7 +128,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
-        Command::Plan(args) => plan::run(args, how),
+        Command::Plan(args) => plan::run(args),
         Command::Devices => devices::run(),
         Command::Explain(args) => explain::run(args),
         Command::New(args) => new::run(args),

@@ -10,8 +10,7 @@ use crate::model::{OpKind, Sync};
 use crate::plan::Reason;
 use crate::schedule;
 
-use super::diagnostics::{self, DiagnosticsArg};
-use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, load, output};
+use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, diagnostics, load, output};
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -23,14 +22,13 @@ pub struct PlanArgs {
     config: ConfigArgs,
 }
 
-pub fn run(args: PlanArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(args: PlanArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
     let text = load::find(&args.file, &settings)?;
     let loaded = load::load(text, &args.workload, &settings)?;
     let profile = backends::profile(&settings)?;
     let schedule = diagnostics::placed(&loaded, &profile);
     output::print(&describe(&loaded, &schedule, &profile));
-    diagnostics::show_lints(&loaded, &schedule, &profile, how);
     Ok(DONE)
 }
 

@@ -1,0 +1,204 @@
+//! What `check` says and in which formats, and the commands around it: `explain`, `new`, `completions`, `show`.
+
+use serde_json::Value;
+
+use crate::sandbox::{Sandbox, project, workloads};
+
+const WARNED: &str = "\
+stream a
+stream s[3]
+buffer x, unused: f32[8]
+step {
+  on a { h: map(x + 1 -> x) }
+  on s[0] after h { map(x * 2) }
+}
+";
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
+}
+
+/// The codes of JSON lines, in their order.
+fn codes(text: &str) -> Vec<String> {
+    lines(text).iter().map(|line| line["code"].as_str().expect("each has a code").to_owned()).collect()
+}
+
+#[test]
+fn warnings_do_not_fail_unless_they_are_asked_to() {
+    let sandbox = Sandbox::new();
+    sandbox.write("w.aorta", WARNED);
+    let output = sandbox.run(&["check", "w.aorta"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert_eq!(output.stdout, "w.aorta: good: 2 operations on 4 streams\n");
+    assert!(output.stderr.ends_with("3 warnings, 1 piece of advice\n"), "{}", output.stderr);
+    assert_eq!(sandbox.run(&["check", "w.aorta", "--strict"]).code, Some(1));
+    sandbox.write("advice.aorta", "stream s[2] step { on s[0] { nop() } }");
+    assert_eq!(sandbox.run(&["check", "advice.aorta", "--strict"]).code, Some(0), "advice is no warning");
+    let run = sandbox.run(&["exec", "w.aorta", "--backend", "sim"]);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), "3 warnings: `aorta check w.aorta` shows them.\n"));
+}
+
+#[test]
+fn programs_read_json() {
+    let sandbox = Sandbox::new();
+    sandbox.write("w.aorta", WARNED);
+    let output = sandbox.run(&["check", "w.aorta", "--diagnostics", "json"]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let wanted = ["model::idle_streams", "model::unused", "plan::redundant_after", "model::unread_result"];
+    assert_eq!(codes(&output.stdout), wanted.map(|code| format!("aorta::{code}")));
+    let label = &lines(&output.stdout)[1]["labels"][0];
+    let place = ["line", "column", "end_line", "end_column", "offset", "length"].map(|key| label[key].as_u64());
+    let offset = WARNED.find("unused").expect("it is there") as u64;
+    assert_eq!(place, [3, 11, 3, 17, offset, 6].map(Some));
+    assert_eq!(label["file"], "w.aorta");
+    // Errors of every kind, of a file, of arguments and of settings.
+    sandbox.write("e.aorta", "step { nopp() }");
+    for (arguments, code) in [
+        (&["check", "e.aorta"][..], "model::unknown_operation"),
+        (&["exec", "e.aorta"], "model::unknown_operation"),
+        (&["plan", "none.aorta"], "cli::unknown_workload"),
+        (&["check", "moe", "--config", "x=1"], "config::unknown_setting"),
+        (&["exec", "moe", "--backend", "hip"], "exec::no_device"),
+        (&["explain", "nothing"], "cli::unknown_code"),
+    ] {
+        let output = sandbox.run(&[arguments, &["--diagnostics", "json"]].concat());
+        assert_eq!(codes(&output.stdout), [format!("aorta::{code}")], "{arguments:?}: {output:?}");
+        assert_eq!(output.stderr, "");
+    }
+    // What is good says nothing.
+    assert_eq!(sandbox.good(&["check", "moe", "--diagnostics", "json"]), "");
+}
+
+#[test]
+fn github_shows_a_line_each() {
+    let sandbox = Sandbox::new();
+    sandbox.write("w.aorta", WARNED);
+    sandbox.write("e.aorta", "step {\n  map(f32[4] + 1us)\n}");
+    let warned = sandbox.good(&["check", "w.aorta", "--diagnostics", "github"]);
+    insta::assert_snapshot!("check_github", warned);
+    assert_eq!(warned.lines().count(), 4, "one line each");
+    let wrong = sandbox.run(&["check", "e.aorta", "--diagnostics", "github"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stdout.starts_with("::error file=e.aorta,line=2,endLine=2,col="), "{}", wrong.stdout);
+}
+
+#[test]
+fn a_profile_says_what_a_device_makes_of_it() {
+    let sandbox = Sandbox::new();
+    let text = "param n = 12\nstream s[n]\nbuffer x[n]: f32[1024]\nstep { for i in 0..n { on s[i] { map(x[i] * 2 -> x[i]) } } }";
+    sandbox.write("many.aorta", text);
+    let told = |arguments: &[&str]| {
+        let output = sandbox.run(&[&["check", "many.aorta", "--diagnostics", "json"], arguments].concat());
+        (output.code, codes(&output.stdout))
+    };
+    let device = ["aorta::schedule::shared_queues".to_owned(), "aorta::schedule::launch_bound".to_owned()];
+    assert_eq!(told(&[]), (Some(0), Vec::new()));
+    assert_eq!(told(&["--profile", "h200"]), (Some(0), device.to_vec()));
+    assert_eq!(told(&["--profile", "mi300x"]), (Some(0), device.to_vec()));
+    assert_eq!(told(&["--profile", "h200", "--set", "n=8"]).1, device[1..]);
+    assert_eq!(told(&["--profile", "h20"]), (Some(2), vec!["aorta::config::unknown_profile".to_owned()]));
+    // All 150 GB are alive at once: more than an H200 has, and less than a program may take.
+    sandbox.write("large.aorta", "buffer x: f32[25000000000] step { h: map(x + 1) map(h - 1 -> x) }");
+    let output = sandbox.run(&["check", "large.aorta", "--profile", "h200"]);
+    assert_eq!(output.code, Some(2));
+    for part in ["aorta::schedule::too_much_memory", "186.3 GiB of device memory at its peak", "x 93.13 GiB"] {
+        assert!(output.stderr.contains(part), "{part} is not in\n{}", output.stderr);
+    }
+    sandbox.good(&["check", "large.aorta"]);
+    let lower = sandbox.run(&["check", "large.aorta", "--config", "max_memory=100GiB"]);
+    assert!(lower.stderr.contains("and allowed are 100 GiB"), "{}", lower.stderr);
+}
+
+#[test]
+fn every_code_is_explained() {
+    let sandbox = Sandbox::new();
+    let list = sandbox.good(&["explain"]);
+    let mut phase = "";
+    let mut pages = 0;
+    for line in list.lines() {
+        if let Some(name) = line.strip_prefix("aorta::") {
+            phase = name;
+        } else if let Some(entry) = line.strip_prefix("  ") {
+            let name = entry.split(' ').next().expect("a line begins with the name");
+            let page = sandbox.good(&["explain", &format!("aorta::{phase}::{name}")]);
+            assert!(page.starts_with(&format!("`aorta::{phase}::{name}`\n\n")), "{page}");
+            assert!(!page.contains("```") && !page.contains("\n# "), "marks are left out: {page}");
+            pages += 1;
+        }
+    }
+    assert!(pages > 8, "{list}");
+    assert_eq!(sandbox.good(&["explain", "race"]), sandbox.good(&["explain", "plan::race"]));
+    let unknown = sandbox.run(&["explain", "rase"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `race`?"), "{}", unknown.stderr);
+    let several = sandbox.run(&["explain", "bad_value"]);
+    let says = "there are `cli::bad_value` and `config::bad_value`: take one of them";
+    assert!(several.code == Some(2) && several.stderr.contains(says), "{}", several.stderr);
+}
+
+#[test]
+fn new_files_are_good() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.good(&["new", "mine"]);
+    assert!(said.contains("Wrote mine.aorta."), "{said}");
+    assert_eq!(sandbox.good(&["check", "mine.aorta", "--strict"]), "mine.aorta: good: 3 operations on 2 streams\n");
+    sandbox.good(&["exec", "mine.aorta", "--backend", "host", "--preset", "tiny", "--verify"]);
+    sandbox.good(&["new", "copy.aorta", "--from", "moe"]);
+    let moe = std::fs::read_to_string(project().join("workloads/distributed/moe.aorta")).expect("it is shipped");
+    assert_eq!(sandbox.read("copy.aorta"), moe);
+    // Nothing is overwritten, and nothing is made of what does not exist.
+    let again = sandbox.run(&["new", "mine.aorta", "--from", "moe"]);
+    assert!(again.code == Some(2) && again.stderr.contains("there is such a file already"), "{}", again.stderr);
+    let unknown = sandbox.run(&["new", "other", "--from", "moo"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `moe`?"), "{}", unknown.stderr);
+    assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta"]);
+}
+
+#[test]
+fn shells_complete() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = sandbox.good(&["completions", shell]);
+        for word in ["exec", "completions", "--diagnostics", "--preset"] {
+            assert!(script.contains(word.trim_start_matches("--")), "{shell}: {word}");
+        }
+    }
+    let bash =
+        std::process::Command::new("bash").args(["-n", "/dev/stdin"]).stdin(std::process::Stdio::piped()).spawn();
+    let Ok(mut bash) = bash else { return println!("skipped: this machine has no bash to read the script with") };
+    use std::io::Write as _;
+    let script = sandbox.good(&["completions", "bash"]);
+    bash.stdin.take().expect("piped").write_all(script.as_bytes()).expect("bash reads");
+    assert!(bash.wait().expect("it ends").success(), "bash can read the script");
+}
+
+#[test]
+fn show_knows_every_name_of_every_file() {
+    use aorta::syntax::ast::DeclKind::*;
+    let sandbox = Sandbox::new();
+    for path in workloads("workloads").into_iter().chain(workloads("examples")) {
+        let text = std::fs::read_to_string(&path).expect("it is shipped");
+        let shown = sandbox.good(&["show".as_ref(), path.as_os_str()]);
+        let (ast, _) = aorta::syntax::parse(&text, 0, &aorta::syntax::Limits::default());
+        for decl in &ast.decls {
+            let names: Vec<_> = match &decl.kind {
+                Param { name, .. } | Preset { name, .. } | Stream { name, .. } | Def { name, .. } => vec![*name],
+                Metric { name, .. } => vec![*name],
+                Buffer(buffer) => buffer.families.iter().map(|family| family.name).collect(),
+                _ => Vec::new(),
+            };
+            for name in names {
+                let name = ast.names.name(name.symbol);
+                assert!(shown.contains(name), "{}: `{name}` is not in\n{shown}", path.display());
+            }
+            for doc in &decl.docs {
+                assert!(shown.contains(doc.as_str()), "{}: {doc:?} is not in\n{shown}", path.display());
+            }
+        }
+    }
+    // Of a broken file, what can be understood.
+    sandbox.write("broken.aorta", "//! About it.\nparam n = 4\nbuffer x: f32[n\nstep { nop() }\n");
+    let output = sandbox.run(&["show", "broken.aorta"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stdout.contains("About it.") && output.stdout.contains("n = 4"), "{}", output.stdout);
+    assert!(output.stderr.contains("aorta::syntax::unclosed_bracket"), "{}", output.stderr);
+}
