@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{Bytes, DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId, suggest};
 use crate::ops::init::Init;
-use crate::ops::{self, Attrs, Expression, Input, Operand, Operation, Preset, Spec};
+use crate::ops::{self, Attrs, Expression, Input, Operand, Operation, Spec, usage};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -566,28 +566,4 @@ impl<'a> Analyzer<'a> {
             ranks: u64::from(self.options.world),
         })
     }
-}
-
-/// `gemm(a, b -> c, transpose_a:, …)`: an operation as it is used.
-pub(super) fn usage(operation: &dyn Operation) -> String {
-    let signature = operation.signature();
-    let mut parts: Vec<String> = signature
-        .inputs
-        .iter()
-        .map(|input| match input {
-            Input::Tensor(name) => (*name).to_owned(),
-            Input::Optional(name) => format!("[{name}]"),
-            Input::Scalar(option) => option.name.to_owned(),
-            Input::Expression => "expression".to_owned(),
-        })
-        .collect();
-    parts.extend(signature.options.iter().map(|option| match option.default {
-        Preset::Required => format!("{}:", option.name),
-        _ => format!("[{}:]", option.name),
-    }));
-    let arrow = match signature.outputs {
-        [] => String::new(),
-        outputs => format!(" -> {}", outputs.join(", ")),
-    };
-    format!("{}({}{arrow})", operation.name(), parts.join(", "))
 }

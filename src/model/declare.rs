@@ -7,14 +7,9 @@ use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::limits;
 use super::program::*;
 use super::value::Value;
-
-/// Streams of a program.
-const MAX_STREAMS: u64 = 4096;
-
-/// Buffers along one index of a family.
-const MAX_BUFFERS: u64 = 1 << 24;
 
 /// What the members of a family are.
 #[derive(Clone, Copy)]
@@ -140,10 +135,12 @@ impl<'a> Analyzer<'a> {
         for expr in count {
             let size = self.eval_whole(expr)?;
             let (what, limit, help) = match of {
-                FamilyOf::Streams => ("streams", MAX_STREAMS, "a program has at most 4096 streams: write 1 to 4096"),
+                FamilyOf::Streams => {
+                    ("streams", limits::STREAMS, "a program has at most 4096 streams: write 1 to 4096")
+                }
                 FamilyOf::Buffers => (
                     "buffers",
-                    MAX_BUFFERS,
+                    limits::BUFFERS,
                     "write 1 to 16777216; what is more than that is a dimension of the type: `buffer x: f32[n, 4]`",
                 ),
             };
@@ -179,7 +176,7 @@ impl<'a> Analyzer<'a> {
         }
         let dims = self.family(count, FamilyOf::Streams, name);
         let members = dims.as_ref().and_then(|dims| dims.elements());
-        let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > MAX_STREAMS);
+        let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > limits::STREAMS);
         if count.len() > 1 || too_many {
             let (what, value) = match count.len() > 1 {
                 true => ("the number of indices of a stream family".to_owned(), count.len().to_string()),
@@ -196,7 +193,7 @@ impl<'a> Analyzer<'a> {
             self.error(ModelError::BadSize { what, value, at: at.into(), help });
         }
         let value = match members {
-            Some(members) if members <= MAX_STREAMS && !too_many && count.len() <= 1 => {
+            Some(members) if members <= limits::STREAMS && !too_many && count.len() <= 1 => {
                 let first = self.program.streams.len() as u32;
                 let text = self.names.name(name.symbol);
                 let is_family = !count.is_empty();

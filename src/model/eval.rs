@@ -8,11 +8,9 @@ use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::limits::LIST;
 use super::value::{Number, Scalar, Value};
 use super::views::Extent;
-
-/// Values of a list, those of the lists in it included, at most.
-const MAX_LIST: usize = 1 << 16;
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -76,10 +74,10 @@ impl Analyzer<'_> {
             }
             ExprKind::List(items) => {
                 let list = Value::List(Arc::new(items.iter().map(|item| self.eval(item)).collect()));
-                if list.leaves(MAX_LIST) >= MAX_LIST {
+                if list.leaves(LIST) >= LIST {
                     self.error(ModelError::BadSize {
                         what: "the number of values in this list and the lists in it".to_owned(),
-                        value: format!("{MAX_LIST} or more"),
+                        value: format!("{LIST} or more"),
                         at: expr.span.into(),
                         help: "lists are for a few values: let a loop or a family do it",
                     });

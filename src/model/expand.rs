@@ -8,17 +8,9 @@ use crate::syntax::ast::{self, *};
 use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::labels::{self, LabelData, StepLabels};
+use super::limits::{CALLS, CYCLE, TURNS_PER_OPERATION};
 use super::program::{After, Label, MemoryKind, Priority, Step, Stream};
 use super::value::Value;
-
-/// Calls inside one another.
-const MAX_CALLS: usize = 32;
-
-/// Loop turns for each operation that is allowed; a call is as much as an operation.
-const TURNS_PER_OPERATION: usize = 4;
-
-/// The longest cycle of iterations that is worked out ahead.
-const MAX_CYCLE: u64 = 4096;
 
 /// What an expansion knows beyond the names.
 #[derive(Debug, Default)]
@@ -102,10 +94,10 @@ impl<'a> Analyzer<'a> {
         let mut labels = Vec::new();
         let mut iteration = 0;
         while iteration < self.cycle_use.cycle(self.options.cycle) {
-            if iteration >= MAX_CYCLE {
+            if iteration >= CYCLE {
                 self.error(ModelError::BadSize {
                     what: "the number of iterations after which the step repeats".to_owned(),
-                    value: format!("more than {MAX_CYCLE}"),
+                    value: format!("more than {CYCLE}"),
                     at: first.into(),
                     help: "take remainders of `iteration` by smaller numbers, or of numbers with common factors",
                 });
@@ -352,8 +344,8 @@ impl<'a> Analyzer<'a> {
             self.error(ModelError::Recursion { name: text, at: call.span.into() });
             return self.give_unknown(call);
         }
-        if self.expansion.calls.len() >= MAX_CALLS {
-            self.error(ModelError::TooDeep { limit: MAX_CALLS, at: call.span.into() });
+        if self.expansion.calls.len() >= CALLS {
+            self.error(ModelError::TooDeep { limit: CALLS, at: call.span.into() });
             return self.give_unknown(call);
         }
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {

@@ -10,6 +10,7 @@ use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::limits::INPUTS;
 use super::value::Value;
 
 /// What a part of the expression is.
@@ -28,9 +29,6 @@ struct Lowering {
     views: Vec<ViewId>,
     spans: Vec<SrcSpan>,
 }
-
-/// Tensors that one expression may name.
-const MAX_INPUTS: usize = 16;
 
 impl Analyzer<'_> {
     /// The elementwise expression, with the tensors that it names in the order of their first mention.
@@ -95,10 +93,10 @@ impl Analyzer<'_> {
             lowering.spans.push(expr.span);
             lowering.views.len() - 1
         });
-        if lowering.views.len() > MAX_INPUTS {
+        if lowering.views.len() > INPUTS {
             self.error(ModelError::ArgumentCount {
                 function: op.to_owned(),
-                expected: format!("at most {MAX_INPUTS} tensors"),
+                expected: format!("at most {INPUTS} tensors"),
                 found: format!("{} are", lowering.views.len()),
                 at: expr.span.into(),
                 help: Some("make two operations of it".to_owned()),

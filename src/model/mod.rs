@@ -12,6 +12,7 @@ mod expand;
 pub mod figures;
 mod functions;
 mod labels;
+pub mod limits;
 mod lint;
 mod lower;
 mod options;

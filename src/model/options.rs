@@ -2,11 +2,10 @@
 
 use crate::base::SrcSpan;
 use crate::base::units::Dimension;
-use crate::ops::{Attr, Attrs, Kind, Operation, OptionSpec, Preset};
+use crate::ops::{Attr, Attrs, Kind, Operation, OptionSpec, Preset, usage};
 use crate::syntax::ast::{Call, Expr};
 
 use super::analyzer::Analyzer;
-use super::call::usage;
 use super::error::ModelError;
 use super::value::Value;
 

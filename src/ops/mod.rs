@@ -92,6 +92,30 @@ pub fn find(name: &str) -> Option<&'static dyn Operation> {
     CATALOGUE.iter().copied().find(|operation| operation.name() == name)
 }
 
+/// `gemm(a, b -> c, transpose_a:, …)`: an operation as it is used.
+pub fn usage(operation: &dyn Operation) -> String {
+    let signature = operation.signature();
+    let mut parts: Vec<String> = signature
+        .inputs
+        .iter()
+        .map(|input| match input {
+            Input::Tensor(name) => (*name).to_owned(),
+            Input::Optional(name) => format!("[{name}]"),
+            Input::Scalar(option) => option.name.to_owned(),
+            Input::Expression => "expression".to_owned(),
+        })
+        .collect();
+    parts.extend(signature.options.iter().map(|option| match option.default {
+        Preset::Required => format!("{}:", option.name),
+        _ => format!("[{}:]", option.name),
+    }));
+    let arrow = match signature.outputs {
+        [] => String::new(),
+        outputs => format!(" -> {}", outputs.join(", ")),
+    };
+    format!("{}({}{arrow})", operation.name(), parts.join(", "))
+}
+
 /// What kind of work an operation is, for the report's sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {

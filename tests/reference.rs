@@ -1,0 +1,148 @@
+//! The tables of the language reference are what the code says: each stands between `<!-- generated: NAME -->` and
+//! `<!-- end -->` in docs/language.md. `AORTA_DOCS=write cargo test --test reference` writes them anew.
+
+use std::path::Path;
+
+use aorta::base::{Bytes, DType, units};
+use aorta::config::Settings;
+use aorta::model::{Statistic, limits};
+use aorta::ops::{self, Preset};
+use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
+
+fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(&head.map(str::to_owned)) + &line(&head.map(|_| "---".to_owned()));
+    rows.into_iter().for_each(|row| text += &line(&row));
+    text.replace("|  |", "| |")
+}
+
+fn code<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn words() -> String {
+    let row = |what: &str, words: &[&str]| [what.to_owned(), code(words.iter().copied())];
+    table(
+        ["", "words"],
+        [
+            row("reserved", &RESERVED),
+            row("begin a declaration", &DECLARATIONS),
+            row("begin a statement, besides names", &STATEMENTS),
+        ],
+    )
+}
+
+fn types() -> String {
+    table(
+        ["type", "bytes", "holds"],
+        DType::ALL.map(|dtype| {
+            let holds = match (dtype.is_float(), dtype == DType::U8) {
+                (true, _) => format!("floats; rounds to 1 part in 2^{}", -dtype.epsilon().log2()),
+                (false, true) => "whole numbers from 0".to_owned(),
+                (false, false) => "whole numbers".to_owned(),
+            };
+            [format!("`{}`", dtype.name()), dtype.size().to_string(), holds]
+        }),
+    )
+}
+
+/// Units of one dimension, those that are powers of 1024 apart.
+fn units() -> String {
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    for unit in units::UNITS {
+        let binary = if unit.name.contains("iB") { ", binary" } else { "" };
+        let of = if unit.name == "%" { "a share".to_owned() } else { unit.dimension.describe() + binary };
+        match rows.iter_mut().find(|(known, _)| *known == of) {
+            Some((_, names)) => names.push(unit.name),
+            None => rows.push((of, vec![unit.name])),
+        }
+    }
+    table(["of", "units"], rows.into_iter().map(|(of, names)| [of, code(names)]))
+}
+
+fn operations() -> String {
+    let row = |operation: &&'static dyn ops::Operation| {
+        [
+            format!("`{}`", ops::usage(*operation)),
+            operation.summary().to_owned(),
+            operation.category().name().to_owned(),
+        ]
+    };
+    table(["operation", "does", "kind"], ops::CATALOGUE.iter().map(row))
+}
+
+fn options() -> String {
+    let rows = ops::CATALOGUE.iter().flat_map(|operation| {
+        operation.signature().options.iter().map(|option| {
+            let default = match option.default {
+                Preset::Required => "has to be given".to_owned(),
+                Preset::Absent => String::new(),
+                Preset::Int(value) => format!("`{value}`"),
+                Preset::Number(value) => format!("`{value}`"),
+                Preset::Bool(value) => format!("`{value}`"),
+                Preset::Word(word) => format!("`{word}`"),
+            };
+            let doc = option.doc.to_owned();
+            [format!("`{}`", operation.name()), format!("`{}`", option.name), option.kind.describe(), default, doc]
+        })
+    });
+    table(["operation", "option", "may be", "default", "is"], rows)
+}
+
+fn statistics() -> String {
+    code(Statistic::ALL.map(Statistic::name)) + "\n"
+}
+
+fn limits() -> String {
+    let settings = Settings::layered(None, &[]).expect("the defaults are good");
+    let row = |what: &str, limit: String, by: &str| {
+        let by = if by.is_empty() { String::new() } else { format!("`--config {by}=`") };
+        [what.to_owned(), limit, by]
+    };
+    let operations = settings.max_operations;
+    table(
+        ["what", "limit", "raised by"],
+        [
+            row("bytes of a file", Bytes(settings.max_file_bytes as u64).to_string(), "max_file_bytes"),
+            row("brackets inside one another", settings.max_nesting.to_string(), "max_nesting"),
+            row("operations of an iteration", operations.to_string(), "max_operations"),
+            row("turns of one loop", operations.to_string(), "max_operations"),
+            row("turns of all loops", (operations * limits::TURNS_PER_OPERATION).to_string(), "max_operations"),
+            row("memory of a rank", settings.max_memory.to_string(), "max_memory"),
+            row("streams", limits::STREAMS.to_string(), ""),
+            row("buffers of a family, along one index", limits::BUFFERS.to_string(), ""),
+            row("iterations of a cycle", limits::CYCLE.to_string(), ""),
+            row("calls inside one another", limits::CALLS.to_string(), ""),
+            row("values in a list", limits::LIST.to_string(), ""),
+            row("tensors in one `map`", limits::INPUTS.to_string(), ""),
+        ],
+    )
+}
+
+#[test]
+fn tables_are_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/language.md");
+    let page = std::fs::read_to_string(&path).expect("the reference is there");
+    let tables = [
+        ("words", words()),
+        ("types", types()),
+        ("units", units()),
+        ("operations", operations()),
+        ("options", options()),
+        ("statistics", statistics()),
+        ("limits", limits()),
+    ];
+    let mut written = page.clone();
+    for (name, table) in &tables {
+        let mark = format!("<!-- generated: {name} -->\n");
+        let (before, rest) = written.split_once(&mark).unwrap_or_else(|| panic!("docs/language.md lacks {mark}"));
+        let (_, after) = rest.split_once("<!-- end -->").unwrap_or_else(|| panic!("{mark} has no end"));
+        written = format!("{before}{mark}\n{table}\n<!-- end -->{after}");
+    }
+    assert_eq!(page.matches("<!-- generated: ").count(), tables.len(), "each table is one of these");
+    if std::env::var("AORTA_DOCS").is_ok_and(|mode| mode == "write") {
+        std::fs::write(&path, &written).expect("the pages are the repository's own");
+    } else {
+        assert_eq!(page, written, "AORTA_DOCS=write cargo test --test reference writes the tables anew");
+    }
+}
