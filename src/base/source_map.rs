@@ -11,6 +11,8 @@ struct Source {
     name: String,
     text: Arc<str>,
     start: u32,
+    /// Where each line begins, so that a place is found without reading the text up to it.
+    lines: Vec<u32>,
 }
 
 /// Every file that a run has read, laid end to end: a [`SrcSpan`] is an offset into the whole.
@@ -33,7 +35,9 @@ impl SourceMap {
         };
         let text = text.into();
         u32::try_from(start as usize + text.len()).ok()?;
-        self.sources.push(Source { name: name.into(), text, start });
+        let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(index, _)| index as u32 + 1)).collect();
+        self.sources.push(Source { name: name.into(), text, start, lines });
         Some(start)
     }
 
@@ -56,9 +60,9 @@ impl SourceMap {
     /// Where an offset into the map lies; nothing when that is outside of every file.
     pub fn locate(&self, offset: u32) -> Option<Place<'_>> {
         let source = self.source(offset)?;
-        let offset = (offset - source.start) as usize;
-        let (line, column) = line_column(&source.text, offset);
-        Some(Place { file: &source.name, line, column, offset })
+        let offset = offset - source.start;
+        let (line, column) = source.line_column(offset);
+        Some(Place { file: &source.name, line, column, offset: offset as usize })
     }
 
     /// `file:line:column` of a span's beginning, for messages and records.
@@ -85,11 +89,13 @@ pub struct Place<'a> {
     pub offset: usize,
 }
 
-fn line_column(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-    (line, column)
+impl Source {
+    fn line_column(&self, offset: u32) -> (usize, usize) {
+        let line = self.lines.partition_point(|&start| start <= offset);
+        let start = self.lines[line - 1] as usize;
+        let before = self.text.get(start..offset as usize).unwrap_or("");
+        (line, before.chars().count() + 1)
+    }
 }
 
 impl SourceCode for SourceMap {

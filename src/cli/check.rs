@@ -10,7 +10,7 @@ use crate::schedule;
 
 use super::diagnostics::{self, Boxed, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, ConfigArgs, DONE, NOT_HELD, WorkloadArgs, backends, load, output};
+use super::{CliResult, ConfigArgs, DONE, NOT_HELD, WorkloadArgs, backends, load, output, plan};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -59,7 +59,7 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg)
     let text = load::find(file, settings)?;
     let loaded = load::load(text, &args.workload, settings)?;
     let profile = backends::profile(settings)?;
-    let schedule = diagnostics::placed(&loaded, &profile);
+    let schedule = plan::place(&loaded, &profile);
     let (available, has) = match &args.profile {
         Some(_) => (profile.memory.value() as u64, format!("an {} has", profile.name)),
         None => (settings.max_memory.0, "allowed are".to_owned()),

@@ -6,7 +6,7 @@ use miette::{Diagnostic, Severity};
 use crate::base::{SourceMap, counted};
 use crate::config::Profile;
 use crate::render::{self, Format};
-use crate::schedule::{self, Schedule, Topology};
+use crate::schedule::{self, Schedule};
 use crate::{model, plan};
 
 use super::load::Loaded;
@@ -104,13 +104,6 @@ pub fn lint(loaded: &Loaded) -> Vec<Boxed> {
 /// What the device of a profile makes of it.
 pub fn lint_on(loaded: &Loaded, schedule: &Schedule, profile: &Profile) -> Vec<Boxed> {
     boxed(schedule::lint(&loaded.program, &loaded.plan, schedule, profile))
-}
-
-/// The schedule of a program on the device of a profile.
-pub fn placed(loaded: &Loaded, profile: &Profile) -> Schedule {
-    let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
-    let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
-    schedule::place(&loaded.program, &loaded.plan, topology, &options)
 }
 
 /// Where a diagnostic begins, for sorting.

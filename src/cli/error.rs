@@ -88,6 +88,17 @@ pub enum InputError {
     #[error("{name} is no record of a run: {why}")]
     #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
     NoRecord { name: String, why: String },
+
+    #[error("{name} is no plan: {why}")]
+    #[diagnostic(code(aorta::cli::no_plan), help("`aorta plan FILE --format json > {name}` writes one"))]
+    NoPlan { name: String, why: String },
+
+    #[error("both plans are written already, so parameters can no longer change them")]
+    #[diagnostic(
+        code(aorta::cli::planned_already),
+        help("leave `--set`, `--preset`, `--streams`, `--sync` and `--cycle` out, or compare with a workload's file")
+    )]
+    PlannedAlready,
 }
 
 impl CliError {

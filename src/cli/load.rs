@@ -73,6 +73,7 @@ pub enum Kind {
     Scenario,
     Profile,
     Record,
+    Plan,
 }
 
 impl Kind {
@@ -80,7 +81,7 @@ impl Kind {
         match self {
             Kind::Workload(limit) => limit,
             Kind::Settings | Kind::Scenario | Kind::Profile => 1 << 20,
-            Kind::Record => 1 << 30,
+            Kind::Record | Kind::Plan => 1 << 30,
         }
     }
 
@@ -91,6 +92,9 @@ impl Kind {
             Kind::Settings => "a file with settings was looked for",
             Kind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
+            Kind::Plan => {
+                "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
+            }
             Kind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
         }
     }

@@ -45,8 +45,8 @@ struct Cli {
 const AFTER_HELP: &str = "\
 A FILE is a path, or the bare name of a shipped workload (`aorta list` shows them).
 
-Exit codes: 0 done; 1 an expectation did not hold; 2 bad input; 3 no such device or backend;
-4 the run failed; 130 interrupted; 101 a bug.";
+Exit codes: 0 done; 1 an expectation did not hold, or plans differ; 2 bad input;
+3 no such device or backend; 4 the run failed; 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -73,7 +73,7 @@ enum Command {
 }
 
 /// Which workload, with which values.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 struct WorkloadArgs {
     /// Give a parameter a value
     #[arg(long, value_name = "NAME=VALUE")]
@@ -92,7 +92,7 @@ struct WorkloadArgs {
     cycle: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum SyncArg {
     /// An iteration begins when the last is complete
     Iteration,
@@ -148,6 +148,8 @@ pub fn run() -> ExitCode {
 const DONE: u8 = 0;
 /// An expectation did not hold.
 const NOT_HELD: u8 = 1;
+/// Two plans differ.
+const DIFFERENT: u8 = 1;
 /// The run was interrupted.
 const INTERRUPTED: u8 = 130;
 

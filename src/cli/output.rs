@@ -1,6 +1,6 @@
 //! Where text goes.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use crate::render::Style;
@@ -11,6 +11,12 @@ use super::error::InputError;
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Writes to standard output what is too long to be held as one text.
+pub fn stream(write: impl FnOnce(&mut BufWriter<StdoutLock>) -> io::Result<()>) {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let _ = write(&mut out).and_then(|()| out.flush());
 }
 
 /// Writes to standard error.

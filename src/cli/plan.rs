@@ -1,139 +1,144 @@
 //! `aorta plan`.
 
-use std::fmt::Write as _;
+use std::path::Path;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::base::{Bytes, Flops, Nanos, counted};
-use crate::cost;
-use crate::model::{OpKind, Sync};
-use crate::plan::Reason;
-use crate::schedule;
+use crate::config::{Profile, Settings};
+use crate::measure::record::Workload;
+use crate::report::plan::{self as report, PlanDocument};
+use crate::schedule::{self, Schedule, Topology};
 
-use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, diagnostics, load, output};
+use super::error::{CliError, InputError};
+use super::{CliResult, ConfigArgs, DIFFERENT, DONE, WorkloadArgs, backends, list, load, output};
+
+/// Operations up to which Graphviz draws a plan in seconds.
+const DOT_OPERATIONS: usize = 2000;
+
+/// Edges that Mermaid draws, unless it is configured otherwise.
+const MERMAID_EDGES: usize = 500;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// The file, or the name of a shipped workload
-    file: String,
+    #[arg(required_unless_present = "diff")]
+    file: Option<String>,
+    /// What the plan is written as
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// Compare two plans: files, names, or what `--format json` wrote (`.json`). Exit code 1 says that they differ
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["file", "format"])]
+    diff: Option<Vec<String>>,
     #[command(flatten)]
     workload: WorkloadArgs,
     #[command(flatten)]
     config: ConfigArgs,
 }
 
+/// What `--format` may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs, and for `--diff`
+    Json,
+    /// For Graphviz
+    Dot,
+    /// For pages of Markdown
+    Mermaid,
+}
+
 pub fn run(args: PlanArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
-    let text = load::find(&args.file, &settings)?;
-    let loaded = load::load(text, &args.workload, &settings)?;
-    let profile = backends::profile(&settings)?;
-    let schedule = diagnostics::placed(&loaded, &profile);
-    output::print(&describe(&loaded, &schedule, &profile));
+    if let [a, b] = args.diff.as_deref().unwrap_or_default() {
+        return compare(a, b, &args.workload, &settings);
+    }
+    let file = args.file.as_deref().unwrap_or_default();
+    let document = document(file, &args.workload, &settings)?;
+    warn_of_size(&document, args.format);
+    output::stream(|out| match args.format {
+        Format::Text => report::text(&document, out),
+        Format::Json => report::json(&document, out),
+        Format::Dot => report::dot(&document, out),
+        Format::Mermaid => report::mermaid(&document, out),
+    });
     Ok(DONE)
 }
 
-fn describe(loaded: &load::Loaded, schedule: &schedule::Schedule, profile: &crate::config::Profile) -> String {
-    let (program, plan) = (&loaded.program, &loaded.plan);
-    let mut out = String::new();
-    for (index, (step, graph)) in program.cycle.iter().zip(&plan.steps).enumerate() {
-        if program.cycle.len() > 1 {
-            let _ = writeln!(out, "iteration {index} of a cycle of {}", program.cycle.len());
+/// Says so when a drawing is larger than the tools that draw it can bear.
+fn warn_of_size(document: &PlanDocument, format: Format) {
+    let (what, count, most, help) = match format {
+        Format::Dot => ("operations", document.operations(), DOT_OPERATIONS, "Graphviz may take very long"),
+        Format::Mermaid => {
+            ("edges", document.edges(), MERMAID_EDGES, "Mermaid draws no more, unless its `maxEdges` is raised")
         }
-        let mut durations = vec![0.0; step.ops.len()];
-        let (mut flops, mut bytes) = (0.0, 0);
-        let mut phase = None;
-        for op in step.ids() {
-            let info = step.op(op);
-            let here = program.phase_text(info.phase);
-            if here != phase {
-                if let Some(name) = &here {
-                    let _ = writeln!(out, "phase {name}");
-                }
-                phase = here;
-            }
-            let mut what = program.op_name(info).to_owned();
-            if let OpKind::Run(spec) = info.kind {
-                let spec = program.spec(spec);
-                let cost = spec.cost();
-                durations[op.index()] = cost::duration(spec, profile);
-                flops += cost.flops;
-                bytes += cost.bytes();
-                let operands = |views: &[crate::base::ViewId]| {
-                    views.iter().map(|view| program.view_text(*view)).collect::<Vec<_>>().join(", ")
-                };
-                let (inputs, outputs) = (operands(step.inputs(op)), operands(step.outputs(op)));
-                what += &match (inputs.is_empty(), outputs.is_empty()) {
-                    (_, true) => format!("({inputs})"),
-                    (true, false) => format!("(-> {outputs})"),
-                    (false, false) => format!("({inputs} -> {outputs})"),
-                };
-                let mut costs = Vec::new();
-                if cost.flops > 0.0 {
-                    costs.push(Flops(cost.flops).to_string());
-                }
-                if cost.bytes() > 0 {
-                    costs.push(Bytes(cost.bytes()).to_string());
-                }
-                if !costs.is_empty() {
-                    what += &format!("  {}", costs.join(", "));
-                }
-            }
-            let label = program.label_text(info.label).map(|label| format!("{label}: ")).unwrap_or_default();
-            let stream = &program.streams[info.stream.index()].name;
-            let _ = writeln!(out, "#{:<4} {stream:<12} {label}{what}", op.0);
-            for edge in graph.before(op) {
-                if edge.reason != Reason::Stream {
-                    let from = program.op_text(step.op(edge.from));
-                    let _ = writeln!(out, "      waits for #{} {from}: {}", edge.from.0, edge.reason.text(program));
-                }
-            }
-            for edge in graph.across.iter().filter(|edge| edge.to == op) {
-                let ago = match edge.distance {
-                    1 => "the iteration before".to_owned(),
-                    distance => format!("{distance} iterations before"),
-                };
-                let _ = writeln!(out, "      waits for #{} of {ago}: {}", edge.from.0, edge.reason.text(program));
-            }
-        }
-        let path = graph.critical_path(&durations);
-        let names: Vec<String> =
-            path.ops.iter().map(|op| format!("#{} {}", op.0, program.op_text(step.op(*op)))).collect();
-        let _ = writeln!(out, "\n{}, {}, {} moved", counted(step.ops.len(), "operation"), Flops(flops), Bytes(bytes));
-        let _ = writeln!(
-            out,
-            "critical path, {} (modelled on an {}): {}\n",
-            Nanos(path.length.round() as i64),
-            profile.name,
-            names.join(" > ")
-        );
+        Format::Text | Format::Json => return,
+    };
+    if count > most {
+        output::eprint(&format!(
+            "warning: the plan has {count} {what}, and {help}: give smaller parameters with `--set` or `--preset`\n"
+        ));
     }
-    streams(loaded, schedule, &mut out);
-    out
 }
 
-fn streams(loaded: &load::Loaded, schedule: &schedule::Schedule, out: &mut String) {
-    let program = &loaded.program;
-    let iterations = match program.step.sync {
-        Sync::Iteration => "an iteration begins when the last is complete".to_owned(),
-        Sync::End => format!("up to {} iterations are under way", schedule.depth),
-    };
-    let _ = writeln!(
-        out,
-        "{}, {} between them, {}; {iterations}",
-        counted(schedule.lanes.len(), "stream"),
-        counted(schedule.waits(), "wait"),
-        counted(schedule.events as usize, "event")
-    );
-    for lane in schedule.lanes.iter().filter(|lane| lane.streams.len() > 1) {
-        let names: Vec<&str> =
-            lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();
-        let _ = writeln!(out, "one stream for {}", names.join(", "));
+fn compare(a: &str, b: &str, args: &WorkloadArgs, settings: &Settings) -> CliResult {
+    let is_json = |name: &str| name.ends_with(".json");
+    if is_json(a) && is_json(b) && *args != WorkloadArgs::default() {
+        return Err(InputError::PlannedAlready.into());
     }
-    let memory = &schedule.memory;
-    let _ = writeln!(
-        out,
-        "{} of device memory, {} of it scratch",
-        Bytes(schedule.bytes(crate::base::Space::Device)),
-        Bytes(memory.scratch * u64::from(memory.slots))
-    );
+    let read = |name: &str| match is_json(name) {
+        true => read(name),
+        false => document(name, args, settings),
+    };
+    match report::diff(&read(a)?, &read(b)?) {
+        None => {
+            output::print("the plans are the same\n");
+            Ok(DONE)
+        }
+        Some(text) => {
+            output::print(&text);
+            Ok(DIFFERENT)
+        }
+    }
+}
+
+/// Reads a plan that was written as JSON.
+fn read(name: &str) -> Result<PlanDocument, CliError> {
+    let text = load::read(Path::new(name), load::Kind::Plan)?;
+    report::parse(&text).map_err(|why| InputError::NoPlan { name: name.to_owned(), why }.into())
+}
+
+fn document(file: &str, args: &WorkloadArgs, settings: &Settings) -> Result<PlanDocument, CliError> {
+    let text = load::find(file, settings)?;
+    let loaded = load::load(text, args, settings)?;
+    let profile = backends::profile(settings)?;
+    let schedule = place(&loaded, &profile);
+    Ok(report::build(report::Request {
+        workload: workload(&loaded),
+        program: &loaded.program,
+        plan: &loaded.plan,
+        schedule: &schedule,
+        profile: &profile,
+        places: &|span| loaded.sources.place(span),
+    }))
+}
+
+/// The schedule on the device of a profile.
+pub fn place(loaded: &load::Loaded, profile: &Profile) -> Schedule {
+    let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
+    let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
+    schedule::place(&loaded.program, &loaded.plan, topology, &options)
+}
+
+fn workload(loaded: &load::Loaded) -> Workload {
+    let parsed = &loaded.parsed;
+    Workload {
+        name: parsed.name.clone(),
+        summary: parsed.ast.about.first().cloned().unwrap_or_default(),
+        origin: parsed.origin.clone(),
+        sha256: parsed.sha256.clone(),
+        category: list::category_of(&parsed.ast),
+        preset: parsed.preset.clone(),
+        params: loaded.program.params.iter().cloned().collect(),
+    }
 }

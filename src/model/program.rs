@@ -1,5 +1,7 @@
 //! What a file means for one rank: everything evaluated, nothing left by name.
 
+use std::fmt::Write as _;
+
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -337,30 +339,30 @@ impl Program {
         let memory = self.views.memory(view);
         let info = self.memory(memory);
         let dims = self.layout(memory).dims;
-        let mut text = self.names.name(info.name).to_owned();
-        match info.kind {
-            MemoryKind::Bare(_) => text = format!("input of {text}"),
-            MemoryKind::Scratch => text = format!("output of {text}"),
-            MemoryKind::Buffer(_) => {}
-        }
-        let kept: Vec<usize> = self.views.kept(view).collect();
-        let items: Vec<String> = self
-            .views
-            .extents(view)
-            .iter()
-            .enumerate()
-            .map(|(axis, extent)| match kept.contains(&axis) {
-                false => extent.start.to_string(),
-                true if extent.len == dims[axis] => "..".to_owned(),
-                true => format!("{}..{}", extent.start, extent.end()),
-            })
-            .collect();
+        let mut text = String::from(match info.kind {
+            MemoryKind::Bare(_) => "input of ",
+            MemoryKind::Scratch => "output of ",
+            MemoryKind::Buffer(_) => "",
+        });
+        text.push_str(self.names.name(info.name));
+        let extents = self.views.extents(view);
+        let kept = self.views.kept_mask(view);
+        let whole = |axis: usize| kept >> axis & 1 == 1 && extents[axis].len == dims[axis];
         let family = usize::from(info.family);
-        for part in [&items[..family], &items[family..]] {
-            if part.iter().any(|item| item != "..") {
-                let used = part.iter().rposition(|item| item != "..").map_or(0, |last| last + 1);
-                text += &format!("[{}]", part[..used].join(", "));
+        for part in [0..family, family..extents.len()] {
+            // What is whole at the end is not written.
+            let end = part.clone().rev().find(|&axis| !whole(axis)).map_or(part.start, |last| last + 1);
+            for axis in part.start..end {
+                text.push_str(if axis == part.start { "[" } else { ", " });
+                let extent = extents[axis];
+                // Writing to a string does not fail.
+                let _ = match kept >> axis & 1 == 1 {
+                    false => write!(text, "{}", extent.start),
+                    true if whole(axis) => write!(text, ".."),
+                    true => write!(text, "{}..{}", extent.start, extent.end()),
+                };
             }
+            text.push_str(if end > part.start { "]" } else { "" });
         }
         text
     }

@@ -1,4 +1,7 @@
-//! The chain of operations that no stream can shorten.
+//! The chain of operations that no stream can shorten, and how much room the others have beside it.
+//!
+//! Counted are durations and dependencies, and nothing else: as if every stream had the device for itself, and as if
+//! issuing took no time.
 
 use crate::base::OpId;
 
@@ -12,37 +15,179 @@ pub struct CriticalPath {
     pub ops: Vec<OpId>,
 }
 
+/// When each operation could run, under given durations and in their unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    pub path: CriticalPath,
+    /// The earliest start, from the beginning of the iteration.
+    pub starts: Vec<f64>,
+    /// How much later an operation may end without making the critical path longer. The path's own have none.
+    pub slack: Vec<f64>,
+}
+
+/// The earliest starts and ends, and through which dependency each operation starts as late as it does.
+struct Forward {
+    starts: Vec<f64>,
+    ends: Vec<f64>,
+    through: Vec<Option<OpId>>,
+}
+
 impl StepPlan {
     /// The longest chain of dependencies when operation `i` takes `durations[i]`. Of equal ones, the first in the text.
     pub fn critical_path(&self, durations: &[f64]) -> CriticalPath {
+        self.forward(durations).path()
+    }
+
+    /// The longest chain, with every operation's earliest start and its slack.
+    pub fn timing(&self, durations: &[f64]) -> Timing {
+        let forward = self.forward(durations);
+        let path = forward.path();
+        // Nothing has to end before the path does, and everything before what waits for it has to start.
+        let mut latest = vec![path.length; self.operations()];
+        for index in (0..self.operations()).rev() {
+            let start = latest[index] - durations[index];
+            for from in self.sources(OpId::from(index)) {
+                let end = &mut latest[from.index()];
+                *end = end.min(start);
+            }
+        }
+        let Forward { starts, ends, .. } = forward;
+        // Sums of the same numbers in another order may differ in their last bits.
+        let mut slack: Vec<f64> = latest.iter().zip(&ends).map(|(latest, end)| (latest - end).max(0.0)).collect();
+        path.ops.iter().for_each(|op| slack[op.index()] = 0.0);
+        Timing { path, starts, slack }
+    }
+
+    fn forward(&self, durations: &[f64]) -> Forward {
         let count = self.operations();
-        let mut ends = vec![0.0f64; count];
+        let (mut starts, mut ends) = (vec![0.0f64; count], vec![0.0f64; count]);
         let mut through: Vec<Option<OpId>> = vec![None; count];
         // The order of the text is one in which everything comes after what it waits for.
         for index in 0..count {
-            let op = OpId::from(index);
             let mut start = 0.0;
-            for edge in self.before(op) {
-                if ends[edge.from.index()] > start {
-                    start = ends[edge.from.index()];
-                    through[index] = Some(edge.from);
+            for from in self.sources(OpId::from(index)) {
+                let end = ends[from.index()];
+                let first = through[index].is_none_or(|best| from < best);
+                if end > start || (end == start && end > 0.0 && first) {
+                    start = end;
+                    through[index] = Some(from);
                 }
             }
-            ends[index] = start + durations[index];
+            (starts[index], ends[index]) = (start, start + durations[index]);
         }
+        Forward { starts, ends, through }
+    }
+}
+
+impl Forward {
+    fn path(&self) -> CriticalPath {
         let mut last: Option<OpId> = None;
-        for index in 0..count {
-            if last.is_none_or(|best| ends[index] > ends[best.index()]) {
+        for index in 0..self.ends.len() {
+            if last.is_none_or(|best| self.ends[index] > self.ends[best.index()]) {
                 last = Some(OpId::from(index));
             }
         }
-        let length = last.map_or(0.0, |op| ends[op.index()]);
+        let length = last.map_or(0.0, |op| self.ends[op.index()]);
         let mut ops = Vec::new();
         while let Some(op) = last {
             ops.push(op);
-            last = through[op.index()];
+            last = self.through[op.index()];
         }
         ops.reverse();
         CriticalPath { length, ops }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::graph::{Edge, Reason};
+    use super::*;
+
+    fn plan(operations: usize, edges: &[(u32, u32)]) -> StepPlan {
+        let edges: Vec<Edge> =
+            edges.iter().map(|&(from, to)| Edge { from: OpId(from), to: OpId(to), reason: Reason::Stream }).collect();
+        StepPlan::new(operations, &edges, Vec::new())
+    }
+
+    #[test]
+    fn a_short_branch_has_room() {
+        // 0 ─▶ 1 ─▶ 3, and beside 1 the shorter 2.
+        let timing = plan(4, &[(0, 1), (0, 2), (1, 3), (2, 3)]).timing(&[5.0, 7.0, 3.0, 1.0]);
+        assert_eq!(timing.path, CriticalPath { length: 13.0, ops: vec![OpId(0), OpId(1), OpId(3)] });
+        assert_eq!(timing.starts, [0.0, 5.0, 5.0, 12.0]);
+        assert_eq!(timing.slack, [0.0, 0.0, 4.0, 0.0]);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_may_end_with_the_path() {
+        let timing = plan(3, &[(0, 1)]).timing(&[2.0, 2.0, 1.0]);
+        assert_eq!(timing.slack, [0.0, 0.0, 3.0]);
+    }
+
+    #[test]
+    fn of_equal_chains_the_first_is_the_path() {
+        let timing = plan(4, &[(0, 3), (1, 3), (2, 3)]).timing(&[1.0, 2.0, 2.0, 1.0]);
+        assert_eq!(timing.path.ops, [OpId(1), OpId(3)]);
+        assert_eq!(timing.slack, [1.0, 0.0, 0.0, 0.0], "the other chain has no room either");
+    }
+
+    #[test]
+    fn nothing_takes_no_time() {
+        let timing = plan(0, &[]).timing(&[]);
+        assert_eq!(timing.path, CriticalPath { length: 0.0, ops: Vec::new() });
+        assert_eq!(plan(2, &[(0, 1)]).timing(&[0.0, 0.0]).slack, [0.0, 0.0]);
+    }
+
+    /// Every chain from an operation that waits for nothing to one that nothing waits for.
+    fn chains(operations: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
+        let mut open: Vec<Vec<u32>> = (0..operations as u32).map(|op| vec![op]).collect();
+        let mut found = Vec::new();
+        while let Some(chain) = open.pop() {
+            let last = chain[chain.len() - 1];
+            found.push(chain.clone());
+            for &(_, to) in edges.iter().filter(|(from, _)| *from == last) {
+                open.push([chain.clone(), vec![to]].concat());
+            }
+        }
+        found
+    }
+
+    /// Durations, and for each pair whether the later waits for the earlier.
+    fn graphs() -> impl Strategy<Value = (Vec<u8>, Vec<(u32, u32)>)> {
+        (1..8usize).prop_flat_map(|count| {
+            let pairs = count * (count - 1) / 2;
+            let all: Vec<(u32, u32)> = (0..count as u32).flat_map(|to| (0..to).map(move |from| (from, to))).collect();
+            (prop::collection::vec(0..20u8, count), prop::collection::vec(any::<bool>(), pairs)).prop_map(
+                move |(durations, taken)| {
+                    let edges = all.iter().zip(taken).filter(|(_, taken)| *taken).map(|(edge, _)| *edge).collect();
+                    (durations, edges)
+                },
+            )
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn as_every_chain_says((durations, edges) in graphs()) {
+            let durations: Vec<f64> = durations.into_iter().map(f64::from).collect();
+            let length = |chain: &[u32]| chain.iter().map(|&op| durations[op as usize]).sum::<f64>();
+            let all = chains(durations.len(), &edges);
+            let longest = all.iter().map(|chain| length(chain)).fold(0.0, f64::max);
+            let timing = plan(durations.len(), &edges).timing(&durations);
+            prop_assert_eq!(timing.path.length, longest);
+            let path: Vec<u32> = timing.path.ops.iter().map(|op| op.0).collect();
+            prop_assert!(path.windows(2).all(|pair| edges.contains(&(pair[0], pair[1]))), "{:?} is no chain", path);
+            prop_assert_eq!(length(&path), longest);
+            for op in 0..durations.len() as u32 {
+                let through = all.iter().filter(|chain| chain.contains(&op));
+                let through = through.map(|chain| length(chain)).fold(0.0, f64::max);
+                prop_assert_eq!(timing.slack[op as usize], longest - through, "slack of {}", op);
+                let before = all.iter().filter(|chain| chain.last() == Some(&op));
+                let end = before.map(|chain| length(chain)).fold(0.0, f64::max);
+                prop_assert_eq!(timing.starts[op as usize], end - durations[op as usize], "start of {}", op);
+            }
+        }
     }
 }

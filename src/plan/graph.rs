@@ -4,7 +4,6 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use crate::base::{OpId, SrcSpan, ViewId};
-use crate::model::Program;
 
 /// What waits for what, for each iteration of the program's cycle.
 #[derive(Debug, Default)]
@@ -16,7 +15,8 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct StepPlan {
     graph: DiGraph<(), Reason>,
-    /// Dependencies on earlier iterations; none where an iteration begins when the last is complete.
+    /// Dependencies on earlier iterations, in the order of the operations that wait; none where an iteration begins
+    /// when the last is complete.
     pub across: Vec<Across>,
 }
 
@@ -25,8 +25,8 @@ pub struct StepPlan {
 pub enum Reason {
     /// A stream runs its operations in order.
     Stream,
-    /// The later operation touches, through `view`, memory that the earlier one touches too.
-    Data { hazard: Hazard, view: ViewId },
+    /// The later operation touches, through `view`, memory that the earlier one touches too, there through `source`.
+    Data { hazard: Hazard, view: ViewId, source: ViewId },
     /// The text says so.
     After { span: SrcSpan },
     /// A `sync()` lies between.
@@ -83,30 +83,17 @@ impl StepPlan {
         edges
     }
 
+    /// What an operation waits for within its iteration, in no order.
+    pub(super) fn sources(&self, op: OpId) -> impl Iterator<Item = OpId> {
+        let incoming = petgraph::Direction::Incoming;
+        self.graph.neighbors_directed(NodeIndex::new(op.index()), incoming).map(|node| OpId::from(node.index()))
+    }
+
     pub fn operations(&self) -> usize {
         self.graph.node_count()
     }
 
     pub fn edges(&self) -> usize {
         self.graph.edge_count()
-    }
-}
-
-impl Reason {
-    /// Why, in words that follow the name of what is waited for.
-    pub fn text(&self, program: &Program) -> String {
-        match self {
-            Reason::Stream => "same stream".to_owned(),
-            Reason::Sync => "sync".to_owned(),
-            Reason::After { .. } => "declared".to_owned(),
-            Reason::Data { hazard, view } => {
-                let slice = program.view_text(*view);
-                match hazard {
-                    Hazard::ReadAfterWrite => format!("reads {slice}, written there"),
-                    Hazard::WriteAfterRead => format!("writes {slice}, read there"),
-                    Hazard::WriteAfterWrite => format!("writes {slice}, written there"),
-                }
-            }
-        }
     }
 }

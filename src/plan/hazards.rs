@@ -263,7 +263,8 @@ impl Walk<'_, '_> {
         for (view, writes) in inputs.chain(outputs) {
             self.accesses.conflicts(view, writes, found);
             for (access, hazard) in found.drain(..) {
-                waits.add(access.stream, access.iteration, access.op, Reason::Data { hazard, view });
+                let reason = Reason::Data { hazard, view, source: access.view };
+                waits.add(access.stream, access.iteration, access.op, reason);
             }
         }
     }

@@ -11,7 +11,7 @@ mod lint;
 mod regions;
 
 pub use clocks::{Clocks, Place};
-pub use critical_path::CriticalPath;
+pub use critical_path::{CriticalPath, Timing};
 pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
 pub use lint::{PlanWarning, lint};

@@ -1,8 +1,10 @@
-//! A record as bytes. Siblings that know nothing of each other, and need nothing but the record; and tensors as files.
+//! What people and tools read. A record, a plan or a stage as text: siblings that know nothing of each other. Forms of a
+//! record need nothing but the record, forms of a plan nothing but its document.
 
 mod chrome_trace;
 mod csv;
 mod npy;
+pub mod plan;
 mod table;
 
 pub use chrome_trace::chrome_trace;

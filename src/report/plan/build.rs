@@ -1,0 +1,250 @@
+//! From a program with its plan and schedule to the document.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::config::Profile;
+use crate::cost;
+use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
+use crate::model::{Op, OpKind, Program, Step};
+use crate::plan::{self, Plan, StepPlan};
+use crate::schedule::Schedule;
+
+use super::{CriticalPath, Edge, Hazard, Iteration, Operation, PlanDocument, Queues, Reason, SCHEMA, Slice, Text};
+
+/// What a document is made from.
+pub struct Request<'a> {
+    pub workload: Workload,
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    pub schedule: &'a Schedule,
+    /// The device by which times are modelled, and whose queues the schedule was made for.
+    pub profile: &'a Profile,
+    /// `file:line:column` of a place.
+    pub places: &'a dyn Fn(SrcSpan) -> String,
+}
+
+/// Makes the document.
+pub fn build(request: Request) -> PlanDocument {
+    let Request { program, plan, schedule, profile, .. } = request;
+    let mut builder = Builder::new(&request);
+    let steps = program.cycle.iter().zip(&plan.steps);
+    let iterations = steps.map(|(step, graph)| builder.iteration(step, graph)).collect();
+    PlanDocument {
+        schema: SCHEMA.to_owned(),
+        aorta: env!("CARGO_PKG_VERSION").to_owned(),
+        modelled_on: profile.name.clone(),
+        sync: program.step.sync.name().to_owned(),
+        depth: schedule.depth,
+        streams: program.streams.len(),
+        lanes: lanes(program, schedule),
+        queues: queues(schedule, profile),
+        waits: schedule.waits(),
+        events: schedule.events,
+        memory: memory(schedule),
+        iterations,
+        workload: request.workload,
+    }
+}
+
+fn lanes(program: &Program, schedule: &Schedule) -> Vec<LaneRecord> {
+    let lanes = schedule.lanes.iter().map(|lane| LaneRecord {
+        name: lane.name.clone(),
+        streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
+        priority: lane.priority.name(),
+        queue: lane.queue,
+    });
+    lanes.collect()
+}
+
+fn queues(schedule: &Schedule, profile: &Profile) -> Queues {
+    let by_priority = profile.queues.by_priority;
+    let mut streams: BTreeMap<_, usize> = BTreeMap::new();
+    for lane in &schedule.lanes {
+        *streams.entry((by_priority.then_some(lane.priority), lane.queue)).or_default() += 1;
+    }
+    Queues {
+        count: profile.queues.count.value() as u32,
+        by_priority,
+        used: streams.len(),
+        shared: streams.values().filter(|count| **count > 1).count(),
+    }
+}
+
+fn memory(schedule: &Schedule) -> MemoryRecord {
+    MemoryRecord {
+        device: Bytes(schedule.bytes(Space::Device)),
+        pinned: Bytes(schedule.bytes(Space::Pinned)),
+        host: Bytes(schedule.bytes(Space::Host)),
+        scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.slots)),
+    }
+}
+
+/// What operations of the same kind share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    flops: f64,
+    bytes: u64,
+    /// In whole nanoseconds, so that sums are exact.
+    duration: f64,
+}
+
+/// Makes iterations; keeps every text and figure that may be needed again.
+struct Builder<'a> {
+    program: &'a Program,
+    schedule: &'a Schedule,
+    profile: &'a Profile,
+    find_place: &'a dyn Fn(SrcSpan) -> String,
+    streams: Vec<Text>,
+    kinds: FxHashMap<&'static str, Text>,
+    labels: Vec<Option<Text>>,
+    phases: Vec<Option<Text>>,
+    slices: Vec<Option<Slice>>,
+    shapes: FxHashMap<u32, Text>,
+    places: FxHashMap<SrcSpan, Text>,
+    figures: FxHashMap<SpecId, Figures>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(request: &Request<'a>) -> Self {
+        let program = request.program;
+        Builder {
+            program,
+            schedule: request.schedule,
+            profile: request.profile,
+            find_place: request.places,
+            streams: program.streams.iter().map(|stream| Text::from(stream.name.as_str())).collect(),
+            kinds: FxHashMap::default(),
+            labels: vec![None; program.labels.len()],
+            phases: vec![None; program.phases.len()],
+            slices: vec![None; program.views.len()],
+            shapes: FxHashMap::default(),
+            places: FxHashMap::default(),
+            figures: FxHashMap::default(),
+        }
+    }
+
+    fn iteration(&mut self, step: &Step, graph: &StepPlan) -> Iteration {
+        let figures: Vec<Figures> = step.ids().map(|op| self.figures(step.op(op))).collect();
+        let durations: Vec<f64> = figures.iter().map(|figures| figures.duration).collect();
+        let timing = graph.timing(&durations);
+        let mut operations: Vec<Operation> = step.ids().map(|op| self.operation(step, op)).collect();
+        for (index, operation) in operations.iter_mut().enumerate() {
+            operation.flops = figures[index].flops;
+            operation.bytes = figures[index].bytes;
+            operation.duration_ns = nanos(durations[index]);
+            operation.start_ns = nanos(timing.starts[index]);
+            operation.slack_ns = nanos(timing.slack[index]);
+        }
+        timing.path.ops.iter().for_each(|op| operations[op.index()].critical = true);
+        Iteration {
+            flops: figures.iter().map(|figures| figures.flops).sum(),
+            bytes: figures.iter().map(|figures| figures.bytes).sum(),
+            operations,
+            edges: self.edges(step, graph),
+            critical_path: CriticalPath {
+                length_ns: nanos(timing.path.length),
+                sum_ns: nanos(durations.iter().sum()),
+                operations: timing.path.ops.iter().map(|op| op.0).collect(),
+            },
+        }
+    }
+
+    fn figures(&mut self, op: &Op) -> Figures {
+        let OpKind::Run(id) = op.kind else { return Figures::default() };
+        let (program, profile) = (self.program, self.profile);
+        *self.figures.entry(id).or_insert_with(|| {
+            let spec = program.spec(id);
+            let cost = spec.cost();
+            Figures { flops: cost.flops, bytes: cost.bytes(), duration: cost::duration(spec, profile).round() }
+        })
+    }
+
+    /// The operation without its figures.
+    fn operation(&mut self, step: &Step, op: OpId) -> Operation {
+        let info = step.op(op);
+        let program = self.program;
+        let label = &mut self.labels[info.label.index()];
+        if label.is_none() {
+            *label = program.label_text(info.label).map(Text::from);
+        }
+        let phase = &mut self.phases[info.phase.index()];
+        if phase.is_none() {
+            *phase = program.phase_text(info.phase).map(Text::from);
+        }
+        let kind = program.op_name(info);
+        Operation {
+            id: op.0,
+            label: label.clone(),
+            operation: self.kinds.entry(kind).or_insert_with(|| Text::from(kind)).clone(),
+            phase: phase.clone(),
+            stream: self.streams[info.stream.index()].clone(),
+            lane: self.schedule.lane_of[info.stream.index()].0,
+            place: self.place(info.span),
+            inputs: step.inputs(op).iter().map(|view| self.slice(*view)).collect(),
+            outputs: step.outputs(op).iter().map(|view| self.slice(*view)).collect(),
+            flops: 0.0,
+            bytes: 0,
+            duration_ns: Nanos(0),
+            start_ns: Nanos(0),
+            slack_ns: Nanos(0),
+            critical: false,
+        }
+    }
+
+    fn slice(&mut self, view: ViewId) -> Slice {
+        let views = &self.program.views;
+        if let Some(slice) = &self.slices[view.index()] {
+            return slice.clone();
+        }
+        let shape = self.shapes.entry(views.tensor_key(view));
+        let shape = shape.or_insert_with(|| Text::from(views.tensor(view).to_string())).clone();
+        let slice = Slice { slice: Text::from(self.program.view_text(view)), shape };
+        self.slices[view.index()].insert(slice).clone()
+    }
+
+    fn place(&mut self, span: SrcSpan) -> Text {
+        self.places.entry(span).or_insert_with(|| Text::from((self.find_place)(span))).clone()
+    }
+
+    fn edges(&mut self, step: &Step, graph: &StepPlan) -> Vec<Edge> {
+        let mut edges = Vec::with_capacity(graph.edges() + graph.across.len());
+        let mut across = graph.across.iter().peekable();
+        for op in step.ids() {
+            let waits = step.op(op).kind == OpKind::Wait;
+            for edge in graph.before(op) {
+                let reason = self.reason(edge.reason, waits);
+                edges.push(Edge { from: edge.from.0, to: op.0, distance: 0, reason });
+            }
+            while let Some(edge) = across.next_if(|edge| edge.to == op) {
+                let reason = self.reason(edge.reason, waits);
+                edges.push(Edge { from: edge.from.0, to: op.0, distance: edge.distance, reason });
+            }
+        }
+        edges
+    }
+
+    fn reason(&mut self, reason: plan::Reason, waits: bool) -> Reason {
+        match reason {
+            plan::Reason::Stream => Reason::Stream,
+            plan::Reason::Sync => Reason::Sync,
+            plan::Reason::After { span } if waits => Reason::Wait { place: self.place(span) },
+            plan::Reason::After { span } => Reason::After { place: self.place(span) },
+            plan::Reason::Data { hazard, view, source } => Reason::Data {
+                hazard: match hazard {
+                    plan::Hazard::ReadAfterWrite => Hazard::ReadAfterWrite,
+                    plan::Hazard::WriteAfterRead => Hazard::WriteAfterRead,
+                    plan::Hazard::WriteAfterWrite => Hazard::WriteAfterWrite,
+                },
+                slice: self.slice(view).slice,
+                from_slice: self.slice(source).slice,
+            },
+        }
+    }
+}
+
+fn nanos(time: f64) -> Nanos {
+    Nanos(time.round() as i64)
+}

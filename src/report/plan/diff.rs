@@ -1,0 +1,248 @@
+//! What differs between two documents.
+//!
+//! Operations are matched by what the file calls them: iteration, label with its path, kind, and which of those that are
+//! called so it is. Their numbers only say where they stand.
+
+use std::fmt::Write as _;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{Bytes, Flops, counted};
+
+use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice};
+
+/// The differences as text, each line with `-` for the first, `+` for the second or `~` for both. Nothing where the
+/// plans are the same; what they are called, and the values of parameters, are no difference by themselves.
+pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
+    let mut text = String::new();
+    let sides = [a, b].map(Side::new);
+    let cycle = a.iterations.len().max(b.iterations.len());
+    for index in 0..cycle {
+        let mut part = String::new();
+        operations(&sides, index, &mut part);
+        edges(&sides, index, &mut part);
+        critical_path(&sides, index, &mut part);
+        if cycle > 1 && !part.is_empty() {
+            let _ = write!(text, "\niteration {index}\n");
+        }
+        text += &part;
+    }
+    streams(a, b, &mut text);
+    figures(a, b, &mut text);
+    (!text.is_empty()).then(|| format!("- {}\n+ {}\n{text}", a.title(), b.title()))
+}
+
+/// What is known of a plan as a whole.
+fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
+    let figures = |document: &PlanDocument| {
+        let memory = document.memory;
+        [
+            ("modelled on", document.modelled_on.clone()),
+            ("iterations in the cycle", document.iterations.len().to_string()),
+            ("iterations follow each other by", document.sync.clone()),
+            ("iterations under way", document.depth.to_string()),
+            ("waits between streams", document.waits.to_string()),
+            ("events", document.events.to_string()),
+            ("hardware queues with several streams", document.queues.shared.to_string()),
+            ("device memory", memory.device.to_string()),
+            ("of it scratch", memory.scratch.to_string()),
+            ("pinned memory", memory.pinned.to_string()),
+            ("host memory", memory.host.to_string()),
+        ]
+    };
+    let mut part = String::new();
+    for ((what, before), (_, after)) in figures(a).into_iter().zip(figures(b)) {
+        if before != after {
+            let _ = writeln!(part, "~ {what}: {before} -> {after}");
+        }
+    }
+    section(text, "figures", &part);
+}
+
+fn section(text: &mut String, title: &str, lines: &str) {
+    if !lines.is_empty() {
+        let _ = write!(text, "\n{title}\n{lines}");
+    }
+}
+
+/// What the file calls an operation, and which of those that are called so.
+type Key<'a> = (&'a str, Option<&'a str>, u32);
+
+/// A document, with what the file calls the operations of each iteration.
+struct Side<'a> {
+    document: &'a PlanDocument,
+    keys: Vec<Vec<Key<'a>>>,
+}
+
+impl<'a> Side<'a> {
+    fn new(document: &'a PlanDocument) -> Self {
+        Side { document, keys: document.iterations.iter().map(keys_of).collect() }
+    }
+
+    /// The operations of an iteration; none where the cycle is shorter.
+    fn operations(&self, index: usize) -> impl Iterator<Item = (Key<'a>, &'a Operation)> {
+        let iteration = self.document.iterations.get(index).into_iter();
+        iteration.flat_map(move |iteration| self.keys[index].iter().copied().zip(&iteration.operations))
+    }
+
+    /// The edges of an iteration by their ends and distance.
+    fn edges(&self, index: usize) -> impl Iterator<Item = ((Key<'a>, Key<'a>, u32), &'a Edge)> {
+        let edges = self.document.iterations.get(index).into_iter().flat_map(|iteration| &iteration.edges);
+        edges.map(move |edge| {
+            let source = self.document.earlier(index, edge.distance);
+            ((self.keys[source][edge.from as usize], self.keys[index][edge.to as usize], edge.distance), edge)
+        })
+    }
+
+    /// The stream, and the real one where that is called otherwise.
+    fn place(&self, operation: &Operation) -> String {
+        let lane = &self.document.lanes[operation.lane as usize].name;
+        match *lane == *operation.stream {
+            true => lane.clone(),
+            false => format!("{} (on real stream {lane})", operation.stream),
+        }
+    }
+}
+
+fn keys_of(iteration: &Iteration) -> Vec<Key<'_>> {
+    let mut counts: FxHashMap<(&str, Option<&str>), u32> = FxHashMap::default();
+    let keys = iteration.operations.iter().map(|operation| {
+        let (kind, label) = (&*operation.operation, operation.label.as_deref());
+        let count = counts.entry((kind, label)).or_default();
+        *count += 1;
+        (kind, label, *count)
+    });
+    keys.collect()
+}
+
+fn operations([a, b]: &[Side; 2], index: usize, text: &mut String) {
+    let [in_a, in_b] = [a, b].map(|side| side.operations(index).collect::<FxHashMap<_, _>>());
+    let mut lines = String::new();
+    for (key, before) in a.operations(index) {
+        match in_b.get(&key) {
+            None => only("-", a, before, &mut lines),
+            Some(after) => both(a, b, before, after, &mut lines),
+        }
+    }
+    for (_, after) in b.operations(index).filter(|(key, _)| !in_a.contains_key(key)) {
+        only("+", b, after, &mut lines);
+    }
+    section(text, "operations", &lines);
+}
+
+fn only(sign: &str, side: &Side, operation: &Operation, lines: &mut String) {
+    let _ = writeln!(lines, "{sign} {} on {}", described(operation), side.place(operation));
+}
+
+/// What changed of an operation that both have.
+fn both(a: &Side, b: &Side, before: &Operation, after: &Operation, lines: &mut String) {
+    let (from, to) = (a.place(before), b.place(after));
+    if from != to {
+        let _ = writeln!(lines, "~ {} moved from {from} to {to}", heading(before, after));
+    }
+    let work = |operation: &Operation| {
+        let Operation { flops, bytes, duration_ns, .. } = *operation;
+        (flops, bytes, duration_ns)
+    };
+    if work(before) != work(after) || before.inputs != after.inputs || before.outputs != after.outputs {
+        let _ = writeln!(lines, "- {}\n+ {}", described(before), described(after));
+    }
+}
+
+/// `#3/#5 probs: softmax`: the numbers in both, where they differ.
+fn heading(before: &Operation, after: &Operation) -> String {
+    match before.id == after.id {
+        true => before.heading(),
+        false => format!("#{}/{}", before.id, after.heading()),
+    }
+}
+
+/// `#3 probs: softmax(x bf16[8, 2] -> y bf16[8, 2]), 80 FLOP, 64 B, 951 ns`.
+fn described(operation: &Operation) -> String {
+    let list = |slices: &[Slice]| {
+        slices.iter().map(|slice| format!("{} {}", slice.slice, slice.shape)).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = operation.heading();
+    if operation.is_marker() {
+        return text;
+    }
+    let (inputs, outputs) = (list(&operation.inputs), list(&operation.outputs));
+    text += &match (inputs.is_empty(), outputs.is_empty()) {
+        (_, true) => format!("({inputs})"),
+        (true, false) => format!("(-> {outputs})"),
+        (false, false) => format!("({inputs} -> {outputs})"),
+    };
+    if operation.flops > 0.0 {
+        text += &format!(", {}", Flops(operation.flops));
+    }
+    if operation.bytes > 0 {
+        text += &format!(", {}", Bytes(operation.bytes));
+    }
+    text + &format!(", {}", operation.duration_ns)
+}
+
+fn edges(sides: &[Side; 2], index: usize, text: &mut String) {
+    let [in_a, in_b] = sides.each_ref().map(|side| side.edges(index).collect::<FxHashMap<_, _>>());
+    let mut lines = String::new();
+    for (sign, side, others) in [("-", &sides[0], &in_b), ("+", &sides[1], &in_a)] {
+        for (ends, edge) in side.edges(index) {
+            if others.get(&ends).is_some_and(|other| same_reason(&other.reason, &edge.reason)) {
+                continue;
+            }
+            let from = side.document.source(index, edge);
+            let to = &side.document.iterations[index].operations[edge.to as usize];
+            let ago = edge.ago();
+            let _ = writeln!(lines, "{sign} {} waits for {}{ago}: {}", to.heading(), from.heading(), edge.reason);
+        }
+    }
+    section(text, "edges", &lines);
+}
+
+/// Whether one operation waits for another as it did. A line that moved in the file is no other reason.
+fn same_reason(a: &Reason, b: &Reason) -> bool {
+    match (a, b) {
+        (Reason::After { .. }, Reason::After { .. }) | (Reason::Wait { .. }, Reason::Wait { .. }) => true,
+        _ => a == b,
+    }
+}
+
+fn critical_path(sides: &[Side; 2], index: usize, text: &mut String) {
+    let paths = sides.each_ref().map(|side| {
+        let path = &side.document.iterations.get(index)?.critical_path;
+        Some((path.length_ns, path.operations.iter().map(|&op| side.keys[index][op as usize]).collect::<Vec<_>>()))
+    });
+    if paths[0] == paths[1] {
+        return;
+    }
+    let mut lines = String::new();
+    for (sign, side) in ["-", "+"].into_iter().zip(sides) {
+        if let Some(iteration) = side.document.iterations.get(index) {
+            let length = iteration.critical_path.length_ns;
+            let _ = writeln!(lines, "{sign} {length}: {}", iteration.path_names());
+        }
+    }
+    section(text, "critical path", &lines);
+}
+
+/// Real streams, by what is on them.
+fn streams(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
+    let lanes = |document: &PlanDocument| -> Vec<String> {
+        let lanes = document.lanes.iter().map(|lane| {
+            let shared = match lane.streams.as_slice() {
+                [_] => String::new(),
+                streams => format!(" for {} ({})", counted(streams.len(), "stream"), streams.join(", ")),
+            };
+            format!("{}{shared}, priority {}, queue {}", lane.name, lane.priority, lane.queue)
+        });
+        lanes.collect()
+    };
+    let (before, after) = (lanes(a), lanes(b));
+    let mut lines = String::new();
+    for (sign, own, other) in [("-", &before, &after), ("+", &after, &before)] {
+        let other: std::collections::BTreeSet<&String> = other.iter().collect();
+        own.iter().filter(|lane| !other.contains(lane)).for_each(|lane| {
+            let _ = writeln!(lines, "{sign} {lane}");
+        });
+    }
+    section(text, "real streams", &lines);
+}

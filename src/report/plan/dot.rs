@@ -1,0 +1,93 @@
+//! The document for Graphviz: operations in boxes by stream, edges with their reasons.
+
+use std::io::{self, Write};
+
+use super::{Edge, Operation, PlanDocument, Reason, iteration_title, on_path};
+
+/// The colour of the critical path.
+const CRITICAL: &str = "#c0392b";
+
+/// Writes the plan as a DOT digraph.
+pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    let title = format!("{}\ntimes are modelled on an {}", document.title(), document.modelled_on);
+    writeln!(out, "digraph plan {{")?;
+    writeln!(out, "  graph [label={}, labelloc=t, fontname=\"Helvetica\", newrank=true];", quoted(&title))?;
+    writeln!(out, "  node [shape=box, style=rounded, fontname=\"Helvetica\"];")?;
+    writeln!(out, "  edge [fontname=\"Helvetica\", fontsize=10];")?;
+    let several = document.iterations.len() > 1;
+    for index in 0..document.iterations.len() {
+        if several {
+            writeln!(out, "  subgraph cluster_i{index} {{")?;
+            writeln!(out, "  label={};", quoted(&iteration_title(document, index)))?;
+        }
+        nodes(document, index, out)?;
+        if several {
+            writeln!(out, "  }}")?;
+        }
+    }
+    for (index, iteration) in document.iterations.iter().enumerate() {
+        for edge in &iteration.edges {
+            let from = node(document, document.earlier(index, edge.distance), edge.from);
+            let to = node(document, index, edge.to);
+            writeln!(out, "  {from} -> {to} [{}];", attributes(edge, on_path(iteration, edge)))?;
+        }
+    }
+    writeln!(out, "}}")
+}
+
+/// The operations of an iteration, a box for each stream around its own.
+fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
+    for (stream, operations) in document.iterations[index].by_stream().into_iter().enumerate() {
+        writeln!(out, "  subgraph cluster_i{index}_s{stream} {{")?;
+        writeln!(out, "    label={};", quoted(&operations[0].stream))?;
+        for operation in operations {
+            let critical =
+                if operation.critical { format!(", color=\"{CRITICAL}\", penwidth=2") } else { String::new() };
+            let name = node(document, index, operation.id);
+            writeln!(out, "    {name} [label={}{critical}];", quoted(&label(operation)))?;
+        }
+        writeln!(out, "  }}")?;
+    }
+    Ok(())
+}
+
+fn node(document: &PlanDocument, iteration: usize, op: u32) -> String {
+    if document.iterations.len() > 1 { format!("i{iteration}_n{op}") } else { format!("n{op}") }
+}
+
+fn label(operation: &Operation) -> String {
+    format!("{}\n{}, slack {}", operation.heading(), operation.duration_ns, operation.slack_ns)
+}
+
+fn attributes(edge: &Edge, critical: bool) -> String {
+    let mut found = Vec::new();
+    let ago = edge.ago();
+    match edge.reason {
+        // The box says which stream; a label on each such edge would say it again.
+        Reason::Stream => found.push("tooltip=\"same stream\", color=gray50".to_owned()),
+        _ => found.push(format!("label={}", quoted(&format!("{}{ago}", edge.reason)))),
+    }
+    if critical {
+        found.push(format!("color=\"{CRITICAL}\", penwidth=2"));
+    }
+    if edge.distance > 0 {
+        // An edge from an earlier iteration points back in this one, and has no say in its layout.
+        found.push("style=dashed, constraint=false".to_owned());
+    }
+    found.join(", ")
+}
+
+/// A string of DOT. A backslash would begin an escape.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped() {
+        assert_eq!(quoted("a \"b\"\\N\nc"), r#""a \"b\"\\N\nc""#);
+    }
+}

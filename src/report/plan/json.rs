@@ -1,0 +1,59 @@
+//! The document as JSON, and back.
+
+use std::io::{self, Write};
+
+use serde::Deserialize;
+
+use super::{PlanDocument, SCHEMA};
+
+/// Writes the document as JSON, ending with a newline.
+pub fn json(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+/// Reads a document; the error says what is wrong with the text.
+pub fn parse(text: &str) -> Result<PlanDocument, String> {
+    #[derive(Deserialize)]
+    #[serde(expecting = "a plan")]
+    struct Head {
+        schema: Option<String>,
+    }
+    let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a plan: {error}"))?;
+    match head.schema.as_deref() {
+        Some(SCHEMA) => {}
+        Some(run) if run.starts_with("aorta.run/") => return Err("it is the record of a run".to_owned()),
+        Some(other) => return Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
+        None => return Err("it has no `schema`: it was not written by this program".to_owned()),
+    }
+    let document: PlanDocument = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+    match inconsistency(&document) {
+        None => Ok(document),
+        Some(what) => Err(format!("it is damaged: {what}")),
+    }
+}
+
+/// What stands for something that is not there: forms of a document rely on its numbers.
+fn inconsistency(document: &PlanDocument) -> Option<String> {
+    for (index, iteration) in document.iterations.iter().enumerate() {
+        let count = iteration.operations.len();
+        for (position, operation) in iteration.operations.iter().enumerate() {
+            if operation.id as usize != position {
+                return Some(format!("operation {position} has the number {}", operation.id));
+            }
+            if operation.lane as usize >= document.lanes.len() {
+                return Some(format!("operation {position} is on stream {}, which is not there", operation.lane));
+            }
+        }
+        for edge in &iteration.edges {
+            let sources = document.iterations[document.earlier(index, edge.distance)].operations.len();
+            if edge.to as usize >= count || edge.from as usize >= sources {
+                return Some(format!("no operation is at an end of the edge from {} to {}", edge.from, edge.to));
+            }
+        }
+        if let Some(op) = iteration.critical_path.operations.iter().find(|op| **op as usize >= count) {
+            return Some(format!("the critical path has operation {op}, which is not there"));
+        }
+    }
+    None
+}

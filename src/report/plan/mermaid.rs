@@ -1,0 +1,118 @@
+//! The document for Mermaid, which pages of Markdown draw: operations in boxes by stream, edges with their reasons.
+
+use std::io::{self, Write};
+
+use super::{Edge, PlanDocument, Reason, iteration_title, on_path};
+
+/// The style of what is on the critical path.
+const CRITICAL: &str = "stroke:#c0392b,stroke-width:3px";
+
+/// Writes the plan as a Mermaid flowchart.
+pub fn mermaid(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    let title = format!("{}, times modelled on an {}", document.title(), document.modelled_on);
+    writeln!(out, "---\ntitle: {}\n---", yaml(&title))?;
+    writeln!(out, "flowchart TB")?;
+    let several = document.iterations.len() > 1;
+    for index in 0..document.iterations.len() {
+        if several {
+            writeln!(out, "  subgraph i{index}[{}]", quoted(&iteration_title(document, index)))?;
+        }
+        nodes(document, index, out)?;
+        if several {
+            writeln!(out, "  end")?;
+        }
+    }
+    let mut count = 0;
+    let mut critical = Vec::new();
+    for (index, iteration) in document.iterations.iter().enumerate() {
+        for edge in &iteration.edges {
+            let from = node(document, document.earlier(index, edge.distance), edge.from);
+            let to = node(document, index, edge.to);
+            writeln!(out, "  {from} {}{} {to}", arrow(edge), label(edge))?;
+            if on_path(iteration, edge) {
+                critical.push(count.to_string());
+            }
+            count += 1;
+        }
+    }
+    styles(document, &critical, out)
+}
+
+fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
+    for (stream, operations) in document.iterations[index].by_stream().into_iter().enumerate() {
+        writeln!(out, "  subgraph i{index}_s{stream}[{}]", quoted(&operations[0].stream))?;
+        for operation in operations {
+            let times = format!("{}, slack {}", operation.duration_ns, operation.slack_ns);
+            // The line break is Mermaid's own, not to be escaped.
+            let (heading, times) = (escaped(&operation.heading()), escaped(&times));
+            writeln!(out, "    {}[\"{heading}<br/>{times}\"]", node(document, index, operation.id))?;
+        }
+        writeln!(out, "  end")?;
+    }
+    Ok(())
+}
+
+fn node(document: &PlanDocument, iteration: usize, op: u32) -> String {
+    if document.iterations.len() > 1 { format!("i{iteration}_n{op}") } else { format!("n{op}") }
+}
+
+fn arrow(edge: &Edge) -> &'static str {
+    if edge.distance > 0 { "-.->" } else { "-->" }
+}
+
+fn label(edge: &Edge) -> String {
+    match edge.reason {
+        // The box says which stream.
+        Reason::Stream => String::new(),
+        _ => format!("|{}|", quoted(&format!("{}{}", edge.reason, edge.ago()))),
+    }
+}
+
+/// Mermaid tells edges by their numbers, in the order in which they stand.
+fn styles(document: &PlanDocument, edges: &[String], out: &mut impl Write) -> io::Result<()> {
+    let mut nodes = Vec::new();
+    for (index, iteration) in document.iterations.iter().enumerate() {
+        nodes.extend(iteration.critical_path.operations.iter().map(|&op| node(document, index, op)));
+    }
+    if !nodes.is_empty() {
+        writeln!(out, "  classDef critical {CRITICAL}")?;
+        writeln!(out, "  class {} critical", nodes.join(","))?;
+    }
+    if !edges.is_empty() {
+        writeln!(out, "  linkStyle {} {CRITICAL}", edges.join(","))?;
+    }
+    Ok(())
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", escaped(text))
+}
+
+/// What means something in a quoted text, or in the HTML that it becomes, is written as its number.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '#' | '&' | ';' | '<' | '>' | '\\' | '`' => out += &format!("#{};", c as u32),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A string of YAML, which takes those of JSON.
+fn yaml(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_escaped() {
+        assert_eq!(quoted("#1 a[\"b\"]\n"), "\"#35;1 a[#34;b#34;] \"");
+        assert_eq!(yaml("a: \"b\""), r#""a: \"b\"""#);
+    }
+}

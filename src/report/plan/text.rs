@@ -1,0 +1,197 @@
+//! The document for people: a line for each operation, below it what it waits for, and what all of it comes to.
+
+use std::io::{self, Write};
+
+use crate::base::{Bytes, Flops, counted};
+
+use super::{Edge, Iteration, Operation, PlanDocument, Slice, iteration_title};
+
+/// Characters of the column for streams at most: a longer name moves the rest of its line.
+const STREAM: usize = 20;
+
+/// Writes the plan as text.
+pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", document.title())?;
+    writeln!(out, "times are modelled on an {}: nothing was measured", document.modelled_on)?;
+    for (index, iteration) in document.iterations.iter().enumerate() {
+        writeln!(out)?;
+        if document.iterations.len() > 1 {
+            writeln!(out, "{}", iteration_title(document, index))?;
+        }
+        operations(document, index, out)?;
+        totals(iteration, out)?;
+    }
+    streams(document, out)
+}
+
+/// How wide the columns are.
+struct Widths {
+    number: usize,
+    stream: usize,
+}
+
+fn operations(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
+    let iteration = &document.iterations[index];
+    let names = iteration.operations.iter().map(|operation| operation.stream.chars().count());
+    let widths = Widths {
+        number: iteration.operations.len().to_string().len().max(2) + 1,
+        stream: names.max().unwrap_or(0).clamp("stream".len(), STREAM),
+    };
+    writeln!(
+        out,
+        "{:<number$}  {:<stream$}  {:<before$}  {:>9}  {:>9}  {:>9}  operation",
+        "",
+        "stream",
+        "behind",
+        "start",
+        "takes",
+        "slack",
+        number = widths.number,
+        stream = widths.stream,
+        before = widths.number.max("behind".len()),
+    )?;
+    let mut phase = None;
+    for (operation, edges) in iteration.with_edges() {
+        if operation.phase != phase {
+            if let Some(name) = &operation.phase {
+                writeln!(out, "phase {name}")?;
+            }
+            phase.clone_from(&operation.phase);
+        }
+        line(operation, edges.iter().find(|edge| edge.is_stream()), &widths, out)?;
+        for edge in edges.iter().filter(|edge| !edge.is_stream()) {
+            wait(document, index, edge, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(operation: &Operation, behind: Option<&Edge>, widths: &Widths, out: &mut impl Write) -> io::Result<()> {
+    let behind = behind.map(|edge| format!("#{}", edge.from)).unwrap_or_default();
+    let slack = if operation.critical { "critical".to_owned() } else { operation.slack_ns.to_string() };
+    write!(
+        out,
+        "#{:<number$} {:<stream$}  {behind:<before$}  {:>9}  {:>9}  {slack:>9}  ",
+        operation.id,
+        operation.stream,
+        operation.start_ns,
+        operation.duration_ns,
+        number = widths.number,
+        stream = widths.stream,
+        before = widths.number.max("behind".len()),
+    )?;
+    if let Some(label) = &operation.label {
+        write!(out, "{label}: ")?;
+    }
+    write!(out, "{}", operation.operation)?;
+    operands(operation, out)?;
+    let mut gap = "  ";
+    if operation.flops > 0.0 {
+        write!(out, "{gap}{}", Flops(operation.flops))?;
+        gap = ", ";
+    }
+    if operation.bytes > 0 {
+        write!(out, "{gap}{}", Bytes(operation.bytes))?;
+    }
+    writeln!(out)
+}
+
+/// `(x[0..4], w -> y)`; nothing for a marker.
+fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
+    if operation.is_marker() {
+        return Ok(());
+    }
+    write!(out, "(")?;
+    list(&operation.inputs, out)?;
+    if !operation.outputs.is_empty() {
+        write!(out, "{}-> ", if operation.inputs.is_empty() { "" } else { " " })?;
+        list(&operation.outputs, out)?;
+    }
+    write!(out, ")")
+}
+
+fn list(slices: &[Slice], out: &mut impl Write) -> io::Result<()> {
+    for (index, slice) in slices.iter().enumerate() {
+        write!(out, "{}{}", if index == 0 { "" } else { ", " }, slice.slice)?;
+    }
+    Ok(())
+}
+
+fn wait(document: &PlanDocument, index: usize, edge: &Edge, out: &mut impl Write) -> io::Result<()> {
+    let source = document.source(index, edge);
+    write!(out, "      waits for #{} {} on {}", source.id, source.name(), source.stream)?;
+    writeln!(out, "{}: {}", edge.ago(), edge.reason)
+}
+
+fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
+    let operations = counted(iteration.operations.len(), "operation");
+    writeln!(out, "\n{operations}, {}, {} moved", Flops(iteration.flops), Bytes(iteration.bytes))?;
+    let path = &iteration.critical_path;
+    let share = match path.sum_ns.0 {
+        0 => 0.0,
+        sum => 100.0 * path.length_ns.0 as f64 / sum as f64,
+    };
+    writeln!(
+        out,
+        "critical path, {}, {share:.0} % of the {} that all take one after the other:\n  {}",
+        path.length_ns,
+        path.sum_ns,
+        iteration.path_names()
+    )
+}
+
+/// Which declared streams are on which real one, and what real streams share.
+fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    let mut counts = vec![0usize; document.lanes.len()];
+    for operation in document.iterations.iter().flat_map(|iteration| &iteration.operations) {
+        counts[operation.lane as usize] += 1;
+    }
+    let names = document.lanes.iter().map(|lane| lane.name.chars().count());
+    let width = names.max().unwrap_or(0).clamp("real stream".len(), STREAM);
+    writeln!(
+        out,
+        "\n{:<width$}  {:>8}  {:>5}  {:>10}  declared streams on it",
+        "real stream", "priority", "queue", "operations"
+    )?;
+    for (lane, operations) in document.lanes.iter().zip(counts) {
+        let declared = lane.streams.join(", ");
+        writeln!(out, "{:<width$}  {:>8}  {:>5}  {operations:>10}  {declared}", lane.name, lane.priority, lane.queue)?;
+    }
+    let lanes = document.lanes.len();
+    let declared =
+        if document.streams == lanes { String::new() } else { format!(" for {} declared", document.streams) };
+    writeln!(
+        out,
+        "\n{}{declared}, {} between them, {}; {}",
+        counted(lanes, "stream"),
+        counted(document.waits, "wait"),
+        counted(document.events as usize, "event"),
+        match document.sync.as_str() {
+            "end" => format!("up to {} iterations are under way", document.depth),
+            _ => "an iteration begins when the last is complete".to_owned(),
+        }
+    )?;
+    queues(document, out)?;
+    memory(document, out)
+}
+
+fn queues(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    let queues = &document.queues;
+    let each = if queues.by_priority { " for each priority" } else { "" };
+    write!(out, "{}{each}, {} used", counted(queues.count as usize, "hardware queue"), queues.used)?;
+    match queues.shared {
+        0 => writeln!(out, ", none shared"),
+        shared => writeln!(out, ", {shared} shared: what waits at the head of a queue holds up all streams on it"),
+    }
+}
+
+fn memory(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    let memory = &document.memory;
+    write!(out, "{} of device memory, {} of it scratch", memory.device, memory.scratch)?;
+    for (bytes, space) in [(memory.pinned, "pinned"), (memory.host, "host")] {
+        if bytes.0 > 0 {
+            write!(out, "; {bytes} of {space} memory")?;
+        }
+    }
+    writeln!(out)
+}
