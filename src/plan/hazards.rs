@@ -159,6 +159,22 @@ impl Waits {
     }
 }
 
+/// How far the streams have come.
+struct Streams {
+    /// The last operation of each.
+    last: Vec<Option<(u32, OpId)>>,
+    /// The last `sync()`, and the streams that have gone on since.
+    sync: Option<(u32, OpId)>,
+    synced: Vec<bool>,
+}
+
+impl Streams {
+    fn new(program: &Program) -> Self {
+        let count = program.streams.len();
+        Streams { last: vec![None; count], sync: None, synced: vec![true; count] }
+    }
+}
+
 /// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is known.
 /// Without `declared`, what the text says with `after` and `wait` is left out.
 pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
@@ -168,11 +184,12 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let regions = Regions::new(program).map_err(|memory| vec![tangled(program, memory)])?;
     let mut accesses = Accesses::new(program, regions);
     let mut races = Races::new(program);
+    let mut streams = Streams::new(program);
     let mut steps = Vec::with_capacity(cycle as usize);
     for iteration in 0..rounds * cycle {
         let step = &program.cycle[(iteration % cycle) as usize];
-        let mut walk =
-            Walk { program, step, iteration, declared, accesses: &mut accesses, edges: Vec::new(), across: Vec::new() };
+        let (accesses, edges, across) = (&mut accesses, Vec::new(), Vec::new());
+        let mut walk = Walk { program, step, iteration, declared, accesses, streams: &mut streams, edges, across };
         walk.run(&mut races);
         if iteration >= (rounds - 1) * cycle {
             let Walk { edges, across, .. } = walk;
@@ -180,6 +197,9 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
         }
         accesses.end_iteration(!overlapping);
         races.end_iteration();
+        if !overlapping {
+            streams = Streams::new(program);
+        }
     }
     if races.errors.is_empty() { Ok(Plan { steps }) } else { Err(races.errors) }
 }
@@ -191,34 +211,18 @@ struct Walk<'w, 'a> {
     iteration: u32,
     declared: bool,
     accesses: &'w mut Accesses<'a>,
+    streams: &'w mut Streams,
     edges: Vec<Edge>,
     across: Vec<Across>,
 }
 
 impl Walk<'_, '_> {
     fn run(&mut self, races: &mut Races) {
-        let streams = self.program.streams.len();
-        let mut last: Vec<Option<OpId>> = vec![None; streams];
-        // The last `sync()`, and the streams that have not gone on since.
-        let mut sync: Option<OpId> = None;
-        let mut synced = vec![true; streams];
         let mut found = Vec::new();
         let mut waits = Waits::default();
         for op in self.step.ids() {
-            let info = self.step.op(op);
-            let stream = info.stream;
-            if let Some(sync) = sync.filter(|_| !synced[stream.index()]) {
-                waits.add(self.step.op(sync).stream, self.iteration, sync, Reason::Sync);
-            }
-            synced[stream.index()] = true;
-            if info.kind == OpKind::Sync {
-                for other in last.iter().flatten() {
-                    waits.add(self.step.op(*other).stream, self.iteration, *other, Reason::Sync);
-                }
-                sync = Some(op);
-                synced.fill(false);
-                synced[stream.index()] = true;
-            }
+            let stream = self.step.op(op).stream;
+            self.synced(op, &mut waits);
             for after in self.step.after(op).iter().filter(|_| self.declared) {
                 self.declared(after, &mut waits);
             }
@@ -226,8 +230,9 @@ impl Walk<'_, '_> {
                 self.inferred(op, &mut found, &mut waits);
             }
             waits.by_stream.remove(&stream);
-            if let Some(before) = last[stream.index()] {
-                waits.add(stream, self.iteration, before, Reason::Stream);
+            let last = self.streams.last[stream.index()].replace((self.iteration, op));
+            if let Some((iteration, before)) = last.filter(|(iteration, _)| *iteration == self.iteration) {
+                waits.add(stream, iteration, before, Reason::Stream);
             }
             let waits = waits.take();
             if self.program.step.declared_order {
@@ -242,8 +247,28 @@ impl Walk<'_, '_> {
                 }
             }
             self.note(op);
-            last[stream.index()] = Some(op);
         }
+    }
+
+    /// A `sync()` waits for all streams, as far as they have come in whichever iteration; then they wait for it.
+    fn synced(&mut self, op: OpId, waits: &mut Waits) {
+        let (info, program) = (self.step.op(op), self.program);
+        let stream_of = |iteration: u32, op: OpId| {
+            let step = &program.cycle[iteration as usize % program.cycle.len()];
+            step.op(op).stream
+        };
+        let streams = &mut *self.streams;
+        if let Some((iteration, sync)) = streams.sync.filter(|_| !streams.synced[info.stream.index()]) {
+            waits.add(stream_of(iteration, sync), iteration, sync, Reason::Sync);
+        }
+        if info.kind == OpKind::Sync {
+            for &(iteration, other) in streams.last.iter().flatten() {
+                waits.add(stream_of(iteration, other), iteration, other, Reason::Sync);
+            }
+            streams.sync = Some((self.iteration, op));
+            streams.synced.fill(false);
+        }
+        streams.synced[info.stream.index()] = true;
     }
 
     fn declared(&self, after: &crate::model::After, waits: &mut Waits) {

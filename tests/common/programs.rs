@@ -144,3 +144,59 @@ pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
     }
     text + "}\n"
 }
+
+/// An operation of a step that declares its order, which waits for most others that it has to be in order with.
+#[derive(Clone, Debug)]
+struct Waiting {
+    stream: usize,
+    shape: Shape,
+    /// It reads from one buffer and writes to the next.
+    reads: usize,
+    place: usize,
+    /// Bit `k` is set where it waits for the operation `k`.
+    waits: u64,
+}
+
+impl Waiting {
+    fn touches(&self, buffer: usize) -> bool {
+        buffer == self.reads || buffer == self.writes()
+    }
+
+    fn writes(&self) -> usize {
+        (self.reads + 1) % 3
+    }
+
+    /// Whether they may have something to be in order about: some buffer that one writes.
+    fn meets(&self, other: &Waiting) -> bool {
+        self.stream != other.stream && (other.touches(self.writes()) || self.touches(other.writes()))
+    }
+}
+
+/// Texts of steps whose order is declared: random markers and waits, or most of the waits that are needed, of this
+/// iteration's operations above and the previous one's below.
+pub fn declared(streams: usize, most: usize) -> impl Strategy<Value = String> {
+    let options = "(order: declared)";
+    let shape = prop_oneof![3 => Just(Shape::Row), 1 => Just(Shape::TwoRows), 1 => Just(Shape::Columns)];
+    let waits = prop_oneof![8 => Just(u64::MAX), 1 => any::<u64>()];
+    let op = (0..streams, shape, 0..3usize, 0..6usize, waits)
+        .prop_map(|(stream, shape, reads, place, waits)| Waiting { stream, shape, reads, place, waits });
+    let waiting = prop::collection::vec(op, 2..most).prop_map(move |ops| waiting_text(&ops, streams, options));
+    let random = statements(streams, most).prop_map(move |statements| text(&statements, streams, options));
+    prop_oneof![2 => waiting, 1 => random]
+}
+
+fn waiting_text(ops: &[Waiting], streams: usize, options: &str) -> String {
+    let mut text = format!("stream s[{streams}]\nbuffer a, b, c: f32[8, 16]\nstep{options} {{\n");
+    for (number, op) in ops.iter().enumerate() {
+        let others = ops.iter().enumerate().filter(|(other, _)| op.waits >> (other % 64) & 1 == 1);
+        let labels = others.filter(|(_, other)| op.meets(other)).map(|(other, _)| match other < number {
+            true => format!("t{other}"),
+            false => format!("prev(t{other})"),
+        });
+        let labels: Vec<String> = labels.collect();
+        let after = if labels.is_empty() { String::new() } else { format!(" after {}", labels.join(", ")) };
+        let (from, to) = (op.shape.slice(op.reads, op.place), op.shape.slice(op.writes(), op.place / 2));
+        text += &format!("  on s[{}]{after} {{ t{number}: map({from} + 1 -> {to}) }}\n", op.stream);
+    }
+    text + "}\n"
+}

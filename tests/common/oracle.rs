@@ -1,0 +1,506 @@
+//! What surely comes before what, by definition: every pair of operations of a few iterations is looked at.
+//!
+//! It knows a program's text order, streams, declared waits and the elements of its slices; and, apart from that, what
+//! a device does with the commands of a schedule. It shares nothing with the passes that it judges: no plan, no clocks,
+//! no regions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aorta::base::{EventId, LaneId, MemoryId, OpId, StreamId, ViewId};
+use aorta::model::{MemoryKind, OpKind, Program, Step, Sync};
+use aorta::plan::{Plan, PlanError};
+use aorta::schedule::{Command, Schedule};
+use miette::SourceSpan;
+
+/// An operation of an iteration.
+pub type Node = (usize, OpId);
+
+/// Numbers of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set(Vec<u64>);
+
+impl Set {
+    pub fn insert(&mut self, number: usize) {
+        if self.0.len() <= number / 64 {
+            self.0.resize(number / 64 + 1, 0);
+        }
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
+    pub fn contains(&self, number: usize) -> bool {
+        self.0.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    pub fn extend(&mut self, other: &Set) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            *own |= other;
+        }
+    }
+
+    pub fn meets(&self, other: &Set) -> bool {
+        self.0.iter().zip(&other.0).any(|(own, other)| own & other != 0)
+    }
+
+    /// The members of both, in a form in which equal sets are equal.
+    fn only(&self, other: &Set) -> Set {
+        let mut both: Vec<u64> = self.0.iter().zip(&other.0).map(|(own, other)| own & other).collect();
+        both.truncate(both.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+        Set(both)
+    }
+}
+
+/// For each node, by its number, other nodes: those before it.
+pub type Before = Vec<Set>;
+
+/// The operations of some iterations in the order of issue: a node's number is its place in it.
+pub struct Unrolled<'a> {
+    pub program: &'a Program,
+    pub nodes: Vec<Node>,
+    starts: Vec<usize>,
+    /// Iterations that may be under way at once.
+    depth: usize,
+}
+
+impl<'a> Unrolled<'a> {
+    pub fn new(program: &'a Program, iterations: usize) -> Self {
+        let mut unrolled = Unrolled { program, nodes: Vec::new(), starts: vec![0], depth: 1 };
+        if program.step.sync == Sync::End {
+            unrolled.depth = program.step.depth as usize;
+        }
+        for iteration in 0..iterations {
+            let ops = unrolled.step(iteration).ids().map(|op| (iteration, op));
+            unrolled.nodes.extend(ops);
+            unrolled.starts.push(unrolled.nodes.len());
+        }
+        unrolled
+    }
+
+    /// As many iterations as it takes until everything that can happen between some has happened.
+    pub fn enough(program: &'a Program) -> Self {
+        let iterations = match program.step.sync {
+            Sync::Iteration => program.cycle.len(),
+            Sync::End => 2 * program.cycle.len().max(program.step.depth as usize) + 1,
+        };
+        Unrolled::new(program, iterations)
+    }
+
+    pub fn iterations(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    pub fn step(&self, iteration: usize) -> &'a Step {
+        &self.program.cycle[iteration % self.program.cycle.len()]
+    }
+
+    pub fn number(&self, (iteration, op): Node) -> usize {
+        self.starts[iteration] + op.index()
+    }
+
+    pub fn stream(&self, (iteration, op): Node) -> StreamId {
+        self.step(iteration).op(op).stream
+    }
+
+    /// The nodes that launch something, from an iteration on.
+    pub fn launched(&self, from: usize) -> Set {
+        let mut all = Set::default();
+        for (number, &(iteration, op)) in self.nodes.iter().enumerate() {
+            if iteration >= from && matches!(self.step(iteration).op(op).kind, OpKind::Run(_)) {
+                all.insert(number);
+            }
+        }
+        all
+    }
+
+    /// Everything before each node, where `direct` holds some of it: no more than what follows from that.
+    pub fn closed(&self, direct: &Before) -> Before {
+        let mut before: Before = Vec::with_capacity(direct.len());
+        for (number, direct) in direct.iter().enumerate() {
+            let mut all = direct.clone();
+            for earlier in (0..number).filter(|&earlier| direct.contains(earlier)) {
+                all.extend(&before[earlier]);
+            }
+            before.push(all);
+        }
+        before
+    }
+
+    /// What the text says by itself: streams, or the lanes that they share, run in order; `after` and `wait`; a `sync`
+    /// comes after all before it and before all after it; too many iterations are never under way.
+    pub fn declared(&self, lane_of: Option<&[LaneId]>) -> Before {
+        let lane = |node: Node| match lane_of {
+            Some(lanes) => lanes[self.stream(node).index()].0,
+            None => self.stream(node).0,
+        };
+        let mut direct = vec![Set::default(); self.nodes.len()];
+        for (later, &node) in self.nodes.iter().enumerate() {
+            let (iteration, op) = node;
+            let step = self.step(iteration);
+            for (earlier, &other) in self.nodes[..later].iter().enumerate() {
+                let sync = [node, other].iter().any(|&(at, op)| self.step(at).op(op).kind == OpKind::Sync);
+                if sync || lane(node) == lane(other) || iteration - other.0 >= self.depth {
+                    direct[later].insert(earlier);
+                }
+            }
+            for after in step.after(op) {
+                match after.previous {
+                    false => direct[later].insert(self.number((iteration, after.op))),
+                    true if iteration > 0 => direct[later].insert(self.number((iteration - 1, after.op))),
+                    true => {}
+                }
+            }
+        }
+        direct
+    }
+
+    /// The pairs that touch an element in common which one of them writes: for each node the earlier ones.
+    pub fn conflicts(&self) -> Before {
+        let touched: Vec<Vec<Touched>> = self.program.cycle.iter().map(|step| self.touched(step)).collect();
+        let mut found = vec![Set::default(); self.nodes.len()];
+        for (later, &(iteration, op)) in self.nodes.iter().enumerate() {
+            let own = &touched[iteration % touched.len()][op.index()];
+            for (earlier, &(other, other_op)) in self.nodes[..later].iter().enumerate() {
+                if self.conflict(own, &touched[other % touched.len()][other_op.index()], iteration == other) {
+                    found[later].insert(earlier);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether anything has to be in order that the streams do not order by themselves.
+    pub fn has_conflict_between_streams(&self) -> bool {
+        let conflicts = self.conflicts();
+        let of = |number: usize| self.stream(self.nodes[number]);
+        let mut pairs = (0..self.nodes.len()).flat_map(|later| (0..later).map(move |earlier| (earlier, later)));
+        pairs.any(|(earlier, later)| of(earlier) != of(later) && conflicts[later].contains(earlier))
+    }
+
+    /// Whether two operations have to be in order. Each iteration has scratch memory of its own.
+    fn conflict(&self, a: &Touched, b: &Touched, same_iteration: bool) -> bool {
+        let meet = |a: &BTreeMap<MemoryId, Set>, b: &BTreeMap<MemoryId, Set>| {
+            a.iter().any(|(memory, elements)| {
+                let shared = same_iteration || self.program.memory(*memory).kind != MemoryKind::Scratch;
+                shared && b.get(memory).is_some_and(|others| elements.meets(others))
+            })
+        };
+        meet(&a.written, &b.written) || meet(&a.written, &b.read) || meet(&a.read, &b.written)
+    }
+
+    fn touched(&self, step: &Step) -> Vec<Touched> {
+        let elements = |views: &[ViewId]| {
+            let mut all: BTreeMap<MemoryId, Set> = BTreeMap::new();
+            for &view in views {
+                let memory = self.program.views.memory(view);
+                all.entry(memory).or_default().extend(&elements(self.program, view));
+            }
+            all
+        };
+        step.ids().map(|op| Touched { read: elements(step.inputs(op)), written: elements(step.outputs(op)) }).collect()
+    }
+
+    /// What a plan says, and the lanes' own order.
+    pub fn planned(&self, plan: &Plan, lane_of: Option<&[LaneId]>) -> Before {
+        let mut direct = vec![Set::default(); self.nodes.len()];
+        let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+        for (later, &(iteration, op)) in self.nodes.iter().enumerate() {
+            let graph = &plan.steps[iteration % plan.steps.len()];
+            for edge in graph.before(op) {
+                direct[later].insert(self.number((iteration, edge.from)));
+            }
+            for across in graph.across.iter().filter(|across| across.to == op) {
+                if let Some(earlier) = iteration.checked_sub(across.distance as usize) {
+                    direct[later].insert(self.number((earlier, across.from)));
+                }
+            }
+            if let Some(done) = iteration.checked_sub(self.depth) {
+                (0..self.starts[done + 1]).for_each(|earlier| direct[later].insert(earlier));
+            }
+            let stream = self.stream((iteration, op));
+            let lane = lane_of.map_or(stream.0, |lanes| lanes[stream.index()].0);
+            if let Some(before) = last.insert(lane, later) {
+                direct[later].insert(before);
+            }
+        }
+        direct
+    }
+}
+
+/// The elements that an operation reads and writes, by their place in each memory.
+struct Touched {
+    read: BTreeMap<MemoryId, Set>,
+    written: BTreeMap<MemoryId, Set>,
+}
+
+/// The elements of a slice.
+fn elements(program: &Program, view: ViewId) -> Set {
+    let dims = program.layout(program.views.memory(view)).dims;
+    let mut places = vec![0u64];
+    for (extent, size) in program.views.extents(view).iter().zip(dims.iter()) {
+        let indices = || extent.start..extent.start + extent.len;
+        places = places.iter().flat_map(|place| indices().map(move |index| place * size + index)).collect();
+    }
+    let mut all = Set::default();
+    places.iter().for_each(|&place| all.insert(place as usize));
+    all
+}
+
+/// What a device does with the commands of a schedule.
+#[derive(Debug, PartialEq)]
+pub struct Executed {
+    /// For each launched node everything that is complete when it starts.
+    pub before: Before,
+    /// For each iteration, what is complete when its leaves are.
+    pub ends: Vec<Set>,
+}
+
+impl Executed {
+    /// Only some nodes, and what is before them.
+    pub fn only(&self, nodes: &Set, from: usize) -> Executed {
+        let kept = |(number, before): (usize, &Set)| match nodes.contains(number) {
+            true => before.only(nodes),
+            false => Set::default(),
+        };
+        Executed {
+            before: self.before.iter().enumerate().map(kept).collect(),
+            ends: self.ends.iter().skip(from).map(|end| end.only(nodes)).collect(),
+        }
+    }
+}
+
+/// Runs the commands: a lane does one after the other, an event is what its lane had done when it was recorded last, a
+/// wait is for that, and an iteration begins when the one that is `depth` before it has ended. `without` leaves a
+/// command of an iteration of the period away.
+pub fn executed(unrolled: &Unrolled, schedule: &Schedule, without: Option<(usize, usize)>) -> Executed {
+    let period = schedule.period.len();
+    let mut lanes = vec![Set::default(); schedule.lanes.len()];
+    let mut events: BTreeMap<u32, Set> = BTreeMap::new();
+    let mut before = vec![Set::default(); unrolled.nodes.len()];
+    let mut ends: Vec<Set> = Vec::new();
+    for iteration in 0..unrolled.iterations() {
+        let planned = &schedule.period[iteration % period];
+        if let Some(done) = iteration.checked_sub(schedule.depth as usize) {
+            lanes.iter_mut().for_each(|lane| lane.extend(&ends[done]));
+        }
+        for (place, command) in planned.commands.iter().enumerate() {
+            match *command {
+                _ if without == Some((iteration % period, place)) => {}
+                Command::Launch { op, lane } => {
+                    let number = unrolled.number((iteration, op));
+                    before[number] = lanes[lane.index()].clone();
+                    lanes[lane.index()].insert(number);
+                }
+                Command::Record { event, lane } => {
+                    events.insert(event.0, lanes[lane.index()].clone());
+                }
+                Command::Wait { event, lane, .. } => {
+                    if let Some(passed) = events.get(&event.0) {
+                        lanes[lane.index()].extend(passed);
+                    }
+                }
+            }
+        }
+        let mut end = Set::default();
+        planned.leaves.iter().for_each(|lane| end.extend(&lanes[lane.index()]));
+        ends.push(end);
+    }
+    Executed { before, ends }
+}
+
+/// Whether a plan orders just what the definitions order.
+pub fn judge_plan(program: &Program, plan: &Plan) -> Result<(), String> {
+    let unrolled = Unrolled::enough(program);
+    let mut direct = unrolled.declared(None);
+    if !program.step.declared_order {
+        direct.iter_mut().zip(&unrolled.conflicts()).for_each(|(direct, data)| direct.extend(data));
+    }
+    let (expected, found) = (unrolled.closed(&direct), unrolled.closed(&unrolled.planned(plan, None)));
+    for (later, &node) in unrolled.nodes.iter().enumerate() {
+        for (earlier, &other) in unrolled.nodes[..later].iter().enumerate() {
+            let pair = [&expected, &found].map(|before| before[later].contains(earlier));
+            if pair[0] != pair[1] {
+                return Err(format!("{other:?} before {node:?}: {} by definition, {} in the plan", pair[0], pair[1]));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the lanes and events of a schedule order just what its plan and its lanes order, and whether an iteration
+/// ends with everything in it.
+pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Result<(), String> {
+    let unrolled = Unrolled::enough(program);
+    let launched = unrolled.launched(0);
+    let found = executed(&unrolled, schedule, None).only(&launched, 0);
+    let planned = unrolled.closed(&unrolled.planned(plan, Some(&schedule.lane_of)));
+    for (later, &(iteration, op)) in unrolled.nodes.iter().enumerate().filter(|(number, _)| launched.contains(*number))
+    {
+        for earlier in (0..later).filter(|&earlier| launched.contains(earlier)) {
+            let pair = [&planned, &found.before].map(|before| before[later].contains(earlier));
+            if pair[0] != pair[1] {
+                let other = unrolled.nodes[earlier];
+                let node = (iteration, op);
+                return Err(format!("{other:?} before {node:?}: {} in the plan, {} by events", pair[0], pair[1]));
+            }
+        }
+        if !found.ends[iteration].contains(later) {
+            return Err(format!("iteration {iteration} ends before its {op:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether taking any wait away loses something: all but those that markers spell out. A `wait` is issued anyway, and
+/// nothing may come behind a `sync` that needs it.
+pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String> {
+    let unrolled = Unrolled::enough(program);
+    let launched = unrolled.launched(0);
+    let all = executed(&unrolled, schedule, None).only(&launched, 0);
+    let mut spelled: usize = 0;
+    for planned in &schedule.period {
+        let step = &program.cycle[planned.step];
+        let lane = |op: OpId| schedule.lane_of[step.op(op).stream.index()];
+        for op in step.ids() {
+            spelled += match step.op(op).kind {
+                OpKind::Wait => step.after(op).iter().filter(|after| lane(after.op) != lane(op)).count(),
+                OpKind::Sync => schedule.lanes.len() - 1,
+                OpKind::Run(_) | OpKind::Signal => 0,
+            };
+        }
+    }
+    let mut spare = Vec::new();
+    for (index, planned) in schedule.period.iter().enumerate() {
+        for (place, command) in planned.commands.iter().enumerate() {
+            let without = || executed(&unrolled, schedule, Some((index, place))).only(&launched, 0);
+            if matches!(command, Command::Wait { .. }) && without() == all {
+                spare.push((index, *command));
+            }
+        }
+    }
+    if spare.len() > spelled {
+        return Err(format!("{spelled} waits are spelled out, and these are not needed: {spare:?}"));
+    }
+    let commands = || schedule.period.iter().flat_map(|planned| &planned.commands);
+    let mut recorded = BTreeSet::new();
+    for command in commands() {
+        if let Command::Record { event, .. } = command {
+            if !recorded.insert(*event) {
+                return Err(format!("{event:?} is recorded twice"));
+            }
+        }
+    }
+    let waited: BTreeSet<EventId> = commands()
+        .filter_map(|command| match command {
+            Command::Wait { event, .. } => Some(*event),
+            _ => None,
+        })
+        .collect();
+    let period = || schedule.period.iter().map(|planned| &program.cycle[planned.step]);
+    let signals: usize = period().map(|step| step.ops.iter().filter(|op| op.kind == OpKind::Signal).count()).sum();
+    let unheard = recorded.difference(&waited).count();
+    if !waited.is_subset(&recorded) || unheard > signals || recorded.len() != schedule.events as usize {
+        return Err(format!("{recorded:?} are recorded, {waited:?} waited for; {signals} signals"));
+    }
+    Ok(())
+}
+
+/// Whether scratch memories that share a place are never alive together: all uses of one come before all of the other.
+pub fn judge_memory(program: &Program, schedule: &Schedule) -> Result<(), String> {
+    let unrolled = Unrolled::enough(program);
+    let before = executed(&unrolled, schedule, None).before;
+    let mut users: BTreeMap<(u32, MemoryId), Vec<usize>> = BTreeMap::new();
+    for (number, &(iteration, op)) in unrolled.nodes.iter().enumerate() {
+        let slot = schedule.period[iteration % schedule.period.len()].slot;
+        let step = unrolled.step(iteration);
+        let views = step.inputs(op).iter().chain(step.outputs(op));
+        for memory in views.map(|&view| program.views.memory(view)) {
+            // Iterations that share a slot are in order; within one, each memory has its own life.
+            if program.memory(memory).kind == MemoryKind::Scratch && iteration < schedule.depth as usize {
+                users.entry((slot, memory)).or_default().push(number);
+            }
+        }
+    }
+    let ordered = |first: &[usize], second: &[usize]| {
+        second.iter().all(|&late| first.iter().all(|&early| before[late].contains(early)))
+    };
+    for ((slot, a), a_users) in &users {
+        for ((_, b), b_users) in users.iter().filter(|((other, b), _)| other == slot && b > a) {
+            let (pa, pb) = (schedule.memory.placement(*a), schedule.memory.placement(*b));
+            let apart = pa.offset + pa.bytes <= pb.offset || pb.offset + pb.bytes <= pa.offset;
+            if !apart && !ordered(a_users, b_users) && !ordered(b_users, a_users) {
+                return Err(format!("{a:?} and {b:?} share memory and may be alive together"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the races found of a program are true ones, and whether they are all that is to be mended:
+///
+/// - each report is of two operations that touch a common element, one writing, with no order between them, and shows
+///   the slices by which they do;
+/// - nothing is reported twice;
+/// - where there is a race one is reported, and with an order between the two operations of each report no race is
+///   left. (Not every racing pair is reported: not one that the order which another needs would put in order too.)
+pub fn judge_races(program: &Program, reported: &[PlanError]) -> Result<(), String> {
+    let unrolled = Unrolled::enough(program);
+    let mut direct = unrolled.declared(None);
+    let conflicts = unrolled.conflicts();
+    let declared = unrolled.closed(&direct);
+    let span = |number: usize| {
+        let (iteration, op) = unrolled.nodes[number];
+        SourceSpan::from(unrolled.step(iteration).op(op).span)
+    };
+    let mut seen = BTreeSet::new();
+    for error in reported {
+        let PlanError::Race { first_at, second_at, .. } = error else { continue };
+        if !seen.insert([first_at, second_at].map(|at| (at.offset(), at.len()))) {
+            return Err(format!("reported twice: {error:?}"));
+        }
+        let mut is_true = false;
+        for later in (0..unrolled.nodes.len()).filter(|&later| span(later) == *second_at) {
+            for earlier in (0..later).filter(|&earlier| span(earlier) == *first_at) {
+                let races = conflicts[later].contains(earlier) && !declared[later].contains(earlier);
+                is_true |= races && shows(&unrolled, error, earlier, later);
+                direct[later].insert(earlier);
+            }
+        }
+        if !is_true {
+            return Err(format!("no race: {error:?}"));
+        }
+    }
+    let mended = unrolled.closed(&direct);
+    for later in 0..unrolled.nodes.len() {
+        for earlier in (0..later).filter(|&earlier| conflicts[later].contains(earlier)) {
+            if !mended[later].contains(earlier) {
+                let pair = (unrolled.nodes[earlier], unrolled.nodes[later]);
+                return Err(format!("missed: {pair:?}, with {reported:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether what a report says of its two operations fits these.
+fn shows(unrolled: &Unrolled, error: &PlanError, earlier: usize, later: usize) -> bool {
+    let PlanError::Race { memory, first_does, first_slice, second_does, second_slice, .. } = error else {
+        return false;
+    };
+    let program = unrolled.program;
+    let views = |number: usize, does: &str, slice: &str| -> Vec<ViewId> {
+        let (iteration, op) = unrolled.nodes[number];
+        let step = unrolled.step(iteration);
+        let views = if does == "writes" { step.outputs(op) } else { step.inputs(op) };
+        let named = |view: ViewId| program.names.name(program.memory(program.views.memory(view)).name) == memory;
+        views.iter().copied().filter(|&view| named(view) && program.view_text(view) == slice).collect()
+    };
+    let (first, second) = (views(earlier, first_does, first_slice), views(later, second_does, second_slice));
+    (*first_does == "writes" || *second_does == "writes")
+        && first.iter().any(|&a| {
+            second.iter().any(|&b| {
+                program.views.memory(a) == program.views.memory(b) && elements(program, a).meets(&elements(program, b))
+            })
+        })
+}
