@@ -45,7 +45,7 @@ impl Set {
     }
 
     /// The members of both, in a form in which equal sets are equal.
-    fn only(&self, other: &Set) -> Set {
+    pub fn only(&self, other: &Set) -> Set {
         let mut both: Vec<u64> = self.0.iter().zip(&other.0).map(|(own, other)| own & other).collect();
         both.truncate(both.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
         Set(both)
