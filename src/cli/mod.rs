@@ -3,6 +3,7 @@
 mod backends;
 mod check;
 mod devices;
+mod dump;
 mod environment;
 mod error;
 mod exec;
@@ -52,6 +53,8 @@ enum Command {
     Show(show::ShowArgs),
     /// Show what waits for what, and why
     Plan(plan::PlanArgs),
+    /// Print a stage on the way from the text to the figures: for work on aorta itself
+    Dump(dump::DumpArgs),
     /// Show the devices that a run can use
     Devices,
     /// Show a record that `exec --json` wrote
@@ -114,6 +117,7 @@ pub fn run() -> ExitCode {
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Dump(args) => dump::run(args),
         Command::Devices => devices::run(),
         Command::Report(args) => report::run(args),
     };
