@@ -141,6 +141,14 @@ impl Shell {
         read(output.path())
     }
 
+    /// Puts what a command prints into a file, as a shell does.
+    fn into_file(&mut self, args: &[String], file: &str) -> String {
+        let printed = self.aorta(args);
+        assert_eq!(self.code, 0, "{printed}");
+        fs::write(self.folder.path().join(file), printed).expect("the page's folder can be written");
+        String::new()
+    }
+
     /// What a command prints; nothing for one that is only shown.
     fn run(&mut self, command: &str) -> Option<String> {
         if SHOWN.iter().any(|shown| command.starts_with(shown)) {
@@ -149,6 +157,7 @@ impl Shell {
         let all = words(command);
         let plain: Vec<&str> = all.iter().map(String::as_str).collect();
         match plain.as_slice() {
+            ["aorta", .., ">", file] => Some(self.into_file(&all[1..all.len() - 2], file)),
             ["aorta", ..] => Some(self.aorta(&self.simulated(&all[1..]))),
             ["cargo", "run", "--release", "--", ..] => Some(self.aorta(&self.simulated(&all[4..]))),
             ["cat", file] => Some(read(&self.folder.path().join(file))),
@@ -526,6 +535,22 @@ fn fields(value: &serde_json::Value, found: &mut BTreeSet<String>) {
         serde_json::Value::Array(items) => items.iter().for_each(|item| fields(item, found)),
         _ => {}
     }
+}
+
+#[test]
+fn plans_are_documented() {
+    let mut shell = Shell::new();
+    // Every kind of edge, so that every field is there.
+    let text = "stream a stream b buffer x: f32[8]\nstep { on a { l: map(x + 1 -> x) e: signal() }
+        on b after l { nop() wait(e) map(x + 1 -> x) } on a { sync() } }";
+    fs::write(shell.folder.path().join("all.aorta"), text).expect("the folder is new");
+    shell.run("aorta plan all.aorta --format json > plan.json").expect("it is run");
+    let plan = serde_json::from_str(&read(&shell.folder.path().join("plan.json"))).expect("a plan is JSON");
+    let mut names = BTreeSet::new();
+    fields(&plan, &mut names);
+    // What was planned is told as in a record.
+    let text = page("docs/plan.md") + &page("docs/record.md");
+    names_all("docs/plan.md", &text, "fields", names.iter().map(String::as_str));
 }
 
 #[test]

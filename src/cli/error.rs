@@ -93,6 +93,13 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_plan), help("`aorta plan FILE --format json > {name}` writes one"))]
     NoPlan { name: String, why: String },
 
+    #[error("an iteration has more than {most} operations, which is as many as are observed")]
+    #[diagnostic(
+        code(aorta::cli::too_many_to_observe),
+        help("raise the limit, `--config observed_operations=…`, or give smaller parameters")
+    )]
+    TooManyToObserve { most: usize },
+
     #[error("both plans are written already, so parameters can no longer change them")]
     #[diagnostic(
         code(aorta::cli::planned_already),

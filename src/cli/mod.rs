@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod devices;
 mod diagnostics;
+mod dump;
 mod environment;
 mod error;
 mod exec;
@@ -60,6 +61,8 @@ enum Command {
     Show(show::ShowArgs),
     /// Show what waits for what, and why
     Plan(plan::PlanArgs),
+    /// Print a stage on the way from the text to the figures: for work on aorta itself
+    Dump(dump::DumpArgs),
     /// Show the devices that a run can use
     Devices,
     /// Explain an error or a warning by its code
@@ -129,6 +132,7 @@ pub fn run() -> ExitCode {
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Dump(args) => dump::run(args),
         Command::Devices => devices::run(),
         Command::Explain(args) => explain::run(args),
         Command::New(args) => new::run(args),

@@ -3,6 +3,7 @@
 
 mod chrome_trace;
 mod csv;
+pub mod dump;
 mod npy;
 pub mod plan;
 mod table;

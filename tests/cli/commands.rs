@@ -66,9 +66,10 @@ fn check_goes_on_after_a_mistake() {
 
 #[test]
 fn plan_gives_reasons() {
-    let file = project().join("examples/03-dependencies.aorta");
-    let planned = Sandbox::new().good(&["plan".as_ref(), file.as_os_str()]);
-    snapshot!("plan_dependencies", planned);
+    let text = std::fs::read(project().join("examples/03-dependencies.aorta")).expect("it is there");
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", text);
+    snapshot!("plan_dependencies", sandbox.good(&["plan", "a.aorta"]));
 }
 
 #[test]
@@ -79,6 +80,60 @@ fn plan_takes_parameters() {
     let eight = streams(&sandbox.good(&["plan", "moe", "--preset", "tiny", "--streams", "8"]));
     assert!(four.as_ref().is_some_and(|line| line.starts_with("4 streams, ")), "{four:?}");
     assert!(eight.as_ref().is_some_and(|line| line.starts_with("8 streams, ")), "{eight:?}");
+}
+
+/// Each form of a plan, and each stage, is printed; the forms themselves have tests of their own.
+#[test]
+fn plans_and_stages_are_printed() {
+    let sandbox = Sandbox::new();
+    for (format, beginning) in
+        [("text", "moe.aorta (preset tiny): "), ("json", "{"), ("dot", "digraph"), ("mermaid", "---")]
+    {
+        let printed = sandbox.good(&["plan", "moe", "--preset", "tiny", "--format", format]);
+        assert!(printed.starts_with(beginning) && printed.contains("scores"), "{printed}");
+        assert!(printed.contains("NVIDIA H200") && printed.ends_with('\n'), "{printed}");
+    }
+    for stage in ["ast", "model", "plan", "schedule", "trace"] {
+        let printed = sandbox.good(&["dump", stage, "moe", "--preset", "tiny"]);
+        assert!(printed.contains("scores") && printed.ends_with('\n'), "{printed}");
+        assert_eq!(printed.contains("(simulated)"), stage == "trace", "{printed}");
+    }
+    // Parameters have a say in every stage but the first.
+    let streams = |n: &str| sandbox.good(&["dump", "schedule", "moe", "--preset", "tiny", "--streams", n]);
+    assert_eq!([streams("3"), streams("5")].map(|text| text.matches("\nlane ").count() + 1), [3, 5]);
+    let mi300x = sandbox.good(&["dump", "trace", "moe", "--preset", "tiny", "--config", "profile=mi300x"]);
+    assert!(mi300x.starts_with("AMD Instinct MI300X"), "{mi300x}");
+}
+
+#[test]
+fn plans_are_compared() {
+    let sandbox = Sandbox::new();
+    let plan = |more: &[&str]| sandbox.good(&[&["plan", "moe", "--preset", "tiny", "--format", "json"], more].concat());
+    sandbox.write("four.json", plan(&[]));
+    sandbox.write("three.json", plan(&["--streams", "3"]));
+    let same = sandbox.run(&["plan", "--diff", "moe", "four.json", "--preset", "tiny"]);
+    assert_eq!((same.code, same.stdout.as_str()), (Some(0), "the plans are the same\n"), "{}", same.stderr);
+    let other = sandbox.run(&["plan", "--diff", "four.json", "three.json"]);
+    assert_eq!((other.code, other.stderr.as_str()), (Some(1), ""));
+    assert!(other.stdout.contains("\n~ #8 up: gemm moved from expert[1] to expert[0]\n"), "{}", other.stdout);
+}
+
+/// What cannot be drawn is written all the same.
+#[test]
+fn large_drawings_come_with_a_warning() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "param n = 100\nstep { for i in 0..n { nop() } }");
+    for (format, n, warned) in [
+        ("dot", "2000", false),
+        ("dot", "2001", true),
+        ("mermaid", "501", false),
+        ("mermaid", "502", true),
+        ("text", "3000", false),
+    ] {
+        let output = sandbox.run(&["plan", "a.aorta", "--set", &format!("n={n}"), "--format", format]);
+        assert_eq!((output.code, output.stdout.is_empty()), (Some(0), false), "{}", output.stderr);
+        assert_eq!(output.stderr.starts_with("warning: the plan has "), warned, "{format} {n}: {}", output.stderr);
+    }
 }
 
 #[test]
@@ -155,7 +210,7 @@ fn notes_stay_off_standard_output() {
 fn help_and_version_are_no_failure() {
     let sandbox = Sandbox::new();
     let help = sandbox.good(&["--help"]);
-    for command in ["exec", "check", "list", "show", "plan", "devices", "report", "Exit codes: "] {
+    for command in ["exec", "check", "list", "show", "plan", "dump", "devices", "report", "Exit codes: "] {
         assert!(help.contains(command), "{command:?} is not in\n{help}");
     }
     assert_eq!(sandbox.good(&["--version"]), concat!("aorta ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -233,3 +233,38 @@ fn settings_of_the_user() {
         refused(&sandbox.run(&["exec", "moe", "--backend", "sim"]), &["aorta::config::", says]);
     }
 }
+
+#[test]
+fn plans_to_compare() {
+    let sandbox = Sandbox::new();
+    sandbox.write("plan.json", sandbox.good(&["plan", "moe", "--preset", "tiny", "--format", "json"]));
+    sandbox.write("record.json", "{\"schema\": \"aorta.run/1\"}");
+    sandbox.write("newer.json", sandbox.read("plan.json").replacen("aorta.plan/1", "aorta.plan/2", 1));
+    sandbox.write("none.json", "step { nop() }");
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["plan.json", "record.json"], &["aorta::cli::no_plan", "record.json is no plan: it is the record of a run"]),
+        (&["newer.json", "plan.json"], &["it has the schema `aorta.plan/2`, and this version reads `aorta.plan/1`"]),
+        (&["plan.json", "none.json"], &["it is no JSON of a plan", "--format json > none.json` writes one"]),
+        (&["plan.json", "missing.json"], &["aorta::cli::unreadable", "help: a plan was looked for"]),
+        (&["plan.json", "plan.json", "--set", "tokens=8"], &["aorta::cli::planned_already", "leave `--set`"]),
+        (&["plan.json", "moee"], &["aorta::cli::unknown_workload", "did you mean `moe`?"]),
+        (&["plan.json"], &["2 values required for '--diff <A> <B>'"]),
+        (&["plan.json", "plan.json", "--format", "dot"], &["'--diff <A> <B>' cannot be used with"]),
+    ];
+    for (arguments, says) in cases {
+        let output = sandbox.run(&[&["plan", "--diff"], arguments].concat());
+        assert_eq!(output.stdout, "");
+        refused(&output, says);
+    }
+    refused(&sandbox.run(&["plan"]), &["required", "<FILE>"]);
+    refused(&sandbox.run(&["dump", "colour", "moe"]), &["invalid value 'colour'", "ast, model, plan, schedule, trace"]);
+    let few = ["dump", "trace", "moe", "--preset", "tiny", "--config", "observed_operations=3"];
+    refused(&sandbox.run(&few), &["aorta::cli::too_many_to_observe", "more than 3 operations"]);
+    sandbox.write("a.aorta", "param n = 3 step { nop(m) }");
+    let tree = sandbox.run(&["dump", "ast", "a.aorta"]);
+    assert_eq!(
+        (tree.code, tree.stdout.as_str()),
+        (Some(0), "param n = 3\nstep\n  nop\n    reads m\n"),
+        "names are not its matter"
+    );
+}

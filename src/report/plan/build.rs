@@ -40,7 +40,7 @@ pub fn build(request: Request) -> PlanDocument {
         depth: schedule.depth,
         streams: program.streams.len(),
         lanes: lanes(program, schedule),
-        queues: queues(schedule, profile),
+        queues: queues(program, schedule, profile),
         waits: schedule.waits(),
         events: schedule.events,
         memory: memory(schedule),
@@ -59,10 +59,14 @@ fn lanes(program: &Program, schedule: &Schedule) -> Vec<LaneRecord> {
     lanes.collect()
 }
 
-fn queues(schedule: &Schedule, profile: &Profile) -> Queues {
+fn queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Queues {
     let by_priority = profile.queues.by_priority;
+    let mut busy = vec![false; schedule.lanes.len()];
+    for op in program.cycle.iter().flat_map(|step| &step.ops) {
+        busy[schedule.lane_of[op.stream.index()].index()] = true;
+    }
     let mut streams: BTreeMap<_, usize> = BTreeMap::new();
-    for lane in &schedule.lanes {
+    for (lane, _) in schedule.lanes.iter().zip(busy).filter(|(_, busy)| *busy) {
         *streams.entry((by_priority.then_some(lane.priority), lane.queue)).or_default() += 1;
     }
     Queues {

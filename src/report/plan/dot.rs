@@ -60,21 +60,21 @@ fn label(operation: &Operation) -> String {
 }
 
 fn attributes(edge: &Edge, critical: bool) -> String {
-    let mut found = Vec::new();
-    let ago = edge.ago();
-    match edge.reason {
+    let mut text = match edge.reason {
         // The box says which stream; a label on each such edge would say it again.
-        Reason::Stream => found.push("tooltip=\"same stream\", color=gray50".to_owned()),
-        _ => found.push(format!("label={}", quoted(&format!("{}{ago}", edge.reason)))),
-    }
-    if critical {
-        found.push(format!("color=\"{CRITICAL}\", penwidth=2"));
+        Reason::Stream => "tooltip=\"same stream\"".to_owned(),
+        _ => format!("label={}", quoted(&format!("{}{}", edge.reason, edge.ago()))),
+    };
+    match (critical, edge.is_stream()) {
+        (true, _) => text += &format!(", color=\"{CRITICAL}\", penwidth=2"),
+        (false, true) => text += ", color=gray50",
+        (false, false) => {}
     }
     if edge.distance > 0 {
         // An edge from an earlier iteration points back in this one, and has no say in its layout.
-        found.push("style=dashed, constraint=false".to_owned());
+        text += ", style=dashed, constraint=false";
     }
-    found.join(", ")
+    text
 }
 
 /// A string of DOT. A backslash would begin an escape.

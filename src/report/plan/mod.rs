@@ -65,9 +65,9 @@ pub struct Queues {
     pub count: u32,
     /// Each priority has queues of its own.
     pub by_priority: bool,
-    /// Those with a stream.
+    /// Those with a real stream that has operations.
     pub used: usize,
-    /// Those with more than one.
+    /// Those with more than one such stream.
     pub shared: usize,
 }
 

@@ -153,7 +153,7 @@ fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         "\n{:<width$}  {:>8}  {:>5}  {:>10}  declared streams on it",
         "real stream", "priority", "queue", "operations"
     )?;
-    for (lane, operations) in document.lanes.iter().zip(counts) {
+    for (lane, operations) in document.lanes.iter().zip(&counts) {
         let declared = lane.streams.join(", ");
         writeln!(out, "{:<width$}  {:>8}  {:>5}  {operations:>10}  {declared}", lane.name, lane.priority, lane.queue)?;
     }
@@ -171,6 +171,10 @@ fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
             _ => "an iteration begins when the last is complete".to_owned(),
         }
     )?;
+    let idle = counts.iter().filter(|count| **count == 0).count();
+    if idle > 0 {
+        writeln!(out, "{} without an operation", counted(idle, "stream"))?;
+    }
     queues(document, out)?;
     memory(document, out)
 }

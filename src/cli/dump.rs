@@ -1,0 +1,95 @@
+//! `aorta dump`: a stage on the way from text to figures, as plain text.
+
+use clap::{Args, ValueEnum};
+
+use crate::backend::sim::Sim;
+use crate::exec::{self, Backend, Control, LaunchMode, Trace};
+use crate::report::dump;
+
+use super::error::{CliError, InputError};
+use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, load, output, plan};
+
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// Which stage
+    stage: Stage,
+    /// The file, or the name of a shipped workload
+    file: String,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// The stages, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Stage {
+    /// The text as a tree
+    Ast,
+    /// What the file means: streams, memories, operations with their slices
+    Model,
+    /// What waits for what
+    Plan,
+    /// Real streams, what the host issues in its order, events, where memory lies
+    Schedule,
+    /// One simulated iteration, operation by operation, as streams and as a graph
+    Trace,
+}
+
+pub fn run(args: DumpArgs) -> CliResult {
+    let settings = load::settings(&args.config)?;
+    let text = load::find(&args.file, &settings)?;
+    // The tree of a file whose names or types are wrong is a tree all the same.
+    if args.stage == Stage::Ast {
+        let (parsed, errors) = load::parse(text, &settings)?;
+        output::print(&dump::ast(&parsed.ast));
+        return match errors.is_empty() {
+            true => Ok(DONE),
+            false => {
+                let diagnostics = errors.into_iter().map(|error| Box::new(error) as _).collect();
+                Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources) })
+            }
+        };
+    }
+    let loaded = load::load(text, &args.workload, &settings)?;
+    let program = &loaded.program;
+    let profile = backends::profile(&settings)?;
+    let dumped = match args.stage {
+        Stage::Ast | Stage::Model => dump::model(program),
+        Stage::Plan => dump::plan(program, &loaded.plan),
+        Stage::Schedule => dump::schedule(program, &plan::place(&loaded, &profile)),
+        Stage::Trace => {
+            let schedule = plan::place(&loaded, &profile);
+            let options = exec::Options {
+                in_flight: settings.in_flight,
+                timeout: settings.timeout,
+                gemm_candidates: settings.gemm_candidates,
+                observed_operations: settings.observed_operations,
+            };
+            let backend = Sim::new(profile);
+            let traces = traces(&loaded, &schedule, &backend, &options)?;
+            let [streams, graph] = &traces;
+            dump::trace(program, &schedule, &backend.device().name, streams, graph)
+        }
+    };
+    output::print(&dumped);
+    Ok(DONE)
+}
+
+/// One iteration as streams and as a graph.
+fn traces(
+    loaded: &load::Loaded,
+    schedule: &crate::schedule::Schedule,
+    backend: &Sim,
+    options: &exec::Options,
+) -> Result<[Trace; 2], CliError> {
+    let failed = |error| CliError::Exec { error, sources: loaded.sources.clone() };
+    let mut session = exec::prepare(&loaded.program, schedule, backend, options).map_err(failed)?;
+    session.capture().map_err(failed)?;
+    let mut observe = |mode| {
+        let traces = session.observe(mode, 1, &Control::default()).map_err(failed)?;
+        let most = options.observed_operations;
+        traces.into_iter().next().ok_or_else(|| CliError::from(InputError::TooManyToObserve { most }))
+    };
+    Ok([observe(LaunchMode::Stream)?, observe(LaunchMode::Graph)?])
+}

@@ -1,0 +1,23 @@
+//! Metrics and expectations: the function first, everything it works on in brackets.
+
+use crate::model::{FigureExpr, Program, Statistic};
+
+/// A figure's expression; its depth is limited by the parser.
+pub fn figure(program: &Program, expr: &FigureExpr) -> String {
+    let of = |statistic: &Option<Statistic>| statistic.map(|of| format!(".{}", of.name())).unwrap_or_default();
+    match expr {
+        FigureExpr::Constant(value) => value.to_string(),
+        FigureExpr::Figure { figure, set, statistic, .. } => {
+            let set = set.as_ref().map(|set| format!("({})", set.text)).unwrap_or_default();
+            format!("{}{set}{}", figure.name(), of(statistic))
+        }
+        FigureExpr::Metric { metric, statistic } => {
+            let name = program.metrics.get(*metric).map_or("?", |metric| metric.name.as_str());
+            format!("metric {name}{}", of(statistic))
+        }
+        FigureExpr::Unary(function, inner) => format!("({} {})", function.name(), figure(program, inner)),
+        FigureExpr::Binary(function, left, right) => {
+            format!("({} {} {})", function.name(), figure(program, left), figure(program, right))
+        }
+    }
+}

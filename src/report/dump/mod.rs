@@ -1,0 +1,32 @@
+//! Each stage of a workload as plain text: what stands between two arrows of the way from text to figures.
+//!
+//! For whoever works on aorta, and for tests. Places in the file are left out, so that a stage changes where its meaning
+//! does.
+
+mod ast;
+mod figures;
+mod model;
+mod plan;
+mod schedule;
+mod trace;
+
+pub use ast::ast;
+pub use model::model;
+pub use plan::plan;
+pub use schedule::schedule;
+pub use trace::trace;
+
+use crate::base::OpId;
+use crate::model::{Program, Step};
+
+/// `#3 map act`.
+fn operation(program: &Program, step: &Step, op: OpId) -> String {
+    let info = step.op(op);
+    let (name, label) = (program.op_name(info), program.op_text(info));
+    if name == label { format!("#{} {name}", op.0) } else { format!("#{} {name} {label}", op.0) }
+}
+
+/// The heading of an iteration of the cycle.
+fn iteration(program: &Program, index: usize) -> String {
+    format!("iteration {index} of a cycle of {}\n", program.cycle.len())
+}

@@ -1,0 +1,41 @@
+//! The graph: what waits for what, and why.
+
+use std::fmt::Write as _;
+
+use crate::model::Program;
+use crate::plan::{Plan, Reason};
+
+use super::{iteration, operation};
+
+/// The plan as text: below each operation what it waits for.
+pub fn plan(program: &Program, plan: &Plan) -> String {
+    let mut text = String::new();
+    for (index, (step, graph)) in program.cycle.iter().zip(&plan.steps).enumerate() {
+        text.push_str(if index > 0 { "\n" } else { "" });
+        text += &iteration(program, index);
+        let _ = writeln!(text, "{} nodes, {} edges, {} across", graph.operations(), graph.edges(), graph.across.len());
+        let mut across = graph.across.iter().peekable();
+        for op in step.ids() {
+            let _ = writeln!(text, "{}", operation(program, step, op));
+            for edge in graph.before(op) {
+                let _ = writeln!(text, "  #{}: {}", edge.from.0, reason(program, edge.reason));
+            }
+            while let Some(edge) = across.next_if(|edge| edge.to == op) {
+                let reason = reason(program, edge.reason);
+                let _ = writeln!(text, "  #{} of iteration -{}: {reason}", edge.from.0, edge.distance);
+            }
+        }
+    }
+    text
+}
+
+fn reason(program: &Program, reason: Reason) -> String {
+    match reason {
+        Reason::Stream => "stream".to_owned(),
+        Reason::After { .. } => "after".to_owned(),
+        Reason::Sync => "sync".to_owned(),
+        Reason::Data { hazard, view, source } => {
+            format!("{hazard:?}, {} here, {} there", program.view_text(view), program.view_text(source))
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The schedule: lanes, what the host issues in its order, and where memory lies.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::base::{Bytes, LaneId, MemoryId};
+use crate::model::{MemoryKind, Program};
+use crate::schedule::{Command, Schedule};
+
+use super::operation;
+
+/// The schedule as text.
+pub fn schedule(program: &Program, schedule: &Schedule) -> String {
+    let mut text = String::new();
+    let name = |lane: LaneId| &schedule.lanes[lane.index()].name;
+    for lane in &schedule.lanes {
+        let streams: Vec<&str> =
+            lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();
+        let _ = writeln!(
+            text,
+            "lane {}: priority {}, queue {}, for {}",
+            lane.name,
+            lane.priority.name(),
+            lane.queue,
+            streams.join(", ")
+        );
+    }
+    for (turn, step) in schedule.period.iter().enumerate() {
+        let ops = &program.cycle[step.step];
+        let _ = writeln!(text, "\niteration {turn} of a period of {}", schedule.period.len());
+        for command in &step.commands {
+            let _ = match *command {
+                Command::Launch { op, lane } => {
+                    writeln!(text, "{:<10} launch {}", name(lane), operation(program, ops, op))
+                }
+                Command::Record { event, lane } => writeln!(text, "{:<10} record e{}", name(lane), event.0),
+                Command::Wait { event, lane, across: false } => writeln!(text, "{:<10} wait e{}", name(lane), event.0),
+                Command::Wait { event, lane, across: true } => {
+                    writeln!(text, "{:<10} wait e{} of an earlier iteration", name(lane), event.0)
+                }
+            };
+        }
+        let ends: Vec<&str> = step.leaves.iter().map(|&lane| name(lane).as_str()).collect();
+        let _ = writeln!(text, "it ends with {}", ends.join(", "));
+    }
+    text + &memory(program, schedule)
+}
+
+/// Where memory lies; scratch that shares a place stands in one line.
+fn memory(program: &Program, schedule: &Schedule) -> String {
+    let mut text = "\nmemory\n".to_owned();
+    let mut scratch: BTreeMap<u64, (u64, Vec<&str>)> = BTreeMap::new();
+    for id in (0..program.memories.len()).map(MemoryId::from) {
+        let memory = program.memory(id);
+        let placement = schedule.memory.placement(id);
+        let name = program.names.name(memory.name);
+        match memory.kind {
+            MemoryKind::Scratch => {
+                let (bytes, users) = scratch.entry(placement.offset).or_default();
+                *bytes = placement.bytes.max(*bytes);
+                users.push(name);
+            }
+            kind => {
+                let input = if matches!(kind, MemoryKind::Bare(_)) { "input of " } else { "" };
+                let (space, bytes) = (placement.space.name(), Bytes(placement.bytes));
+                let _ = writeln!(text, "{space} {}: {input}{name}, {bytes}", placement.offset);
+            }
+        }
+    }
+    for (offset, (bytes, users)) in scratch {
+        let _ = writeln!(text, "scratch {offset}: outputs of {}, {}", users.join(", "), Bytes(bytes));
+    }
+    text
+}
