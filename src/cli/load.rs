@@ -240,5 +240,13 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
 /// Whether an error may follow from text that could not be understood.
 fn is_consequence(error: &model::ModelError) -> bool {
     use model::ModelError::*;
-    matches!(error, NoStep | UnknownName { .. } | UnknownOperation { .. } | UnknownSet { .. } | UnknownParameter { .. })
+    matches!(
+        error,
+        NoStep
+            | NothingToRun { .. }
+            | UnknownName { .. }
+            | UnknownOperation { .. }
+            | UnknownSet { .. }
+            | UnknownParameter { .. }
+    )
 }

@@ -415,6 +415,7 @@ impl<'a> Checker<'a> {
         let known: Vec<&str> = known
             .chain(BUILTINS.iter().map(|(name, _)| *name))
             .chain(DType::ALL.iter().map(|dtype| dtype.name()))
+            .chain(["true", "false"])
             .collect();
         let help = match suggest::nearest(&name, known) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -283,7 +283,8 @@ pub enum ModelError {
     #[diagnostic(
         code(aorta::model::nothing_to_run),
         help(
-            "write one, such as `nop()`; where it stands behind `if`, look at what the parameters make of the condition"
+            "write one, such as `nop()`; where there is one in an `if` or a `for`, look at what the parameters make of \
+             the condition or the range"
         )
     )]
     NothingToRun {

@@ -202,6 +202,9 @@ impl Analyzer<'_> {
             let help = match expected {
                 "a stream" => Some("declare one with `stream s`, and write `on s { … }`"),
                 "a label" => Some("name an operation that stands above: `f: nop()`, and write `f`"),
+                "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
+                    Some("a number is no range: write `0..n` for `n` turns")
+                }
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
                 "`true` or `false`" => Some("write a comparison, such as `n > 0`"),

@@ -222,8 +222,20 @@ impl Analyzer<'_> {
     }
 }
 
+/// What functions of other languages are called here.
+const ELSEWHERE: [(&[&str], &str); 5] = [
+    (&["range", "arange"], "write `0..n`"),
+    (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
+    (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
+    (&["mod", "fmod", "rem"], "write `a % b`"),
+    (&["int", "trunc"], "write `floor(x)`"),
+];
+
 /// The function that may have been meant, or all that there are.
 pub(super) fn unknown_function_help(name: &str) -> Option<String> {
+    if let Some((_, help)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
+        return Some((*help).to_owned());
+    }
     suggest::did_you_mean(name, FUNCTIONS.iter().copied())
         .or_else(|| Some(format!("there are {}", suggest::listed(FUNCTIONS))))
 }

@@ -3,12 +3,14 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+use super::habits;
+
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SyntaxError {
     #[error("unexpected character `{character}`")]
     #[diagnostic(
         code(aorta::syntax::unexpected_character),
-        help("the language is written in ASCII; any text may stand in comments and \"quotes\"")
+        help("{}", habits::character(*character))
     )]
     UnexpectedCharacter {
         character: char,
@@ -31,7 +33,10 @@ pub enum SyntaxError {
     #[error("this text has no end")]
     #[diagnostic(
         code(aorta::syntax::unclosed_text),
-        help("end it with `\"` on the same line; text over several lines stands between `\"\"\"`")
+        help(
+            "end it with `\"` on the same line, or look for a `\"` that is missing further left; \
+             text over several lines stands between `\"\"\"`"
+        )
     )]
     UnclosedText {
         #[label("begins here")]
@@ -104,7 +109,10 @@ pub enum SyntaxError {
     },
 
     #[error("`{word}` has no block")]
-    #[diagnostic(code(aorta::syntax::missing_block), help("what belongs to it stands between `{{` and `}}`"))]
+    #[diagnostic(
+        code(aorta::syntax::missing_block),
+        help("what belongs to it stands between `{{` and `}}`; colons, newlines and indentation open no block")
+    )]
     MissingBlock {
         word: String,
         #[label("a `{{` was expected behind this")]

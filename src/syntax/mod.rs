@@ -2,6 +2,7 @@
 
 pub mod ast;
 mod error;
+mod habits;
 mod parser;
 mod split;
 pub mod walk;

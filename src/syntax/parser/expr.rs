@@ -7,6 +7,7 @@ use pest::pratt_parser::{Assoc, Op, PrattParser};
 use crate::base::suggest;
 use crate::base::units::{self, UNITS};
 
+use super::super::habits;
 use super::*;
 
 /// Levels that an expression's tree may have: what evaluates it may recurse that deep.
@@ -276,7 +277,7 @@ impl<'a> Builder<'a> {
                     self.errors.push(SyntaxError::UnknownUnit {
                         unit: text.to_owned(),
                         at: name.span().into(),
-                        help: suggest::did_you_mean(text, UNITS.iter().map(|unit| unit.name)),
+                        help: unit_help(text),
                     });
                     return None;
                 };
@@ -343,4 +344,16 @@ pub(super) fn unquote(text: &str) -> String {
         }
     }
     out
+}
+
+/// The unit that was meant, or where all of them are.
+fn unit_help(text: &str) -> Option<String> {
+    let meant = habits::unit(text).map(str::to_owned);
+    let near =
+        || suggest::nearest(text, UNITS.iter().map(|unit| unit.name)).map(|near| format!("did you mean `{near}`?"));
+    meant.or_else(near).or_else(|| {
+        Some(
+            "units are `%`, `ns` to `s`, `B` to `TiB` and `TB`, `FLOP` to `TFLOP`, and rates such as `GB/s`".to_owned(),
+        )
+    })
 }

@@ -6,78 +6,104 @@ use crate::base::SrcSpan;
 
 use super::super::error::SyntaxError;
 use super::super::split;
+use super::advice::{Place, advice, is_word};
 use super::{Grammar, Rule};
 
-/// Why a piece could not be parsed: the furthest place that was reached, and what could have stood there.
-pub(super) fn failure(rule: Rule, text: &str, span: SrcSpan, what: &str) -> SyntaxError {
+/// Marks of two characters that are shown as one, those of other languages too.
+const MARKS: [&str; 16] =
+    ["->", "=>", "==", "=<", "<=", ">=", "!=", "+=", "-=", "*=", "/=", "**", "/*", "++", "::", "??"];
+
+/// Why the piece at `span` of `file`, which begins at `base`, could not be parsed: the furthest place that was reached,
+/// and what could have stood there.
+pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &str) -> SyntaxError {
+    let begin = (span.start - base) as usize;
+    let text = &file[begin..begin + span.len as usize];
     // The details cost time, so they are collected in a second run only.
     pest::set_error_detail(true);
     let attempts = Grammar::parse(rule, text).err().and_then(|error| error.parse_attempts());
     pest::set_error_detail(false);
-    let (position, tokens) = attempts.map_or((text.len(), Vec::new()), |attempts| {
-        let tokens = attempts.expected_tokens();
-        (attempts.max_position, tokens.iter().map(ToString::to_string).collect())
+    let (position, tokens): (usize, Vec<String>) = attempts.map_or((text.len(), Vec::new()), |attempts| {
+        let tokens = attempts.expected_tokens().into_iter().map(|token| token.to_string());
+        // Space and comments may stand anywhere.
+        (attempts.max_position, tokens.filter(|token| !token.trim().is_empty() && !token.starts_with("//")).collect())
     });
-    // A reserved word in the place of a name fails behind its last letter.
-    let before = text[..position].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    let position = if split::RESERVED.contains(&&text[before.len()..position]) && !tokens.iter().any(|t| t == "a..z") {
-        before.len()
-    } else {
-        position
+    // A reserved word in the place of a name fails behind its last letter: it could go on to be another word. Where a
+    // new name is expected behind one, it may begin with a letter alone.
+    let before = text[..position].trim_end_matches(is_word);
+    let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
+    let reserved = split::RESERVED.contains(&&text[before.len()..position]) && (!has("a..z") || has("0..9"));
+    let position = if reserved { before.len() } else { position };
+    // Where the piece ends too early, a word that follows on its line is what stands in the way.
+    let behind = &file[begin + position..];
+    let rest = match text[position..].trim_start() {
+        "" => next_on_line(behind),
+        rest => rest,
     };
-    let rest = &text[position..];
-    let skipped = rest.len() - rest.trim_start().len();
-    let rest = rest.trim_start();
-    let start = span.start as usize + position + skipped;
-    let found_length = rest
-        .char_indices()
-        .find(|(_, c)| !(c.is_ascii_alphanumeric() || *c == '_'))
-        .map_or(rest.len(), |(at, c)| if at == 0 { c.len_utf8() } else { at });
-    let found = match &rest[..found_length] {
+    let length = length(rest);
+    let found = match &rest[..length] {
         "" => format!("the end of {what}"),
         word => format!("`{word}`"),
     };
-    let word = &rest[..found_length];
-    let help = split::RESERVED.contains(&word).then(|| format!("`{word}` is a reserved word and cannot be a name"));
-    let at = if rest.is_empty() {
+    let at = if length == 0 {
         SrcSpan::new(span.end() as usize - usize::from(span.len > 0), span.end() as usize)
     } else {
-        SrcSpan::new(start, start + found_length)
+        let start = span.start as usize + position + (behind.len() - behind.trim_start().len());
+        SrcSpan::new(start, start + length)
     };
-    SyntaxError::Expected { expected: expectation(&tokens), found, at: at.into(), help }
+    let help = advice(&Place { rule, before: text[..position].trim_end(), rest, tokens: &tokens });
+    let expected = match expectation(&tokens, text[..position].ends_with(is_word)) {
+        _ if reserved => "a name".to_owned(),
+        None => format!("the end of {what}"),
+        Some(expected) => expected,
+    };
+    SyntaxError::Expected { expected, found, at: at.into(), help }
+}
+
+/// What follows on the line, if that is a word, a number or a text.
+fn next_on_line(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or("").trim();
+    if line.starts_with(|c| is_word(c) || c == '"') { line } else { "" }
+}
+
+/// How much of `text` is shown as what was found.
+fn length(text: &str) -> usize {
+    if MARKS.iter().any(|mark| text.starts_with(mark)) {
+        return 2;
+    }
+    text.char_indices()
+        .find(|(_, c)| !is_word(*c))
+        .map_or(text.len(), |(at, c)| if at == 0 { c.len_utf8() } else { at })
 }
 
 /// Pest's tokens, told in words: what an expression may begin with, and what may follow one, go by a collective name.
-fn expectation(tokens: &[String]) -> String {
+/// Nothing where only the end may follow. `in_word`: the text up to there ends with a letter or digit.
+fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
+    /// What the language has a place for, and this version refuses.
+    const LATER: [&str; 3] = ["at", "like", "over"];
     const OPERAND: [&str; 12] = ["-", "not", "if", "(", "[", "\"", "\"\"\"", "true", "false", "0..9", "_", ".."];
     const OPERATOR: [&str; 18] =
         ["==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "and", "or", "[", "(", ".", "..", "..="];
     const NAME: [&str; 4] = ["_", "a..z", "A..Z", "0..9"];
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
+    // A name that has just been read could go on with a digit too; a new one begins with none.
+    let name = (has("a..z") || has("_")) && !(in_word && has("0..9"));
     let mut groups = Vec::new();
-    let mut known: Vec<&str> = Vec::new();
+    let mut known: Vec<&str> = NAME.to_vec();
     if has("a..z") && has("\"") {
         groups.push("an expression");
         known.extend(OPERAND);
-        known.extend(NAME);
-    } else if has("a..z") && !has("*") {
+    } else if name && !has("*") {
         groups.push("a name");
-        known.extend(NAME);
     }
     if has("*") {
         groups.push("an operator");
         known.extend(OPERATOR);
-        known.extend(NAME);
-    }
-    if !has("a..z") && has("_") && !has("*") {
-        groups.push("a name");
-        known.extend(NAME);
     }
     let mut literal: Vec<String> = tokens
         .iter()
         .map(String::as_str)
-        .filter(|token| !token.trim().is_empty() && !token.starts_with("//") && !known.contains(token))
-        .filter(|token| !matches!(*token, "e" | "E" | "\"\"\"" | "_" | "0..9" | "A..Z" | "a..z"))
+        .filter(|token| !known.contains(token) && !LATER.contains(token))
+        .filter(|token| !matches!(*token, "e" | "E" | "/s" | "\"\"\""))
         .map(|token| match token {
             "EOI" => "the end".to_owned(),
             "\"" => "a text in quotes".to_owned(),
@@ -87,9 +113,8 @@ fn expectation(tokens: &[String]) -> String {
     literal.dedup();
     literal.truncate(6);
     literal.extend(groups.into_iter().map(str::to_owned));
-    match literal.split_last() {
-        None => "something else".to_owned(),
-        Some((last, [])) => last.clone(),
-        Some((last, most)) => format!("{} or {last}", most.join(", ")),
+    match literal.split_last()? {
+        (last, []) => Some(last.clone()),
+        (last, most) => Some(format!("{} or {last}", most.join(", "))),
     }
 }

@@ -1,5 +1,7 @@
 //! Pieces to tree, by pest. The only module that knows `pest::Rule`.
 
+mod advice;
+mod aftermath;
 mod decl;
 mod expr;
 mod failure;
@@ -44,8 +46,7 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
     let names = builder.names;
     errors.append(&mut builder.errors);
     errors.sort_by_key(SyntaxError::offset);
-    errors.truncate(MAX_ERRORS);
-    (Ast { about, decls, names }, errors)
+    (Ast { about, decls, names }, aftermath::told(errors, text, base, MAX_ERRORS))
 }
 
 /// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
@@ -107,7 +108,7 @@ impl<'a> Builder<'a> {
             Err(_) => {
                 let inside = span.start as usize..span.end() as usize;
                 if self.errors.len() < MAX_ERRORS && !self.broken.iter().any(|offset| inside.contains(offset)) {
-                    self.errors.push(failure::failure(rule, text, span, what));
+                    self.errors.push(failure::failure(rule, self.text, self.base, span, what));
                 }
                 None
             }

@@ -1,0 +1,308 @@
+//! What to type where a piece could not be parsed: the mistakes that people make, each with its help.
+
+use super::super::split;
+use super::Rule;
+
+/// Where a piece stopped making sense.
+pub(super) struct Place<'a> {
+    pub rule: Rule,
+    /// The piece up to there, without the space before the place.
+    pub before: &'a str,
+    /// The text from there on.
+    pub rest: &'a str,
+    /// What the grammar could have gone on with.
+    pub tokens: &'a [String],
+}
+
+/// What is written `0..4`, and how a whole dimension is.
+const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is all of a dimension";
+
+/// A help, where one is sensible. The first subject that recognises the mistake has it.
+pub(super) fn advice(place: &Place) -> Option<String> {
+    let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing];
+    subjects.iter().find_map(|subject| subject(place))
+}
+
+impl<'a> Place<'a> {
+    fn expects(&self, token: &str) -> bool {
+        self.tokens.iter().any(|candidate| candidate == token)
+    }
+
+    /// Whether a value may begin here.
+    fn expects_value(&self) -> bool {
+        self.expects("a..z") && self.expects("\"")
+    }
+
+    /// The word that begins the piece.
+    fn lead(&self) -> &'a str {
+        leading_word(self.before)
+    }
+
+    /// The word directly before the place.
+    fn word_before(&self) -> &'a str {
+        let kept = self.before.trim_end_matches(is_word);
+        &self.before[kept.len()..]
+    }
+
+    fn word(&self) -> &'a str {
+        leading_word(self.rest)
+    }
+
+    fn after_digit(&self) -> bool {
+        self.before.ends_with(|c: char| c.is_ascii_digit())
+    }
+
+    /// The innermost bracket that is open at the place.
+    fn inside(&self) -> Option<char> {
+        let mut closed = 0;
+        for c in self.before.chars().rev() {
+            match c {
+                ')' | ']' | '}' => closed += 1,
+                '(' | '[' | '{' if closed == 0 => return Some(c),
+                '(' | '[' | '{' => closed -= 1,
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Whether a name or number may go on with it.
+pub(super) fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn leading_word(text: &str) -> &str {
+    &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
+}
+
+fn help(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn reserved(place: &Place) -> Option<String> {
+    let no_name = |word: &str| {
+        Some(format!("`{word}` is a reserved word and cannot be a name: write another, such as `my_{word}`"))
+    };
+    let (word, before) = (place.word(), place.word_before());
+    // Such a word passes for the name of an option, until its colon is missed.
+    if place.inside() == Some('(') && place.tokens == [":"] && split::RESERVED.contains(&before) {
+        return no_name(before);
+    }
+    match word {
+        "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
+        "in" if place.rule == Rule::if_piece || place.lead() == "not" => {
+            help("a condition has no `in`: write `n == 1 or n == 2`")
+        }
+        "in" if place.lead() == "buffer" && place.expects("*") => {
+            help("the space stands before `=`: `buffer x: f32[8] in pinned = zeros`")
+        }
+        "else" | "if" | "for" | "on" | "let" if !place.before.ends_with(word) && place.expects("*") => None,
+        word if split::RESERVED.contains(&word) => no_name(word),
+        _ => None,
+    }
+}
+
+fn number(place: &Place) -> Option<String> {
+    let digits = leading_word(place.rest.get(1..).unwrap_or(""));
+    let begins_with_digit = digits.starts_with(|c: char| c.is_ascii_digit());
+    let unit = place.word();
+    if place.after_digit() && crate::base::units::unit(unit).is_some() {
+        let number = place.word_before();
+        return Some(format!("a unit touches its number: `{number}{unit}`"));
+    }
+    if place.after_digit() && place.rest.starts_with(',') && digits.len() == 3 && begins_with_digit {
+        return Some(format!("digits are grouped by `_`: `{}_{digits}`", place.word_before()));
+    }
+    if place.rest.starts_with('.') && begins_with_digit && !place.before.ends_with('.') {
+        return Some(format!("a number begins with a digit: `0.{digits}`"));
+    }
+    let whole = place.before.strip_suffix('.').filter(|whole| whole.ends_with(|c: char| c.is_ascii_digit()));
+    if let Some(whole) = whole.filter(|_| !place.rest.starts_with('.')) {
+        let kept = whole.trim_end_matches(is_word);
+        return Some(format!("a point has digits on both sides: `{}.0`", &whole[kept.len()..]));
+    }
+    (place.word_before() == "0x" || place.word_before() == "0b")
+        .then(|| "numbers are decimal: `16`, not `0x10`".to_owned())
+}
+
+fn slice(place: &Place) -> Option<String> {
+    let (behind_dots, bracket) = (place.before.ends_with(".."), place.inside() == Some('['));
+    let colon = place.rest.starts_with(':');
+    match (bracket, behind_dots) {
+        (true, true) => help(SLICE),
+        (true, false) if colon => help(SLICE),
+        (false, true) => help("a range is written `0..n`, or `0..=n` with its end"),
+        _ => None,
+    }
+}
+
+fn arrow(place: &Place) -> Option<String> {
+    if !place.rest.starts_with("->") {
+        return None;
+    }
+    match place.rule {
+        Rule::def_piece => help("outputs stand within the parentheses: `def f(x -> y) { … }`"),
+        Rule::stmt_piece if place.inside().is_none() => help("outputs stand within the parentheses: `copy(x -> y)`"),
+        _ => None,
+    }
+}
+
+fn equals(place: &Place) -> Option<String> {
+    if !place.rest.starts_with('=') {
+        return None;
+    }
+    let (before, lead) = (place.before, place.lead());
+    if before.ends_with("==") {
+        return help("values are compared by `==`");
+    }
+    if place.rest.starts_with("=<") {
+        return help("write `<=`");
+    }
+    if place.rest.starts_with("=>") {
+        return help(if place.inside() == Some('(') {
+            "an arrow is written `->`: `copy(x -> y)`"
+        } else {
+            "write `>=`"
+        });
+    }
+    if matches!(place.inside(), Some('(' | '{')) && place.expects(":") {
+        return Some(format!("an option has a colon: `{}: …`", place.word_before()));
+    }
+    match lead {
+        "for" => help("write `for i in 0..4 { … }`"),
+        "buffer" => {
+            help("a type stands behind a colon, and `=` before what it holds at first: `buffer x: f32[8] = zeros`")
+        }
+        _ if place.rule == Rule::stmt_piece && place.inside().is_none() => Some(format!(
+            "write `{lead}: map(x + 1)` to give a result a name, `map(x + 1 -> {lead})` to write to a buffer"
+        )),
+        _ if place.expects("==") => help("values are compared by `==`"),
+        _ => None,
+    }
+}
+
+fn colon(place: &Place) -> Option<String> {
+    if !place.rest.starts_with(':') {
+        return None;
+    }
+    let name = place.word_before();
+    match place.lead() {
+        _ if place.rule == Rule::stmt_piece && place.expects("(") => help("an operation has one label"),
+        "stream" => Some(format!("options stand in parentheses: `stream {name}(priority: high)`")),
+        "preset" => Some(format!("a preset has `=`: `{name} = …`")),
+        "param" | "let" | "metric" => {
+            Some(format!("a value stands behind `=`, and gives the type: `{} {name} = …`", place.lead()))
+        }
+        _ => None,
+    }
+}
+
+fn operator(place: &Place) -> Option<String> {
+    let (before, rest) = (place.before, place.rest);
+    match rest.chars().next()? {
+        '!' => help("a condition is turned around by `not`"),
+        '>' if before.ends_with('<') => help("write `!=`"),
+        '*' if before.ends_with('*') => help("a power is `pow(x, 2)`"),
+        '+' | '-' | '*' | '/' if rest[1..].starts_with('=') && place.rule == Rule::stmt_piece => {
+            let name = place.word_before();
+            Some(format!("an operation writes to memory: `map({name} {} 1 -> {name})`", &rest[..1]))
+        }
+        '+' if place.expects_value() => help("remove it: a number has no sign `+`"),
+        _ => None,
+    }
+}
+
+/// The heads of declarations and blocks.
+fn head(place: &Place) -> Option<String> {
+    let (next, name) = (place.rest.chars().next(), place.word_before());
+    match (place.lead(), next) {
+        ("for", Some('(')) => help("write `for i in 0..4 { … }`, without parentheses"),
+        ("for", Some(',')) => help("a loop has one variable: put a second `for` into it"),
+        ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
+        ("on", Some('(')) => help("write `on s { … }`, without parentheses"),
+        ("on", Some(',')) if place.expects("after") => help("write `on s after a { … }`, without a comma"),
+        ("on", None) if place.word_before() == "on" => help("write the stream: `on s { … }`"),
+        ("step" | "setup" | "teardown", Some(c)) if place.expects("(") && is_word(c) => {
+            Some(format!("remove it: a `{}` has no name", place.lead()))
+        }
+        ("stream", Some(',')) if place.inside().is_none() => {
+            help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
+        }
+        ("param" | "let", Some(_)) if place.expects("=") && !place.word().is_empty() => {
+            Some(format!("write `{} {} = 4`: the value gives the type", place.lead(), place.word()))
+        }
+        ("param" | "let" | "metric", None) if place.expects("=") => {
+            let value = if place.lead() == "metric" { "bytes / time" } else { "4" };
+            Some(format!("give it a value: `{} {name} = {value}`", place.lead()))
+        }
+        ("buffer", _) if place.expects(":") && place.inside().is_none() => {
+            Some(format!("its type stands behind a colon: `buffer {name}: f32[1024]`"))
+        }
+        ("param", Some(',')) if place.inside().is_none() && place.expects("*") => {
+            help("values that are allowed stand in brackets, `in [4, 8]`; one range stands alone, `in 1..=8`")
+        }
+        ("param" | "let" | "metric" | "expect", Some(',')) if place.inside().is_none() => {
+            help("remove it: nothing has to stand between declarations")
+        }
+        ("preset", _) if place.expects("{") => Some(format!("write `preset {name} {{ n = 4 }}`")),
+        ("def", _) if place.expects("(") => Some(format!("write `def {name}(x -> y) {{ … }}`")),
+        _ => None,
+    }
+}
+
+fn choice(place: &Place) -> Option<String> {
+    const CHOICE: &str = "a choice between values is written `if c { a } else { b }`";
+    let inside = place.rule != Rule::if_piece && place.before.split(|c| !is_word(c)).any(|word| word == "if");
+    (inside && (place.expects("else") || place.expects("{"))).then(|| CHOICE.to_owned())
+}
+
+/// Two things in a row, where a comma or an arrow belongs between them.
+fn comma(place: &Place) -> Option<String> {
+    let next = place.rest.chars().next()?;
+    if !place.expects(",") || !(is_word(next) || next == '"') {
+        return None;
+    }
+    let behind = place.rest[place.word().len()..].trim_start();
+    let word = place.word();
+    match place.inside()? {
+        _ if !word.is_empty() && behind.starts_with([':', '=']) => Some(format!("write a comma before `{word}`")),
+        '(' if place.rule == Rule::stmt_piece => {
+            help("write a comma between inputs, `x, y`, or an arrow before an output, `x -> y`")
+        }
+        _ => help("write a comma between the two"),
+    }
+}
+
+/// Something that has to be there, and is not.
+fn missing(place: &Place) -> Option<String> {
+    let at_end = place.rest.is_empty();
+    let behind = place.before.rsplit(char::is_whitespace).next().unwrap_or("");
+    if matches!(place.inside(), Some('(' | '{')) && place.tokens == [":"] {
+        return Some(format!("an option has a colon and a value: `{}: …`", place.word_before()));
+    }
+    // A declaration that was taken for a part of the expression above it.
+    let begun = place.word_before();
+    if place.expects("*") && split::DECLARATIONS.contains(&begun) && begun != place.lead() {
+        return Some(format!("`{begun}` begins a declaration: what stands before it is not complete"));
+    }
+    match place.rule {
+        Rule::if_piece if at_end && behind == "if" => help("write a condition: `if n > 1 { … }`"),
+        Rule::stmt_piece if place.before == "phase" => help("a phase has a name: `phase load { … }`"),
+        Rule::stmt_piece if place.rest.starts_with('{') => Some(format!(
+            "`{}` opens no block; those that do are `on s {{ … }}`, `for`, `if` and `phase`",
+            place.lead()
+        )),
+        Rule::stmt_piece if at_end && place.expects("(") => {
+            Some(format!("an operation has parentheses: `{}()`", place.word_before()))
+        }
+        _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
+            help("what stands before it is complete: remove it, or write an operator between the two")
+        }
+        _ if at_end && place.expects_value() => Some(format!("write a value behind `{behind}`")),
+        _ if place.rest.starts_with([',', ')', ']', '}']) && place.expects_value() => {
+            Some(format!("write a value before `{}`, or remove what stands before it", &place.rest[..1]))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! What is told of a text's errors: those that only follow from another are left out, and those of the splitter, which
+//! knows no grammar, get a help.
+
+use std::ops::Range;
+
+use crate::base::suggest;
+
+use super::super::error::SyntaxError;
+use super::super::habits;
+use super::super::split::{DECLARATIONS, STATEMENTS};
+
+/// The errors worth telling of the text that lies at `base`, given in the order of their places; the first `limit`.
+pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize) -> Vec<SyntaxError> {
+    // A file that is too large has no place, and is nowhere looked at.
+    if errors.is_empty() || errors.iter().any(|error| matches!(error, SyntaxError::FileTooLarge { .. })) {
+        return errors;
+    }
+    let place = |error: &SyntaxError| error.offset() - base as usize;
+    let foreign = foreign(text);
+    let texts = errors.iter().filter(|error| matches!(error, SyntaxError::UnclosedText { .. }));
+    let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, place(error))).collect();
+    let mut told: Vec<SyntaxError> = Vec::new();
+    for error in errors {
+        if told.len() == limit {
+            break;
+        }
+        let at = place(&error);
+        // All that is wrong in a comment or text of another language is one mistake, told at its mark.
+        let stretch = foreign.partition_point(|stretch| stretch.end <= at);
+        let stretch = foreign.get(stretch).filter(|stretch| stretch.contains(&at));
+        let is_mark = matches!(error, SyntaxError::UnexpectedCharacter { .. });
+        if stretch.is_some_and(|stretch| at > stretch.start || !is_mark) || swallowed(&error, at, &texts) {
+            continue;
+        }
+        match (told.last(), &error) {
+            // What ended a piece too early begins no other.
+            (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
+            (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
+                told.pop();
+                told.push(error);
+            }
+            // In `else if` without a block, one word is enough.
+            (Some(SyntaxError::MissingBlock { word, at }), SyntaxError::MissingBlock { at: next, .. })
+                if word == "else" && next.offset() == at.offset() + "else ".len() =>
+            {
+                told.pop();
+                told.push(error);
+            }
+            _ => told.push(helped(error, at, text)),
+        }
+    }
+    let comments = foreign.iter().filter(|stretch| text[stretch.start..].starts_with("/*")).take(limit);
+    told.extend(comments.map(|stretch| comment(stretch.start, base)));
+    told.sort_by_key(SyntaxError::offset);
+    told.truncate(limit);
+    told
+}
+
+/// The comments and texts of `text` as other languages have them: `# …`, `/* … */` and `'…'`.
+fn foreign(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].find(['"', '#', '/', '\'']) {
+        let start = at + next;
+        let rest = &text[start..];
+        let line = line(text, start);
+        let past = |end: &str, from: usize, otherwise: usize| {
+            rest.get(from..).and_then(|rest| rest.find(end)).map_or(otherwise, |length| from + length + end.len())
+        };
+        let (length, is_foreign) = match rest.as_bytes() {
+            [b'/', b'/', ..] => (line.len(), false),
+            [b'/', b'*', ..] => (past("*/", 2, rest.len()), true),
+            [b'#', ..] => (line.len(), true),
+            [b'\'', ..] => (line[1..].find('\'').map_or(1, |length| length + 2), true),
+            [b'"', b'"', b'"', ..] => (past("\"\"\"", 3, rest.len()), false),
+            [b'"', ..] => {
+                let mut escaped = false;
+                let end = |c: char| {
+                    let ends = c == '"' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    ends
+                };
+                (line[1..].find(end).map_or(line.len(), |length| length + 2), false)
+            }
+            _ => (1, false),
+        };
+        at = start + length;
+        if is_foreign {
+            found.push(start..at);
+        }
+    }
+    found
+}
+
+/// A text without an end, which takes the rest of its line.
+struct Unclosed {
+    start: usize,
+    /// The closing brackets that went into it.
+    closes: Vec<char>,
+}
+
+impl Unclosed {
+    fn new(text: &str, start: usize) -> Self {
+        let line = line(text, start);
+        Unclosed { start, closes: [')', ']', '}'].into_iter().filter(|close| line.contains(*close)).collect() }
+    }
+}
+
+/// Whether a bracket is open only because the text without an end that follows holds the one that closes it.
+fn swallowed(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
+    let SyntaxError::Unclosed { close, .. } = error else { return false };
+    let next = texts.get(texts.partition_point(|text| text.start < at));
+    next.is_some_and(|text| text.closes.contains(close))
+}
+
+/// The rest of the line from `at` on.
+fn line(text: &str, at: usize) -> &str {
+    text[at..].lines().next().unwrap_or("")
+}
+
+fn comment(begin: usize, base: u32) -> SyntaxError {
+    SyntaxError::Expected {
+        expected: "`//`".to_owned(),
+        found: "`/*`".to_owned(),
+        at: (begin + base as usize, 2).into(),
+        help: Some("a comment begins with `//` and ends with its line".to_owned()),
+    }
+}
+
+/// The error with a help, if it can be given one.
+fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
+    match &mut error {
+        SyntaxError::UnknownKeyword { word, what, help, .. } => *help = Some(keyword_help(word, what, at, text)),
+        SyntaxError::Expected { found, help, .. } if help.is_none() && !found.contains(['`', ' ']) => {
+            *help = Some(format!("remove what begins with `{found}`, or look for what is missing before it"));
+            *found = format!("`{found}`");
+        }
+        _ => {}
+    }
+    error
+}
+
+/// What to write in place of a word that begins no declaration or statement.
+fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
+    let behind = text[at + word.len()..].trim_start();
+    let first_on_line = text[..at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty());
+    if what == "statement" {
+        return match (habits::statement(word), suggest::nearest(word, STATEMENTS)) {
+            (Some(help), _) => help.to_owned(),
+            (None, _) if DECLARATIONS.contains(&word) => {
+                format!("a `{word}` is declared outside of the step: move it above")
+            }
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => "a statement is an operation with its parentheses, such as `nop()`, or begins with `for`, \
+                             `if`, `on`, `phase`, `let` or `buffer`"
+                .to_owned(),
+        };
+    }
+    let operation = STATEMENTS.contains(&word) || word == "group" || behind.starts_with(['(', ':', '[']);
+    match habits::declaration(word) {
+        _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
+        _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
+        _ if !first_on_line && behind.starts_with(':') => format!("an option stands in parentheses: `({word}: …)`"),
+        _ if !first_on_line && !operation => {
+            format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
+        }
+        Some(help) if !behind.starts_with(':') => help.to_owned(),
+        _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
+        _ => match suggest::nearest(word, DECLARATIONS) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "a declaration begins with `param`, `let`, `preset`, `stream`, `buffer`, `def`, `step`, `metric`, \
+                     `expect` or `meta`"
+                .to_owned(),
+        },
+    }
+}
