@@ -1,14 +1,18 @@
 //! Text to tree. Takes `&str`; knows no file system, no device and no settings but its limits.
 
 pub mod ast;
+mod brackets;
 mod error;
+mod format;
 mod habits;
+mod lex;
 mod parser;
 mod split;
 pub mod walk;
 
 pub use ast::Ast;
 pub use error::SyntaxError;
+pub use format::{Formatted, format};
 pub use parser::{parse, parse_expr};
 pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
 

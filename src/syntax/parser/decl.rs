@@ -11,25 +11,30 @@ pub(super) enum Head {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn decl(&mut self, piece: Piece) -> Option<Decl> {
+    pub(super) fn decl(&mut self, piece: &Piece) -> Option<Decl> {
         let docs = piece.docs.iter().map(|&span| self.doc(span)).collect();
-        let head = piece.head;
-        let kind = match piece.body {
-            Body::None => self.simple_decl(head),
+        let span = piece.head;
+        let kind = match &piece.body {
+            Body::Stray => return None,
+            Body::None => {
+                let kind = self.simple_decl(span);
+                self.read(kind, span)?
+            }
             Body::Block(body) => {
                 // The block is parsed even where its head is wrong, for the errors in it.
-                let head_kind = self.decl_head(head);
+                let head = self.decl_head(span);
+                let head = self.read(head, span);
                 let body = self.block(body);
-                head_kind.map(|head| match head {
+                match head? {
                     Head::Def(name, signature) => DeclKind::Def { name, signature, body },
                     Head::Setup => DeclKind::Setup(body),
                     Head::Step(options) => DeclKind::Step { options, body },
                     Head::Teardown => DeclKind::Teardown(body),
-                })
+                }
             }
             Body::Branches { .. } => unreachable!("the splitter makes branches of statements only"),
         };
-        Some(Decl { docs, span: head, kind: kind? })
+        Some(Decl { docs, span, kind })
     }
 
     pub(super) fn decl_head(&mut self, head: SrcSpan) -> Option<Head> {

@@ -15,7 +15,7 @@ use pest::iterators::{Pair, Pairs};
 use super::Limits;
 use super::ast::*;
 use super::error::SyntaxError;
-use super::split::{self, Body, Piece};
+use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
 
 /// Errors told of one text: nobody reads more, and each costs time and output.
 const MAX_ERRORS: usize = 100;
@@ -32,21 +32,39 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
         return (Ast::default(), vec![error]);
     }
     let mut errors = Vec::new();
-    let pieces = split::split(text, base, limits.nesting, &mut errors);
+    let pieces = split::split(text, base, limits.nesting, &mut errors).unwrap_or_default();
+    let built = build(text, base, &pieces, errors);
+    (built.ast, built.errors)
+}
+
+/// What becomes of a file in pieces.
+pub struct Built {
+    pub ast: Ast,
+    /// All errors, in the order of their places.
+    pub errors: Vec<SyntaxError>,
+    /// Where the heads begin that could not be understood, in the order of their places.
+    pub unread: Vec<u32>,
+}
+
+/// The tree of a file in pieces; `errors` are those that the splitter found.
+pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>) -> Built {
     let mut builder = Builder {
         text,
         base,
         names: Interner::default(),
         errors: Vec::new(),
+        unread: Vec::new(),
         broken: errors.iter().map(SyntaxError::offset).collect(),
         level: 0,
     };
     let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
-    let decls = pieces.decls.into_iter().filter_map(|piece| builder.decl(piece)).collect();
-    let names = builder.names;
-    errors.append(&mut builder.errors);
+    let decls = pieces.decls.iter().filter_map(|piece| builder.decl(piece)).collect();
+    let Builder { names, errors: further, mut unread, .. } = builder;
+    errors.extend(further);
     errors.sort_by_key(SyntaxError::offset);
-    (Ast { about, decls, names }, aftermath::told(errors, text, base, MAX_ERRORS))
+    let errors = aftermath::told(errors, text, base, MAX_ERRORS);
+    unread.sort_unstable();
+    Built { ast: Ast { about, decls, names }, errors, unread }
 }
 
 /// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
@@ -57,8 +75,15 @@ pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) 
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
     }
-    let mut builder =
-        Builder { text, base, names: std::mem::take(names), errors: Vec::new(), broken: Vec::new(), level: 0 };
+    let mut builder = Builder {
+        text,
+        base,
+        names: std::mem::take(names),
+        errors: Vec::new(),
+        unread: Vec::new(),
+        broken: Vec::new(),
+        level: 0,
+    };
     let all = SrcSpan::new(base as usize, base as usize + text.len());
     let expr = builder.pairs(Rule::expr_piece, all, "the value").and_then(|mut pairs| builder.expr(pairs.next()?));
     *names = builder.names;
@@ -74,6 +99,8 @@ struct Builder<'a> {
     base: u32,
     names: Interner,
     errors: Vec<SyntaxError>,
+    /// Where the heads begin that could not be understood.
+    unread: Vec<u32>,
     /// Where the splitter found mistakes: a piece around one is not blamed again.
     broken: Vec<usize>,
     /// Calls of `sized` under way; several belong to one level of brackets.
@@ -84,6 +111,14 @@ impl<'a> Builder<'a> {
     fn slice(&self, span: SrcSpan) -> &'a str {
         let start = (span.start - self.base) as usize;
         &self.text[start..start + span.len as usize]
+    }
+
+    /// Notes where a head begins that could not be understood.
+    fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
+        if head.is_none() {
+            self.unread.push(span.start);
+        }
+        head
     }
 
     /// The text of a `///` or `//!` line without its mark and one leading space.

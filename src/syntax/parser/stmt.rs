@@ -10,16 +10,21 @@ enum StmtHead {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn block(&mut self, pieces: Vec<Piece>) -> Block {
-        pieces.into_iter().filter_map(|piece| self.stmt(piece)).collect()
+    pub(super) fn block(&mut self, block: &PieceBlock) -> Block {
+        block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect()
     }
 
-    fn stmt(&mut self, piece: Piece) -> Option<Stmt> {
+    fn stmt(&mut self, piece: &Piece) -> Option<Stmt> {
         let span = piece.head;
-        let kind = match piece.body {
-            Body::None => self.simple_stmt(span)?,
+        let kind = match &piece.body {
+            Body::Stray => return None,
+            Body::None => {
+                let kind = self.simple_stmt(span);
+                self.read(kind, span)?
+            }
             Body::Block(body) => {
                 let head = self.stmt_head(span);
+                let head = self.read(head, span);
                 let body = self.block(body);
                 match head? {
                     StmtHead::For(variable, over) => StmtKind::For { variable, over, body },
@@ -31,9 +36,9 @@ impl<'a> Builder<'a> {
             Body::Branches { first, others, otherwise } => {
                 let mut arms = vec![(self.if_head(span), self.block(first))];
                 for (head, body) in others {
-                    arms.push((self.if_head(head), self.block(body)));
+                    arms.push((self.if_head(*head), self.block(body)));
                 }
-                let otherwise = otherwise.map(|body| self.block(body));
+                let otherwise = otherwise.as_ref().map(|body| self.block(body));
                 let arms = arms.into_iter().map(|(head, body)| Some((head?, body))).collect::<Option<_>>()?;
                 StmtKind::If { arms, otherwise }
             }
@@ -42,9 +47,11 @@ impl<'a> Builder<'a> {
     }
 
     fn if_head(&mut self, span: SrcSpan) -> Option<Expr> {
-        let mut at = self.pairs(Rule::if_piece, span, "the condition")?;
-        at.keyword();
-        self.next_expr(&mut at)
+        let condition = self.pairs(Rule::if_piece, span, "the condition").and_then(|mut at| {
+            at.keyword();
+            self.next_expr(&mut at)
+        });
+        self.read(condition, span)
     }
 
     fn stmt_head(&mut self, span: SrcSpan) -> Option<StmtHead> {

@@ -1,0 +1,192 @@
+//! Which bracket closes which, and where conditions end. Nesting is limited here, before any recursive code sees the
+//! text.
+
+use crate::base::SrcSpan;
+
+use super::error::SyntaxError;
+use super::lex::{Kind, Token, span};
+use super::split::DECLARATIONS;
+
+/// The tokens of a text with the structure that brackets give them.
+#[derive(Debug, Default)]
+pub struct Outline {
+    pub tokens: Vec<Token>,
+    /// For each opening bracket the index of its closing one; the number of tokens when there is none.
+    closing: Vec<u32>,
+    /// For each token, the next `{` on its level that belongs to no expression; the number of tokens when there is none.
+    brace: Vec<u32>,
+    /// For each `if`, where the expression `if a { x } else { y }` ends.
+    condition_end: Vec<u32>,
+}
+
+impl Outline {
+    /// Nothing when the nesting passes its limit.
+    pub fn new(
+        tokens: Vec<Token>,
+        text: &str,
+        base: u32,
+        max_nesting: usize,
+        errors: &mut Vec<SyntaxError>,
+    ) -> Option<Outline> {
+        let mut unbalanced = Vec::new();
+        let Some(mut closing) = match_brackets(&tokens, text, base, max_nesting, false, &mut unbalanced) else {
+            errors.append(&mut unbalanced);
+            return None;
+        };
+        if !unbalanced.is_empty() {
+            unbalanced.clear();
+            if let Some(recovered) = match_brackets(&tokens, text, base, max_nesting, true, &mut unbalanced) {
+                closing = recovered;
+            }
+            errors.append(&mut unbalanced);
+        }
+        let mut outline = Outline { tokens, closing, brace: Vec::new(), condition_end: Vec::new() };
+        outline.find_conditions(text, base);
+        Some(outline)
+    }
+
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    pub fn kind(&self, index: usize) -> Option<Kind> {
+        self.tokens.get(index).map(|token| token.kind)
+    }
+
+    /// The index after the bracket that closes the one at `index`.
+    pub fn past(&self, index: usize) -> usize {
+        (self.closing[index] as usize + 1).min(self.tokens.len())
+    }
+
+    /// The index of the bracket that closes the one at `index`; the number of tokens when there is none.
+    pub fn closing(&self, index: usize) -> usize {
+        self.closing[index] as usize
+    }
+
+    /// The next `{` on the level of `index` that belongs to no expression; the number of tokens when there is none.
+    pub fn brace(&self, index: usize) -> usize {
+        self.brace[index.min(self.tokens.len())] as usize
+    }
+
+    /// Where the expression ends that begins with the `if` at `index`; the next token when it is no such expression.
+    pub fn condition_end(&self, index: usize) -> usize {
+        self.condition_end[index] as usize
+    }
+
+    /// Fills `brace` and `condition_end` from the last token to the first, so that no chain of `if`, however long,
+    /// is walked twice or by recursion.
+    fn find_conditions(&mut self, text: &str, base: u32) {
+        let count = self.tokens.len();
+        self.brace = vec![count as u32; count + 1];
+        self.condition_end = (1..=count as u32 + 1).collect();
+        for index in (0..count).rev() {
+            self.brace[index] = match self.tokens[index].kind {
+                Kind::Open(b'{') => index as u32,
+                Kind::Open(_) => self.brace[self.past(index)],
+                Kind::Close(_) => count as u32,
+                Kind::Word if self.is_condition(index, text, base) => {
+                    self.condition_end[index] = self.past_condition(index, text, base);
+                    self.brace[self.condition_end[index] as usize]
+                }
+                _ => self.brace[index + 1],
+            };
+        }
+    }
+
+    /// Whether the word at `index` is the `if` of a condition, and no name of a field or option.
+    fn is_condition(&self, index: usize, text: &str, base: u32) -> bool {
+        self.says(index, "if", text, base)
+            && !self.says(index + 1, ":", text, base)
+            && !(index > 0 && self.says(index - 1, ".", text, base))
+    }
+
+    fn past_condition(&self, index: usize, text: &str, base: u32) -> u32 {
+        let brace = self.brace[index + 1] as usize;
+        if brace == self.tokens.len() {
+            return index as u32 + 1;
+        }
+        let next = self.past(brace);
+        if !self.says(next, "else", text, base) {
+            return next as u32;
+        }
+        match self.kind(next + 1) {
+            Some(Kind::Open(b'{')) => self.past(next + 1) as u32,
+            Some(Kind::Word) if self.says(next + 1, "if", text, base) => self.condition_end[next + 1],
+            _ => next as u32 + 1,
+        }
+    }
+
+    fn says(&self, index: usize, what: &str, text: &str, base: u32) -> bool {
+        self.tokens.get(index).is_some_and(|token| token.text(text, base) == what)
+    }
+}
+
+/// For each opening bracket the index of its closing one (the number of tokens when there is none).
+/// Nothing when the nesting passes its limit. In a file whose brackets do not balance, `recover` takes a declaration
+/// at the beginning of a line for the end of whatever is open, so that one lost bracket hides no other mistake.
+fn match_brackets(
+    tokens: &[Token],
+    text: &str,
+    base: u32,
+    max_nesting: usize,
+    recover: bool,
+    errors: &mut Vec<SyntaxError>,
+) -> Option<Vec<u32>> {
+    let mut closing = vec![tokens.len() as u32; tokens.len()];
+    let mut open: Vec<(usize, u8)> = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        match token.kind {
+            Kind::Word if recover && !open.is_empty() => {
+                let start = (token.span.start - base) as usize;
+                let word = &text[start..start + token.span.len as usize];
+                let first_on_line = start == 0 || text.as_bytes()[start - 1] == b'\n';
+                if first_on_line && DECLARATIONS.contains(&word) {
+                    for (inner, opened) in open.drain(..) {
+                        closing[inner] = index as u32 - 1;
+                        errors.push(unclosed(tokens[inner].span, opened, token.span));
+                    }
+                }
+            }
+            Kind::Open(bracket) => {
+                open.push((index, bracket));
+                if open.len() > max_nesting {
+                    errors.push(SyntaxError::TooDeep { limit: max_nesting, at: token.span.into() });
+                    return None;
+                }
+            }
+            Kind::Close(bracket) => {
+                let fits = |&(_, opened): &(usize, u8)| {
+                    matches!((opened, bracket), (b'(', b')') | (b'[', b']') | (b'{', b'}'))
+                };
+                match open.iter().rposition(fits) {
+                    None => {
+                        errors.push(SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() })
+                    }
+                    Some(place) => {
+                        for &(inner, opened) in &open[place + 1..] {
+                            closing[inner] = index as u32;
+                            errors.push(unclosed(tokens[inner].span, opened, token.span));
+                        }
+                        closing[open[place].0] = index as u32;
+                        open.truncate(place);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let end = span(base, text.len(), text.len());
+    for (index, bracket) in open {
+        errors.push(unclosed(tokens[index].span, bracket, end));
+    }
+    Some(closing)
+}
+
+fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
+    let close = match bracket {
+        b'(' => ')',
+        b'[' => ']',
+        _ => '}',
+    };
+    SyntaxError::Unclosed { bracket: char::from(bracket), close, at: at.into(), end: end.into() }
+}

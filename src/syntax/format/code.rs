@@ -1,0 +1,249 @@
+//! The layout of a stretch of code without blocks: an expression, a simple declaration or statement, the head of a
+//! block.
+
+use std::ops::Range;
+
+use crate::syntax::lex::{Kind, Trivia};
+
+use super::doc::{Command, Flat};
+use super::spacing::{Level, Tokens};
+
+/// Columns of one level of indentation.
+pub const INDENT: usize = 2;
+
+/// The document of a stretch, made from its first token to its last.
+pub struct Code<'a> {
+    pub tokens: Tokens<'a>,
+    /// Comments that are still to come.
+    pub trivia: &'a [Trivia],
+    pub commands: Vec<Command<'a>>,
+}
+
+impl<'a> Code<'a> {
+    pub fn push(&mut self, command: Command<'a>) {
+        self.commands.push(command);
+    }
+
+    fn push_all<const N: usize>(&mut self, commands: [Command<'a>; N]) {
+        self.commands.extend(commands);
+    }
+
+    pub fn token(&mut self, index: usize) {
+        let text = self.tokens.text(index);
+        self.push(match self.tokens.outline.kind(index) {
+            Some(Kind::Doc | Kind::About) => Command::Own(text),
+            _ => Command::Text(text),
+        });
+    }
+
+    /// A stretch that begins a line. What does not fit on it is indented.
+    pub fn stretch(&mut self, tokens: Range<usize>) {
+        self.push(Command::Indent(INDENT));
+        self.chain(tokens);
+        self.push(Command::Dedent);
+    }
+
+    /// The comments before the token at `index`. Those that a comma parts are one list: the comma goes before them.
+    pub fn comments(&mut self, index: usize) {
+        let mut is_first = true;
+        while let Some((next, rest)) = self.trivia.split_first().filter(|(next, _)| next.before as usize <= index) {
+            self.trivia = rest;
+            let all = self.tokens.text;
+            let (start, end) = (next.span.start as usize, next.span.end() as usize);
+            let before = self.tokens.end((next.before as usize).checked_sub(1));
+            let same_line = is_first && !all[before..start].contains('\n');
+            let text = &all[start..end];
+            self.push(match text {
+                ";" => Command::Text(text),
+                _ if same_line => Command::Trailing(text),
+                _ => Command::Own(text),
+            });
+            is_first = false;
+        }
+    }
+
+    fn has_comments(&self, before: usize) -> bool {
+        self.trivia.first().is_some_and(|next| next.before as usize <= before)
+    }
+
+    /// Operands with operators between them: on one line, or each operator begins a line.
+    fn chain(&mut self, tokens: Range<usize>) {
+        let Some((level, places)) = self.tokens.breaks(tokens.clone()) else { return self.operand(tokens) };
+        self.push_all([Command::Open, Command::Indent(INDENT)]);
+        let mut start = tokens.start;
+        for place in places {
+            self.chain(start..place);
+            start = place + 1;
+            if level == Level::Comma {
+                self.token(place);
+                self.comments(start);
+                self.push(Command::Fill);
+            } else {
+                self.comments(place);
+                self.push(Command::Line(Flat::Space));
+                self.token(place);
+                self.comments(start);
+                self.push(Command::Space);
+            }
+        }
+        self.chain(start..tokens.end);
+        self.push_all([Command::Dedent, Command::Close]);
+    }
+
+    /// Tokens that stay together, but for the brackets among them.
+    fn operand(&mut self, tokens: Range<usize>) {
+        let mut index = tokens.start;
+        while index < tokens.end {
+            if index > tokens.start {
+                self.comments(index);
+                if self.tokens.are_apart(index - 1, index) {
+                    self.push(Command::Space);
+                }
+            }
+            if self.tokens.is_condition(index, tokens.end) {
+                index = self.condition(index);
+            } else if self.is_pair(index, tokens.end) {
+                self.list(index);
+                index = self.tokens.past(index);
+            } else {
+                self.token(index);
+                index += 1;
+            }
+        }
+    }
+
+    fn is_pair(&self, open: usize, end: usize) -> bool {
+        matches!(self.tokens.outline.kind(open), Some(Kind::Open(_))) && self.tokens.outline.closing(open) < end
+    }
+
+    /// Brackets and what they hold: on one line, or one item a line. An arrow begins a line of its own. The last item
+    /// has a comma behind it where there are several, each on its line.
+    fn list(&mut self, open: usize) {
+        let close = self.tokens.outline.closing(open);
+        self.token(open);
+        if open + 1 == close && !self.has_comments(close) {
+            return self.token(close);
+        }
+        let edge = if self.tokens.text(open) == "{" { Flat::Space } else { Flat::Nothing };
+        let ends = self.item_ends(open, close);
+        let between = if self.are_plain(open, &ends) { Command::Fill } else { Command::Line(Flat::Space) };
+        self.push_all([Command::Open, Command::Indent(0), Command::Indent(INDENT)]);
+        self.comments(open + 1);
+        self.push(Command::Line(edge));
+        let mut start = open + 1;
+        for (number, &end) in ends.iter().enumerate() {
+            if number > 0 {
+                if self.tokens.text(start) != "->" {
+                    self.push(Command::Text(","));
+                }
+                self.comments(start);
+                self.push(between);
+            }
+            self.item(start..end);
+            start = if self.tokens.text(end) == "," { end + 1 } else { end };
+        }
+        if ends.len() > 1 {
+            self.push(Command::IfBroken(","));
+        }
+        self.comments(close);
+        self.push_all([Command::Dedent, Command::Line(edge)]);
+        self.token(close);
+        self.push_all([Command::Dedent, Command::Close]);
+    }
+
+    /// Where the items of a list end: at commas, arrows, and the bracket that closes it. An arrow belongs to the item
+    /// behind it.
+    fn item_ends(&self, open: usize, close: usize) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let mut start = open + 1;
+        let mut index = start;
+        while index < close {
+            match self.tokens.text(index) {
+                "," => {
+                    ends.push(index);
+                    start = index + 1;
+                }
+                "->" if index > start => {
+                    ends.push(index);
+                    start = index;
+                }
+                _ => {}
+            }
+            index = self.tokens.past(index);
+        }
+        if start < close {
+            ends.push(close);
+        }
+        ends
+    }
+
+    /// Whether the items are a plain list of numbers, words or texts, which may share lines.
+    fn are_plain(&self, open: usize, ends: &[usize]) -> bool {
+        let mut start = open + 1;
+        self.tokens.text(open) == "["
+            && ends.iter().all(|&end| {
+                let first = start + usize::from(self.tokens.text(start) == "-");
+                start = end + 1;
+                first + 1 == end
+            })
+    }
+
+    fn item(&mut self, tokens: Range<usize>) {
+        let mut start = tokens.start;
+        while matches!(self.tokens.outline.kind(start), Some(Kind::Doc)) || self.tokens.text(start) == "->" {
+            self.token(start);
+            self.push(Command::Space);
+            start += 1;
+            self.comments(start);
+        }
+        self.chain(start..tokens.end);
+    }
+
+    /// `if a { x } else if b { y } else { z }`: on one line, or each value on its own. Returns the index behind it.
+    fn condition(&mut self, start: usize) -> usize {
+        self.push(Command::Open);
+        let mut index = start;
+        loop {
+            let is_if = self.tokens.text(index) == "if";
+            let brace = self.tokens.outline.brace(index + 1);
+            self.token(index);
+            index += 1;
+            if is_if {
+                self.comments(index);
+                self.push(Command::Space);
+                self.chain(index..brace);
+                index = brace;
+            }
+            self.branch(index);
+            index = self.tokens.past(index);
+            if !is_if || self.tokens.text(index) != "else" {
+                break;
+            }
+            self.comments(index);
+            self.push(Command::Space);
+            if self.tokens.text(index + 1) == "if" {
+                self.token(index);
+                index += 1;
+                self.comments(index);
+                self.push(Command::Space);
+            }
+        }
+        self.push(Command::Close);
+        index
+    }
+
+    fn branch(&mut self, open: usize) {
+        let close = self.tokens.outline.closing(open);
+        self.comments(open);
+        self.push(Command::Space);
+        self.token(open);
+        self.push_all([Command::Indent(0), Command::Indent(INDENT)]);
+        self.comments(open + 1);
+        self.push(Command::Line(Flat::Space));
+        self.chain(open + 1..close);
+        self.comments(close);
+        self.push_all([Command::Dedent, Command::Line(Flat::Space)]);
+        self.token(close);
+        self.push(Command::Dedent);
+    }
+}

@@ -1,0 +1,308 @@
+//! The layout of a file: its pieces one below the other, blocks indented, comments and empty lines kept.
+
+use std::ops::Range;
+
+use crate::syntax::lex::Kind;
+use crate::syntax::split::{Block, Body, Piece, Pieces};
+
+use super::code::{Code, INDENT};
+use super::doc::{Command, Flat, Printer};
+use super::spacing::Tokens;
+
+/// A file to be formatted.
+pub struct Layout<'a> {
+    code: Code<'a>,
+    pieces: &'a Pieces,
+    /// Where the splitter found mistakes, in order.
+    wrong: &'a [usize],
+    /// Where the heads begin that the parser could not understand, in order.
+    unread: &'a [u32],
+    /// What was laid out last.
+    last: Last,
+}
+
+/// What stands above or before what comes next.
+#[derive(Clone, Copy)]
+struct Last {
+    /// Where it ends in the text.
+    end: usize,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    /// Nothing: a file or block begins here.
+    Begin,
+    Comment,
+    Piece,
+}
+
+impl<'a> Layout<'a> {
+    pub fn new(text: &'a str, pieces: &'a Pieces, wrong: &'a [usize], unread: &'a [u32]) -> Layout<'a> {
+        let tokens = Tokens { text, outline: &pieces.outline, lead: None };
+        let code = Code { tokens, trivia: &pieces.trivia, commands: Vec::new() };
+        Layout { code, pieces, wrong, unread, last: Last { end: 0, what: What::Begin } }
+    }
+
+    pub fn print(mut self) -> String {
+        let mut printer = Printer::default();
+        let mut at = 0;
+        for piece in &self.pieces.decls {
+            self.between(at..piece.tokens.start);
+            self.piece(piece, true);
+            at = piece.tokens.end;
+            printer.print(&std::mem::take(&mut self.code.commands));
+        }
+        self.between(at..self.pieces.outline.len());
+        printer.print(&self.code.commands);
+        printer.finish()
+    }
+
+    // --- Between pieces -----------------------------------------------------------------------------------------
+
+    /// What stands between two pieces: comments, documentation, and what has no meaning there.
+    fn between(&mut self, tokens: Range<usize>) {
+        for index in tokens.clone() {
+            self.trivia(index);
+            self.loose(index);
+        }
+        self.trivia(tokens.end);
+    }
+
+    /// The comments before the token at `index`.
+    fn trivia(&mut self, index: usize) {
+        let text = self.code.tokens.text;
+        while let Some((next, rest)) = self.code.trivia.split_first().filter(|(next, _)| next.before as usize <= index)
+        {
+            self.code.trivia = rest;
+            let (start, end) = (next.span.start as usize, next.span.end() as usize);
+            let comment = &text[start..end];
+            if comment == ";" {
+                self.stray(start, end, comment);
+            } else if self.last.end > 0 && self.last.what != What::Comment && self.is_on_line(start) {
+                self.code.push(Command::Trailing(comment));
+                self.last = Last { end, what: self.last.what };
+            } else {
+                self.own(start, end, comment);
+            }
+        }
+    }
+
+    /// A token that belongs to no piece.
+    fn loose(&mut self, index: usize) {
+        let tokens = self.code.tokens;
+        let (start, end, text) = (tokens.start(index), tokens.end(Some(index)), tokens.text(index));
+        match tokens.outline.kind(index) {
+            Some(Kind::Doc | Kind::About) => self.own(start, end, text),
+            _ => self.stray(start, end, text),
+        }
+    }
+
+    fn own(&mut self, start: usize, end: usize, comment: &'a str) {
+        self.line(start);
+        self.code.push(Command::Own(comment));
+        self.last = Last { end, what: What::Comment };
+    }
+
+    /// What has no meaning stays where it is.
+    fn stray(&mut self, start: usize, end: usize, text: &'a str) {
+        self.begin_stray(start);
+        self.code.push(Command::Text(text));
+        self.last = Last { end, what: What::Piece };
+    }
+
+    /// Behind a piece on its line, or on a line of its own.
+    fn begin_stray(&mut self, start: usize) {
+        if self.last.what == What::Piece && self.is_on_line(start) {
+            self.code.push(Command::Raw(0, &self.code.tokens.text[self.last.end..start]));
+        } else {
+            self.line(start);
+        }
+    }
+
+    fn is_on_line(&self, start: usize) -> bool {
+        !self.code.tokens.text[self.last.end..start].contains('\n')
+    }
+
+    /// Begins a line for what begins at `start` in the text, below an empty one where there is one.
+    fn line(&mut self, start: usize) {
+        let between = &self.code.tokens.text[self.last.end..start];
+        let breaks = between.bytes().filter(|byte| *byte == b'\n').count();
+        // A block begins with a break of its own.
+        if self.last.what != What::Begin {
+            self.code.push(if breaks > 1 { Command::Blank } else { Command::Hard });
+        }
+    }
+
+    // --- Pieces -------------------------------------------------------------------------------------------------
+
+    fn piece(&mut self, piece: &'a Piece, top: bool) {
+        let tokens = piece.tokens.clone();
+        let start = self.code.tokens.start(tokens.start);
+        match piece.body {
+            Body::Stray => self.begin_stray(start),
+            _ => self.line(start),
+        }
+        // `setup`, `step` and `teardown` stand before their options as a name stands before its arguments.
+        self.code.tokens.lead = (top && matches!(piece.body, Body::None)).then_some(tokens.start);
+        match &piece.body {
+            Body::Stray => self.verbatim(tokens.clone()),
+            Body::None => self.head(tokens.clone()),
+            Body::Block(block) if self.is_whole(tokens.start, &[block]) => {
+                self.code.push(Command::Open);
+                self.head(tokens.start..block.open);
+                self.block(block, self.may_be_flat(&[block]));
+                self.code.push(Command::Close);
+            }
+            Body::Branches { first, others, otherwise } => {
+                let blocks: Vec<&Block> =
+                    [first].into_iter().chain(others.iter().map(|(_, block)| block)).chain(otherwise).collect();
+                if self.is_whole(tokens.start, &blocks) && self.closes(blocks[blocks.len() - 1]) == tokens.end {
+                    self.branches(tokens.start, &blocks);
+                } else {
+                    self.verbatim(tokens.clone());
+                }
+            }
+            Body::Block(_) => self.verbatim(tokens.clone()),
+        }
+        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: What::Piece };
+    }
+
+    /// A simple piece, or the head of a block.
+    fn head(&mut self, tokens: Range<usize>) {
+        let start = self.code.tokens.start(tokens.start);
+        let end = self.code.tokens.end(Some(tokens.end - 1));
+        if self.is_wrong(start, end) || self.unread.binary_search(&(start as u32)).is_ok() {
+            self.verbatim(tokens);
+        } else {
+            self.code.stretch(tokens);
+        }
+    }
+
+    /// Tokens with what stands between them, as they are in the text, but for blanks at the ends of lines.
+    fn verbatim(&mut self, tokens: Range<usize>) {
+        let text = self.code.tokens.text;
+        let mut last = self.code.tokens.start(tokens.start);
+        for index in tokens.clone() {
+            // Comments before the first token have been laid out.
+            while let Some((next, rest)) =
+                self.code.trivia.split_first().filter(|(next, _)| next.before as usize <= index)
+            {
+                self.code.trivia = rest;
+                last = self.copy(last, next.span.start as usize, next.span.end() as usize);
+            }
+            last = self.copy(last, self.code.tokens.start(index), self.code.tokens.end(Some(index)));
+        }
+        debug_assert!(last <= text.len());
+    }
+
+    /// Copies what stands from `start` to `end`, with the white space since `last`.
+    fn copy(&mut self, last: usize, start: usize, end: usize) -> usize {
+        let text = self.code.tokens.text;
+        let gap = &text[last..start];
+        match gap.rsplit_once('\n') {
+            Some((before, indent)) => {
+                let breaks = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
+                self.code.push(Command::Raw(breaks, indent));
+            }
+            None if !gap.is_empty() => self.code.push(Command::Raw(0, gap)),
+            None => {}
+        }
+        self.code.push(Command::Text(&text[start..end]));
+        end
+    }
+
+    // --- Blocks -------------------------------------------------------------------------------------------------
+
+    fn branches(&mut self, start: usize, blocks: &[&'a Block]) {
+        let flat = self.may_be_flat(blocks);
+        self.code.push(Command::Open);
+        self.head(start..blocks[0].open);
+        for (number, block) in blocks.iter().enumerate() {
+            if number > 0 {
+                let word = self.closes(blocks[number - 1]);
+                self.code.comments(word);
+                self.code.push(Command::Space);
+                self.code.token(word);
+                if word + 1 < block.open {
+                    self.code.comments(word + 1);
+                    self.code.push(Command::Space);
+                    self.head(word + 1..block.open);
+                }
+            }
+            self.block(block, flat);
+        }
+        self.code.push(Command::Close);
+    }
+
+    /// A block with its braces, behind its head. `flat` says that it may stand on one line.
+    fn block(&mut self, block: &'a Block, flat: bool) {
+        let close = self.code.tokens.outline.closing(block.open);
+        self.code.comments(block.open);
+        self.code.push(Command::Space);
+        self.code.token(block.open);
+        let is_empty = block.open + 1 == close && !self.has_trivia(block.open + 1..close);
+        if is_empty {
+            return self.code.token(close);
+        }
+        let edge = if flat { Command::Line(Flat::Space) } else { Command::Hard };
+        self.code.push(Command::Nest(INDENT));
+        self.code.push(edge);
+        self.last = Last { end: self.code.tokens.end(Some(block.open)), what: What::Begin };
+        let mut at = block.open + 1;
+        for piece in &block.pieces {
+            self.between(at..piece.tokens.start);
+            self.piece(piece, false);
+            at = piece.tokens.end;
+        }
+        self.between(at..close);
+        self.code.push(Command::Dedent);
+        self.code.push(edge);
+        self.code.token(close);
+    }
+
+    /// The index behind a block.
+    fn closes(&self, block: &Block) -> usize {
+        self.code.tokens.outline.past(block.open)
+    }
+
+    /// Whether the author wrote blocks on one line, with a statement in each at most.
+    fn may_be_flat(&self, blocks: &[&Block]) -> bool {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return false };
+        let tokens = self.code.tokens;
+        let is_single = |block: &&Block| match block.pieces.as_slice() {
+            [] => block.open + 2 == self.closes(block),
+            [piece] => piece.tokens == (block.open + 1..self.closes(block) - 1),
+            _ => false,
+        };
+        let end = self.closes(last);
+        !tokens.text[tokens.start(first.open)..tokens.end(Some(end - 1))].contains('\n')
+            && !self.has_trivia(first.open + 1..end)
+            && blocks.iter().all(is_single)
+    }
+
+    /// Whether a comment stands before one of these tokens or the one behind them.
+    fn has_trivia(&self, tokens: Range<usize>) -> bool {
+        let before = self.code.trivia.partition_point(|next| (next.before as usize) < tokens.start);
+        self.code.trivia.get(before).is_some_and(|next| next.before as usize <= tokens.end)
+    }
+
+    /// Whether what holds a piece with blocks together has no mistake: each brace, and the words between blocks.
+    fn is_whole(&self, start: usize, blocks: &[&Block]) -> bool {
+        let tokens = self.code.tokens;
+        let mut head = start;
+        blocks.iter().all(|block| {
+            let close = tokens.outline.closing(block.open);
+            // A mistake in the first head concerns that alone.
+            let from = if head == start { tokens.end(Some(block.open - 1)) } else { tokens.start(head) };
+            head = close + 1;
+            close < tokens.outline.len() && !self.is_wrong(from, tokens.end(Some(block.open)))
+        })
+    }
+
+    /// Whether the splitter found a mistake there.
+    fn is_wrong(&self, start: usize, end: usize) -> bool {
+        let first = self.wrong.partition_point(|place| *place < start);
+        self.wrong.get(first).is_some_and(|place| *place < end)
+    }
+}

@@ -1,0 +1,143 @@
+//! What a token is among its neighbours: where spaces stand, and where a long line may be broken.
+
+use std::ops::Range;
+
+use crate::syntax::brackets::Outline;
+use crate::syntax::lex::{Kind, Token};
+use crate::syntax::split::RESERVED;
+
+/// Where a line without brackets is broken: the first of these that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    After,
+    Comma,
+    /// Before `when`, `in`, `over`, `at`.
+    Clause,
+    Or,
+    And,
+    Compare,
+    Sum,
+    Product,
+}
+
+/// The tokens of a file.
+#[derive(Clone, Copy)]
+pub struct Tokens<'a> {
+    pub text: &'a str,
+    pub outline: &'a Outline,
+    /// The first word of the declaration that is looked at: a keyword, whatever it is elsewhere.
+    pub lead: Option<usize>,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn get(&self, index: usize) -> Option<&'a Token> {
+        self.outline.tokens.get(index)
+    }
+
+    pub fn text(&self, index: usize) -> &'a str {
+        self.get(index).map_or("", |token| token.text(self.text, 0))
+    }
+
+    /// Where the token begins in the text.
+    pub fn start(&self, index: usize) -> usize {
+        self.get(index).map_or(self.text.len(), |token| token.span.start as usize)
+    }
+
+    /// Where the token ends; the beginning of the text for none.
+    pub fn end(&self, index: Option<usize>) -> usize {
+        index.and_then(|index| self.get(index)).map_or(0, |token| token.span.end() as usize)
+    }
+
+    fn is_word(&self, index: usize) -> bool {
+        self.outline.kind(index) == Some(Kind::Word)
+    }
+
+    /// Whether the word at `index` is the name of a field, `x.name`, or of an option, `name: x`; both may be any word.
+    fn is_plain(&self, index: usize) -> bool {
+        (index > 0 && self.text(index - 1) == ".") || self.text(index + 1) == ":"
+    }
+
+    /// Whether a value may end with the token at `index`.
+    pub fn ends_operand(&self, index: usize) -> bool {
+        match self.outline.kind(index) {
+            Some(Kind::Word) if self.lead == Some(index) => false,
+            Some(Kind::Word) => {
+                let word = self.text(index);
+                !RESERVED.contains(&word) || matches!(word, "true" | "false") || self.is_plain(index)
+            }
+            Some(Kind::Number | Kind::Text | Kind::Close(_)) => true,
+            _ => false,
+        }
+    }
+
+    fn follows_operand(&self, index: usize) -> bool {
+        index > 0 && self.ends_operand(index - 1)
+    }
+
+    /// Whether the conditional expression `if a { x } else { y }` begins here, all of it before `end`.
+    pub fn is_condition(&self, index: usize, end: usize) -> bool {
+        self.text(index) == "if" && index + 1 < self.outline.condition_end(index) && self.past(index) <= end
+    }
+
+    /// The token behind the one at `index`, its brackets, or the conditional expression that it begins.
+    pub fn past(&self, index: usize) -> usize {
+        match self.outline.kind(index) {
+            Some(Kind::Open(_)) => self.outline.past(index),
+            Some(Kind::Word) => self.outline.condition_end(index),
+            _ => index + 1,
+        }
+    }
+
+    /// Whether the two neighbours stand apart, on one line.
+    pub fn are_apart(&self, left: usize, right: usize) -> bool {
+        let (before, behind) = (self.text(left), self.text(right));
+        match behind {
+            "," | ":" | "." => return false,
+            "(" | "[" if self.ends_operand(left) => return false,
+            ".." | "..=" if self.ends_operand(left) => return false,
+            _ => {}
+        }
+        match before {
+            "(" | "[" | "." => false,
+            // Of a range; all of a dimension stands alone.
+            ".." | "..=" => !self.follows_operand(left),
+            "-" => self.follows_operand(left),
+            _ => true,
+        }
+    }
+
+    /// How a line may be broken at this token.
+    pub fn level(&self, index: usize) -> Option<Level> {
+        if !self.follows_operand(index) || (self.is_word(index) && self.is_plain(index)) {
+            return None;
+        }
+        match self.text(index) {
+            "after" => Some(Level::After),
+            "," => Some(Level::Comma),
+            "when" | "in" | "over" | "at" => Some(Level::Clause),
+            "or" => Some(Level::Or),
+            "and" => Some(Level::And),
+            "==" | "!=" | "<" | "<=" | ">" | ">=" => Some(Level::Compare),
+            "+" | "-" => Some(Level::Sum),
+            "*" | "/" | "%" => Some(Level::Product),
+            _ => None,
+        }
+    }
+
+    /// The places between two tokens where a line is broken first, and their level.
+    pub fn breaks(&self, range: Range<usize>) -> Option<(Level, Vec<usize>)> {
+        let mut found: Option<(Level, Vec<usize>)> = None;
+        let mut index = range.start;
+        while index < range.end {
+            if let Some(level) = self.level(index).filter(|_| index > range.start) {
+                match &mut found {
+                    Some((loosest, places)) if *loosest == level => places.push(index),
+                    Some((loosest, _)) if *loosest < level => {}
+                    _ => found = Some((level, vec![index])),
+                }
+            }
+            index = self.past(index);
+        }
+        found
+    }
+}

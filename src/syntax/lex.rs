@@ -1,0 +1,198 @@
+//! Text to tokens, for the splitter and the formatter. The parser has pest for that; both see the same words, numbers
+//! and operators.
+//!
+//! Comments are kept beside the tokens: the splitter never meets them, the formatter loses none.
+
+use crate::base::SrcSpan;
+
+use super::error::SyntaxError;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Word,
+    Number,
+    Text,
+    Open(u8),
+    Close(u8),
+    /// An operator or separator, or a character that means nothing.
+    Punct,
+    /// A `///` line.
+    Doc,
+    /// A `//!` line.
+    About,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    pub kind: Kind,
+    pub span: SrcSpan,
+}
+
+impl Token {
+    /// Its text in that of the file, which begins at `base`.
+    pub fn text<'a>(&self, text: &'a str, base: u32) -> &'a str {
+        let start = (self.span.start - base) as usize;
+        &text[start..start + self.span.len as usize]
+    }
+}
+
+/// What stands between tokens: a comment, or a `;`, which has been reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Trivia {
+    /// The index of the token behind it.
+    pub before: u32,
+    pub span: SrcSpan,
+}
+
+/// All of a text but its white space.
+#[derive(Debug, Default)]
+pub struct Lexed {
+    pub tokens: Vec<Token>,
+    pub trivia: Vec<Trivia>,
+}
+
+/// Operators of several characters, those first that begin with another.
+const OPERATORS: [&str; 7] = ["..=", "..", "->", "==", "!=", "<=", ">="];
+
+/// Reads `text`, whose first byte lies at `base` of the source map. No token begins or ends with white space.
+pub fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Lexed {
+    let bytes = text.as_bytes();
+    let mut tokens = Vec::with_capacity(text.len() / 4);
+    let mut trivia = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        let rest = &text[at..];
+        let kind = match bytes[at] {
+            b' ' | b'\t' | b'\r' | b'\n' => {
+                at += 1;
+                continue;
+            }
+            b'/' if rest.starts_with("//") => {
+                at = line_end(text, at);
+                let line = &text[start..at];
+                if line.starts_with("//!") {
+                    Kind::About
+                } else if line.starts_with("///") && !line.starts_with("////") {
+                    Kind::Doc
+                } else {
+                    trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
+                    continue;
+                }
+            }
+            b'"' => {
+                at = text_end(text, at);
+                if at > bytes.len() {
+                    at = line_end(text, start);
+                    errors.push(SyntaxError::UnclosedText { at: span(base, start, at).into() });
+                }
+                Kind::Text
+            }
+            b'0'..=b'9' => {
+                at = number_end(bytes, at);
+                Kind::Number
+            }
+            b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
+                while at < bytes.len() && is_word_byte(bytes[at]) {
+                    at += 1;
+                }
+                Kind::Word
+            }
+            open @ (b'(' | b'[' | b'{') => {
+                at += 1;
+                Kind::Open(open)
+            }
+            close @ (b')' | b']' | b'}') => {
+                at += 1;
+                Kind::Close(close)
+            }
+            b'=' | b'!' | b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%' | b'.' | b',' | b':' | b'~' => {
+                let long = OPERATORS.iter().find(|operator| rest.starts_with(**operator));
+                at += long.map_or(1, |operator| operator.len());
+                Kind::Punct
+            }
+            // What has no meaning still stands between two operands: the piece around it is not cut in two.
+            mark @ (b'&' | b'|') => {
+                at += 1 + usize::from(bytes.get(at + 1) == Some(&mark));
+                let meant = if mark == b'&' { "and" } else { "or" };
+                errors.push(SyntaxError::ForeignOperator {
+                    found: text[start..at].to_owned(),
+                    meant,
+                    at: span(base, start, at).into(),
+                });
+                Kind::Punct
+            }
+            _ => {
+                let character = rest.chars().next().unwrap_or('\u{fffd}');
+                at += character.len_utf8();
+                errors.push(SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
+                if character == ';' {
+                    trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
+                    continue;
+                }
+                Kind::Punct
+            }
+        };
+        tokens.push(Token { kind, span: span(base, start, at) });
+    }
+    Lexed { tokens, trivia }
+}
+
+pub fn span(base: u32, start: usize, end: usize) -> SrcSpan {
+    SrcSpan::new(base as usize + start, base as usize + end)
+}
+
+/// The end of the line around `from`, without the white space there.
+fn line_end(text: &str, from: usize) -> usize {
+    let line = text[from..].split('\n').next().unwrap_or("");
+    from + line.trim_end_matches([' ', '\t', '\r']).len()
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_alphanumeric()
+}
+
+/// The end of the text literal that begins at `at`, or a place past the end when it has none.
+fn text_end(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    if text[at..].starts_with("\"\"\"") {
+        return text[at + 3..].find("\"\"\"").map_or(text.len() + 1, |length| at + length + 6);
+    }
+    let mut end = at + 1;
+    while end < bytes.len() {
+        match bytes[end] {
+            b'"' => return end + 1,
+            b'\\' => end += 2,
+            b'\n' => break,
+            _ => end += 1,
+        }
+    }
+    text.len() + 1
+}
+
+/// The end of a number with its unit: `4_096`, `1e-4`, `64MiB`, `400GB/s`, `80%`.
+fn number_end(bytes: &[u8], mut at: usize) -> usize {
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+    while byte(at).is_ascii_digit() || byte(at) == b'_' {
+        at += 1;
+    }
+    if byte(at) == b'.' && byte(at + 1).is_ascii_digit() {
+        at += 1;
+        while byte(at).is_ascii_digit() {
+            at += 1;
+        }
+    }
+    if matches!(byte(at), b'e' | b'E') && matches!(byte(at + 1), b'+' | b'-') && byte(at + 2).is_ascii_digit() {
+        at += 2;
+    }
+    while is_word_byte(byte(at)) {
+        at += 1;
+    }
+    if byte(at) == b'%' && !byte(at - 1).is_ascii_alphabetic() {
+        at += 1;
+    }
+    if byte(at) == b'/' && byte(at + 1) == b's' && !is_word_byte(byte(at + 2)) && byte(at - 1).is_ascii_alphabetic() {
+        at += 2;
+    }
+    at
+}
