@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{MemoryId, OpId, Space, SrcSpan, Symbol};
 use crate::model::program::{MemoryKind, OpKind, Program, Step};
 use crate::syntax::Ast;
-use crate::syntax::ast::{DeclKind, ExprKind, StmtKind};
+use crate::syntax::ast::{Block, DeclKind, ExprKind, Param, StmtKind};
 use crate::syntax::walk;
 
 use super::ModelWarning;
@@ -70,16 +70,29 @@ fn read(program: &Program, step: &Step) -> Vec<bool> {
     read
 }
 
-/// Calls that say of an output that it is not wanted.
+/// Calls that say of an output that it is not wanted, and those that write an output of the definition around: whether
+/// that is read is the business of whoever calls it.
 fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
     let mut meant = FxHashSet::default();
-    walk::stmts(ast, &mut |stmt| {
-        if let StmtKind::Call(call) = &stmt.kind
-            && call.outputs.iter().any(|arg| arg.value.as_name().is_some_and(|symbol| ast.names.name(symbol) == "_"))
-        {
-            meant.insert(call.span);
+    let mut mark = |body: &Block, outputs: &[Param]| {
+        let given = |symbol: Symbol| outputs.iter().any(|output| output.name.symbol == symbol);
+        walk::block(body, &mut |stmt| {
+            if let StmtKind::Call(call) = &stmt.kind
+                && call.outputs.iter().filter_map(|arg| arg.value.as_name()).any(|symbol| {
+                    ast.names.name(symbol) == "_" || given(symbol)
+                })
+            {
+                meant.insert(call.span);
+            }
+        });
+    };
+    for decl in &ast.decls {
+        match &decl.kind {
+            DeclKind::Def { signature, body, .. } => mark(body, &signature.outputs),
+            DeclKind::Step { body, .. } => mark(body, &[]),
+            _ => {}
         }
-    });
+    }
     meant
 }
 
