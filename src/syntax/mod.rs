@@ -7,12 +7,14 @@ mod format;
 mod lex;
 mod parser;
 mod split;
+mod tree;
 
 pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
 pub use parser::{parse, parse_expr};
 pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
+pub use tree::tree;
 
 /// How large and how deep a file may be, so that none exhausts memory or the stack.
 #[derive(Clone, Copy, Debug)]
