@@ -162,8 +162,9 @@ fn text_end(text: &str, at: usize) -> usize {
     while end < bytes.len() {
         match bytes[end] {
             b'"' => return end + 1,
-            b'\\' => end += 2,
             b'\n' => break,
+            // What is escaped; a line ends all the same.
+            b'\\' if bytes.get(end + 1) != Some(&b'\n') => end += 2,
             _ => end += 1,
         }
     }

@@ -8,6 +8,7 @@ mod habits;
 mod lex;
 mod parser;
 mod split;
+mod tree;
 pub mod walk;
 
 pub use ast::Ast;
@@ -15,6 +16,7 @@ pub use error::SyntaxError;
 pub use format::{Formatted, format};
 pub use parser::{parse, parse_expr};
 pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
+pub use tree::tree;
 
 /// How large and how deep a file may be, so that none exhausts memory or the stack.
 #[derive(Clone, Copy, Debug)]

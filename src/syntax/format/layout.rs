@@ -181,7 +181,6 @@ impl<'a> Layout<'a> {
 
     /// Tokens with what stands between them, as they are in the text, but for blanks at the ends of lines.
     fn verbatim(&mut self, tokens: Range<usize>) {
-        let text = self.code.tokens.text;
         let mut last = self.code.tokens.start(tokens.start);
         for index in tokens.clone() {
             // Comments before the first token have been laid out.
@@ -193,7 +192,11 @@ impl<'a> Layout<'a> {
             }
             last = self.copy(last, self.code.tokens.start(index), self.code.tokens.end(Some(index)));
         }
-        debug_assert!(last <= text.len());
+        let end = tokens.end - 1;
+        if self.code.tokens.outline.kind(end) == Some(Kind::Text) && self.is_wrong(self.code.tokens.start(end), last) {
+            // A text without an end goes on to the end of its line.
+            self.code.push(Command::Hard);
+        }
     }
 
     /// Copies what stands from `start` to `end`, with the white space since `last`.
@@ -277,7 +280,7 @@ impl<'a> Layout<'a> {
         };
         let end = self.closes(last);
         !tokens.text[tokens.start(first.open)..tokens.end(Some(end - 1))].contains('\n')
-            && !self.has_trivia(first.open + 1..end)
+            && !self.has_trivia(first.open + 1..end - 1)
             && blocks.iter().all(is_single)
     }
 
