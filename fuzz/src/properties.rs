@@ -1,0 +1,205 @@
+//! What holds of every text.
+
+use aorta::base::{MemoryId, SourceMap};
+use aorta::model::{self, MemoryKind, ModelError, OpKind, Options, Program};
+use aorta::plan::{self, Plan};
+use aorta::render::{self, Style};
+use aorta::schedule::{self, Topology};
+use aorta::syntax::{self, Ast, Limits, SyntaxError};
+use miette::Diagnostic;
+
+use crate::oracle;
+
+/// Errors that a phase tells of one text at most.
+const MAX_ERRORS: usize = 100;
+
+/// Operations of all iterations together up to which a plan is compared with definitions, which look at each pair.
+const MAX_JUDGED: usize = 64;
+
+/// Elements of a slice up to which the definitions list them.
+const MAX_ELEMENTS: u64 = 4096;
+
+/// Small limits: each is met, and no run is long.
+fn options() -> Options {
+    Options { cycle: 4, max_operations: 2000, max_memory: 1 << 30, ..Options::default() }
+}
+
+/// Errors are few, sorted, point into the text, and can be shown.
+fn check_errors<D: Diagnostic>(text: &str, errors: &[D]) {
+    let offset = |error: &D| error.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset());
+    assert!(errors.len() <= MAX_ERRORS, "{} errors", errors.len());
+    assert!(errors.is_sorted_by_key(offset), "errors out of order");
+    let mut sources = SourceMap::new();
+    sources.add("fuzz.aorta", text).expect("inputs are small");
+    for (index, error) in errors.iter().enumerate() {
+        for label in error.labels().into_iter().flatten() {
+            let end = label.offset() + label.len();
+            assert!(end <= text.len(), "{error}: ends at {end} of {}", text.len());
+            assert!(text.is_char_boundary(label.offset()) && text.is_char_boundary(end), "{error}: cuts a character");
+        }
+        if index < 3 {
+            assert!(!render::text(error, &sources, Style::default()).is_empty());
+        }
+    }
+}
+
+/// The places in what `{:?}` shows of a tree.
+fn places(shown: &str) -> Vec<(usize, usize)> {
+    let number =
+        |text: &str| text.bytes().take_while(u8::is_ascii_digit).fold(0, |n, b| n * 10 + usize::from(b - b'0'));
+    let spans = shown.split("SrcSpan { start: ").skip(1);
+    spans.map(|rest| (number(rest), rest.split("len: ").nth(1).map_or(0, number))).collect()
+}
+
+/// Every place of the tree lies in the text, declarations follow each other, errors are in order; a text of which all
+/// could be understood can be understood declaration by declaration; nothing depends on where the text lies.
+pub fn parse(text: &str) {
+    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    check_errors(text, &errors);
+    // A declaration's place is its head; what stands in its block lies before the next one.
+    let starts = ast.decls.iter().map(|decl| decl.span.start as usize);
+    let ends = starts.clone().skip(1).chain([text.len()]);
+    for ((decl, start), end) in ast.decls.iter().zip(starts).zip(ends) {
+        assert!(start < end && decl.span.end() as usize <= end, "declarations overlap");
+        for (at, length) in places(&format!("{decl:?}")) {
+            assert!(start <= at && at + length <= end, "a place outside of its declaration");
+            assert!(text.is_char_boundary(at) && text.is_char_boundary(at + length), "a cut character");
+        }
+        if errors.is_empty() {
+            // The description of the next one is none of this one.
+            let own = text[start..end].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
+            let (alone, errors) = syntax::parse(&own.join("\n"), 0, &Limits::default());
+            assert!(errors.is_empty() && alone.decls.len() == 1, "a declaration alone: {errors:?}");
+        }
+    }
+    let base = 1000;
+    let (_, elsewhere) = syntax::parse(text, base, &Limits::default());
+    let at = |errors: &[SyntaxError], base: usize| -> Vec<(usize, String)> {
+        errors.iter().map(|error| (error.offset().saturating_sub(base), error.to_string())).collect()
+    };
+    assert_eq!(at(&errors, 0), at(&elsewhere, base as usize), "where a text lies changes its errors");
+}
+
+/// The tree of a text that has no syntax errors. What could be understood of another is worked out too, as the program
+/// does.
+fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<ModelError>>)> {
+    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    let result = model::analyze(&ast, &options());
+    if let Err(errors) = &result {
+        check_errors(text, errors);
+    }
+    errors.is_empty().then_some((ast, result))
+}
+
+/// The program keeps its limits, its operands lie in their memories, what it waits for stands above; and whatever comes
+/// out comes out again.
+pub fn analyze(text: &str) {
+    let Some((ast, result)) = analyzed(text) else { return };
+    if let Ok(program) = &result {
+        check_program(program);
+    }
+    let again = model::analyze(&ast, &options());
+    match (&result, &again) {
+        (Ok(first), Ok(second)) if first.cycle.iter().map(|step| step.ops.len()).sum::<usize>() < 100 => {
+            assert_eq!(format!("{:?}", first.cycle), format!("{:?}", second.cycle));
+            assert_eq!(format!("{:?}", first.memories), format!("{:?}", second.memories));
+            assert_eq!(format!("{:?}", first.metrics), format!("{:?}", second.metrics));
+        }
+        (Ok(first), Ok(second)) => assert_eq!(first.cycle.len(), second.cycle.len()),
+        (Err(first), Err(second)) => assert_eq!(format!("{first:?}"), format!("{second:?}")),
+        _ => panic!("once a program, once not"),
+    }
+}
+
+fn check_program(program: &Program) {
+    let options = options();
+    let buffers = (0..program.memories.len()).map(MemoryId::from);
+    let buffers = buffers.filter(|&id| program.memory(id).kind != MemoryKind::Scratch);
+    let total: u64 = buffers.map(|id| program.memory_bytes(id)).sum();
+    assert!(total <= options.max_memory, "{total} bytes");
+    assert!(program.cycle.iter().any(|step| !step.ops.is_empty()), "nothing to run");
+    for (iteration, step) in program.cycle.iter().enumerate() {
+        assert!(step.ops.len() <= options.max_operations, "{} operations", step.ops.len());
+        for op in step.ids() {
+            let info = step.op(op);
+            assert!(info.stream.index() < program.streams.len());
+            if let OpKind::Run(spec) = info.kind {
+                let cost = program.spec(spec).cost();
+                assert!(cost.flops.is_finite() && cost.flops >= 0.0, "flops");
+            }
+            for &view in step.inputs(op).iter().chain(step.outputs(op)) {
+                let dims = program.layout(program.views.memory(view)).dims;
+                let extents = program.views.extents(view);
+                assert_eq!(extents.len(), dims.len());
+                for (extent, size) in extents.iter().zip(dims.iter()) {
+                    assert!(extent.len > 0 && extent.end() <= *size, "a slice outside of its memory");
+                }
+            }
+            for after in step.after(op) {
+                let before = program.cycle.len() + iteration - 1;
+                let there = if after.previous { &program.cycle[before % program.cycle.len()] } else { step };
+                assert!(after.op.index() < there.ops.len() && (after.previous || after.op < op), "waits ahead");
+            }
+        }
+    }
+}
+
+/// The plan, the events, the waits, the ends of iterations, shared memory and the races found are what the definitions
+/// say.
+pub fn plan(text: &str) {
+    let Some((_, Ok(program))) = analyzed(text) else { return };
+    let planned = plan::build(&program);
+    if let Err(errors) = &planned {
+        check_errors(text, errors);
+    }
+    let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
+    let topology = Topology { queues: 8, by_priority: text.len() % 3 == 0 };
+    let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
+    let small = can_be_judged(&program);
+    match planned {
+        Ok(plan) => {
+            check_plan(&program, &plan);
+            let schedule = schedule::place(&program, &plan, topology, &options);
+            if small {
+                oracle::judge_plan(&program, &plan).expect("the plan is what the definitions say");
+                oracle::judge_events(&program, &plan, &schedule).expect("events keep the plan and no more");
+                oracle::judge_waits(&program, &schedule).expect("every wait is needed");
+                oracle::judge_memory(&program, &schedule).expect("what shares memory is never alive together");
+                if program.step.declared_order && !program.step.allow_races {
+                    oracle::judge_races(&program, &[]).expect("there is no race");
+                }
+            }
+        }
+        // Twenty are shown at most: then more may be left.
+        Err(errors) if small && errors.len() < 20 => {
+            oracle::judge_races(&program, &errors).expect("the races are all true ones")
+        }
+        Err(_) => {}
+    }
+}
+
+fn can_be_judged(program: &Program) -> bool {
+    let depth = program.step.depth.max(1) as usize;
+    let operations: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
+    let mut views = program.cycle.iter().flat_map(|step| {
+        step.ids().flat_map(move |op| step.inputs(op).iter().chain(step.outputs(op)).copied().collect::<Vec<_>>())
+    });
+    let elements = |view| -> u64 {
+        let dims = program.layout(program.views.memory(view)).dims;
+        dims.iter().fold(1, |all: u64, size| all.saturating_mul(*size))
+    };
+    operations * depth <= MAX_JUDGED && depth <= 8 && views.all(|view| elements(view) <= MAX_ELEMENTS)
+}
+
+/// Edges lead forward; a chain of them is no longer than all operations one after the other.
+fn check_plan(program: &Program, plan: &Plan) {
+    for (step, graph) in program.cycle.iter().zip(&plan.steps) {
+        assert_eq!(step.ops.len(), graph.operations());
+        for op in step.ids() {
+            assert!(graph.before(op).iter().all(|edge| edge.from < op), "an edge leads back");
+        }
+        assert!(graph.across.iter().all(|across| across.distance > 0), "an edge to nowhere");
+        let path = graph.critical_path(&vec![1.0; step.ops.len()]);
+        assert!(path.length <= step.ops.len() as f64 && path.ops.is_sorted(), "a path that is none");
+    }
+}
