@@ -1,18 +1,14 @@
 //! Dependencies: from the streams, from what the text declares, from exact slices of memory, within an iteration and
-//! across iterations; and the races where the text declares its order itself.
+//! across iterations.
 
-use rustc_hash::FxHashMap;
+use crate::base::{MemoryId, OpId, StreamId};
+use crate::model::{OpKind, Program, Step, Sync};
 
-use crate::base::{MemoryId, OpId, StreamId, ViewId};
-use crate::model::{MemoryKind, OpKind, Program, Step, Sync};
-
-use super::clocks::{Clocks, Place};
+use super::accesses::{Access, Accesses, At};
 use super::error::PlanError;
-use super::graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+use super::graph::{Across, Hazard, Plan, Reason, StepPlan};
+use super::races;
 use super::regions::{MAX_PAIRS, Regions};
-
-/// Races shown of one file.
-const MAX_RACES: usize = 20;
 
 /// The error for a memory whose slices overlap too often, at the first operation that uses it.
 fn tangled(program: &Program, memory: MemoryId) -> PlanError {
@@ -29,158 +25,69 @@ fn tangled(program: &Program, memory: MemoryId) -> PlanError {
     }
 }
 
-/// An operation of an iteration that touched a slice.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Access {
-    /// Counted over the whole walk, not within the cycle.
-    iteration: u32,
-    op: OpId,
-    stream: StreamId,
-    view: ViewId,
-}
-
-const NONE: u32 = u32::MAX;
-
-/// Who touched each slice last. A write stands for everything before it, since it waited for that.
-struct Accesses<'a> {
-    program: &'a Program,
-    regions: Regions,
-    writers: Vec<Option<(u32, OpId, StreamId)>>,
-    /// The first of a slice's readers since its last write, in `readers`; one for each stream.
-    first_reader: Vec<u32>,
-    readers: Vec<(Access, u32)>,
-    touched: Vec<ViewId>,
-}
-
-impl<'a> Accesses<'a> {
-    fn new(program: &'a Program, regions: Regions) -> Self {
-        let count = program.views.len();
-        Accesses {
-            program,
-            regions,
-            writers: vec![None; count],
-            first_reader: vec![NONE; count],
-            readers: Vec::new(),
-            touched: Vec::new(),
-        }
-    }
-
-    /// Forgets scratch memory, which each iteration under way has for its own.
-    fn end_iteration(&mut self, all: bool) {
-        let program = self.program;
-        let scratch = |view: ViewId| program.memory(program.views.memory(view)).kind == MemoryKind::Scratch;
-        let mut kept = Vec::new();
-        for view in std::mem::take(&mut self.touched) {
-            if all || scratch(view) {
-                self.writers[view.index()] = None;
-                self.first_reader[view.index()] = NONE;
-            } else {
-                kept.push(view);
-            }
-        }
-        if all {
-            self.readers.clear();
-        }
-        self.touched = kept;
-    }
-
-    /// Everything that an access through `view` has to come after, with the reason.
-    fn conflicts(&self, view: ViewId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
-        let neighbours = self.regions.of(view).iter().map(|neighbour| neighbour.view);
-        for other in std::iter::once(view).chain(neighbours) {
-            if let Some((iteration, op, stream)) = self.writers[other.index()] {
-                let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
-                found.push((Access { iteration, op, stream, view: other }, hazard));
-            }
-            if writes {
-                let mut at = self.first_reader[other.index()];
-                while at != NONE {
-                    let (access, next) = self.readers[at as usize];
-                    found.push((access, Hazard::WriteAfterRead));
-                    at = next;
-                }
-            }
-        }
-    }
-
-    fn read(&mut self, access: Access) {
-        let first = self.first_reader[access.view.index()];
-        let mut at = first;
-        while at != NONE {
-            let (reader, next) = &mut self.readers[at as usize];
-            if reader.stream == access.stream {
-                *reader = access;
-                return;
-            }
-            at = *next;
-        }
-        self.touch(access.view);
-        self.readers.push((access, first));
-        self.first_reader[access.view.index()] = self.readers.len() as u32 - 1;
-    }
-
-    fn write(&mut self, access: Access) {
-        self.touch(access.view);
-        self.writers[access.view.index()] = Some((access.iteration, access.op, access.stream));
-        self.first_reader[access.view.index()] = NONE;
-        for neighbour in self.regions.of(access.view) {
-            if neighbour.covered {
-                self.writers[neighbour.view.index()] = None;
-                self.first_reader[neighbour.view.index()] = NONE;
-            }
-        }
-    }
-
-    fn touch(&mut self, view: ViewId) {
-        if self.writers[view.index()].is_none() && self.first_reader[view.index()] == NONE {
-            self.touched.push(view);
-        }
-    }
-}
-
 /// Dependencies of one operation while they are collected: the last operation of each stream, with the reason.
-#[derive(Default)]
 struct Waits {
-    by_stream: FxHashMap<StreamId, (u32, OpId, Reason)>,
+    by_stream: Vec<Option<(At, Reason)>>,
+    /// Streams that have one.
+    streams: Vec<StreamId>,
+    /// Those of the operation, in the order of issue.
+    sorted: Vec<(At, Reason)>,
 }
 
 impl Waits {
-    fn add(&mut self, stream: StreamId, iteration: u32, op: OpId, reason: Reason) {
-        let slot = self.by_stream.entry(stream).or_insert((iteration, op, reason));
-        if (slot.0, slot.1) < (iteration, op) {
-            *slot = (iteration, op, reason);
+    fn new(streams: usize) -> Self {
+        Waits { by_stream: vec![None; streams], streams: Vec::new(), sorted: Vec::new() }
+    }
+
+    fn add(&mut self, stream: StreamId, at: At, reason: Reason) {
+        match &mut self.by_stream[stream.index()] {
+            Some(known) if known.0 >= at => {}
+            Some(known) => *known = (at, reason),
+            none => {
+                *none = Some((at, reason));
+                self.streams.push(stream);
+            }
         }
     }
 
-    fn take(&mut self) -> Vec<(u32, OpId, Reason)> {
-        let mut waits: Vec<_> = self.by_stream.drain().map(|(_, wait)| wait).collect();
-        waits.sort_unstable_by_key(|(iteration, op, _)| (*iteration, *op));
-        waits
+    /// Everything that has been added, with the last operation of the own stream in the place of what was found there.
+    fn take(&mut self, stream: StreamId, before: Option<At>) -> &[(At, Reason)] {
+        self.sorted.clear();
+        for other in self.streams.drain(..) {
+            let wait = self.by_stream[other.index()].take();
+            self.sorted.extend(wait.filter(|_| other != stream));
+        }
+        self.sorted.extend(before.map(|before| (before, Reason::Stream)));
+        self.sorted.sort_unstable_by_key(|(at, _)| *at);
+        &self.sorted
     }
 }
 
-/// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is known.
+/// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is
+/// known.
 pub fn find(program: &Program) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
     let rounds = if overlapping { 2 } else { 1 };
     let regions = Regions::new(program).map_err(|memory| vec![tangled(program, memory)])?;
-    let mut accesses = Accesses::new(program, regions);
-    let mut races = Races::new(program);
     let mut steps = Vec::with_capacity(cycle as usize);
+    let mut accesses = Accesses::new(program, &regions);
     for iteration in 0..rounds * cycle {
         let step = &program.cycle[(iteration % cycle) as usize];
-        let mut walk =
-            Walk { program, step, iteration, accesses: &mut accesses, edges: Vec::new(), across: Vec::new() };
-        walk.run(&mut races);
+        let plan = StepPlan::new(step.ops.len());
+        let mut walk = Walk { program, step, iteration, accesses: &mut accesses, plan };
+        walk.run();
         if iteration >= (rounds - 1) * cycle {
-            let Walk { edges, across, .. } = walk;
-            steps.push(StepPlan::new(step.ops.len(), &edges, across));
+            steps.push(walk.plan.finish());
         }
         accesses.end_iteration(!overlapping);
-        races.end_iteration();
     }
-    if races.errors.is_empty() { Ok(Plan { steps }) } else { Err(races.errors) }
+    drop(accesses);
+    let plan = Plan { steps };
+    if program.step.declared_order && !program.step.allow_races {
+        races::check(program, &plan, &regions, rounds * cycle)?;
+    }
+    Ok(plan)
 }
 
 /// The walk through one iteration.
@@ -189,197 +96,102 @@ struct Walk<'w, 'a> {
     step: &'a Step,
     iteration: u32,
     accesses: &'w mut Accesses<'a>,
-    edges: Vec<Edge>,
-    across: Vec<Across>,
+    plan: StepPlan,
+}
+
+/// The last `sync()`, and who has gone on since.
+struct Synced {
+    last: Option<OpId>,
+    count: u32,
+    /// For each stream, how many there had been when it last went on.
+    seen: Vec<Option<u32>>,
+    /// Streams that have gone on since.
+    moved: Vec<StreamId>,
 }
 
 impl Walk<'_, '_> {
-    fn run(&mut self, races: &mut Races) {
+    fn run(&mut self) {
         let streams = self.program.streams.len();
         let mut last: Vec<Option<OpId>> = vec![None; streams];
-        // The last `sync()`, and the streams that have not gone on since.
-        let mut sync: Option<OpId> = None;
-        let mut synced = vec![true; streams];
+        let mut synced = Synced { last: None, count: 0, seen: vec![None; streams], moved: Vec::new() };
         let mut found = Vec::new();
-        let mut waits = Waits::default();
+        let mut waits = Waits::new(streams);
         for op in self.step.ids() {
-            let info = self.step.op(op);
-            let stream = info.stream;
-            if let Some(sync) = sync.filter(|_| !synced[stream.index()]) {
-                waits.add(self.step.op(sync).stream, self.iteration, sync, Reason::Sync);
-            }
-            synced[stream.index()] = true;
-            if info.kind == OpKind::Sync {
-                for other in last.iter().flatten() {
-                    waits.add(self.step.op(*other).stream, self.iteration, *other, Reason::Sync);
-                }
-                sync = Some(op);
-                synced.fill(false);
-                synced[stream.index()] = true;
-            }
+            let stream = self.step.op(op).stream;
+            self.synced(op, &mut synced, &last, &mut waits);
             for after in self.step.after(op) {
                 self.declared(after, &mut waits);
             }
             if !self.program.step.declared_order {
                 self.inferred(op, &mut found, &mut waits);
             }
-            waits.by_stream.remove(&stream);
-            if let Some(before) = last[stream.index()] {
-                waits.add(stream, self.iteration, before, Reason::Stream);
+            let before = last[stream.index()].replace(op).map(|op| self.at(op));
+            let waits = waits.take(stream, before);
+            let iteration = self.iteration;
+            self.plan.push(waits.iter().filter(|(at, _)| at.iteration == iteration).map(|(at, why)| (at.op, *why)));
+            for (at, reason) in waits.iter().filter(|(at, _)| at.iteration != iteration) {
+                let distance = iteration - at.iteration;
+                self.plan.across.push(Across { from: at.op, to: op, distance, reason: *reason });
             }
-            let waits = waits.take();
-            if self.program.step.declared_order {
-                races.check(self.step, self.accesses, self.iteration, op, &waits);
+            if !self.program.step.declared_order {
+                self.note(op);
             }
-            for (iteration, from, reason) in waits {
-                if iteration == self.iteration {
-                    self.edges.push(Edge { from, to: op, reason });
-                } else {
-                    let distance = self.iteration - iteration;
-                    self.across.push(Across { from, to: op, distance, reason });
+        }
+    }
+
+    fn at(&self, op: OpId) -> At {
+        At { iteration: self.iteration, op }
+    }
+
+    /// What a `sync()` asks for: it waits for each stream that has gone on since the one before, and each stream's next
+    /// operation waits for it.
+    fn synced(&self, op: OpId, synced: &mut Synced, last: &[Option<OpId>], waits: &mut Waits) {
+        let info = self.step.op(op);
+        let seen = &mut synced.seen[info.stream.index()];
+        if seen.replace(synced.count) != Some(synced.count) {
+            synced.moved.push(info.stream);
+            if let Some(sync) = synced.last {
+                waits.add(self.step.op(sync).stream, self.at(sync), Reason::Sync);
+            }
+        }
+        if info.kind == OpKind::Sync {
+            for stream in synced.moved.drain(..) {
+                if let Some(other) = last[stream.index()] {
+                    waits.add(stream, self.at(other), Reason::Sync);
                 }
             }
-            self.note(op);
-            last[stream.index()] = Some(op);
+            synced.count += 1;
+            synced.last = Some(op);
+            synced.seen[info.stream.index()] = Some(synced.count);
+            synced.moved.push(info.stream);
         }
     }
 
     fn declared(&self, after: &crate::model::After, waits: &mut Waits) {
         let reason = Reason::After { span: after.span };
         if !after.previous {
-            waits.add(self.step.op(after.op).stream, self.iteration, after.op, reason);
+            waits.add(self.step.op(after.op).stream, self.at(after.op), reason);
         } else if self.program.step.sync == Sync::End && self.iteration > 0 {
             let cycle = self.program.cycle.len() as u32;
             let before = &self.program.cycle[((self.iteration - 1) % cycle) as usize];
-            waits.add(before.op(after.op).stream, self.iteration - 1, after.op, reason);
+            let at = At { iteration: self.iteration - 1, op: after.op };
+            waits.add(before.op(after.op).stream, at, reason);
         }
     }
 
     fn inferred(&self, op: OpId, found: &mut Vec<(Access, Hazard)>, waits: &mut Waits) {
-        let inputs = self.step.inputs(op).iter().map(|view| (*view, false));
-        let outputs = self.step.outputs(op).iter().map(|view| (*view, true));
-        for (view, writes) in inputs.chain(outputs) {
+        for (view, writes) in self.step.operands(op) {
             self.accesses.conflicts(view, writes, found);
             for (access, hazard) in found.drain(..) {
-                waits.add(access.stream, access.iteration, access.op, Reason::Data { hazard, view });
+                waits.add(access.stream, access.at, Reason::Data { hazard, view });
             }
         }
     }
 
     fn note(&mut self, op: OpId) {
-        let stream = self.step.op(op).stream;
-        let access = |view: ViewId| Access { iteration: self.iteration, op, stream, view };
-        for &view in self.step.inputs(op) {
-            self.accesses.read(access(view));
-        }
-        for &view in self.step.outputs(op) {
-            self.accesses.write(access(view));
-        }
-    }
-}
-
-/// The search for races: two operations that touch the same memory, at least one writing, with no order between them.
-struct Races<'a> {
-    program: &'a Program,
-    wanted: bool,
-    clocks: Clocks,
-    /// The places of the operations of the iterations that may be under way, newest last.
-    places: Vec<Vec<Place>>,
-    first: u32,
-    /// For each iteration, how many operations each stream had at its end.
-    ends: Vec<Vec<u32>>,
-    errors: Vec<PlanError>,
-}
-
-impl<'a> Races<'a> {
-    fn new(program: &'a Program) -> Self {
-        let wanted = program.step.declared_order && !program.step.allow_races;
-        Races {
-            program,
-            wanted,
-            clocks: Clocks::new(if wanted { program.streams.len() } else { 0 }),
-            places: vec![Vec::new()],
-            first: 0,
-            ends: Vec::new(),
-            errors: Vec::new(),
-        }
-    }
-
-    fn place(&self, iteration: u32, op: OpId) -> Option<Place> {
-        let index = iteration.checked_sub(self.first)? as usize;
-        self.places.get(index)?.get(op.index()).copied()
-    }
-
-    fn check(&mut self, step: &Step, accesses: &Accesses, iteration: u32, op: OpId, waits: &[(u32, OpId, Reason)]) {
-        if !self.wanted {
-            return;
-        }
-        let queue = step.op(op).stream.0;
-        for (from_iteration, from, _) in waits {
-            if let Some(place) = self.place(*from_iteration, *from) {
-                self.clocks.wait(queue, place);
-            }
-        }
-        let mut found = Vec::new();
-        let inputs = step.inputs(op).iter().map(|view| (*view, false));
-        let outputs = step.outputs(op).iter().map(|view| (*view, true));
-        for (view, writes) in inputs.chain(outputs) {
-            accesses.conflicts(view, writes, &mut found);
-            for (access, hazard) in found.drain(..) {
-                let Some(place) = self.place(access.iteration, access.op) else { continue };
-                if !self.clocks.knows(queue, place) {
-                    self.report(step, iteration, op, view, access, hazard);
-                }
-            }
-        }
-        // Clocks are kept as long as their iteration may be under way: nobody knows how often they will be asked.
-        let place = self.clocks.push(queue, u32::MAX);
-        self.places.last_mut().expect("one for the iteration under way").push(place);
-    }
-
-    fn report(&mut self, step: &Step, iteration: u32, op: OpId, view: ViewId, access: Access, hazard: Hazard) {
-        let program = self.program;
-        let cycle = program.cycle.len() as u32;
-        let earlier_step =
-            if access.iteration == iteration { step } else { &program.cycle[(access.iteration % cycle) as usize] };
-        let (first, second) = (earlier_step.op(access.op), step.op(op));
-        let same = |error: &PlanError| {
-            matches!(error, PlanError::Race { first_at, second_at, .. }
-                if (*first_at, *second_at) == (first.span.into(), second.span.into()))
-        };
-        if self.errors.len() >= MAX_RACES || self.errors.iter().any(same) {
-            return;
-        }
-        let name = |op: &crate::model::Op| program.op_text(op);
-        self.errors.push(PlanError::Race {
-            first: name(first),
-            second: name(second),
-            memory: program.names.name(program.memory(program.views.memory(view)).name).to_owned(),
-            first_at: first.span.into(),
-            first_does: if hazard == Hazard::WriteAfterRead { "reads" } else { "writes" },
-            first_slice: program.view_text(access.view),
-            first_stream: program.streams[first.stream.index()].name.clone(),
-            second_at: second.span.into(),
-            second_does: if hazard == Hazard::ReadAfterWrite { "reads" } else { "writes" },
-            second_slice: program.view_text(view),
-            second_stream: program.streams[second.stream.index()].name.clone(),
-        });
-    }
-
-    fn end_iteration(&mut self) {
-        if !self.wanted {
-            return;
-        }
-        self.ends.push(self.clocks.lengths());
-        self.places.push(Vec::new());
-        // Iterations that can no longer be under way when the next begins are complete for everybody.
-        let depth = self.program.step.depth.max(1) as usize;
-        if let Some(done) = self.ends.len().checked_sub(depth) {
-            self.clocks.complete(&self.ends[done]);
-        }
-        while self.places.len() > depth + 1 {
-            self.places.remove(0);
-            self.first += 1;
+        let (at, stream) = (self.at(op), self.step.op(op).stream);
+        for (view, writes) in self.step.operands(op) {
+            self.accesses.note(Access { at, stream, view }, writes);
         }
     }
 }

@@ -2,17 +2,22 @@
 //!
 //! Knows no device and no real stream. The only module that knows petgraph.
 
+mod accesses;
+mod clock;
 mod clocks;
 mod critical_path;
 mod error;
 mod graph;
 mod hazards;
+mod latest;
+mod races;
 mod regions;
 
 pub use clocks::{Clocks, Place};
 pub use critical_path::CriticalPath;
 pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+pub use latest::Latest;
 
 use crate::model::Program;
 
