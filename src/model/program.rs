@@ -129,6 +129,16 @@ pub struct StepOptions {
     pub allow_races: bool,
 }
 
+impl StepOptions {
+    /// Iterations that may be under way at once.
+    pub fn under_way(&self) -> u32 {
+        match self.sync {
+            Sync::Iteration => 1,
+            Sync::End => self.depth.max(1),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// An iteration begins when the last is complete.
@@ -244,6 +254,13 @@ impl Step {
     pub fn outputs(&self, op: OpId) -> &[ViewId] {
         let Op { operands, inputs, outputs, .. } = self.ops[op.index()];
         &self.operands[operands as usize + usize::from(inputs)..][..usize::from(outputs)]
+    }
+
+    /// Its inputs, then its outputs, each with whether it is written.
+    pub fn operands(&self, op: OpId) -> impl Iterator<Item = (ViewId, bool)> {
+        let Op { operands, inputs, outputs, .. } = self.ops[op.index()];
+        let views = &self.operands[operands as usize..][..usize::from(inputs) + usize::from(outputs)];
+        views.iter().enumerate().map(move |(place, &view)| (view, place >= usize::from(inputs)))
     }
 
     /// What the text says that the operation waits for.

@@ -4,7 +4,9 @@
 //! A clock holds such an n for each queue. Used on the program's streams to find races, and on a schedule's lanes to
 //! find which waits are needed.
 
-use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+use super::clock::Clock;
 
 /// A place in a queue: behind its `number`-th operation, counted from 1.
 ///
@@ -20,106 +22,187 @@ pub struct Place {
 /// The clocks of all queues, walked in the order of issue.
 #[derive(Debug)]
 pub struct Clocks {
-    /// For each queue, what is known behind its last operation.
-    queues: Vec<Box<[u32]>>,
-    /// For each queue, the marks behind its last operation.
-    marks: Vec<u32>,
-    /// What was known behind operations that something will still wait for.
-    saved: FxHashMap<Place, Saved>,
+    queues: Vec<Queue>,
 }
 
 #[derive(Debug)]
+struct Queue {
+    /// What is known behind its last operation. Of the queue itself, `length` tells.
+    clock: Clock,
+    /// Its operations.
+    length: u32,
+    /// Its marks.
+    marks: u32,
+    /// What was known behind operations that something will still wait for, by their number.
+    operations: Window,
+    /// The same of marks.
+    marked: Window,
+}
+
+/// What was known at one place.
+#[derive(Debug)]
 struct Saved {
-    clock: Box<[u32]>,
+    clock: Clock,
+    /// Operations of its own queue.
+    length: u32,
+    /// Who will still wait for it.
     uses: u32,
+}
+
+/// What is saved of a queue, from the first place that is still needed on.
+#[derive(Debug, Default)]
+struct Window {
+    first: u32,
+    saved: VecDeque<Option<Saved>>,
+}
+
+impl Window {
+    fn get(&self, number: u32) -> Option<&Saved> {
+        self.saved.get(number.checked_sub(self.first)? as usize)?.as_ref()
+    }
+
+    fn push(&mut self, number: u32, saved: Option<Saved>) {
+        if self.saved.is_empty() {
+            self.first = number;
+        }
+        if saved.is_some() || !self.saved.is_empty() {
+            self.saved.push_back(saved);
+        }
+    }
+
+    /// One use fewer.
+    fn release(&mut self, number: u32) {
+        let Some(index) = number.checked_sub(self.first) else { return };
+        let Some(slot) = self.saved.get_mut(index as usize) else { return };
+        if let Some(saved) = slot {
+            saved.uses -= 1;
+            if saved.uses == 0 {
+                *slot = None;
+            }
+        }
+        while let Some(None) = self.saved.front() {
+            self.saved.pop_front();
+            self.first += 1;
+        }
+    }
 }
 
 impl Clocks {
     pub fn new(queues: usize) -> Self {
-        Clocks { queues: vec![vec![0; queues].into(); queues], marks: vec![0; queues], saved: FxHashMap::default() }
+        let clock = Clock::new(queues);
+        let queue = || Queue {
+            clock: clock.clone(),
+            length: 0,
+            marks: 0,
+            operations: Window::default(),
+            marked: Window::default(),
+        };
+        Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
 
     /// Whether the next operation of `queue` starts only after everything that `place` stands for.
     pub fn knows(&self, queue: u32, place: Place) -> bool {
-        self.covers(&self.queues[queue as usize], place)
+        if queue == place.queue {
+            return true;
+        }
+        let known = &self.queues[queue as usize].clock;
+        if known.get(place.queue) < place.number {
+            return false;
+        }
+        match self.queues[place.queue as usize].saved(place).filter(|_| place.mark != 0) {
+            Some(saved) => (0..)
+                .zip(known.iter().zip(saved.clock.iter()))
+                .all(|(of, (known, needed))| of == queue || known >= needed),
+            // Where it is a mark, whoever asked for it last has let it go: nobody can ask again.
+            None => true,
+        }
     }
 
-    /// Whether waiting for `by` implies waiting for `place`; both have to be saved.
+    /// Whether waiting for the operation at `by` implies waiting for the one at `place`; the first has to be saved.
     pub fn implies(&self, by: Place, place: Place) -> bool {
-        self.saved.get(&by).is_some_and(|saved| self.covers(&saved.clock, place))
+        let known = match self.queues[by.queue as usize].saved(by) {
+            Some(saved) if by.queue != place.queue => saved.clock.get(place.queue),
+            Some(_) | None if by.queue == place.queue => by.number,
+            _ => 0,
+        };
+        known >= place.number
     }
 
-    fn covers(&self, clock: &[u32], place: Place) -> bool {
-        match (place.mark, self.saved.get(&place)) {
-            (0, _) => clock[place.queue as usize] >= place.number,
-            (_, Some(saved)) => clock.iter().zip(&saved.clock).all(|(known, needed)| known >= needed),
-            // Whoever asked for it last has let it go: nobody can ask again.
-            (_, None) => true,
+    /// How many operations are complete where `place` is; it has to be saved. Of two places, the one that implies the
+    /// other has more, and those that imply each other have the same.
+    pub fn weight(&self, place: Place) -> u64 {
+        match self.queues[place.queue as usize].saved(place) {
+            Some(saved) => {
+                let all: u64 = saved.clock.iter().map(u64::from).sum();
+                all - u64::from(saved.clock.get(place.queue)) + u64::from(saved.length)
+            }
+            None => u64::from(place.number),
         }
     }
 
     /// The next operation of `queue` waits for the one at `place`.
     pub fn wait(&mut self, queue: u32, place: Place) {
-        let own = &mut self.queues[queue as usize];
-        match self.saved.get_mut(&place) {
-            Some(saved) => {
-                for (known, other) in own.iter_mut().zip(&saved.clock) {
-                    *known = (*known).max(*other);
-                }
-                saved.uses -= 1;
-                if saved.uses == 0 {
-                    self.saved.remove(&place);
-                }
+        // A queue knows all of its own.
+        if let Ok([own, other]) = self.queues.get_disjoint_mut([queue as usize, place.queue as usize]) {
+            if let Some(saved) = other.saved(place) {
+                own.clock.join(&saved.clock);
             }
-            None => own[place.queue as usize] = own[place.queue as usize].max(place.number),
+            own.clock.raise(place.queue, place.number);
         }
+        self.release(place);
     }
 
     /// An operation that was to wait for `place` does not have to: one use fewer.
     pub fn release(&mut self, place: Place) {
-        if let Some(saved) = self.saved.get_mut(&place) {
-            saved.uses -= 1;
-            if saved.uses == 0 {
-                self.saved.remove(&place);
-            }
+        let queue = &mut self.queues[place.queue as usize];
+        match place.mark {
+            0 => queue.operations.release(place.number),
+            mark => queue.marked.release(mark),
         }
     }
 
     /// Adds an operation to `queue`; its clock is kept until `uses` operations have waited for it.
     pub fn push(&mut self, queue: u32, uses: u32) -> Place {
         let own = &mut self.queues[queue as usize];
-        own[queue as usize] += 1;
-        self.marks[queue as usize] = 0;
-        let place = Place { queue, number: own[queue as usize], mark: 0 };
-        if uses > 0 {
-            self.saved.insert(place, Saved { clock: own.clone(), uses });
-        }
-        place
+        own.length += 1;
+        let saved = own.save(uses);
+        own.operations.push(own.length, saved);
+        Place { queue, number: own.length, mark: 0 }
     }
 
     /// Adds a place at which nothing runs.
     pub fn mark(&mut self, queue: u32, uses: u32) -> Place {
-        let own = &self.queues[queue as usize];
-        self.marks[queue as usize] += 1;
-        let place = Place { queue, number: own[queue as usize], mark: self.marks[queue as usize] };
-        if uses > 0 {
-            self.saved.insert(place, Saved { clock: own.clone(), uses });
-        }
-        place
+        let own = &mut self.queues[queue as usize];
+        own.marks += 1;
+        let saved = own.save(uses);
+        own.marked.push(own.marks, saved);
+        Place { queue, number: own.length, mark: own.marks }
     }
 
     /// Every queue knows that the operations up to these places are complete.
     pub fn complete(&mut self, places: &[u32]) {
+        let complete = Clock::from(places);
         for queue in &mut self.queues {
-            for (known, done) in queue.iter_mut().zip(places) {
-                *known = (*known).max(*done);
-            }
+            queue.clock.join(&complete);
         }
     }
 
     /// For each queue, how many operations it has.
     pub fn lengths(&self) -> Vec<u32> {
-        self.queues.iter().enumerate().map(|(index, queue)| queue[index]).collect()
+        self.queues.iter().map(|queue| queue.length).collect()
+    }
+}
+
+impl Queue {
+    fn saved(&self, place: Place) -> Option<&Saved> {
+        match place.mark {
+            0 => self.operations.get(place.number),
+            mark => self.marked.get(mark),
+        }
+    }
+
+    fn save(&self, uses: u32) -> Option<Saved> {
+        (uses > 0).then(|| Saved { clock: self.clock.clone(), length: self.length, uses })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::base::OpId;
 
-use super::StepPlan;
+use super::graph::{Edge, StepPlan};
 
 /// The longest chain of an iteration under given durations.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl StepPlan {
         let mut latest = vec![path.length; self.operations()];
         for index in (0..self.operations()).rev() {
             let start = latest[index] - durations[index];
-            for from in self.sources(OpId::from(index)) {
+            for Edge { from, .. } in self.incoming(OpId::from(index)) {
                 let end = &mut latest[from.index()];
                 *end = end.min(start);
             }
@@ -65,7 +65,7 @@ impl StepPlan {
         // The order of the text is one in which everything comes after what it waits for.
         for index in 0..count {
             let mut start = 0.0;
-            for from in self.sources(OpId::from(index)) {
+            for Edge { from, .. } in self.incoming(OpId::from(index)) {
                 let end = ends[from.index()];
                 let first = through[index].is_none_or(|best| from < best);
                 if end > start || (end == start && end > 0.0 && first) {
@@ -102,13 +102,16 @@ impl Forward {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::graph::{Edge, Reason};
+    use super::super::graph::Reason;
     use super::*;
 
     fn plan(operations: usize, edges: &[(u32, u32)]) -> StepPlan {
-        let edges: Vec<Edge> =
-            edges.iter().map(|&(from, to)| Edge { from: OpId(from), to: OpId(to), reason: Reason::Stream }).collect();
-        StepPlan::new(operations, &edges, Vec::new())
+        let mut plan = StepPlan::new(operations);
+        for op in 0..operations as u32 {
+            let before = edges.iter().filter(|(_, to)| *to == op).map(|&(from, _)| (OpId(from), Reason::Stream));
+            plan.push(before);
+        }
+        plan.finish()
     }
 
     #[test]

@@ -1,18 +1,14 @@
 //! Dependencies: from the streams, from what the text declares, from exact slices of memory, within an iteration and
-//! across iterations; and the races where the text declares its order itself.
+//! across iterations.
 
-use rustc_hash::FxHashMap;
+use crate::base::{MemoryId, OpId, StreamId};
+use crate::model::{OpKind, Program, Step, Sync};
 
-use crate::base::{MemoryId, OpId, StreamId, ViewId};
-use crate::model::{MemoryKind, OpKind, Program, Step, Sync};
-
-use super::clocks::{Clocks, Place};
+use super::accesses::{Access, Accesses, At};
 use super::error::PlanError;
-use super::graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+use super::graph::{Across, Hazard, Plan, Reason, StepPlan};
+use super::races;
 use super::regions::{MAX_PAIRS, Regions};
-
-/// Races shown of one file.
-const MAX_RACES: usize = 20;
 
 /// The error for a memory whose slices overlap too often, at the first operation that uses it.
 fn tangled(program: &Program, memory: MemoryId) -> PlanError {
@@ -29,179 +25,94 @@ fn tangled(program: &Program, memory: MemoryId) -> PlanError {
     }
 }
 
-/// An operation of an iteration that touched a slice.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Access {
-    /// Counted over the whole walk, not within the cycle.
-    iteration: u32,
-    op: OpId,
-    stream: StreamId,
-    view: ViewId,
-}
-
-const NONE: u32 = u32::MAX;
-
-/// Who touched each slice last. A write stands for everything before it, since it waited for that.
-struct Accesses<'a> {
-    program: &'a Program,
-    regions: Regions,
-    writers: Vec<Option<(u32, OpId, StreamId)>>,
-    /// The first of a slice's readers since its last write, in `readers`; one for each stream.
-    first_reader: Vec<u32>,
-    readers: Vec<(Access, u32)>,
-    touched: Vec<ViewId>,
-}
-
-impl<'a> Accesses<'a> {
-    fn new(program: &'a Program, regions: Regions) -> Self {
-        let count = program.views.len();
-        Accesses {
-            program,
-            regions,
-            writers: vec![None; count],
-            first_reader: vec![NONE; count],
-            readers: Vec::new(),
-            touched: Vec::new(),
-        }
-    }
-
-    /// Forgets scratch memory, which each iteration under way has for its own.
-    fn end_iteration(&mut self, all: bool) {
-        let program = self.program;
-        let scratch = |view: ViewId| program.memory(program.views.memory(view)).kind == MemoryKind::Scratch;
-        let mut kept = Vec::new();
-        for view in std::mem::take(&mut self.touched) {
-            if all || scratch(view) {
-                self.writers[view.index()] = None;
-                self.first_reader[view.index()] = NONE;
-            } else {
-                kept.push(view);
-            }
-        }
-        if all {
-            self.readers.clear();
-        }
-        self.touched = kept;
-    }
-
-    /// Everything that an access through `view` has to come after, with the reason.
-    fn conflicts(&self, view: ViewId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
-        let neighbours = self.regions.of(view).iter().map(|neighbour| neighbour.view);
-        for other in std::iter::once(view).chain(neighbours) {
-            if let Some((iteration, op, stream)) = self.writers[other.index()] {
-                let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
-                found.push((Access { iteration, op, stream, view: other }, hazard));
-            }
-            if writes {
-                let mut at = self.first_reader[other.index()];
-                while at != NONE {
-                    let (access, next) = self.readers[at as usize];
-                    found.push((access, Hazard::WriteAfterRead));
-                    at = next;
-                }
-            }
-        }
-    }
-
-    fn read(&mut self, access: Access) {
-        let first = self.first_reader[access.view.index()];
-        let mut at = first;
-        while at != NONE {
-            let (reader, next) = &mut self.readers[at as usize];
-            if reader.stream == access.stream {
-                *reader = access;
-                return;
-            }
-            at = *next;
-        }
-        self.touch(access.view);
-        self.readers.push((access, first));
-        self.first_reader[access.view.index()] = self.readers.len() as u32 - 1;
-    }
-
-    fn write(&mut self, access: Access) {
-        self.touch(access.view);
-        self.writers[access.view.index()] = Some((access.iteration, access.op, access.stream));
-        self.first_reader[access.view.index()] = NONE;
-        for neighbour in self.regions.of(access.view) {
-            if neighbour.covered {
-                self.writers[neighbour.view.index()] = None;
-                self.first_reader[neighbour.view.index()] = NONE;
-            }
-        }
-    }
-
-    fn touch(&mut self, view: ViewId) {
-        if self.writers[view.index()].is_none() && self.first_reader[view.index()] == NONE {
-            self.touched.push(view);
-        }
-    }
-}
-
 /// Dependencies of one operation while they are collected: the last operation of each stream, with the reason.
-#[derive(Default)]
 struct Waits {
-    by_stream: FxHashMap<StreamId, (u32, OpId, Reason)>,
+    by_stream: Vec<Option<(At, Reason)>>,
+    /// Streams that have one.
+    streams: Vec<StreamId>,
+    /// Those of the operation, in the order of issue.
+    sorted: Vec<(At, Reason)>,
 }
 
 impl Waits {
-    fn add(&mut self, stream: StreamId, iteration: u32, op: OpId, reason: Reason) {
-        let slot = self.by_stream.entry(stream).or_insert((iteration, op, reason));
-        if (slot.0, slot.1) < (iteration, op) {
-            *slot = (iteration, op, reason);
+    fn new(streams: usize) -> Self {
+        Waits { by_stream: vec![None; streams], streams: Vec::new(), sorted: Vec::new() }
+    }
+
+    fn add(&mut self, stream: StreamId, at: At, reason: Reason) {
+        match &mut self.by_stream[stream.index()] {
+            Some(known) if known.0 >= at => {}
+            Some(known) => *known = (at, reason),
+            none => {
+                *none = Some((at, reason));
+                self.streams.push(stream);
+            }
         }
     }
 
-    fn take(&mut self) -> Vec<(u32, OpId, Reason)> {
-        let mut waits: Vec<_> = self.by_stream.drain().map(|(_, wait)| wait).collect();
-        waits.sort_unstable_by_key(|(iteration, op, _)| (*iteration, *op));
-        waits
+    /// Everything that has been added, with the last operation of the own stream in the place of what was found there.
+    fn take(&mut self, stream: StreamId, before: Option<At>) -> &[(At, Reason)] {
+        self.sorted.clear();
+        for other in self.streams.drain(..) {
+            let wait = self.by_stream[other.index()].take();
+            self.sorted.extend(wait.filter(|_| other != stream));
+        }
+        self.sorted.extend(before.map(|before| (before, Reason::Stream)));
+        self.sorted.sort_unstable_by_key(|(at, _)| *at);
+        &self.sorted
     }
 }
 
-/// How far the streams have come.
-struct Streams {
-    /// The last operation of each.
-    last: Vec<Option<(u32, OpId)>>,
-    /// The last `sync()`, and the streams that have gone on since.
-    sync: Option<(u32, OpId)>,
-    synced: Vec<bool>,
-}
-
-impl Streams {
-    fn new(program: &Program) -> Self {
-        let count = program.streams.len();
-        Streams { last: vec![None; count], sync: None, synced: vec![true; count] }
-    }
-}
-
-/// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is known.
-/// Without `declared`, what the text says with `after` and `wait` is left out.
+/// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is
+/// known. Without `declared`, what the text says with `after` and `wait` is left out.
 pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
     let rounds = if overlapping { 2 } else { 1 };
     let regions = Regions::new(program).map_err(|memory| vec![tangled(program, memory)])?;
-    let mut accesses = Accesses::new(program, regions);
-    let mut races = Races::new(program);
-    let mut streams = Streams::new(program);
     let mut steps = Vec::with_capacity(cycle as usize);
+    let mut accesses = Accesses::new(program, &regions);
+    let mut streams = Streams::new(program);
     for iteration in 0..rounds * cycle {
         let step = &program.cycle[(iteration % cycle) as usize];
-        let (accesses, edges, across) = (&mut accesses, Vec::new(), Vec::new());
-        let mut walk = Walk { program, step, iteration, declared, accesses, streams: &mut streams, edges, across };
-        walk.run(&mut races);
+        let plan = StepPlan::new(step.ops.len());
+        let (accesses, streams) = (&mut accesses, &mut streams);
+        let mut walk = Walk { program, step, iteration, declared, accesses, streams, plan };
+        walk.run();
         if iteration >= (rounds - 1) * cycle {
-            let Walk { edges, across, .. } = walk;
-            steps.push(StepPlan::new(step.ops.len(), &edges, across));
+            steps.push(walk.plan.finish());
         }
-        accesses.end_iteration(!overlapping);
-        races.end_iteration();
+        walk.accesses.end_iteration(!overlapping);
         if !overlapping {
-            streams = Streams::new(program);
+            *walk.streams = Streams::new(program);
         }
     }
-    if races.errors.is_empty() { Ok(Plan { steps }) } else { Err(races.errors) }
+    drop(accesses);
+    let plan = Plan { steps };
+    if program.step.declared_order && !program.step.allow_races {
+        races::check(program, &plan, &regions, rounds * cycle)?;
+    }
+    Ok(plan)
+}
+
+/// How far the streams have come, over all iterations that may be under way.
+struct Streams {
+    /// The last operation of each.
+    last: Vec<Option<At>>,
+    /// The last `sync()` with its stream, and how many there have been.
+    sync: Option<(At, StreamId)>,
+    syncs: u32,
+    /// For each stream, how many there had been when it last went on.
+    seen: Vec<Option<u32>>,
+    /// Streams that have gone on since.
+    moved: Vec<StreamId>,
+}
+
+impl Streams {
+    fn new(program: &Program) -> Self {
+        let count = program.streams.len();
+        Streams { last: vec![None; count], sync: None, syncs: 0, seen: vec![None; count], moved: Vec::new() }
+    }
 }
 
 /// The walk through one iteration.
@@ -212,14 +123,13 @@ struct Walk<'w, 'a> {
     declared: bool,
     accesses: &'w mut Accesses<'a>,
     streams: &'w mut Streams,
-    edges: Vec<Edge>,
-    across: Vec<Across>,
+    plan: StepPlan,
 }
 
 impl Walk<'_, '_> {
-    fn run(&mut self, races: &mut Races) {
+    fn run(&mut self) {
         let mut found = Vec::new();
-        let mut waits = Waits::default();
+        let mut waits = Waits::new(self.program.streams.len());
         for op in self.step.ids() {
             let stream = self.step.op(op).stream;
             self.synced(op, &mut waits);
@@ -229,202 +139,75 @@ impl Walk<'_, '_> {
             if !self.program.step.declared_order {
                 self.inferred(op, &mut found, &mut waits);
             }
-            waits.by_stream.remove(&stream);
-            let last = self.streams.last[stream.index()].replace((self.iteration, op));
-            if let Some((iteration, before)) = last.filter(|(iteration, _)| *iteration == self.iteration) {
-                waits.add(stream, iteration, before, Reason::Stream);
+            let iteration = self.iteration;
+            let at = self.at(op);
+            let before = self.streams.last[stream.index()].replace(at);
+            let waits = waits.take(stream, before.filter(|at| at.iteration == iteration));
+            self.plan.push(waits.iter().filter(|(at, _)| at.iteration == iteration).map(|(at, why)| (at.op, *why)));
+            for (at, reason) in waits.iter().filter(|(at, _)| at.iteration != iteration) {
+                let distance = iteration - at.iteration;
+                self.plan.across.push(Across { from: at.op, to: op, distance, reason: *reason });
             }
-            let waits = waits.take();
-            if self.program.step.declared_order {
-                races.check(self.step, self.accesses, self.iteration, op, &waits);
+            if !self.program.step.declared_order {
+                self.note(op);
             }
-            for (iteration, from, reason) in waits {
-                if iteration == self.iteration {
-                    self.edges.push(Edge { from, to: op, reason });
-                } else {
-                    let distance = self.iteration - iteration;
-                    self.across.push(Across { from, to: op, distance, reason });
-                }
-            }
-            self.note(op);
         }
     }
 
-    /// A `sync()` waits for all streams, as far as they have come in whichever iteration; then they wait for it.
+    fn at(&self, op: OpId) -> At {
+        At { iteration: self.iteration, op }
+    }
+
+    /// What a `sync()` asks for: it waits for each stream that has gone on since the one before, in whichever
+    /// iteration, and each stream's next operation waits for it.
     fn synced(&mut self, op: OpId, waits: &mut Waits) {
-        let (info, program) = (self.step.op(op), self.program);
-        let stream_of = |iteration: u32, op: OpId| {
-            let step = &program.cycle[iteration as usize % program.cycle.len()];
-            step.op(op).stream
-        };
+        let (info, at) = (self.step.op(op), self.at(op));
         let streams = &mut *self.streams;
-        if let Some((iteration, sync)) = streams.sync.filter(|_| !streams.synced[info.stream.index()]) {
-            waits.add(stream_of(iteration, sync), iteration, sync, Reason::Sync);
+        let count = streams.syncs;
+        if streams.seen[info.stream.index()].replace(count) != Some(count) {
+            streams.moved.push(info.stream);
+            if let Some((sync, stream)) = streams.sync {
+                waits.add(stream, sync, Reason::Sync);
+            }
         }
         if info.kind == OpKind::Sync {
-            for &(iteration, other) in streams.last.iter().flatten() {
-                waits.add(stream_of(iteration, other), iteration, other, Reason::Sync);
+            for stream in streams.moved.drain(..) {
+                if let Some(other) = streams.last[stream.index()] {
+                    waits.add(stream, other, Reason::Sync);
+                }
             }
-            streams.sync = Some((self.iteration, op));
-            streams.synced.fill(false);
+            streams.syncs += 1;
+            streams.sync = Some((at, info.stream));
+            streams.seen[info.stream.index()] = Some(streams.syncs);
+            streams.moved.push(info.stream);
         }
-        streams.synced[info.stream.index()] = true;
     }
 
     fn declared(&self, after: &crate::model::After, waits: &mut Waits) {
         let reason = Reason::After { span: after.span };
         if !after.previous {
-            waits.add(self.step.op(after.op).stream, self.iteration, after.op, reason);
+            waits.add(self.step.op(after.op).stream, self.at(after.op), reason);
         } else if self.program.step.sync == Sync::End && self.iteration > 0 {
             let cycle = self.program.cycle.len() as u32;
             let before = &self.program.cycle[((self.iteration - 1) % cycle) as usize];
-            waits.add(before.op(after.op).stream, self.iteration - 1, after.op, reason);
+            let at = At { iteration: self.iteration - 1, op: after.op };
+            waits.add(before.op(after.op).stream, at, reason);
         }
     }
 
     fn inferred(&self, op: OpId, found: &mut Vec<(Access, Hazard)>, waits: &mut Waits) {
-        let inputs = self.step.inputs(op).iter().map(|view| (*view, false));
-        let outputs = self.step.outputs(op).iter().map(|view| (*view, true));
-        for (view, writes) in inputs.chain(outputs) {
+        for (view, writes) in self.step.operands(op) {
             self.accesses.conflicts(view, writes, found);
             for (access, hazard) in found.drain(..) {
-                let reason = Reason::Data { hazard, view, source: access.view };
-                waits.add(access.stream, access.iteration, access.op, reason);
+                waits.add(access.stream, access.at, Reason::Data { hazard, view, source: access.view });
             }
         }
     }
 
     fn note(&mut self, op: OpId) {
-        let stream = self.step.op(op).stream;
-        let access = |view: ViewId| Access { iteration: self.iteration, op, stream, view };
-        for &view in self.step.inputs(op) {
-            self.accesses.read(access(view));
-        }
-        for &view in self.step.outputs(op) {
-            self.accesses.write(access(view));
-        }
-    }
-}
-
-/// The search for races: two operations that touch the same memory, at least one writing, with no order between them.
-struct Races<'a> {
-    program: &'a Program,
-    wanted: bool,
-    clocks: Clocks,
-    /// The places of the operations of the iterations that may be under way, newest last.
-    places: Vec<Vec<Place>>,
-    first: u32,
-    /// For each iteration, how many operations each stream had at its end.
-    ends: Vec<Vec<u32>>,
-    errors: Vec<PlanError>,
-}
-
-/// What to write so that `second` waits for `first`, which is of an iteration `before` it.
-fn missing(program: &Program, first: &crate::model::Op, second: &crate::model::Op, before: u32) -> String {
-    let stream = &program.streams[second.stream.index()].name;
-    let label = program.label_text(first.label);
-    let (named, give) = match &label {
-        Some(label) => (label.as_str(), String::new()),
-        None => ("l", format!("name the first, `l: {}(…)`, and ", program.op_name(first))),
-    };
-    match before {
-        0 => format!("{give}write `on {stream} after {named} {{ … }}`"),
-        1 => format!("{give}write `on {stream} after prev({named}) {{ … }}`"),
-        _ => format!("{give}lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`"),
-    }
-}
-
-impl<'a> Races<'a> {
-    fn new(program: &'a Program) -> Self {
-        let wanted = program.step.declared_order && !program.step.allow_races;
-        Races {
-            program,
-            wanted,
-            clocks: Clocks::new(if wanted { program.streams.len() } else { 0 }),
-            places: vec![Vec::new()],
-            first: 0,
-            ends: Vec::new(),
-            errors: Vec::new(),
-        }
-    }
-
-    fn place(&self, iteration: u32, op: OpId) -> Option<Place> {
-        let index = iteration.checked_sub(self.first)? as usize;
-        self.places.get(index)?.get(op.index()).copied()
-    }
-
-    fn check(&mut self, step: &Step, accesses: &Accesses, iteration: u32, op: OpId, waits: &[(u32, OpId, Reason)]) {
-        if !self.wanted {
-            return;
-        }
-        let queue = step.op(op).stream.0;
-        for (from_iteration, from, _) in waits {
-            if let Some(place) = self.place(*from_iteration, *from) {
-                self.clocks.wait(queue, place);
-            }
-        }
-        let mut found = Vec::new();
-        let inputs = step.inputs(op).iter().map(|view| (*view, false));
-        let outputs = step.outputs(op).iter().map(|view| (*view, true));
-        for (view, writes) in inputs.chain(outputs) {
-            accesses.conflicts(view, writes, &mut found);
-            for (access, hazard) in found.drain(..) {
-                let Some(place) = self.place(access.iteration, access.op) else { continue };
-                if !self.clocks.knows(queue, place) {
-                    self.report(step, iteration, op, view, access, hazard);
-                }
-            }
-        }
-        // Clocks are kept as long as their iteration may be under way: nobody knows how often they will be asked.
-        let place = self.clocks.push(queue, u32::MAX);
-        self.places.last_mut().expect("one for the iteration under way").push(place);
-    }
-
-    fn report(&mut self, step: &Step, iteration: u32, op: OpId, view: ViewId, access: Access, hazard: Hazard) {
-        let program = self.program;
-        let cycle = program.cycle.len() as u32;
-        let earlier_step =
-            if access.iteration == iteration { step } else { &program.cycle[(access.iteration % cycle) as usize] };
-        let (first, second) = (earlier_step.op(access.op), step.op(op));
-        let same = |error: &PlanError| {
-            matches!(error, PlanError::Race { first_at, second_at, .. }
-                if (*first_at, *second_at) == (first.span.into(), second.span.into()))
-        };
-        if self.errors.len() >= MAX_RACES || self.errors.iter().any(same) {
-            return;
-        }
-        let name = |op: &crate::model::Op| program.op_text(op);
-        let before = iteration - access.iteration;
-        self.errors.push(PlanError::Race {
-            missing: missing(program, first, second, before),
-            first: name(first),
-            second: name(second),
-            memory: program.names.name(program.memory(program.views.memory(view)).name).to_owned(),
-            first_at: first.span.into(),
-            first_does: if hazard == Hazard::WriteAfterRead { "reads" } else { "writes" },
-            first_slice: program.view_text(access.view),
-            first_stream: program.streams[first.stream.index()].name.clone(),
-            second_at: second.span.into(),
-            second_does: if hazard == Hazard::ReadAfterWrite { "reads" } else { "writes" },
-            second_slice: program.view_text(view),
-            second_stream: program.streams[second.stream.index()].name.clone(),
-        });
-    }
-
-    fn end_iteration(&mut self) {
-        if !self.wanted {
-            return;
-        }
-        self.ends.push(self.clocks.lengths());
-        self.places.push(Vec::new());
-        // Iterations that can no longer be under way when the next begins are complete for everybody.
-        let depth = self.program.step.depth.max(1) as usize;
-        if let Some(done) = self.ends.len().checked_sub(depth) {
-            self.clocks.complete(&self.ends[done]);
-        }
-        while self.places.len() > depth + 1 {
-            self.places.remove(0);
-            self.first += 1;
+        let (at, stream) = (self.at(op), self.step.op(op).stream);
+        for (view, writes) in self.step.operands(op) {
+            self.accesses.note(Access { at, stream, view }, writes);
         }
     }
 }

@@ -2,18 +2,23 @@
 //!
 //! Knows no device and no real stream. The only module that knows petgraph.
 
+mod accesses;
+mod clock;
 mod clocks;
 mod critical_path;
 mod error;
 mod graph;
 mod hazards;
+mod latest;
 mod lint;
+mod races;
 mod regions;
 
 pub use clocks::{Clocks, Place};
 pub use critical_path::{CriticalPath, Timing};
 pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+pub use latest::Latest;
 pub use lint::{PlanWarning, lint};
 
 use crate::model::Program;

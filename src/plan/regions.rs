@@ -10,15 +10,25 @@ pub struct Regions {
     neighbours: Vec<Neighbour>,
 }
 
-/// A slice that overlaps another.
-#[derive(Clone, Copy, Debug)]
-pub struct Neighbour {
-    pub view: ViewId,
-    /// It lies inside the other as a whole.
-    pub covered: bool,
+/// A slice that overlaps another: its number, and in the lowest bit whether it lies inside the other as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Neighbour(u32);
+
+impl Neighbour {
+    fn new(view: ViewId, covered: bool) -> Self {
+        Neighbour(view.0 << 1 | u32::from(covered))
+    }
+
+    pub fn view(self) -> ViewId {
+        ViewId(self.0 >> 1)
+    }
+
+    pub fn covered(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
-/// Pairs of overlapping slices that are kept at most: a few hundred megabytes.
+/// Pairs of overlapping slices that are kept at most: a hundred megabytes.
 pub const MAX_PAIRS: usize = 1 << 23;
 
 impl Regions {
@@ -28,23 +38,39 @@ impl Regions {
         let mut by_memory: Vec<(MemoryId, ViewId)> =
             (0..views.len()).map(ViewId::from).map(|view| (views.memory(view), view)).collect();
         by_memory.sort_unstable();
-        let mut pairs: Vec<(ViewId, Neighbour)> = Vec::new();
-        for group in by_memory.chunk_by(|a, b| a.0 == b.0) {
+        let mut pairs: Vec<(ViewId, ViewId)> = Vec::new();
+        for group in by_memory.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
             let memory = group[0].0;
             let group: Vec<ViewId> = group.iter().map(|(_, view)| *view).collect();
-            if !overlapping(program, &group, &mut pairs) {
+            if !overlapping(program, group, &mut pairs) {
                 return Err(memory);
             }
         }
-        pairs.sort_unstable_by_key(|(view, neighbour)| (*view, neighbour.view));
+        drop(by_memory);
+        // Each slice's neighbours stand together: counted, then put in their places, then in order.
         let mut starts = vec![0u32; views.len() + 1];
-        for (view, _) in &pairs {
-            starts[view.index() + 1] += 1;
+        for (a, b) in &pairs {
+            starts[a.index() + 1] += 1;
+            starts[b.index() + 1] += 1;
         }
         for index in 1..starts.len() {
             starts[index] += starts[index - 1];
         }
-        Ok(Regions { starts, neighbours: pairs.into_iter().map(|(_, neighbour)| neighbour).collect() })
+        let mut ends = starts.clone();
+        let mut neighbours = vec![Neighbour(0); 2 * pairs.len()];
+        let mut put = |view: ViewId, other: ViewId| {
+            let end = &mut ends[view.index()];
+            neighbours[*end as usize] = Neighbour::new(other, covers(views, view, other));
+            *end += 1;
+        };
+        for (a, b) in pairs {
+            put(a, b);
+            put(b, a);
+        }
+        for view in 0..views.len() {
+            neighbours[starts[view] as usize..starts[view + 1] as usize].sort_unstable();
+        }
+        Ok(Regions { starts, neighbours })
     }
 
     /// The other slices that overlap this one.
@@ -67,46 +93,79 @@ fn stretch(program: &Program, view: ViewId, axis: Option<usize>) -> (u64, u64) {
     }
 }
 
-/// Slices with their stretches, and how densely these fill the whole.
-type Sweep = (f64, Vec<(u64, u64, ViewId)>);
+/// A slice on a stretch: where it begins and ends there.
+type Placed = (u64, u64, ViewId);
 
-/// Finds the overlapping pairs among the slices of one memory. They are swept along the stretch in which they are the
-/// shortest, so that slices which lie apart cost nothing. False when there are too many.
-fn overlapping(program: &Program, group: &[ViewId], pairs: &mut Vec<(ViewId, Neighbour)>) -> bool {
-    let [first, _, ..] = group else { return true };
-    let rank = program.views.extents(*first).len();
-    let mut best: Option<Sweep> = None;
-    for axis in std::iter::once(None).chain((0..rank).map(Some)) {
-        let mut stretches: Vec<(u64, u64, ViewId)> = group
-            .iter()
-            .map(|&view| {
-                let (start, end) = stretch(program, view, axis);
-                (start, end, view)
-            })
-            .collect();
-        let low = stretches.iter().map(|s| s.0).min().unwrap_or(0);
-        let high = stretches.iter().map(|s| s.1).max().unwrap_or(1);
-        let filled: f64 = stretches.iter().map(|s| (s.1 - s.0) as f64).sum();
-        let density = filled / (high - low) as f64;
-        if best.as_ref().is_none_or(|(least, _)| density < *least) {
-            stretches.sort_unstable();
-            best = Some((density, stretches));
+/// The slices of a group on a stretch, in order, and how densely they fill it.
+fn placed(program: &Program, group: &[ViewId], axis: Option<usize>) -> (f64, Vec<Placed>) {
+    let mut placed: Vec<Placed> = group
+        .iter()
+        .map(|&view| {
+            let (start, end) = stretch(program, view, axis);
+            (start, end, view)
+        })
+        .collect();
+    placed.sort_unstable();
+    let low = placed.first().map_or(0, |first| first.0);
+    let high = placed.iter().map(|slice| slice.1).max().unwrap_or(1);
+    let filled: f64 = placed.iter().map(|slice| (slice.1 - slice.0) as f64).sum();
+    (filled / (high - low) as f64, placed)
+}
+
+/// Where the slices fall into parts that lie apart: the places behind the last of each part.
+fn parts(placed: &[Placed]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut reach = 0;
+    for (index, &(start, end, _)) in placed.iter().enumerate() {
+        if index > 0 && start >= reach {
+            ends.push(index);
         }
-        if density <= 1.0 {
-            break;
-        }
+        reach = reach.max(end);
     }
-    let Some((_, stretches)) = best else { return true };
-    let mut open: Vec<(u64, ViewId)> = Vec::new();
-    for (start, end, view) in stretches {
-        open.retain(|(other_end, _)| *other_end > start);
-        for &(_, other) in &open {
-            if program.views.overlap(view, other) {
-                pairs.push((view, Neighbour { view: other, covered: covers(&program.views, view, other) }));
-                pairs.push((other, Neighbour { view, covered: covers(&program.views, other, view) }));
+    ends.push(placed.len());
+    ends
+}
+
+/// Finds the overlapping pairs among the slices of one memory. Along each stretch they are cut into parts that lie
+/// apart, until they no longer fall apart: tiles of a matrix do along its rows and then along its columns. What is left
+/// is swept along the stretch on which it is the least dense. False when there are too many pairs.
+fn overlapping(program: &Program, group: Vec<ViewId>, pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
+    let Some(&first) = group.first() else { return true };
+    let rank = program.views.extents(first).len();
+    let mut open = vec![(group, 0)];
+    while let Some((group, cuts)) = open.pop() {
+        let mut sweep: Option<(f64, Vec<Placed>)> = None;
+        let mut apart = false;
+        for axis in std::iter::once(None).chain((0..rank).map(Some)) {
+            let (density, placed) = placed(program, &group, axis);
+            let ends = parts(&placed);
+            // Cuts come to an end, so that the time does not grow with their number.
+            if ends.len() > 1 && cuts <= rank {
+                let starts = std::iter::once(0).chain(ends.iter().copied());
+                let several = starts.zip(&ends).map(|(start, &end)| &placed[start..end]).filter(|part| part.len() > 1);
+                open.extend(several.map(|part| (part.iter().map(|slice| slice.2).collect(), cuts + 1)));
+                apart = true;
+                break;
+            }
+            if sweep.as_ref().is_none_or(|(least, _)| density < *least) {
+                sweep = Some((density, placed));
             }
         }
-        if pairs.len() > 2 * MAX_PAIRS {
+        let sweep = sweep.filter(|_| !apart).map_or(Vec::new(), |(_, placed)| placed);
+        if !swept(program, &sweep, pairs) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Adds the overlapping pairs of slices that stand in the order of a stretch.
+fn swept(program: &Program, placed: &[Placed], pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
+    let mut open: Vec<(u64, ViewId)> = Vec::new();
+    for &(start, end, view) in placed {
+        open.retain(|(other_end, _)| *other_end > start);
+        pairs.extend(open.iter().map(|&(_, other)| (view, other)).filter(|&(a, b)| program.views.overlap(a, b)));
+        if pairs.len() > MAX_PAIRS {
             return false;
         }
         open.push((end, view));

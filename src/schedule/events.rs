@@ -6,10 +6,10 @@
 //! A `signal` and a `wait` that the file spells out are issued as they stand, needed or not: they are there to
 //! reproduce a pattern.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
 
 use crate::base::{EventId, LaneId, OpId};
-use crate::model::{OpKind, Program, Sync};
+use crate::model::{OpKind, Program};
 use crate::plan::{Clocks, Place, Plan};
 
 use super::memory::Placer;
@@ -17,10 +17,7 @@ use super::{Command, Lane, Options, Schedule, StepSchedule};
 
 /// Places what every iteration of the period issues.
 pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneId>, options: &Options) -> Schedule {
-    let depth = match program.step.sync {
-        Sync::Iteration => 1,
-        Sync::End => program.step.depth.max(1),
-    };
+    let depth = program.step.under_way();
     let cycle = program.cycle.len() as u32;
     let period = cycle / gcd(cycle, depth) * depth;
     let mut placer = Placer::new(program, options.share_scratch, depth);
@@ -29,32 +26,23 @@ pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneI
         plan,
         lane_of: &lane_of,
         clocks: Clocks::new(lanes.len()),
-        places: FxHashMap::default(),
-        ends: Vec::new(),
-        events: FxHashMap::default(),
-        period,
+        under_way: (0..depth).map(|_| UnderWay::default()).collect(),
+        events: Events::new(program, period),
         depth,
+        before: Vec::new(),
     };
     // Iterations that overlap are walked until those before them no longer differ from what repeats.
     let start = if depth > 1 { period.max(depth) } else { 0 };
     let mut steps = Vec::with_capacity(period as usize);
-    let mut recorded: FxHashSet<EventId> = FxHashSet::default();
     for iteration in 0..start + period {
-        let (step, waited) = walk.iteration(iteration, &mut placer);
+        walk.events.counts = iteration >= start;
+        let step = walk.iteration(iteration, &mut placer);
         if iteration >= start {
-            recorded.extend(waited);
             steps.push(step);
         }
     }
-    // An event that only the first iterations waited for is not recorded.
-    for step in &mut steps {
-        step.commands.retain(|command| match command {
-            Command::Record { event, .. } => recorded.contains(event),
-            _ => true,
-        });
-    }
     // The period begins at `start`, which is a multiple of it.
-    let events = number(&mut steps);
+    let events = walk.events.number(&mut steps);
     Schedule { memory: placer.finish(), lanes, lane_of, period: steps, events, sync: program.step.sync, depth }
 }
 
@@ -62,18 +50,75 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Numbers the events anew, without gaps, and says how many there are.
-fn number(steps: &mut [StepSchedule]) -> u32 {
-    let mut numbers: FxHashMap<EventId, EventId> = FxHashMap::default();
-    for step in steps {
-        for command in &mut step.commands {
+/// The events of a period: each operation of each of its iterations may have one.
+struct Events {
+    /// For each iteration of the period, the number of its first operation's event.
+    first: Vec<u32>,
+    /// Those that are needed: waited for in the period, or spelled out.
+    needed: Vec<bool>,
+    /// Whether what is waited for now is in the period, not in an iteration before it that differs.
+    counts: bool,
+}
+
+impl Events {
+    fn new(program: &Program, period: u32) -> Self {
+        let mut first = Vec::with_capacity(period as usize);
+        let mut count = 0;
+        for iteration in 0..period as usize {
+            first.push(count as u32);
+            count += program.cycle[iteration % program.cycle.len()].ops.len();
+        }
+        Events { first, needed: vec![false; count], counts: false }
+    }
+
+    /// The event behind an operation.
+    fn of(&self, iteration: u32, op: OpId) -> EventId {
+        EventId(self.first[iteration as usize % self.first.len()] + op.0)
+    }
+
+    fn need(&mut self, event: EventId) {
+        self.needed[event.index()] |= self.counts;
+    }
+
+    /// Takes out the records that nothing needs and numbers the events anew, without gaps. Says how many there are.
+    fn number(self, steps: &mut [StepSchedule]) -> u32 {
+        for step in &mut *steps {
+            step.commands.retain(|command| match command {
+                Command::Record { event, .. } => self.needed[event.index()],
+                _ => true,
+            });
+            step.commands.shrink_to_fit();
+        }
+        const NONE: EventId = EventId(u32::MAX);
+        let mut numbers = vec![NONE; self.needed.len()];
+        let mut count = 0;
+        for command in steps.iter_mut().flat_map(|step| &mut step.commands) {
             if let Command::Record { event, .. } | Command::Wait { event, .. } = command {
-                let next = EventId::from(numbers.len());
-                *event = *numbers.entry(*event).or_insert(next);
+                let number = &mut numbers[event.index()];
+                if *number == NONE {
+                    *number = EventId(count);
+                    count += 1;
+                }
+                *event = *number;
             }
         }
+        count
     }
-    numbers.len() as u32
+}
+
+/// Places of an iteration that may be under way, and how many operations each lane had at its end.
+#[derive(Default)]
+struct UnderWay {
+    places: Vec<Place>,
+    ends: Vec<u32>,
+}
+
+/// An operation that another waits for.
+#[derive(Clone, Copy)]
+struct Before {
+    place: Place,
+    event: EventId,
+    across: bool,
 }
 
 struct Walk<'a> {
@@ -81,14 +126,12 @@ struct Walk<'a> {
     plan: &'a Plan,
     lane_of: &'a [LaneId],
     clocks: Clocks,
-    /// Where the operations of the iterations that may be under way stand, by iteration and operation.
-    places: FxHashMap<(u32, OpId), Place>,
-    /// For each iteration, how many operations each lane had at its end.
-    ends: Vec<Vec<u32>>,
-    /// The event behind an operation, by its iteration in the period.
-    events: FxHashMap<(u32, OpId), EventId>,
-    period: u32,
+    /// The iterations that may be under way, which take turns.
+    under_way: Vec<UnderWay>,
+    events: Events,
     depth: u32,
+    /// What an operation waits for on other lanes, while it is placed.
+    before: Vec<Before>,
 }
 
 impl Walk<'_> {
@@ -96,116 +139,132 @@ impl Walk<'_> {
         self.lane_of[self.program.cycle[step].op(op).stream.index()]
     }
 
-    /// One iteration's commands, and the events that it needs: those it waits for, and signals.
-    fn iteration(&mut self, iteration: u32, placer: &mut Placer) -> (StepSchedule, Vec<EventId>) {
-        let cycle = self.program.cycle.len() as u32;
-        let index = (iteration % cycle) as usize;
+    /// One iteration's commands.
+    fn iteration(&mut self, iteration: u32, placer: &mut Placer) -> StepSchedule {
+        let index = iteration as usize % self.program.cycle.len();
         let step = &self.program.cycle[index];
         let graph = &self.plan.steps[index];
-        if let Some(done) = iteration.checked_sub(self.depth) {
-            let ends = std::mem::take(&mut self.ends[done as usize]);
-            self.clocks.complete(&ends);
-            self.places.retain(|(other, _), _| *other > done);
+        let turn = (iteration % self.depth) as usize;
+        if iteration >= self.depth {
+            self.clocks.complete(&self.under_way[turn].ends);
         }
-        // How often each operation is waited for, in this iteration and in those that may be under way beside it.
-        let mut uses: FxHashMap<OpId, u32> = FxHashMap::default();
-        for op in step.ids() {
-            let lane = self.lane(index, op);
-            for edge in graph.before(op).into_iter().filter(|edge| self.lane(index, edge.from) != lane) {
-                *uses.entry(edge.from).or_default() += 1;
-            }
-        }
-        for ahead in 1..self.depth {
-            let later = ((iteration + ahead) % cycle) as usize;
-            for edge in self.plan.steps[later].across.iter().filter(|edge| edge.distance == ahead) {
-                if self.lane(index, edge.from) != self.lane(later, edge.to) {
-                    *uses.entry(edge.from).or_default() += 1;
-                }
-            }
-        }
-        let mut across: FxHashMap<OpId, Vec<(u32, OpId)>> = FxHashMap::default();
-        for edge in graph.across.iter().filter(|edge| edge.distance < self.depth && edge.distance <= iteration) {
-            across.entry(edge.to).or_default().push((iteration - edge.distance, edge.from));
-        }
-
-        let mut commands = Vec::with_capacity(step.ops.len());
-        let mut waited = Vec::new();
-        let mut last: Vec<Option<Place>> = vec![None; self.clocks.lengths().len()];
-        let mut waits_on: Vec<(LaneId, Place)> = Vec::new();
+        self.under_way[turn].places.clear();
+        self.under_way[turn].places.reserve(step.ops.len());
+        let waiters = self.plan.waiters(index, self.depth, |step, op| self.lane(step, op).0);
+        let mut across = graph.across.iter().peekable();
+        let mut ends = Ends::new(self.clocks.lengths().len());
+        // As many as there can be; most programs come close.
+        let records = waiters.iter().filter(|count| **count > 0).count();
+        let waits: usize = waiters.iter().map(|count| *count as usize).sum();
+        let mut commands = Vec::with_capacity(step.ops.len() + records + waits);
         placer.begin(step);
         for op in step.ids() {
+            let info = step.op(op);
             let lane = self.lane(index, op);
-            let mut before: Vec<(Place, u32, OpId)> = Vec::new();
-            let own = graph.before(op).into_iter().map(|edge| (iteration, edge.from));
-            let earlier = across.remove(&op).unwrap_or_default();
-            for (from_iteration, from) in own.chain(earlier) {
-                let from_step = (from_iteration % cycle) as usize;
-                if self.lane(from_step, from) == lane {
-                    continue;
-                }
-                if let Some(&place) = self.places.get(&(from_iteration, from)) {
-                    before.push((place, from_iteration, from));
+            for edge in graph.incoming(op) {
+                self.add_before(lane, iteration, edge.from, false);
+            }
+            while let Some(edge) = across.next_if(|edge| edge.to == op) {
+                if edge.distance < self.depth && edge.distance <= iteration {
+                    self.add_before(lane, iteration - edge.distance, edge.from, true);
                 }
             }
-            before.sort_unstable_by_key(|(place, ..)| *place);
-            let needed: Vec<bool> = before
-                .iter()
-                .enumerate()
-                .map(|(index, (place, ..))| {
-                    // Of two marks that stand for the same, the first is waited for.
-                    let implied = before.iter().enumerate().any(|(at, (other, ..))| {
-                        at != index
-                            && self.clocks.implies(*other, *place)
-                            && (at < index || !self.clocks.implies(*place, *other))
-                    });
-                    !implied && !self.clocks.knows(lane.0, *place)
-                })
-                .collect();
-            let spelled_out = step.op(op).kind == OpKind::Wait;
-            for ((place, from_iteration, from), needed) in before.into_iter().zip(needed) {
-                if !spelled_out && (!needed || self.clocks.knows(lane.0, place)) {
-                    self.clocks.release(place);
-                    continue;
-                }
-                let next = EventId::from(self.events.len());
-                let key = (from_iteration % self.period, from);
-                let event = *self.events.entry(key).or_insert(next);
-                commands.push(Command::Wait { event, lane, across: from_iteration != iteration });
-                waited.push(event);
-                waits_on.push((lane, place));
-                self.clocks.wait(lane.0, place);
+            self.choose(lane, info.kind == OpKind::Wait);
+            for Before { place, event, across } in self.before.drain(..) {
+                commands.push(Command::Wait { event, lane, across });
+                self.events.need(event);
+                ends.wait(place);
             }
             placer.before(step, op, lane.0, &self.clocks);
-            let waiters = uses.get(&op).copied().unwrap_or(0);
-            let place = match step.op(op).kind {
+            let uses = waiters[op.index()];
+            let place = match info.kind {
                 OpKind::Run(_) => {
                     commands.push(Command::Launch { op, lane });
-                    self.clocks.push(lane.0, waiters)
+                    self.clocks.push(lane.0, uses)
                 }
-                _ => self.clocks.mark(lane.0, waiters),
+                _ => self.clocks.mark(lane.0, uses),
             };
-            self.places.insert((iteration, op), place);
-            last[lane.index()] = Some(place);
+            self.under_way[turn].places.push(place);
+            ends.add(place);
             placer.after(step, op, place);
-            let signal = step.op(op).kind == OpKind::Signal;
-            if signal || uses.contains_key(&op) {
-                let next = EventId::from(self.events.len());
-                let event = *self.events.entry((iteration % self.period, op)).or_insert(next);
+            let event = self.events.of(iteration, op);
+            // What is never waited for is taken out at the end, but for what is spelled out.
+            if info.kind == OpKind::Signal {
+                self.events.need(event);
+            }
+            if info.kind == OpKind::Signal || uses > 0 {
                 commands.push(Command::Record { event, lane });
-                // What is never waited for is taken out at the end, but for what is spelled out.
-                waited.extend(signal.then_some(event));
             }
         }
         placer.end();
-        self.ends.push(self.clocks.lengths());
-        let used: Vec<LaneId> =
-            last.iter().enumerate().filter(|(_, last)| last.is_some()).map(|(lane, _)| LaneId::from(lane)).collect();
-        let is_leaf = |lane: &LaneId| {
-            let end = last[lane.index()];
-            !waits_on.iter().any(|(waiter, place)| waiter != lane && Some(*place) == end)
-        };
-        let leaves = used.iter().copied().filter(is_leaf).collect();
+        self.under_way[turn].ends = self.clocks.lengths();
         let slot = iteration % self.depth;
-        (StepSchedule { step: index, slot, commands, used, leaves }, waited)
+        StepSchedule { step: index, slot, commands, used: ends.used(), leaves: ends.leaves() }
+    }
+
+    fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool) {
+        let place = self.under_way[(iteration % self.depth) as usize].places[from.index()];
+        if place.queue != lane.0 {
+            self.before.push(Before { place, event: self.events.of(iteration, from), across });
+        }
+    }
+
+    /// Waits for what the lane does not know and nothing else that it waits for implies; keeps these, in order of their
+    /// places. Whoever implies another knows more, and so comes first. Of those that stand for the same (marks), the
+    /// first is waited for.
+    fn choose(&mut self, lane: LaneId, spelled_out: bool) {
+        if !spelled_out {
+            let clocks = &mut self.clocks;
+            if self.before.len() > 1 {
+                self.before.sort_by_cached_key(|before| (Reverse(clocks.weight(before.place)), before.place));
+            }
+            self.before.retain(|before| {
+                let known = clocks.knows(lane.0, before.place);
+                match known {
+                    true => clocks.release(before.place),
+                    false => clocks.wait(lane.0, before.place),
+                }
+                !known
+            });
+        } else {
+            for before in &self.before {
+                self.clocks.wait(lane.0, before.place);
+            }
+        }
+        self.before.sort_unstable_by_key(|before| before.place);
+    }
+}
+
+/// How an iteration ends on each lane.
+struct Ends {
+    last: Vec<Option<Place>>,
+    /// The last place of the lane that another lane waits for.
+    waited: Vec<Option<Place>>,
+}
+
+impl Ends {
+    fn new(lanes: usize) -> Self {
+        Ends { last: vec![None; lanes], waited: vec![None; lanes] }
+    }
+
+    fn add(&mut self, place: Place) {
+        self.last[place.queue as usize] = Some(place);
+    }
+
+    fn wait(&mut self, place: Place) {
+        let waited = &mut self.waited[place.queue as usize];
+        *waited = (*waited).max(Some(place));
+    }
+
+    /// Lanes with work.
+    fn used(&self) -> Vec<LaneId> {
+        (0..self.last.len()).filter(|&lane| self.last[lane].is_some()).map(LaneId::from).collect()
+    }
+
+    /// Lanes whose end no other waits for.
+    fn leaves(&self) -> Vec<LaneId> {
+        let mut used = self.used();
+        used.retain(|lane| self.last[lane.index()] != self.waited[lane.index()]);
+        used
     }
 }

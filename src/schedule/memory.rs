@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use crate::base::{MemoryId, OpId, Space};
 use crate::model::{MemoryKind, Program, Step};
-use crate::plan::{Clocks, Place};
+use crate::plan::{Clocks, Latest, Place};
 
 /// Every memory begins at a multiple of this many bytes.
 const ALIGN: u64 = 512;
 
 /// Blocks of one size that are looked at for one to use again.
 const TRIES: usize = 16;
+
+/// Sizes that are looked at.
+const SIZES: usize = 64;
+
+/// Where scratch memory lies that has no place yet.
+const NOWHERE: u64 = u64::MAX;
 
 /// One stretch of memory for each space, and where in it everything lies.
 #[derive(Debug)]
@@ -74,23 +78,18 @@ pub(super) struct Placer<'a> {
     end: u64,
     /// Blocks that nothing will touch again in this iteration, by size.
     free: BTreeMap<u64, Vec<Block>>,
-    live: FxHashMap<MemoryId, Live>,
+    /// For each memory, accesses that are still to come in this iteration; counted for scratch alone.
+    left: Vec<u32>,
+    /// For each scratch memory, the number of the last operation of each lane that touched it, until its block is used
+    /// again.
+    last: Latest<u32>,
 }
 
 #[derive(Debug)]
 struct Block {
     offset: u64,
-    /// The last operations that touch it, one for each lane.
-    last: Vec<Place>,
-}
-
-#[derive(Debug)]
-struct Live {
-    offset: u64,
-    size: u64,
-    /// Accesses that are still to come.
-    left: u32,
-    last: Vec<Place>,
+    /// What lay there last.
+    memory: MemoryId,
 }
 
 impl<'a> Placer<'a> {
@@ -117,77 +116,81 @@ impl<'a> Placer<'a> {
             plan: MemoryPlan { placements, fixed, scratch: 0, slots },
             end: 0,
             free: BTreeMap::new(),
-            live: FxHashMap::default(),
+            left: vec![0; program.memories.len()],
+            last: Latest::new(program.memories.len()),
         }
     }
 
     /// Begins an iteration: counts how often each scratch memory is touched.
     pub fn begin(&mut self, step: &Step) {
         self.end = 0;
-        self.free.clear();
-        self.live.clear();
-        for op in step.ids() {
-            for &view in step.inputs(op).iter().chain(step.outputs(op)) {
-                let memory = self.program.views.memory(view);
-                let placement = self.plan.placements[memory.index()];
-                if placement.scratch {
-                    let size = placement.bytes.next_multiple_of(ALIGN);
-                    let unplaced = Live { offset: u64::MAX, size, left: 0, last: Vec::new() };
-                    self.live.entry(memory).or_insert(unplaced).left += 1;
-                }
+        for block in std::mem::take(&mut self.free).into_values().flatten() {
+            self.last.clear(block.memory.0);
+        }
+        for (view, _) in step.ids().flat_map(|op| step.operands(op)) {
+            let memory = self.program.views.memory(view);
+            let placement = &mut self.plan.placements[memory.index()];
+            if placement.scratch {
+                placement.offset = NOWHERE;
+                self.left[memory.index()] += 1;
             }
         }
     }
 
     /// Gives scratch memory to what an operation touches first; `clocks` knows what is complete when it starts.
     pub fn before(&mut self, step: &Step, op: OpId, lane: u32, clocks: &Clocks) {
-        for &view in step.inputs(op).iter().chain(step.outputs(op)) {
+        for (view, _) in step.operands(op) {
             let memory = self.program.views.memory(view);
-            let Some(live) = self.live.get(&memory) else { continue };
-            if live.offset != u64::MAX {
-                continue;
-            }
-            let size = live.size;
-            let offset = self.take(size, lane, clocks).unwrap_or_else(|| {
-                let offset = self.end;
-                self.end += size;
-                offset
-            });
-            self.plan.placements[memory.index()].offset = offset;
-            if let Some(live) = self.live.get_mut(&memory) {
-                live.offset = offset;
+            let placement = self.plan.placements[memory.index()];
+            if placement.scratch && placement.offset == NOWHERE {
+                let size = placement.bytes.next_multiple_of(ALIGN);
+                let offset = self.take(size, lane, clocks).unwrap_or_else(|| {
+                    let offset = self.end;
+                    self.end += size;
+                    offset
+                });
+                self.plan.placements[memory.index()].offset = offset;
             }
         }
     }
 
     /// A block that is large enough, not wasteful, and surely no longer in use.
     fn take(&mut self, size: u64, lane: u32, clocks: &Clocks) -> Option<u64> {
-        let done = |block: &Block| block.last.iter().all(|&place| clocks.knows(lane, place));
-        for (_, blocks) in self.free.range_mut(size..=size.saturating_mul(2)) {
+        let done = |block: &Block| {
+            let mut last = self.last.of(block.memory.0);
+            last.all(|(queue, number)| clocks.knows(lane, Place { queue, number, mark: 0 }))
+        };
+        let sizes = self.free.range(size..=size.saturating_mul(2)).take(SIZES);
+        let (size, index) = sizes.into_iter().find_map(|(&size, blocks)| {
             let recent = blocks.len().saturating_sub(TRIES)..blocks.len();
-            if let Some(place) = recent.rev().find(|&index| done(&blocks[index])) {
-                return Some(blocks.remove(place).offset);
-            }
+            recent.rev().find(|&index| done(&blocks[index])).map(|index| (size, index))
+        })?;
+        let blocks = self.free.get_mut(&size)?;
+        let block = blocks.remove(index);
+        if blocks.is_empty() {
+            self.free.remove(&size);
         }
-        None
+        self.last.clear(block.memory.0);
+        Some(block.offset)
     }
 
     /// Notes that an operation has been issued at `place`, and frees what it was the last to touch.
     pub fn after(&mut self, step: &Step, op: OpId, place: Place) {
-        for &view in step.inputs(op).iter().chain(step.outputs(op)) {
+        for (view, _) in step.operands(op) {
             let memory = self.program.views.memory(view);
-            let Some(live) = self.live.get_mut(&memory) else { continue };
-            match live.last.iter_mut().find(|last| last.queue == place.queue) {
-                Some(last) => *last = place,
-                None => live.last.push(place),
+            let placement = self.plan.placements[memory.index()];
+            if !placement.scratch {
+                continue;
             }
-            live.left -= 1;
-            if live.left == 0
-                && let Some(live) = self.live.remove(&memory)
-                && self.share
-            {
-                let block = Block { offset: live.offset, last: live.last };
-                self.free.entry(live.size).or_default().push(block);
+            self.last.note(memory.0, place.queue, place.number);
+            self.left[memory.index()] -= 1;
+            if self.left[memory.index()] == 0 {
+                if self.share {
+                    let size = placement.bytes.next_multiple_of(ALIGN);
+                    self.free.entry(size).or_default().push(Block { offset: placement.offset, memory });
+                } else {
+                    self.last.clear(memory.0);
+                }
             }
         }
     }

@@ -78,9 +78,11 @@ fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
         let given = |symbol: Symbol| outputs.iter().any(|output| output.name.symbol == symbol);
         walk::block(body, &mut |stmt| {
             if let StmtKind::Call(call) = &stmt.kind
-                && call.outputs.iter().filter_map(|arg| arg.value.as_name()).any(|symbol| {
-                    ast.names.name(symbol) == "_" || given(symbol)
-                })
+                && call
+                    .outputs
+                    .iter()
+                    .filter_map(|arg| arg.value.as_name())
+                    .any(|symbol| ast.names.name(symbol) == "_" || given(symbol))
             {
                 meant.insert(call.span);
             }

@@ -1,0 +1,90 @@
+//! One clock: how many operations of each queue are known to be complete.
+
+use std::rc::Rc;
+
+/// Queues of a chunk.
+const WIDTH: usize = 32;
+
+/// A number for each queue. Clocks share the chunks in which they are equal, since what one of them knows mostly comes
+/// from another: a copy costs nothing, and with hundreds of queues only the chunks that differ take memory.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    chunks: Rc<[Rc<[u32]>]>,
+}
+
+impl Clock {
+    pub fn new(queues: usize) -> Self {
+        let chunk = |first: usize| Rc::from(vec![0; WIDTH.min(queues - first)]);
+        Clock { chunks: (0..queues).step_by(WIDTH).map(chunk).collect() }
+    }
+
+    pub fn get(&self, queue: u32) -> u32 {
+        self.chunks[queue as usize / WIDTH][queue as usize % WIDTH]
+    }
+
+    /// The numbers of all queues.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter().copied())
+    }
+
+    /// Knows the first `number` operations of a queue.
+    pub fn raise(&mut self, queue: u32, number: u32) {
+        if self.get(queue) < number {
+            let chunk = &mut Rc::make_mut(&mut self.chunks)[queue as usize / WIDTH];
+            Rc::make_mut(chunk)[queue as usize % WIDTH] = number;
+        }
+    }
+
+    /// Knows what the other knows, too.
+    pub fn join(&mut self, other: &Clock) {
+        if Rc::ptr_eq(&self.chunks, &other.chunks) {
+            return;
+        }
+        let chunks = Rc::make_mut(&mut self.chunks);
+        for (own, other) in chunks.iter_mut().zip(other.chunks.iter()) {
+            if Rc::ptr_eq(own, other) {
+                continue;
+            }
+            let (mut less, mut more) = (false, false);
+            for (own, other) in own.iter().zip(other.iter()) {
+                less |= own < other;
+                more |= own > other;
+            }
+            match (less, more) {
+                (true, false) => *own = Rc::clone(other),
+                (true, true) => {
+                    for (own, other) in Rc::make_mut(own).iter_mut().zip(other.iter()) {
+                        *own = (*own).max(*other);
+                    }
+                }
+                (false, _) => {}
+            }
+        }
+    }
+}
+
+impl From<&[u32]> for Clock {
+    fn from(numbers: &[u32]) -> Self {
+        Clock { chunks: numbers.chunks(WIDTH).map(Rc::from).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_join_takes_the_larger_of_each_and_changes_no_copy() {
+        let low: Vec<u32> = (0..100).collect();
+        let high: Vec<u32> = (0..100).map(|queue| if queue < 70 { 2 * queue } else { 3 }).collect();
+        let mut clock = Clock::from(low.as_slice());
+        let copy = clock.clone();
+        clock.join(&Clock::from(high.as_slice()));
+        let expected: Vec<u32> = low.iter().zip(&high).map(|(low, high)| *low.max(high)).collect();
+        assert_eq!(clock.iter().collect::<Vec<_>>(), expected);
+        clock.raise(99, 500);
+        clock.raise(98, 1);
+        assert_eq!((clock.get(99), clock.get(98)), (500, 98));
+        assert_eq!(copy.iter().collect::<Vec<_>>(), low);
+    }
+}

@@ -1,0 +1,142 @@
+//! For each of many things the last access of each queue: a list for each thing, all in one table.
+
+use rustc_hash::FxHashMap;
+
+const NONE: u32 = u32::MAX;
+
+/// Places of a list that are gone through for a queue; those behind them are found by their hash.
+const NEAR: usize = 8;
+
+/// The last accesses of things that are numbered from 0 on.
+#[derive(Debug)]
+pub struct Latest<T> {
+    /// For each thing, the first place of its list.
+    first: Vec<u32>,
+    nodes: Vec<Node<T>>,
+    /// The first of the places that are free, which hang together too.
+    free: u32,
+    /// Places that lie far in their list, by thing and queue.
+    far: FxHashMap<(u32, u32), u32>,
+}
+
+#[derive(Debug)]
+struct Node<T> {
+    queue: u32,
+    next: u32,
+    access: T,
+}
+
+impl<T: Copy> Latest<T> {
+    pub fn new(things: usize) -> Self {
+        Latest { first: vec![NONE; things], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
+    }
+
+    pub fn is_empty(&self, thing: u32) -> bool {
+        self.first[thing as usize] == NONE
+    }
+
+    /// The accesses of a thing, each with its queue.
+    pub fn of(&self, thing: u32) -> impl Iterator<Item = (u32, T)> {
+        let mut at = self.first[thing as usize];
+        std::iter::from_fn(move || {
+            let node = self.nodes.get(at as usize)?;
+            at = node.next;
+            Some((node.queue, node.access))
+        })
+    }
+
+    /// Puts an access in the place of the queue's last one.
+    pub fn note(&mut self, thing: u32, queue: u32, access: T) {
+        let mut at = self.first[thing as usize];
+        let mut last = NONE;
+        for _ in 0..NEAR {
+            let Some(node) = self.nodes.get_mut(at as usize) else {
+                self.first[thing as usize] = self.add(queue, access, self.first[thing as usize]);
+                return;
+            };
+            if node.queue == queue {
+                node.access = access;
+                return;
+            }
+            (last, at) = (at, node.next);
+        }
+        if let Some(&known) = self.far.get(&(thing, queue)) {
+            self.nodes[known as usize].access = access;
+            return;
+        }
+        let added = self.add(queue, access, at);
+        self.nodes[last as usize].next = added;
+        self.far.insert((thing, queue), added);
+    }
+
+    fn add(&mut self, queue: u32, access: T, next: u32) -> u32 {
+        let node = Node { queue, next, access };
+        let at = self.free;
+        match self.nodes.get_mut(at as usize) {
+            Some(free) => {
+                self.free = free.next;
+                *free = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Forgets the accesses of a thing.
+    pub fn clear(&mut self, thing: u32) {
+        let mut at = std::mem::replace(&mut self.first[thing as usize], NONE);
+        let mut place = 0;
+        while let Some(node) = self.nodes.get_mut(at as usize) {
+            if place >= NEAR {
+                self.far.remove(&(thing, node.queue));
+            }
+            let next = std::mem::replace(&mut node.next, self.free);
+            self.free = at;
+            at = next;
+            place += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(latest: &Latest<u32>, thing: u32) -> Vec<(u32, u32)> {
+        let mut all: Vec<_> = latest.of(thing).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn each_queue_has_one_access() {
+        let queues = 3 * NEAR as u32;
+        let mut latest = Latest::new(2);
+        for round in 0..3 {
+            for queue in 0..queues {
+                latest.note(1, queue, 100 * round + queue);
+            }
+            let expected: Vec<_> = (0..queues).map(|queue| (queue, 100 * round + queue)).collect();
+            assert_eq!(sorted(&latest, 1), expected);
+        }
+        assert!(latest.is_empty(0) && !latest.is_empty(1));
+    }
+
+    #[test]
+    fn what_is_cleared_makes_room() {
+        let mut latest = Latest::new(2);
+        for round in 0..4 {
+            for queue in 0..20 {
+                latest.note(round % 2, queue, round);
+            }
+            assert_eq!(sorted(&latest, round % 2), (0..20).map(|queue| (queue, round)).collect::<Vec<_>>());
+            latest.clear(round % 2);
+            assert!(latest.is_empty(round % 2));
+        }
+        assert_eq!(latest.nodes.len(), 20);
+        assert!(latest.far.is_empty());
+    }
+}
