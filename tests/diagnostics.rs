@@ -15,6 +15,9 @@ fn messages(name: &str, text: &str) -> String {
     let (ast, errors) = syntax::parse(text, base, &Limits::default());
     let show = |diagnostic: &dyn miette::Diagnostic| render::text(diagnostic, &sources, Style::default());
     if !errors.is_empty() {
+        // Of a text that cannot be read, nothing else tells what to type.
+        let helpless = errors.iter().find(|error| miette::Diagnostic::help(*error).is_none());
+        assert!(helpless.is_none(), "{name}: this has no help: {helpless:?}");
         return errors.iter().map(|error| show(error)).collect();
     }
     let program = match model::analyze(&ast, &Options { max_operations: 10_000, ..Options::default() }) {

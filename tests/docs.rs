@@ -142,7 +142,7 @@ impl Shell {
     }
 
     /// Puts what a command prints into a file, as a shell does.
-    fn into_file(&mut self, args: &[String], file: &str) -> String {
+    fn redirect(&mut self, args: &[String], file: &str) -> String {
         let printed = self.aorta(args);
         assert_eq!(self.code, 0, "{printed}");
         fs::write(self.folder.path().join(file), printed).expect("the page's folder can be written");
@@ -157,7 +157,7 @@ impl Shell {
         let all = words(command);
         let plain: Vec<&str> = all.iter().map(String::as_str).collect();
         match plain.as_slice() {
-            ["aorta", .., ">", file] => Some(self.into_file(&all[1..all.len() - 2], file)),
+            ["aorta", .., ">", file] => Some(self.redirect(&all[1..all.len() - 2], file)),
             ["aorta", ..] => Some(self.aorta(&self.simulated(&all[1..]))),
             ["cargo", "run", "--release", "--", ..] => Some(self.aorta(&self.simulated(&all[4..]))),
             ["cat", file] => Some(read(&self.folder.path().join(file))),

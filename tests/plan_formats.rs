@@ -159,6 +159,30 @@ fn the_document_has_every_edge() {
     }
 }
 
+/// A hazard is one between what the two operations themselves read and write.
+#[test]
+fn slices_of_an_edge_are_those_of_its_ends() {
+    for text in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
+        let document = document(&text);
+        let cycle = document.iterations.len();
+        for (index, iteration) in document.iterations.iter().enumerate() {
+            for edge in &iteration.edges {
+                let Reason::Data { hazard, slice, from_slice } = &edge.reason else { continue };
+                let source = (index + cycle - edge.distance as usize % cycle) % cycle;
+                let from = &document.iterations[source].operations[edge.from as usize];
+                let to = &iteration.operations[edge.to as usize];
+                let (earlier, later) = match hazard {
+                    Hazard::ReadAfterWrite => (&from.outputs, &to.inputs),
+                    Hazard::WriteAfterRead => (&from.inputs, &to.outputs),
+                    Hazard::WriteAfterWrite => (&from.outputs, &to.outputs),
+                };
+                assert!(earlier.iter().any(|operand| operand.slice == *from_slice), "{from:?}\n{edge:?}");
+                assert!(later.iter().any(|operand| operand.slice == *slice), "{to:?}\n{edge:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn text_has_a_line_for_every_edge() {
     for file in shipped::all() {

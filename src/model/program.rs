@@ -369,9 +369,8 @@ impl Program {
         for part in [0..family, family..extents.len()] {
             // What is whole at the end is not written.
             let end = part.clone().rev().find(|&axis| !whole(axis)).map_or(part.start, |last| last + 1);
-            for axis in part.start..end {
+            for (axis, extent) in extents.iter().enumerate().take(end).skip(part.start) {
                 text.push_str(if axis == part.start { "[" } else { ", " });
-                let extent = extents[axis];
                 // Writing to a string does not fail.
                 let _ = match kept >> axis & 1 == 1 {
                     false => write!(text, "{}", extent.start),

@@ -172,6 +172,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn as_every_chain_says((durations, edges) in graphs()) {
             let durations: Vec<f64> = durations.into_iter().map(f64::from).collect();

@@ -43,10 +43,7 @@ const UNITS: [(&[&str], &str); 8] = [
         "a plain number has no unit: write `1_000` or `1e3`; sizes are `KiB`, `MiB`, `KB`, `MB`",
     ),
     (&["min", "h", "hour"], "write it in seconds: `60s`"),
-    (
-        &["Gb", "Mb", "Kb", "kb", "gb", "mb", "Gbps", "Mbps", "Gib", "Mib"],
-        "there are bytes and no bits: `MB`, `MiB`, `GB/s`",
-    ),
+    (&["Gb", "Mb", "Kb", "kb", "gb", "mb", "Gbps", "Mbps"], "there are bytes and no bits: `MB`, `MiB`, `GB/s`"),
 ];
 
 /// Characters with a spelling of their own here.
@@ -57,7 +54,7 @@ const CHARACTERS: [(&str, &str); 13] = [
     ("`", "a text stands between double quotes: `\"text\"`"),
     ("“”„‘’", "a text stands between straight double quotes: `\"text\"`"),
     ("?", "a choice is written `if c { a } else { b }`"),
-    ("^", "a power is `pow(x, 2)`, and `not (a == b)` is the exclusive `or` of conditions"),
+    ("^", "a power is `pow(x, 2)`"),
     ("@", "a matrix product is `gemm(a, b)`"),
     ("→", "an arrow is written `->`"),
     ("×·", "write `*`"),

@@ -10,6 +10,8 @@ pub(super) struct Place<'a> {
     pub before: &'a str,
     /// The text from there on.
     pub rest: &'a str,
+    /// How much of that is shown as what was found.
+    pub found: &'a str,
     /// What the grammar could have gone on with.
     pub tokens: &'a [String],
 }
@@ -19,7 +21,7 @@ const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is
 
 /// A help, where one is sensible. The first subject that recognises the mistake has it.
 pub(super) fn advice(place: &Place) -> Option<String> {
-    let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing];
+    let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing, stray];
     subjects.iter().find_map(|subject| subject(place))
 }
 
@@ -229,8 +231,8 @@ fn head(place: &Place) -> Option<String> {
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
         }
-        ("param" | "let", Some(_)) if place.expects("=") && !place.word().is_empty() => {
-            Some(format!("write `{} {} = 4`: the value gives the type", place.lead(), place.word()))
+        ("param" | "let" | "metric", Some(_)) if place.expects("=") && !place.word().is_empty() => {
+            Some(format!("write `{} {} = …`: the value gives the type", place.lead(), place.word()))
         }
         ("param" | "let" | "metric", None) if place.expects("=") => {
             let value = if place.lead() == "metric" { "bytes / time" } else { "4" };
@@ -293,16 +295,31 @@ fn missing(place: &Place) -> Option<String> {
             "`{}` opens no block; those that do are `on s {{ … }}`, `for`, `if` and `phase`",
             place.lead()
         )),
-        Rule::stmt_piece if at_end && place.expects("(") => {
-            Some(format!("an operation has parentheses: `{}()`", place.word_before()))
+        Rule::stmt_piece if place.expects("(") && !place.expects_value() && !place.word_before().is_empty() => {
+            Some(format!("an operation has parentheses: `{}(…)`", place.word_before()))
         }
         _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
             help("what stands before it is complete: remove it, or write an operator between the two")
         }
         _ if at_end && place.expects_value() => Some(format!("write a value behind `{behind}`")),
-        _ if place.rest.starts_with([',', ')', ']', '}']) && place.expects_value() => {
-            Some(format!("write a value before `{}`, or remove what stands before it", &place.rest[..1]))
+        _ if place.before == place.lead() && place.expects("a..z") && !place.expects_value() => {
+            Some(format!("write a name behind `{}`", place.lead()))
         }
         _ => None,
+    }
+}
+
+/// Something that does not belong there, when nothing more is known of it.
+fn stray(place: &Place) -> Option<String> {
+    let found = place.found;
+    let name = place.expects("a..z");
+    match place.tokens {
+        _ if found.is_empty() => None,
+        [only] if !name => Some(format!("write `{only}` before `{found}`")),
+        _ if place.expects_value() => Some(format!("write a value before `{found}`, or remove what is too much")),
+        _ if name && !place.expects("0..9") => {
+            Some(format!("write a name before `{found}`, or remove what is too much"))
+        }
+        _ => Some(format!("remove `{found}`, or look for what is missing before it")),
     }
 }

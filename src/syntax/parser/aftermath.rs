@@ -9,6 +9,9 @@ use super::super::error::SyntaxError;
 use super::super::habits;
 use super::super::split::{DECLARATIONS, STATEMENTS};
 
+/// What the splitter expects where it finds something else.
+const SPLITTER: [&str; 3] = ["a declaration", "a statement", "`{` or `if`"];
+
 /// The errors worth telling of the text that lies at `base`, given in the order of their places; the first `limit`.
 pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize) -> Vec<SyntaxError> {
     // A file that is too large has no place, and is nowhere looked at.
@@ -33,6 +36,8 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
             continue;
         }
         match (told.last(), &error) {
+            // A text without an end begins no statement either.
+            (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
             // What ended a piece too early begins no other.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
@@ -56,32 +61,24 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
     told
 }
 
-/// The comments and texts of `text` as other languages have them: `# …`, `/* … */` and `'…'`.
+/// The comments and texts of `text` as other languages have them: `# …`, `/* … */` and `'…'`. Each character is looked
+/// at once: a file may be one long line.
 fn foreign(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(next) = text[at..].find(['"', '#', '/', '\'']) {
         let start = at + next;
         let rest = &text[start..];
-        let line = line(text, start);
-        let past = |end: &str, from: usize, otherwise: usize| {
-            rest.get(from..).and_then(|rest| rest.find(end)).map_or(otherwise, |length| from + length + end.len())
+        let past = |end: &str, from: usize| {
+            rest.get(from..).and_then(|rest| rest.find(end)).map_or(rest.len(), |length| from + length + end.len())
         };
         let (length, is_foreign) = match rest.as_bytes() {
-            [b'/', b'/', ..] => (line.len(), false),
-            [b'/', b'*', ..] => (past("*/", 2, rest.len()), true),
-            [b'#', ..] => (line.len(), true),
-            [b'\'', ..] => (line[1..].find('\'').map_or(1, |length| length + 2), true),
-            [b'"', b'"', b'"', ..] => (past("\"\"\"", 3, rest.len()), false),
-            [b'"', ..] => {
-                let mut escaped = false;
-                let end = |c: char| {
-                    let ends = c == '"' && !escaped;
-                    escaped = c == '\\' && !escaped;
-                    ends
-                };
-                (line[1..].find(end).map_or(line.len(), |length| length + 2), false)
-            }
+            [b'/', b'/', ..] => (past("\n", 2), false),
+            [b'/', b'*', ..] => (past("*/", 2), true),
+            [b'#', ..] => (past("\n", 1), true),
+            [b'\'', ..] => (quoted(rest), true),
+            [b'"', b'"', b'"', ..] => (past("\"\"\"", 3), false),
+            [b'"', ..] => (quoted(rest), false),
             _ => (1, false),
         };
         at = start + length;
@@ -90,6 +87,18 @@ fn foreign(text: &str) -> Vec<Range<usize>> {
         }
     }
     found
+}
+
+/// The length of a text within its quotes, which are the first character of `text`; at most to the end of the line.
+fn quoted(text: &str) -> usize {
+    let quote = text.chars().next();
+    let mut escaped = false;
+    let end = text.char_indices().skip(1).find(|&(_, c)| {
+        let ends = c == '\n' || (Some(c) == quote && !escaped);
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
 }
 
 /// A text without an end, which takes the rest of its line.
@@ -131,7 +140,9 @@ fn comment(begin: usize, base: u32) -> SyntaxError {
 fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
     match &mut error {
         SyntaxError::UnknownKeyword { word, what, help, .. } => *help = Some(keyword_help(word, what, at, text)),
-        SyntaxError::Expected { found, help, .. } if help.is_none() && !found.contains(['`', ' ']) => {
+        SyntaxError::Expected { expected, found, help, .. }
+            if help.is_none() && SPLITTER.contains(&expected.as_str()) =>
+        {
             *help = Some(format!("remove what begins with `{found}`, or look for what is missing before it"));
             *found = format!("`{found}`");
         }

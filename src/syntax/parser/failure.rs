@@ -32,7 +32,9 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     let before = text[..position].trim_end_matches(is_word);
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
     let reserved = split::RESERVED.contains(&&text[before.len()..position]) && (!has("a..z") || has("0..9"));
-    let position = if reserved { before.len() } else { position };
+    // A minus is no operator where an arrow begins.
+    let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
+    let position = if reserved { before.len() } else { position - usize::from(arrow) };
     // Where the piece ends too early, a word that follows on its line is what stands in the way.
     let behind = &file[begin + position..];
     let rest = match text[position..].trim_start() {
@@ -50,7 +52,8 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
         let start = span.start as usize + position + (behind.len() - behind.trim_start().len());
         SrcSpan::new(start, start + length)
     };
-    let help = advice(&Place { rule, before: text[..position].trim_end(), rest, tokens: &tokens });
+    let place = Place { rule, before: text[..position].trim_end(), rest, found: &rest[..length], tokens: &tokens };
+    let help = advice(&place);
     let expected = match expectation(&tokens, text[..position].ends_with(is_word)) {
         _ if reserved => "a name".to_owned(),
         None => format!("the end of {what}"),
