@@ -11,6 +11,7 @@ use aorta::exec::{Backend, Control, LaunchMode, Trace};
 use aorta::model::Program;
 use aorta::report::dump;
 use aorta::schedule::Options;
+use aorta::syntax;
 use common::shipped::{self, Shipped};
 
 /// What the program prints for a file.
@@ -40,7 +41,7 @@ fn program(file: &Shipped) -> (Program, aorta::plan::Plan) {
 #[test]
 fn trees() {
     for file in shipped::all() {
-        insta::assert_snapshot!(format!("ast_{}", file.stem()), dump::ast(&file.ast()));
+        insta::assert_snapshot!(format!("ast_{}", file.stem()), syntax::tree(&file.ast()));
     }
 }
 

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::backend::sim::Sim;
 use crate::exec::{self, Backend, Control, LaunchMode, Trace};
 use crate::report::dump;
+use crate::syntax;
 
 use super::error::{CliError, InputError};
 use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, load, output, plan};
@@ -42,7 +43,7 @@ pub fn run(args: DumpArgs) -> CliResult {
     // The tree of a file whose names or types are wrong is a tree all the same.
     if args.stage == Stage::Ast {
         let (parsed, errors) = load::parse(text, &settings)?;
-        output::print(&dump::ast(&parsed.ast));
+        output::print(&syntax::tree(&parsed.ast));
         return match errors.is_empty() {
             true => Ok(DONE),
             false => {

@@ -3,14 +3,12 @@
 //! For whoever works on aorta, and for tests. Places in the file are left out, so that a stage changes where its meaning
 //! does.
 
-mod ast;
 mod figures;
 mod model;
 mod plan;
 mod schedule;
 mod trace;
 
-pub use ast::ast;
 pub use model::model;
 pub use plan::plan;
 pub use schedule::schedule;
