@@ -2,6 +2,7 @@
 
 mod commands;
 mod exit_codes;
+mod fmt;
 mod mistakes;
 mod names;
 mod outputs;
