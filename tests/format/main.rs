@@ -6,8 +6,6 @@ mod soup;
 mod trees;
 mod written;
 
-use std::path::Path;
-
 use aorta::syntax::{self, Formatted, Limits};
 use proptest::prelude::*;
 
@@ -63,4 +61,29 @@ proptest! {
         prop_assert_eq!(wanted, tree(&formatted), "--- text\n{}\n--- formatted\n{}", text, formatted);
         prop_assert_eq!(written::comments(&text), written::comments(&formatted));
     }
+}
+
+#[test]
+fn lines_end_in_one_way() {
+    assert_eq!(formatted(""), "");
+    assert_eq!(formatted(" \r\n\t\n"), "");
+    assert_eq!(formatted("let a = 1"), "let a = 1\n");
+    assert_eq!(
+        formatted("let a = 1  // x  \r\n\r\n\r\n// y\t\r\nlet b = 2\r\n\r\n"),
+        "let a = 1  // x\n\n// y\nlet b = 2\n"
+    );
+    assert_eq!(formatted("let a = 4 $\r\n  5 // x\r\n"), "let a = 4 $\n  5  // x\n");
+    let text = "meta { about: \"\"\"a  \r\n b\"\"\" }\r\n";
+    assert_eq!(formatted(text), "meta {\n  about: \"\"\"a  \r\n b\"\"\"\n}\n", "text is left as it is");
+    assert_eq!(formatted("\u{feff}let  a=1"), "\u{feff}\nlet a = 1\n");
+}
+
+#[test]
+fn what_passes_the_limits_is_left_alone() {
+    let text = "let  a=((1))\n\n\n";
+    let limits = |file_bytes, nesting| syntax::format(text, &Limits { file_bytes, nesting });
+    for refused in [limits(4, 64), limits(100, 1)] {
+        assert_eq!((refused.text.as_str(), refused.errors.len()), (text, 1));
+    }
+    assert_eq!(limits(100, 2).text, "let a = ((1))\n");
 }
