@@ -114,11 +114,21 @@ pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
     if std::fs::metadata(path).map_err(failed)?.is_dir() {
         return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
     }
-    let file = std::fs::File::open(path).map_err(failed)?;
+    read_from(&path.display().to_string(), std::fs::File::open(path).map_err(failed)?, kind)
+}
+
+/// Reads a text from whatever `name` stands for.
+pub fn read_from(name: &str, reader: impl Read, kind: Kind) -> Result<String, InputError> {
+    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
+        name: name.to_owned(),
+        why,
+        help: help.map(str::to_owned),
+    };
     let limit = kind.limit();
     let mut bytes = Vec::new();
     // One byte more than allowed tells that the file is too large, also where it has no size (a pipe).
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let read = reader.take(limit as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(error.to_string(), None))?;
     if bytes.len() > limit {
         let help = "write repetition as a `for` loop, or raise the limit: `--config max_file_bytes=…`";
         let help = matches!(kind, Kind::Workload(_)).then_some(help);
@@ -145,7 +155,8 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     Err(library::unknown(name).into())
 }
 
-fn limits(settings: &Settings) -> Limits {
+/// How large and deep a file may be.
+pub fn limits(settings: &Settings) -> Limits {
     Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
 }
 

@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod exec;
 mod explain;
+mod fmt;
 mod library;
 mod list;
 mod load;
@@ -46,8 +47,9 @@ struct Cli {
 const AFTER_HELP: &str = "\
 A FILE is a path, or the bare name of a shipped workload (`aorta list` shows them).
 
-Exit codes: 0 done; 1 an expectation did not hold, or plans differ; 2 bad input;
-3 no such device or backend; 4 the run failed; 130 interrupted; 101 a bug.";
+Exit codes: 0 done; 1 an expectation did not hold, plans differ, `check --strict` warned, or
+`fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed;
+130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -55,6 +57,8 @@ enum Command {
     Exec(Box<exec::ExecArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
+    /// Bring files into their one form
+    Fmt(fmt::FmtArgs),
     /// List the shipped workloads
     List,
     /// Show what a file is about: description, parameters, presets, streams, figures
@@ -129,6 +133,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
         Command::Check(args) => check::run(args, how),
+        Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
         Command::Plan(args) => plan::run(args),
@@ -150,7 +155,7 @@ pub fn run() -> ExitCode {
 
 /// Done.
 const DONE: u8 = 0;
-/// An expectation did not hold.
+/// An expectation did not hold, or a file is not in its form.
 const NOT_HELD: u8 = 1;
 /// Two plans differ.
 const DIFFERENT: u8 = 1;

@@ -128,9 +128,23 @@ pub fn make_folder(path: &Path) -> Result<(), InputError> {
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     let written = match target(path)? {
         Target::Stream => write_stream(path, bytes),
-        Target::File { folder, path } => replace(&folder, &path, bytes),
+        Target::File { folder, path } => replace(&folder, &path, bytes, None),
     };
     written.map_err(|error| unwritable(path, &reason(&error), None))
+}
+
+/// The same for a file that has been read: who may do what with it stays, and one that nobody may write is not
+/// written.
+pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
+    let failed = |error: io::Error| unwritable(path, &reason(&error), None);
+    let Target::File { folder, path: file } = target(path)? else {
+        return Err(unwritable(path, "it is no regular file", Some("`-` stands for standard input and output")));
+    };
+    let permissions = std::fs::metadata(&file).map_err(failed)?.permissions();
+    if permissions.readonly() {
+        return Err(unwritable(path, "it is read-only", None));
+    }
+    replace(&folder, &file, bytes, Some(permissions)).map_err(failed)
 }
 
 fn write_stream(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -143,14 +157,14 @@ fn write_stream(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace(folder: &Path, path: &Path, bytes: &[u8], permissions: Option<std::fs::Permissions>) -> io::Result<()> {
     let mut file = temporary(folder)?;
     file.write_all(bytes)?;
     // Temporary files are private; the result is an ordinary one.
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    let permissions = permissions.or_else(|| Some(std::os::unix::fs::PermissionsExt::from_mode(0o644)));
+    if let Some(permissions) = permissions {
+        file.as_file().set_permissions(permissions)?;
     }
     file.persist(path).map_err(|error| error.error)?;
     Ok(())

@@ -210,7 +210,7 @@ fn notes_stay_off_standard_output() {
 fn help_and_version_are_no_failure() {
     let sandbox = Sandbox::new();
     let help = sandbox.good(&["--help"]);
-    for command in ["exec", "check", "list", "show", "plan", "dump", "devices", "report", "Exit codes: "] {
+    for command in ["exec", "check", "fmt", "list", "show", "plan", "dump", "devices", "report", "Exit codes: "] {
         assert!(help.contains(command), "{command:?} is not in\n{help}");
     }
     assert_eq!(sandbox.good(&["--version"]), concat!("aorta ", env!("CARGO_PKG_VERSION"), "\n"));

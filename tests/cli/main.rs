@@ -3,6 +3,7 @@
 mod checking;
 mod commands;
 mod exit_codes;
+mod fmt;
 mod mistakes;
 mod names;
 mod outputs;

@@ -3,8 +3,11 @@
 
 mod shipped;
 mod soup;
+mod trees;
+mod written;
 
 use aorta::syntax::{self, Formatted, Limits};
+use proptest::prelude::*;
 
 fn format(text: &str) -> Formatted {
     syntax::format(text, &Limits::default())
@@ -23,4 +26,64 @@ fn formatted(text: &str) -> String {
     let twice = format(&once).text;
     assert_eq!(once, twice, "formatting twice is not the same as once\n--- text\n{text}\n--- formatted\n{once}");
     once
+}
+
+/// Each case is a text that nobody would write; its snapshot shows it beside its form.
+#[test]
+fn cases() {
+    insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
+        insta::glob!("cases/*.aorta", |path: &Path| {
+            let text = std::fs::read_to_string(path).expect("a case is a readable file");
+            let errors = format(&text).errors.len();
+            let says = if errors == 0 { String::new() } else { format!(" ({errors} errors)") };
+            let shown = format!("{text}\n--- formatted{says} ---\n\n{}", formatted(&text));
+            insta::assert_snapshot!(shown);
+        });
+    });
+}
+
+fn tree(text: &str) -> String {
+    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    assert!(errors.is_empty(), "{errors:#?}\n{text}");
+    syntax::tree(&ast)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A tree that is written down and formatted is the same tree, with every comment.
+    #[test]
+    fn trees_stay(ast in trees::files(), seed in any::<u64>()) {
+        let text = written::written(&ast, seed);
+        let wanted = syntax::tree(&ast);
+        prop_assert_eq!(&wanted, &tree(&text), "the text does not say what it should:\n{}", text);
+        let formatted = formatted(&text);
+        prop_assert_eq!(wanted, tree(&formatted), "--- text\n{}\n--- formatted\n{}", text, formatted);
+        prop_assert_eq!(written::comments(&text), written::comments(&formatted));
+    }
+}
+
+#[test]
+fn lines_end_in_one_way() {
+    assert_eq!(formatted(""), "");
+    assert_eq!(formatted(" \r\n\t\n"), "");
+    assert_eq!(formatted("let a = 1"), "let a = 1\n");
+    assert_eq!(
+        formatted("let a = 1  // x  \r\n\r\n\r\n// y\t\r\nlet b = 2\r\n\r\n"),
+        "let a = 1  // x\n\n// y\nlet b = 2\n"
+    );
+    assert_eq!(formatted("let a = 4 $\r\n  5 // x\r\n"), "let a = 4 $\n  5  // x\n");
+    let text = "meta { about: \"\"\"a  \r\n b\"\"\" }\r\n";
+    assert_eq!(formatted(text), "meta {\n  about: \"\"\"a  \r\n b\"\"\"\n}\n", "text is left as it is");
+    assert_eq!(formatted("\u{feff}let  a=1"), "\u{feff}\nlet a = 1\n");
+}
+
+#[test]
+fn what_passes_the_limits_is_left_alone() {
+    let text = "let  a=((1))\n\n\n";
+    let limits = |file_bytes, nesting| syntax::format(text, &Limits { file_bytes, nesting });
+    for refused in [limits(4, 64), limits(100, 1)] {
+        assert_eq!((refused.text.as_str(), refused.errors.len()), (text, 1));
+    }
+    assert_eq!(limits(100, 2).text, "let a = ((1))\n");
 }

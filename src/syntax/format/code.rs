@@ -36,10 +36,10 @@ impl<'a> Code<'a> {
         });
     }
 
-    /// A stretch that begins a line. What does not fit on it is indented.
-    pub fn stretch(&mut self, tokens: Range<usize>) {
-        self.push(Command::Indent(INDENT));
-        self.chain(tokens);
+    /// A stretch that begins a line. What does not fit on it is indented so far.
+    pub fn stretch(&mut self, tokens: Range<usize>, indent: usize) {
+        self.push(Command::Indent(indent));
+        self.chain(tokens, indent);
         self.push(Command::Dedent);
     }
 
@@ -67,12 +67,15 @@ impl<'a> Code<'a> {
     }
 
     /// Operands with operators between them: on one line, or each operator begins a line.
-    fn chain(&mut self, tokens: Range<usize>) {
+    fn chain(&mut self, tokens: Range<usize>, indent: usize) {
         let Some((level, places)) = self.tokens.breaks(tokens.clone()) else { return self.operand(tokens) };
-        self.push_all([Command::Open, Command::Indent(INDENT)]);
+        if self.ends_with_list(&tokens, &places) {
+            return self.operand(tokens);
+        }
+        self.push_all([Command::Open, Command::Indent(indent)]);
         let mut start = tokens.start;
         for place in places {
-            self.chain(start..place);
+            self.chain(start..place, indent);
             start = place + 1;
             if level == Level::Comma {
                 self.token(place);
@@ -86,8 +89,18 @@ impl<'a> Code<'a> {
                 self.push(Command::Space);
             }
         }
-        self.chain(start..tokens.end);
+        self.chain(start..tokens.end, indent);
         self.push_all([Command::Dedent, Command::Close]);
+    }
+
+    /// Whether `in` and a list are all that a stretch could be broken at, as in `param n = 1 in [1, 2]`. Then the list
+    /// is broken.
+    fn ends_with_list(&self, tokens: &Range<usize>, places: &[usize]) -> bool {
+        let &[place] = places else { return false };
+        self.tokens.text(place) == "in"
+            && self.tokens.text(place + 1) == "["
+            && self.tokens.past(place + 1) == tokens.end
+            && self.tokens.breaks(tokens.start..place).is_none()
     }
 
     /// Tokens that stay together, but for the brackets among them.
@@ -196,7 +209,7 @@ impl<'a> Code<'a> {
             start += 1;
             self.comments(start);
         }
-        self.chain(start..tokens.end);
+        self.chain(start..tokens.end, INDENT);
     }
 
     /// `if a { x } else if b { y } else { z }`: on one line, or each value on its own. Returns the index behind it.
@@ -211,7 +224,7 @@ impl<'a> Code<'a> {
             if is_if {
                 self.comments(index);
                 self.push(Command::Space);
-                self.chain(index..brace);
+                self.chain(index..brace, INDENT);
                 index = brace;
             }
             self.branch(index);
@@ -240,7 +253,7 @@ impl<'a> Code<'a> {
         self.push_all([Command::Indent(0), Command::Indent(INDENT)]);
         self.comments(open + 1);
         self.push(Command::Line(Flat::Space));
-        self.chain(open + 1..close);
+        self.chain(open + 1..close, INDENT);
         self.comments(close);
         self.push_all([Command::Dedent, Command::Line(Flat::Space)]);
         self.token(close);

@@ -66,7 +66,6 @@ struct Mark<'a> {
 }
 
 /// Prints documents one below the other.
-#[derive(Default)]
 pub struct Printer<'a> {
     out: String,
     marks: Vec<Mark<'a>>,
@@ -81,6 +80,19 @@ pub struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
+    pub fn new() -> Printer<'a> {
+        Printer {
+            out: String::new(),
+            marks: Vec::new(),
+            line: 0,
+            column: 0,
+            indent: 0,
+            indents: Vec::new(),
+            pending: Some(Pending::Line),
+            broken: Vec::new(),
+        }
+    }
+
     pub fn print(&mut self, commands: &[Command<'a>]) {
         let measures = Measures::of(commands);
         for (index, &command) in commands.iter().enumerate() {
@@ -163,7 +175,7 @@ impl<'a> Printer<'a> {
     }
 
     fn begins_line(&self) -> bool {
-        self.out.is_empty() || self.pending >= Some(Pending::Line)
+        self.pending >= Some(Pending::Line)
     }
 
     /// The column at which the next text begins.
@@ -182,7 +194,7 @@ impl<'a> Printer<'a> {
     /// Puts out what stands before the next text.
     fn go_on(&mut self) {
         match self.pending.take() {
-            _ if self.out.is_empty() => self.begin_line(0),
+            Some(Pending::Line | Pending::Blank) if self.out.is_empty() => self.begin_line(0),
             Some(Pending::Blank) => self.begin_line(2),
             Some(Pending::Line) => self.begin_line(1),
             Some(Pending::Space) => {

@@ -9,6 +9,9 @@ use super::code::{Code, INDENT};
 use super::doc::{Command, Flat, Printer};
 use super::spacing::Tokens;
 
+/// Columns by which a head on several lines is indented, so that it is no part of its block.
+const HEAD_INDENT: usize = 2 * INDENT;
+
 /// A file to be formatted.
 pub struct Layout<'a> {
     code: Code<'a>,
@@ -45,7 +48,7 @@ impl<'a> Layout<'a> {
     }
 
     pub fn print(mut self) -> String {
-        let mut printer = Printer::default();
+        let mut printer = Printer::new();
         let mut at = 0;
         for piece in &self.pieces.decls {
             self.between(at..piece.tokens.start);
@@ -147,10 +150,10 @@ impl<'a> Layout<'a> {
         self.code.tokens.lead = (top && matches!(piece.body, Body::None)).then_some(tokens.start);
         match &piece.body {
             Body::Stray => self.verbatim(tokens.clone()),
-            Body::None => self.head(tokens.clone()),
+            Body::None => self.head(tokens.clone(), INDENT),
             Body::Block(block) if self.is_whole(tokens.start, &[block]) => {
                 self.code.push(Command::Open);
-                self.head(tokens.start..block.open);
+                self.head(tokens.start..block.open, HEAD_INDENT);
                 self.block(block, self.may_be_flat(&[block]));
                 self.code.push(Command::Close);
             }
@@ -168,14 +171,14 @@ impl<'a> Layout<'a> {
         self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: What::Piece };
     }
 
-    /// A simple piece, or the head of a block.
-    fn head(&mut self, tokens: Range<usize>) {
+    /// A simple piece, or the head of a block. `indent` is that of the lines behind its first.
+    fn head(&mut self, tokens: Range<usize>, indent: usize) {
         let start = self.code.tokens.start(tokens.start);
         let end = self.code.tokens.end(Some(tokens.end - 1));
         if self.is_wrong(start, end) || self.unread.binary_search(&(start as u32)).is_ok() {
             self.verbatim(tokens);
         } else {
-            self.code.stretch(tokens);
+            self.code.stretch(tokens, indent);
         }
     }
 
@@ -220,7 +223,7 @@ impl<'a> Layout<'a> {
     fn branches(&mut self, start: usize, blocks: &[&'a Block]) {
         let flat = self.may_be_flat(blocks);
         self.code.push(Command::Open);
-        self.head(start..blocks[0].open);
+        self.head(start..blocks[0].open, HEAD_INDENT);
         for (number, block) in blocks.iter().enumerate() {
             if number > 0 {
                 let word = self.closes(blocks[number - 1]);
@@ -230,7 +233,7 @@ impl<'a> Layout<'a> {
                 if word + 1 < block.open {
                     self.code.comments(word + 1);
                     self.code.push(Command::Space);
-                    self.head(word + 1..block.open);
+                    self.head(word + 1..block.open, HEAD_INDENT);
                 }
             }
             self.block(block, flat);

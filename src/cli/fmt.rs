@@ -1,0 +1,168 @@
+//! `aorta fmt`: files in their one form.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use similar::TextDiff;
+
+use crate::base::SourceMap;
+use crate::config::Settings;
+use crate::syntax;
+
+use super::diagnostics::{self, DiagnosticsArg};
+use super::error::{CliError, InputError};
+use super::{CliResult, ConfigArgs, DONE, NOT_HELD, load, output};
+
+/// After so long, the difference of two texts need not be the shortest.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the names of workloads end in.
+const ENDING: &str = "aorta";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+There is one form, and nothing to choose about it. What has mistakes stays as it is, the rest of its file is
+formatted; the mistakes are told, and the exit code is 2.")]
+pub struct FmtArgs {
+    /// Files; folders, for every .aorta file in them; or `-`, from standard input to standard output
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Change nothing: print what would change, and end with exit code 1 if anything would
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub fn run(args: FmtArgs, how: DiagnosticsArg) -> CliResult {
+    let settings = load::settings(&args.config)?;
+    if args.files.iter().any(|file| file.as_os_str() == "-") {
+        return standard_input(&args, &settings, how);
+    }
+    let mut outcome = Outcome::new(how);
+    for path in &args.files {
+        match files_of(path) {
+            Ok(files) => files.iter().for_each(|file| outcome.add(file_in_form(file, args.check, &settings))),
+            Err(error) => outcome.add(Err(error.into())),
+        }
+    }
+    outcome.end(args.check)
+}
+
+/// What becomes of many files. One that cannot be formatted keeps no other from it.
+struct Outcome {
+    how: DiagnosticsArg,
+    has_changed: bool,
+    last_error: Option<CliError>,
+}
+
+impl Outcome {
+    fn new(how: DiagnosticsArg) -> Self {
+        Outcome { how, has_changed: false, last_error: None }
+    }
+
+    fn add(&mut self, result: Result<bool, CliError>) {
+        match result {
+            Ok(changed) => self.has_changed |= changed,
+            // The errors of all but the last are shown here, those of the last by whoever called.
+            Err(error) => {
+                if let Some(before) = self.last_error.replace(error) {
+                    before.print(self.how);
+                }
+            }
+        }
+    }
+
+    fn end(self, check: bool) -> CliResult {
+        match self.last_error {
+            Some(error) => Err(error),
+            None if check && self.has_changed => Ok(NOT_HELD),
+            None => Ok(DONE),
+        }
+    }
+}
+
+/// The file itself, or all workloads in a folder and those below, in the order of their paths.
+fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let unreadable = |error: std::io::Error| InputError::Unreadable {
+            name: folder.display().to_string(),
+            why: error.to_string(),
+            help: None,
+        };
+        for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            // That of a link is neither a folder's nor a file's.
+            let kind = entry.file_type().map_err(unreadable)?;
+            let path = entry.path();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && path.extension().is_some_and(|ending| ending == ENDING) {
+                files.push(path);
+            }
+        }
+    }
+    if files.is_empty() {
+        let why = "the folder holds no file that ends in `.aorta`".to_owned();
+        return Err(InputError::Unreadable { name: path.display().to_string(), why, help: None });
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Formats a file; with `check`, only says what would change. Whether there was anything to change.
+fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, CliError> {
+    let name = path.display().to_string();
+    let text = load::read(path, load::Kind::Workload(settings.max_file_bytes))?;
+    let formatted = syntax::format(&text, &load::limits(settings));
+    let changes = formatted.text != text;
+    if check {
+        output::print(&difference(&name, &text, &formatted.text));
+    } else if changes {
+        output::rewrite_file(path, formatted.text.as_bytes())?;
+        output::print(&format!("{name}\n"));
+    }
+    if !formatted.errors.is_empty() {
+        // Places are those of the file as it is now.
+        return Err(mistakes(&name, if check { &text } else { &formatted.text }, settings));
+    }
+    Ok(changes)
+}
+
+fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> CliResult {
+    if args.files.len() > 1 {
+        let why = "standard input is formatted alone".to_owned();
+        return Err(InputError::BadValue { what: "one FILE of several".to_owned(), value: "-".to_owned(), why }.into());
+    }
+    let name = "standard input";
+    let text = load::read_from(name, std::io::stdin().lock(), load::Kind::Workload(settings.max_file_bytes))?;
+    let formatted = syntax::format(&text, &load::limits(settings));
+    output::print(&if args.check { difference(name, &text, &formatted.text) } else { formatted.text.clone() });
+    let mut outcome = Outcome::new(how);
+    outcome.add(match formatted.errors.is_empty() {
+        true => Ok(formatted.text != text),
+        false => Err(mistakes(name, &text, settings)),
+    });
+    outcome.end(args.check)
+}
+
+/// What is wrong with a text.
+fn mistakes(name: &str, text: &str, settings: &Settings) -> CliError {
+    let mut sources = SourceMap::new();
+    let base = sources.add(name, text).unwrap_or_default();
+    let (_, errors) = syntax::parse(text, base, &load::limits(settings));
+    CliError::Source { diagnostics: diagnostics::boxed(errors), sources: Arc::new(sources) }
+}
+
+/// What changes from one text to another, as `diff -u` tells it; nothing where nothing does.
+fn difference(name: &str, before: &str, behind: &str) -> String {
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before, behind);
+    diff.unified_diff().header(name, &format!("{name} (formatted)")).to_string()
+}
