@@ -1,71 +1,22 @@
 //! Operations: operands and options are worked out, outputs inferred, scratch memory made.
 
-use std::sync::Arc;
-
-use crate::base::{Bytes, DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId, suggest};
+use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId};
 use crate::ops::init::Init;
-use crate::ops::{self, Attrs, Expression, Input, Operand, Operation, Spec, usage};
+use crate::ops::{self, Attrs, Input, Operation, usage};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
+use super::callee::Callee;
 use super::error::ModelError;
 use super::expand::Written;
 use super::labels::LabelData;
+use super::lower::Lowering;
 use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
 use super::value::Value;
 
-/// Statements that look like operations and launch nothing.
-pub(super) const MARKERS: [&str; 3] = ["signal", "wait", "sync"];
-
-/// Operations of the language that this version does not have.
-const LATER: [&str; 30] = [
-    "adamw",
-    "all_gather",
-    "all_reduce",
-    "argmax",
-    "attention",
-    "barrier",
-    "broadcast",
-    "concat",
-    "conv",
-    "cross_entropy",
-    "cumsum",
-    "dropout",
-    "embedding",
-    "grad",
-    "host_sync",
-    "layer_norm",
-    "max",
-    "mean",
-    "min",
-    "pad",
-    "pool",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "rms_norm",
-    "rope",
-    "send",
-    "sgd",
-    "sum",
-    "triad",
-];
-
-/// What other tools call an operation, and what it is here.
-const ELSEWHERE: [(&str, &str); 9] = [
-    ("relu", "`map(max(x, 0))`"),
-    ("gelu", "`map(gelu(x))`"),
-    ("add", "`map(x + y)`"),
-    ("mul", "`map(x * y)`"),
-    ("linear", "`gemm(x, w)`"),
-    ("matmul", "`gemm(a, b)`"),
-    ("mm", "`gemm(a, b)`"),
-    ("bmm", "`gemm(a, b)`"),
-    ("sleep", "`spin(10us)`"),
-];
-
 /// What stands behind the arrow.
-enum Output {
+#[derive(Debug)]
+pub(super) enum Output {
     /// Scratch memory.
     None,
     Given(ViewId, SrcSpan),
@@ -73,13 +24,30 @@ enum Output {
     Cell(u32),
 }
 
-/// An operation's inputs while they are collected.
-#[derive(Default)]
-struct Inputs {
-    views: Vec<ViewId>,
-    spans: Vec<SrcSpan>,
-    expression: Option<Arc<Expression>>,
+/// What an operation works on, while it is collected.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    pub views: Vec<ViewId>,
+    pub spans: Vec<SrcSpan>,
+    pub attrs: Attrs,
+    pub lowering: Lowering,
+    /// Whether it takes the expression of `lowering`.
+    pub has_expression: bool,
+    outputs: Vec<Output>,
+    written: Vec<ViewId>,
     failed: bool,
+}
+
+impl Inputs {
+    fn clear(&mut self) {
+        self.views.clear();
+        self.spans.clear();
+        self.attrs.clear();
+        self.has_expression = false;
+        self.outputs.clear();
+        self.written.clear();
+        self.failed = false;
+    }
 }
 
 impl<'a> Analyzer<'a> {
@@ -91,31 +59,21 @@ impl<'a> Analyzer<'a> {
         if let Some(over) = &call.over {
             self.not_yet("`over`", "collectives run over all ranks", over.span);
         }
-        let name = self.names.name(callee.symbol).to_owned();
-        if let Some(&decl) = self.defs.get(&callee.symbol) {
-            self.call_def(call, decl);
-        } else if MARKERS.contains(&name.as_str()) {
-            self.marker(&name, call);
-        } else if let Some(operation) = ops::find(&name) {
-            self.operation(operation, call);
-        } else {
+        match self.callee(callee.symbol) {
+            Callee::Def(decl) => self.call_def(call, decl),
+            Callee::Marker(name) => self.marker(name, call),
+            Callee::Operation(place) => {
+                // The room for operands is used again from operation to operation.
+                let mut inputs = std::mem::take(&mut self.expansion.inputs);
+                inputs.clear();
+                if self.operation(place, call, &mut inputs).is_none() {
+                    self.give_unknown(call);
+                }
+                self.expansion.inputs = inputs;
+            }
             // Reported by the check of names; here, only what it would have given is made known.
-            self.give_unknown(call);
+            Callee::Unknown => self.give_unknown(call),
         }
-    }
-
-    /// The message for a callee that does not exist.
-    pub(super) fn unknown_operation(name: &str, defs: &[String], at: SrcSpan) -> ModelError {
-        let instead = match ELSEWHERE.iter().find(|(other, _)| *other == name) {
-            Some((_, here)) => Some(format!("here that is {here}")),
-            None => LATER.contains(&name).then(|| format!("`{name}` comes with a later version")),
-        };
-        let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS);
-        let known: Vec<&str> = known.chain(defs.iter().map(String::as_str)).collect();
-        let help = instead
-            .or_else(|| suggest::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?")))
-            .or_else(|| Some(format!("there are {}", suggest::listed(&known))));
-        ModelError::UnknownOperation { name: name.to_owned(), at: at.into(), help }
     }
 
     /// Makes a failed call's label known without a meaning, so that its uses stay silent.
@@ -213,67 +171,48 @@ impl<'a> Analyzer<'a> {
 
     // --- Operations -------------------------------------------------------------------------------------------
 
-    fn operation(&mut self, operation: &'static dyn Operation, call: &'a Call) {
-        let mut attrs = Attrs::default();
-        let mut inputs = Inputs::default();
-        self.inputs(operation, call, &mut inputs, &mut attrs);
-        let options_good = self.op_options(operation, call, &mut attrs);
-        let outputs = self.outputs(operation, call);
-        let (Some(outputs), true, false) = (outputs, options_good, inputs.failed) else {
-            self.give_unknown(call);
-            return;
-        };
-        if let Some((dtype, dims)) = operation.own_input(&attrs) {
-            let name = self.names.intern(operation.name());
-            inputs.views.push(self.bare(dtype, dims, name, call.span));
-            inputs.spans.push(call.span);
+    /// Nothing when something is wrong with it.
+    fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
+        let operation = ops::CATALOGUE[place];
+        self.inputs(operation, call, operands);
+        let options_good = self.op_options(operation, call, &mut operands.attrs);
+        self.outputs(operation, call, &mut operands.outputs)?;
+        if !options_good || operands.failed {
+            return None;
         }
-        let Some(spec) = self.spec(operation, call, &inputs, attrs, &outputs) else {
-            self.give_unknown(call);
-            return;
-        };
-        let label_name = call.label.as_ref().map(|label| label.name.symbol);
-        let mut views = Vec::with_capacity(outputs.len());
-        for (index, output) in outputs.iter().enumerate() {
+        if let Some((dtype, dims)) = operation.own_input(&operands.attrs) {
+            let name = self.names.intern(operation.name());
+            operands.views.push(self.bare(dtype, dims, name, call.span));
+            operands.spans.push(call.span);
+        }
+        let spec = self.spec(place, call, operands, &operands.attrs, &operands.outputs)?;
+        for (index, output) in operands.outputs.iter().enumerate() {
             let view = match output {
                 Output::Given(view, _) => *view,
-                Output::None | Output::Cell(_) => {
-                    let tensor = self.program.spec(spec).outputs[index];
-                    let mut name = label_name.unwrap_or_else(|| self.names.intern(operation.name()));
-                    if let [_, _, ..] = operation.signature().outputs {
-                        let text = format!("{}.{}", self.names.name(name), operation.signature().outputs[index]);
-                        name = self.names.intern(&text);
-                    }
-                    self.scratch(tensor.dtype, tensor.dims, name, call.span)
-                }
+                Output::None | Output::Cell(_) => self.scratch(operation, spec, index, call),
             };
             if let Output::Cell(cell) = output {
                 self.expansion.outputs[*cell as usize] = Written::To(view);
             }
-            views.push(view);
+            operands.written.push(view);
         }
-        if !self.check_overlap(operation, call, &inputs, &views, &outputs) {
-            self.give_unknown(call);
-            return;
+        if !self.check_overlap(operation, call, operands) {
+            return None;
         }
         let label = self.open_label(call);
-        let Some(op) = self.push_op(OpKind::Run(spec), call, label, &inputs.views, &views) else { return };
-        if let Some(label) = label {
+        // Where there is no room for it, the limit is the mistake.
+        let op = self.push_op(OpKind::Run(spec), call, label, &operands.views, &operands.written);
+        if let (Some(label), Some(op)) = (label, op) {
             self.close_label(call, label, LabelData::operation(op));
         }
+        Some(())
     }
 
     /// An operation may not read memory that it writes, unless it goes element by element over the same slice.
-    fn check_overlap(
-        &mut self,
-        operation: &dyn Operation,
-        call: &Call,
-        inputs: &Inputs,
-        views: &[ViewId],
-        outputs: &[Output],
-    ) -> bool {
+    fn check_overlap(&mut self, operation: &dyn Operation, call: &Call, inputs: &Inputs) -> bool {
+        let views = &inputs.written;
         for (index, &view) in views.iter().enumerate() {
-            let Output::Given(_, at) = &outputs[index] else { continue };
+            let Output::Given(_, at) = &inputs.outputs[index] else { continue };
             let others = inputs.views.iter().copied().zip(inputs.spans.iter().copied());
             let later =
                 views[index + 1..].iter().copied().zip(call.outputs.iter().skip(index + 1).map(|arg| arg.value.span));
@@ -291,7 +230,7 @@ impl<'a> Analyzer<'a> {
         true
     }
 
-    fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs, attrs: &mut Attrs) {
+    fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs) {
         let signature = operation.signature();
         let required = signature.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
         if call.inputs.len() < required || call.inputs.len() > signature.inputs.len() {
@@ -324,20 +263,17 @@ impl<'a> Analyzer<'a> {
                     };
                 }
                 Input::Scalar(option) => match self.attr(option, &arg.value) {
-                    Some(value) => attrs.push(option.name, value, Some(arg.value.span)),
+                    Some(value) => inputs.attrs.push(option.name, value, Some(arg.value.span)),
                     None => inputs.failed = true,
                 },
-                Input::Expression => {
-                    let lowered = self.lower(&arg.value, operation.name());
-                    match lowered {
-                        Some((expression, views, spans)) => {
-                            inputs.expression = Some(expression);
-                            inputs.views = views;
-                            inputs.spans = spans;
-                        }
-                        None => inputs.failed = true,
+                Input::Expression => match self.lower(&arg.value, operation.name(), &mut inputs.lowering) {
+                    Some(()) => {
+                        inputs.has_expression = true;
+                        inputs.views.clone_from(&inputs.lowering.views);
+                        inputs.spans.clone_from(&inputs.lowering.spans);
                     }
-                }
+                    None => inputs.failed = true,
+                },
             }
         }
     }
@@ -353,7 +289,7 @@ impl<'a> Analyzer<'a> {
         match self.eval(expr) {
             Value::Type(dtype, dims) => {
                 let symbol = self.names.intern(name);
-                Some(self.bare(dtype, dims, symbol, expr.span))
+                Some(self.bare(dtype, *dims, symbol, expr.span))
             }
             value => self.view_of(&value, expr.span),
         }
@@ -361,30 +297,39 @@ impl<'a> Analyzer<'a> {
 
     /// Memory of an input that was given as a type: its own for each place and loop turn, the same in each iteration.
     pub(super) fn bare(&mut self, dtype: DType, dims: Dims, name: Symbol, span: SrcSpan) -> ViewId {
-        let turn = self.expansion.bare_turns.entry(span).or_insert(0);
-        let key = (span, *turn);
-        *turn += 1;
         let shape = self.program.shapes.intern(dtype, dims);
-        let known = self.expansion.bare.get(&key).copied();
-        let memory = known.filter(|&memory| self.program.memory(memory).shape == shape).unwrap_or_else(|| {
-            let seed = self.program.memories.len() as u64 + 1;
-            self.add_memory(Memory {
-                name,
-                kind: MemoryKind::Bare(Init::Random { seed, deviation: 1.0 }),
-                space: Space::Device,
-                family: 0,
-                shape,
-                span,
-            })
-        });
-        self.expansion.bare.insert(key, memory);
+        let place = self.expansion.bare.entry(span).or_default();
+        let turn = place.turn;
+        place.turn += 1;
+        if let Some(&memory) = place.memories.get(turn)
+            && self.program.memory(memory).shape == shape
+        {
+            return self.all_of(memory);
+        }
+        let seed = self.program.memories.len() as u64 + 1;
+        let kind = MemoryKind::Bare(Init::Random { seed, deviation: 1.0 });
+        let memory = self.add_memory(Memory { name, kind, space: Space::Device, family: 0, shape, span });
+        let memories = &mut self.expansion.bare.entry(span).or_default().memories;
+        match memories.get_mut(turn) {
+            Some(known) => *known = memory,
+            None => memories.push(memory),
+        }
         self.all_of(memory)
     }
 
-    fn scratch(&mut self, dtype: DType, dims: Dims, name: Symbol, span: SrcSpan) -> ViewId {
-        let shape = self.program.shapes.intern(dtype, dims);
-        let memory =
-            self.add_memory(Memory { name, kind: MemoryKind::Scratch, space: Space::Device, family: 0, shape, span });
+    /// Memory of an output that has no name, called by the label or else by the operation.
+    fn scratch(&mut self, operation: &dyn Operation, spec: SpecId, index: usize, call: &Call) -> ViewId {
+        let tensor = &self.program.spec(spec).outputs[index];
+        let shape = self.program.shapes.intern(tensor.dtype, tensor.dims);
+        let label = call.label.as_ref().map(|label| label.name.symbol);
+        let mut name = label.unwrap_or_else(|| self.names.intern(operation.name()));
+        if let [_, _, ..] = operation.signature().outputs {
+            let text = format!("{}.{}", self.names.name(name), operation.signature().outputs[index]);
+            name = self.names.intern(&text);
+        }
+        let kind = MemoryKind::Scratch;
+        let memory = Memory { name, kind, space: Space::Device, family: 0, shape, span: call.span };
+        let memory = self.add_memory(memory);
         self.all_of(memory)
     }
 
@@ -393,7 +338,7 @@ impl<'a> Analyzer<'a> {
         self.program.views.whole(memory, &layout)
     }
 
-    fn outputs(&mut self, operation: &dyn Operation, call: &Call) -> Option<Vec<Output>> {
+    fn outputs(&mut self, operation: &dyn Operation, call: &Call, outputs: &mut Vec<Output>) -> Option<()> {
         let names = operation.signature().outputs;
         if call.outputs.len() > names.len() {
             let expected = match names.len() {
@@ -410,7 +355,6 @@ impl<'a> Analyzer<'a> {
             });
             return None;
         }
-        let mut outputs = Vec::with_capacity(names.len());
         let mut good = true;
         for arg in &call.outputs {
             if arg.value.as_name() == Some(self.builtins.unwanted) {
@@ -428,7 +372,7 @@ impl<'a> Analyzer<'a> {
             }
         }
         outputs.resize_with(names.len(), || Output::None);
-        good.then_some(outputs)
+        good.then_some(())
     }
 
     /// An operand behind the arrow: a slice, or an output of the definition around that nothing has written.
@@ -458,112 +402,5 @@ impl<'a> Analyzer<'a> {
             }
             value => value,
         }
-    }
-
-    // --- Specs ------------------------------------------------------------------------------------------------
-
-    /// The spec of a call; the shape rule runs once for each distinct one.
-    fn spec(
-        &mut self,
-        operation: &'static dyn Operation,
-        call: &Call,
-        inputs: &Inputs,
-        attrs: Attrs,
-        outputs: &[Output],
-    ) -> Option<SpecId> {
-        let place = ops::CATALOGUE.iter().position(|entry| entry.name() == operation.name()).unwrap_or(0);
-        let attrs_key = match self.expansion.attrs.get_index_of(&attrs) {
-            Some(index) => index,
-            None => self.expansion.attrs.insert_full(attrs.clone()).0,
-        };
-        let expression_key = match &inputs.expression {
-            None => u32::MAX,
-            Some(expression) => self.expansion.expressions.insert_full(expression.clone()).0 as u32,
-        };
-        let mut key = std::mem::take(&mut self.expansion.scratch_key);
-        key.clear();
-        key.extend([place as u32, attrs_key as u32, expression_key, inputs.views.len() as u32]);
-        key.extend(inputs.views.iter().map(|&view| self.program.views.tensor_key(view)));
-        key.extend(outputs.iter().map(|output| match output {
-            Output::Given(view, _) => self.program.views.tensor_key(*view),
-            _ => u32::MAX,
-        }));
-        let known = self.expansion.spec_cache.get(key.as_slice()).copied();
-        let spec = known.or_else(|| {
-            let spec = self.infer(operation, call, inputs, attrs, outputs)?;
-            let id = SpecId::from(self.program.specs.insert_full(spec).0);
-            self.expansion.spec_cache.insert(key.as_slice().into(), id);
-            Some(id)
-        });
-        self.expansion.scratch_key = key;
-        spec
-    }
-
-    fn infer(
-        &mut self,
-        operation: &'static dyn Operation,
-        call: &Call,
-        inputs: &Inputs,
-        attrs: Attrs,
-        outputs: &[Output],
-    ) -> Option<Spec> {
-        let operand = |view: ViewId, span: SrcSpan| Operand { tensor: *self.program.views.tensor(view), span };
-        let input_operands: Vec<Operand> =
-            inputs.views.iter().zip(&inputs.spans).map(|(&view, &span)| operand(view, span)).collect();
-        let output_operands: Vec<Option<Operand>> = outputs
-            .iter()
-            .map(|output| match output {
-                Output::Given(view, span) => Some(operand(*view, *span)),
-                _ => None,
-            })
-            .collect();
-        let question = ops::Call {
-            operation,
-            span: call.span,
-            inputs: &input_operands,
-            outputs: &output_operands,
-            attrs: &attrs,
-            expression: inputs.expression.as_deref(),
-            ranks: u64::from(self.options.world),
-        };
-        let types = match operation.infer(&question) {
-            Ok(types) => types,
-            Err(error) => {
-                self.error(error.into());
-                return None;
-            }
-        };
-        // Below this, all outputs of the most operations that are possible can be added up.
-        let limit = self.options.max_memory.min(1 << 41);
-        for (dtype, dims) in &types {
-            let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
-            if bytes.is_none_or(|bytes| bytes > limit) {
-                self.error(ModelError::BadSize {
-                    what: format!("the result of `{}`", operation.name()),
-                    value: format!("{dtype}{dims}, more than {}", Bytes(limit)),
-                    at: call.span.into(),
-                    help: "lower a dimension of its inputs, or raise the limit: --config max_memory=…",
-                });
-                return None;
-            }
-        }
-        let outputs = output_operands
-            .iter()
-            .zip(types)
-            .map(|(given, (dtype, dims))| match given {
-                Some(given) => given.tensor,
-                None => {
-                    ops::Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-                }
-            })
-            .collect();
-        Some(Spec {
-            operation,
-            attrs,
-            expression: inputs.expression.clone(),
-            inputs: input_operands.iter().map(|operand| operand.tensor).collect(),
-            outputs,
-            ranks: u64::from(self.options.world),
-        })
     }
 }

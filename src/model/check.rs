@@ -11,7 +11,7 @@ use crate::ops::{self, Input, Kind, Operation};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
-use super::call::MARKERS;
+use super::callee::MARKERS;
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;

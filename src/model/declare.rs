@@ -326,7 +326,7 @@ impl<'a> Analyzer<'a> {
     /// A tensor type, such as `f32[n]`; a bare element type is a tensor without dimensions.
     pub(super) fn tensor_type(&mut self, expr: &Expr) -> Option<(DType, Dims)> {
         match self.eval(expr) {
-            Value::Type(dtype, dims) => Some((dtype, dims)),
+            Value::Type(dtype, dims) => Some((dtype, *dims)),
             Value::DType(dtype) => Some((dtype, Dims::new())),
             Value::Unknown => None,
             other => self.wrong_type("a tensor type, such as `f32[n]`", &other, expr.span),

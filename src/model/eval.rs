@@ -372,7 +372,7 @@ impl Analyzer<'_> {
                 Value::Unknown
             }
             Value::DType(dtype) => match self.sizes(items) {
-                Some(dims) => Value::Type(dtype, dims),
+                Some(dims) => Value::Type(dtype, Box::new(dims)),
                 None => Value::Unknown,
             },
             Value::Stream { first, count: Some(count), family } => {
@@ -509,8 +509,8 @@ impl Analyzer<'_> {
 
     /// A slice of a tensor. The first bracket behind a family picks from the family's dimensions.
     fn slice(&mut self, view: ViewId, family: u8, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
-        let kept: Vec<usize> = self.program.views.kept(view).collect();
-        let open = if family > 0 { usize::from(family) } else { kept.len() };
+        let kept = self.program.views.kept(view);
+        let open = if family > 0 { usize::from(family) } else { kept.clone().count() };
         if items.len() > open || (family > 0 && items.len() != open) {
             return self.index_count(base, family > 0, open, items.len(), span);
         }
@@ -520,7 +520,7 @@ impl Analyzer<'_> {
         extents[..rank].copy_from_slice(self.program.views.extents(view));
         let mut mask = self.program.views.kept_mask(view);
         let mut good = true;
-        for (item, &axis) in items.iter().zip(&kept) {
+        for (item, axis) in items.iter().zip(kept) {
             let extent = extents[axis];
             match self.eval(item) {
                 Value::Whole => {}

@@ -6,10 +6,13 @@ use crate::base::{LabelId, MemoryId, PhaseId, Space, SrcSpan, StreamId, Symbol, 
 use crate::syntax::ast::{self, *};
 
 use super::analyzer::Analyzer;
+use super::call::Inputs;
+use super::callee::Callee;
 use super::error::ModelError;
 use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CALLS, CYCLE, TURNS_PER_OPERATION};
 use super::program::{After, Label, MemoryKind, Priority, Step, Stream};
+use super::specs::Specs;
 use super::value::Value;
 
 /// What an expansion knows beyond the names.
@@ -24,9 +27,8 @@ pub(super) struct Expansion<'a> {
     pub families: Vec<labels::Family>,
     /// Outputs of definitions that the call does not give.
     pub outputs: Vec<Written>,
-    /// Bare inputs by their place and turn, the same in each iteration.
-    pub bare: FxHashMap<(SrcSpan, u32), MemoryId>,
-    pub bare_turns: FxHashMap<SrcSpan, u32>,
+    /// Bare inputs by their place.
+    pub bare: FxHashMap<SrcSpan, Bare>,
     pub stream: Option<StreamId>,
     pub label: LabelId,
     pub phase: PhaseId,
@@ -39,11 +41,17 @@ pub(super) struct Expansion<'a> {
     turns: usize,
     stopped: bool,
     calls: Vec<Symbol>,
-    /// Parts of map expressions, used again from operation to operation.
-    pub scratch_key: Vec<u32>,
-    pub attrs: indexmap::IndexSet<crate::ops::Attrs, rustc_hash::FxBuildHasher>,
-    pub expressions: indexmap::IndexSet<std::sync::Arc<crate::ops::Expression>, rustc_hash::FxBuildHasher>,
-    pub spec_cache: FxHashMap<Box<[u32]>, crate::base::SpecId>,
+    pub callees: FxHashMap<Symbol, Callee<'a>>,
+    pub specs: Specs,
+    /// Room for the operands of an operation.
+    pub inputs: Inputs,
+}
+
+/// The memories of a bare input, by turn: the same in each iteration.
+#[derive(Debug, Default)]
+pub(super) struct Bare {
+    pub memories: Vec<MemoryId>,
+    pub turn: usize,
 }
 
 /// What has become of an output of a definition.
@@ -126,7 +134,7 @@ impl<'a> Analyzer<'a> {
         expansion.labels.clear();
         expansion.families.clear();
         expansion.outputs.clear();
-        expansion.bare_turns.clear();
+        expansion.bare.values_mut().for_each(|bare| bare.turn = 0);
         expansion.turns = 0;
         self.scopes.enter_frame();
         self.block(body);
@@ -201,7 +209,7 @@ impl<'a> Analyzer<'a> {
             self.scopes.enter();
             self.scopes.declare(variable.symbol, value);
             self.block(body);
-            self.scopes.leave();
+            self.scopes.close();
         }
     }
 
@@ -220,9 +228,9 @@ impl<'a> Analyzer<'a> {
         let Some(taken) = taken else { return };
         self.scopes.enter();
         self.block(taken);
-        let names = self.scopes.leave();
         // A label that every branch gives is known behind them.
-        let Some(otherwise) = otherwise else { return };
+        let Some(otherwise) = otherwise else { return self.scopes.close() };
+        let names = self.scopes.leave();
         for (name, value) in names {
             let everywhere = arms.iter().map(|(_, body)| body).chain([otherwise]).all(|body| gives_label(body, name));
             if everywhere && matches!(value, Value::Label(_) | Value::Labels(_)) {
@@ -431,7 +439,7 @@ impl<'a> Analyzer<'a> {
         self.no_peer(arg);
         let mut value = self.eval(&arg.value);
         if let Value::Type(dtype, dims) = value {
-            let view = self.bare(dtype, dims, param.name.symbol, arg.value.span);
+            let view = self.bare(dtype, *dims, param.name.symbol, arg.value.span);
             value = Value::Tensor { view, family: 0 };
         }
         if let Some(ty) = &param.ty

@@ -1,12 +1,10 @@
 //! `map` and its like: an expression over tensors becomes one for each element.
 
-use std::sync::Arc;
-
 use crate::base::units::Dimension;
 use crate::base::{SrcSpan, ViewId, suggest};
 use crate::ops::Expression;
 use crate::ops::expression::{Binary, Node, Unary};
-use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -22,22 +20,24 @@ enum Part {
     Failed,
 }
 
-/// An elementwise expression in the making.
-#[derive(Default)]
-struct Lowering {
-    expression: Expression,
-    views: Vec<ViewId>,
-    spans: Vec<SrcSpan>,
+/// An elementwise expression in the making, with the tensors that it names in the order of their first mention.
+#[derive(Debug, Default)]
+pub(super) struct Lowering {
+    pub expression: Expression,
+    pub views: Vec<ViewId>,
+    pub spans: Vec<SrcSpan>,
 }
 
 impl Analyzer<'_> {
-    /// The elementwise expression, with the tensors that it names in the order of their first mention.
-    pub(super) fn lower(&mut self, expr: &Expr, op: &str) -> Option<(Arc<Expression>, Vec<ViewId>, Vec<SrcSpan>)> {
-        let mut lowering = Lowering::default();
-        let part = self.part(expr, op, &mut lowering);
-        let node = self.node(part, &mut lowering)?;
-        let expression = Arc::new(lowering.expression.finish(node));
-        Some((expression, lowering.views, lowering.spans))
+    /// Lowers an elementwise expression into `lowering`, whose room is used again.
+    pub(super) fn lower(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Option<()> {
+        lowering.expression.clear();
+        lowering.views.clear();
+        lowering.spans.clear();
+        let part = self.part(expr, op, lowering);
+        let node = self.node(part, lowering)?;
+        lowering.expression.finish(node);
+        Some(())
     }
 
     fn part(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Part {
@@ -59,7 +59,6 @@ impl Analyzer<'_> {
                 }
             }
             ExprKind::Call { callee, args } => {
-                let name = self.names.name(callee.symbol).to_owned();
                 let parts: Vec<Part> = args.iter().map(|arg| self.part(arg, op, lowering)).collect();
                 if parts.iter().any(|part| matches!(part, Part::Failed)) {
                     return Part::Failed;
@@ -67,7 +66,7 @@ impl Analyzer<'_> {
                 if parts.iter().all(|part| matches!(part, Part::Plain(..))) {
                     return Part::Plain(self.eval(expr), expr.span);
                 }
-                self.call_part(&name, parts, expr, callee.span, lowering)
+                self.call_part(*callee, parts, expr, lowering)
             }
             ExprKind::If { arms, otherwise } => self.if_part(arms, otherwise, op, lowering),
             _ => self.leaf(expr, op, lowering),
@@ -80,7 +79,7 @@ impl Analyzer<'_> {
             Value::Unknown => return Part::Failed,
             Value::Type(dtype, dims) => {
                 let name = self.names.intern(op);
-                self.bare(dtype, dims, name, expr.span)
+                self.bare(dtype, *dims, name, expr.span)
             }
             value @ (Value::Tensor { .. } | Value::Label(_)) => match self.view_of(&value, expr.span) {
                 Some(view) => view,
@@ -142,16 +141,10 @@ impl Analyzer<'_> {
         self.pushed(lowering.expression.push(Node::Binary(function, a, b)), span)
     }
 
-    fn call_part(
-        &mut self,
-        name: &str,
-        parts: Vec<Part>,
-        expr: &Expr,
-        callee: SrcSpan,
-        lowering: &mut Lowering,
-    ) -> Part {
+    fn call_part(&mut self, callee: Name, parts: Vec<Part>, expr: &Expr, lowering: &mut Lowering) -> Part {
         let count = parts.len();
         let mut parts = parts.into_iter();
+        let name = self.names.name(callee.symbol);
         match (Unary::from_name(name), Binary::from_name(name), count) {
             (Some(function), _, 1) => {
                 let part = parts.next().unwrap_or(Part::Failed);
@@ -168,7 +161,8 @@ impl Analyzer<'_> {
                 let known: Vec<&str> = elementwise_functions().collect();
                 let help = suggest::did_you_mean(name, known.iter().copied())
                     .or_else(|| Some(format!("for each element there are {}", suggest::listed(&known))));
-                self.error(ModelError::UnknownFunction { name: name.to_owned(), at: callee.into(), help });
+                let name = name.to_owned();
+                self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
                 Part::Failed
             }
             (unary, ..) => {

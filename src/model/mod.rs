@@ -4,6 +4,7 @@
 
 mod analyzer;
 mod call;
+mod callee;
 mod check;
 mod declare;
 mod error;
@@ -19,6 +20,7 @@ mod options;
 mod params;
 mod program;
 mod scopes;
+mod specs;
 mod unwritten;
 mod value;
 mod views;

@@ -17,13 +17,15 @@ pub struct Scopes {
     slots: Vec<Vec<Slot>>,
     /// For each open scope, the names that end with it.
     open: Vec<Vec<Symbol>>,
+    /// Room of scopes that have ended.
+    spare: Vec<Vec<Symbol>>,
     /// For each frame, the first of its scopes.
     frames: Vec<usize>,
 }
 
 impl Scopes {
     pub fn new() -> Self {
-        Scopes { slots: Vec::new(), open: vec![Vec::new()], frames: vec![0] }
+        Scopes { slots: Vec::new(), open: vec![Vec::new()], spare: Vec::new(), frames: vec![0] }
     }
 
     fn frame(&self) -> u32 {
@@ -32,32 +34,41 @@ impl Scopes {
 
     pub fn enter_frame(&mut self) {
         self.frames.push(self.open.len());
-        self.open.push(Vec::new());
+        self.enter();
     }
 
     /// Ends the frame and returns the names of its outermost scope with their values.
     pub fn leave_frame(&mut self) -> Vec<(Symbol, Value)> {
         let first = self.frames.pop().expect("a frame was entered");
         while self.open.len() > first + 1 {
-            self.leave();
+            self.close();
         }
         self.leave()
     }
 
     pub fn enter(&mut self) {
-        self.open.push(Vec::new());
+        self.open.push(self.spare.pop().unwrap_or_default());
     }
 
     /// Ends the innermost scope and returns its names with their values.
     pub fn leave(&mut self) -> Vec<(Symbol, Value)> {
-        let names = self.open.pop().expect("a scope was entered");
+        let mut names = Vec::new();
+        self.end(|name, value| names.push((name, value)));
         names
-            .into_iter()
-            .map(|name| {
-                let slot = self.slots[name.0 as usize].pop().expect("declared with the scope");
-                (name, slot.value)
-            })
-            .collect()
+    }
+
+    /// Ends the innermost scope.
+    pub fn close(&mut self) {
+        self.end(|_, _| {});
+    }
+
+    fn end(&mut self, mut each: impl FnMut(Symbol, Value)) {
+        let mut names = self.open.pop().expect("a scope was entered");
+        for name in names.drain(..) {
+            let slot = self.slots[name.0 as usize].pop().expect("declared with the scope");
+            each(name, slot.value);
+        }
+        self.spare.push(names);
     }
 
     /// Declares a name in the innermost scope.

@@ -85,8 +85,8 @@ pub enum Value {
     /// A word that stands for itself, such as `alternating`.
     Word(Symbol),
     DType(DType),
-    /// A tensor type: `bf16[4, 8]`.
-    Type(DType, Dims),
+    /// A tensor type: `bf16[4, 8]`. Boxed, since values are moved about a lot.
+    Type(DType, Box<Dims>),
     List(Arc<Vec<Value>>),
     /// Whole numbers from one to another, the end left out; walked backwards when reversed.
     Range {

@@ -48,8 +48,15 @@ pub struct Views {
     views: Vec<View>,
     extents: Vec<Extent>,
     tensors: IndexSet<Tensor, FxBuildHasher>,
+    /// For each tensor of which some slice is the whole of its memory, where the extents of such slices begin.
+    whole_extents: Vec<u32>,
+    /// For each memory, the slice that is all of it.
+    wholes: Vec<u32>,
+    /// All other slices, by what they are.
     table: HashTable<u32>,
 }
+
+const NONE: u32 = u32::MAX;
 
 /// What a view needs to know of its memory.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +75,10 @@ fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u64 {
 impl Views {
     /// The slice of `memory` with these extents, one for each of its dimensions.
     pub fn intern(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> ViewId {
+        let all = kept == all_kept(extents.len());
+        if all && extents.iter().zip(layout.dims.iter()).all(|(extent, len)| extent.len == *len) {
+            return self.whole(memory, layout);
+        }
         let key = hash(memory, kept, extents);
         let (views, stored) = (&self.views, &self.extents);
         let same = |&index: &u32| {
@@ -77,17 +88,10 @@ impl Views {
         if let Some(&index) = self.table.find(key, same) {
             return ViewId(index);
         }
-        let tensor = tensor(extents, kept, layout);
-        let view = View {
-            memory,
-            first: self.extents.len() as u32,
-            rank: extents.len() as u8,
-            kept,
-            tensor: self.tensors.insert_full(tensor).0 as u32,
-        };
+        let first = self.extents.len() as u32;
         self.extents.extend_from_slice(extents);
-        let index = self.views.len() as u32;
-        self.views.push(view);
+        let tensor = self.tensors.insert_full(tensor(extents, kept, layout)).0 as u32;
+        let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor });
         let (views, stored) = (&self.views, &self.extents);
         self.table.insert_unique(key, index, |&index| {
             let view = &views[index as usize];
@@ -96,15 +100,38 @@ impl Views {
         ViewId(index)
     }
 
-    /// All of a memory.
+    fn push(&mut self, view: View) -> u32 {
+        self.views.push(view);
+        self.views.len() as u32 - 1
+    }
+
+    /// All of a memory. Most memories are never cut, so that this takes no look-up and little room.
     pub fn whole(&mut self, memory: MemoryId, layout: &Layout) -> ViewId {
+        if self.wholes.len() <= memory.index() {
+            self.wholes.resize(memory.index() + 1, NONE);
+        }
+        let known = self.wholes[memory.index()];
+        if known != NONE {
+            return ViewId(known);
+        }
         let mut extents = [Extent { start: 0, len: 0 }; Dims::MAX];
         for (extent, &len) in extents.iter_mut().zip(layout.dims.iter()) {
             extent.len = len;
         }
-        let rank = layout.dims.len();
-        let kept = ((1u16 << rank) - 1) as u8;
-        self.intern(memory, &extents[..rank], kept, layout)
+        let extents = &extents[..layout.dims.len()];
+        let kept = all_kept(extents.len());
+        let tensor = self.tensors.insert_full(tensor(extents, kept, layout)).0;
+        if self.whole_extents.len() <= tensor {
+            self.whole_extents.resize(tensor + 1, NONE);
+        }
+        if self.whole_extents[tensor] == NONE {
+            self.whole_extents[tensor] = self.extents.len() as u32;
+            self.extents.extend_from_slice(extents);
+        }
+        let first = self.whole_extents[tensor];
+        let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor: tensor as u32 });
+        self.wholes[memory.index()] = index;
+        ViewId(index)
     }
 
     pub fn get(&self, view: ViewId) -> &View {
@@ -137,7 +164,7 @@ impl Views {
     }
 
     /// The dimensions of the memory that are the slice's own.
-    pub fn kept(&self, view: ViewId) -> impl Iterator<Item = usize> {
+    pub fn kept(&self, view: ViewId) -> impl Iterator<Item = usize> + Clone + use<> {
         let view = self.views[view.index()];
         (0..usize::from(view.rank)).filter(move |axis| view.kept >> axis & 1 == 1)
     }
@@ -159,6 +186,11 @@ impl Views {
     pub fn is_empty(&self) -> bool {
         self.views.is_empty()
     }
+}
+
+/// The mask of a slice that keeps all of that many dimensions.
+fn all_kept(rank: usize) -> u8 {
+    ((1u16 << rank) - 1) as u8
 }
 
 fn extents_of<'a>(extents: &'a [Extent], view: &View) -> &'a [Extent] {

@@ -113,6 +113,11 @@ impl Attrs {
         self.values.push((name, value, span));
     }
 
+    /// Takes everything out, to be filled anew.
+    pub fn clear(&mut self) {
+        self.values.clear();
+    }
+
     fn get(&self, name: &str) -> &Attr {
         self.values
             .iter()

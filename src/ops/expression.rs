@@ -193,11 +193,14 @@ impl Expression {
     }
 
     /// Makes `node` the last, whose value the expression has.
-    pub fn finish(mut self, node: u16) -> Expression {
-        if usize::from(node) + 1 < self.nodes.len() {
-            self.nodes.truncate(usize::from(node) + 1);
-        }
-        self
+    pub fn finish(&mut self, node: u16) {
+        self.nodes.truncate(usize::from(node) + 1);
+    }
+
+    /// Takes everything out, to be filled anew.
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+        self.constants.clear();
     }
 
     pub fn constants(&self) -> &[f64] {
@@ -270,7 +273,7 @@ mod tests {
         let square = expression.push(Node::Binary(Binary::Multiply, x, x)).unwrap();
         assert_eq!(expression.push(Node::Binary(Binary::Multiply, x, x)), Some(square));
         let sum = expression.push(Node::Binary(Binary::Add, square, two)).unwrap();
-        let expression = expression.finish(sum);
+        expression.finish(sum);
         assert_eq!(expression.evaluate(&[3.0], &mut Vec::new()), 11.0);
         assert_eq!(expression.flops(), 2);
     }

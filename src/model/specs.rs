@@ -1,0 +1,136 @@
+//! Specs: what one use of an operation is, whatever slices it works on. The shape rule runs once for each distinct one.
+
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::base::{Bytes, Space, SpecId, SrcSpan, ViewId};
+use crate::ops::{self, Attrs, Expression, Operand, Operation, Spec};
+use crate::syntax::ast::Call;
+
+use super::analyzer::Analyzer;
+use super::call::{Inputs, Output};
+use super::error::ModelError;
+
+/// The specs that are known, by numbers for all that they depend on.
+#[derive(Debug, Default)]
+pub(super) struct Specs {
+    attrs: IndexSet<Attrs, FxBuildHasher>,
+    expressions: IndexSet<Arc<Expression>, FxBuildHasher>,
+    table: FxHashMap<Box<[u32]>, SpecId>,
+    /// Room for a key, used again from operation to operation.
+    key: Vec<u32>,
+}
+
+impl Analyzer<'_> {
+    /// The spec of a call; the shape rule runs once for each distinct one.
+    pub(super) fn spec(
+        &mut self,
+        place: usize,
+        call: &Call,
+        inputs: &Inputs,
+        attrs: &Attrs,
+        outputs: &[Output],
+    ) -> Option<SpecId> {
+        let known = &mut self.expansion.specs;
+        let attrs_key = match known.attrs.get_index_of(attrs) {
+            Some(index) => index,
+            None => known.attrs.insert_full(attrs.clone()).0,
+        };
+        let expression = inputs.has_expression.then_some(&inputs.lowering.expression);
+        let expression = expression.map(|expression| match known.expressions.get_full(expression) {
+            Some((index, shared)) => (index as u32, shared.clone()),
+            None => {
+                let shared = Arc::new(expression.clone());
+                (known.expressions.insert_full(shared.clone()).0 as u32, shared)
+            }
+        });
+        let expression_key = expression.as_ref().map_or(u32::MAX, |(index, _)| *index);
+        let mut key = std::mem::take(&mut known.key);
+        key.clear();
+        key.extend([place as u32, attrs_key as u32, expression_key, inputs.views.len() as u32]);
+        key.extend(inputs.views.iter().map(|&view| self.program.views.tensor_key(view)));
+        key.extend(outputs.iter().map(|output| match output {
+            Output::Given(view, _) => self.program.views.tensor_key(*view),
+            _ => u32::MAX,
+        }));
+        let spec = self.expansion.specs.table.get(key.as_slice()).copied().or_else(|| {
+            let expression = expression.map(|(_, expression)| expression);
+            let spec = self.infer(ops::CATALOGUE[place], call, inputs, (attrs, expression), outputs)?;
+            let id = SpecId::from(self.program.specs.insert_full(spec).0);
+            self.expansion.specs.table.insert(key.as_slice().into(), id);
+            Some(id)
+        });
+        self.expansion.specs.key = key;
+        spec
+    }
+
+    fn infer(
+        &mut self,
+        operation: &'static dyn Operation,
+        call: &Call,
+        inputs: &Inputs,
+        (attrs, expression): (&Attrs, Option<Arc<Expression>>),
+        outputs: &[Output],
+    ) -> Option<Spec> {
+        let operand = |view: ViewId, span: SrcSpan| Operand { tensor: *self.program.views.tensor(view), span };
+        let input_operands: Vec<Operand> =
+            inputs.views.iter().zip(&inputs.spans).map(|(&view, &span)| operand(view, span)).collect();
+        let output_operands: Vec<Option<Operand>> = outputs
+            .iter()
+            .map(|output| match output {
+                Output::Given(view, span) => Some(operand(*view, *span)),
+                _ => None,
+            })
+            .collect();
+        let question = ops::Call {
+            operation,
+            span: call.span,
+            inputs: &input_operands,
+            outputs: &output_operands,
+            attrs,
+            expression: expression.as_deref(),
+            ranks: u64::from(self.options.world),
+        };
+        let types = match operation.infer(&question) {
+            Ok(types) => types,
+            Err(error) => {
+                self.error(error.into());
+                return None;
+            }
+        };
+        // Below this, all outputs of the most operations that are possible can be added up.
+        let limit = self.options.max_memory.min(1 << 41);
+        for (dtype, dims) in &types {
+            let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
+            if bytes.is_none_or(|bytes| bytes > limit) {
+                self.error(ModelError::BadSize {
+                    what: format!("the result of `{}`", operation.name()),
+                    value: format!("{dtype}{dims}, more than {}", Bytes(limit)),
+                    at: call.span.into(),
+                    help: "lower a dimension of its inputs, or raise the limit: --config max_memory=…",
+                });
+                return None;
+            }
+        }
+        let outputs = output_operands
+            .iter()
+            .zip(types)
+            .map(|(given, (dtype, dims))| match given {
+                Some(given) => given.tensor,
+                None => {
+                    ops::Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+                }
+            })
+            .collect();
+        Some(Spec {
+            operation,
+            attrs: attrs.clone(),
+            expression,
+            inputs: input_operands.iter().map(|operand| operand.tensor).collect(),
+            outputs,
+            ranks: u64::from(self.options.world),
+        })
+    }
+}
