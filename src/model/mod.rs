@@ -12,6 +12,7 @@ mod eval;
 mod expand;
 pub mod figures;
 mod functions;
+mod index;
 mod labels;
 mod lower;
 mod options;
@@ -28,6 +29,7 @@ use crate::syntax::ast::Expr;
 
 pub use error::ModelError;
 pub use figures::{Expectation, Figure, FigureExpr, Metric, OpSet, Statistic};
+pub use index::Index;
 pub use program::*;
 pub use views::{Extent, Layout, View, Views};
 
