@@ -2,13 +2,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{LabelId, MemoryId, PhaseId, Space, SrcSpan, StreamId, Symbol, ViewId, counted};
+use crate::base::{LabelId, MemoryId, OpId, PhaseId, Space, SrcSpan, StreamId, Symbol, ViewId, counted};
 use crate::syntax::ast::{self, *};
 
 use super::analyzer::Analyzer;
 use super::call::Inputs;
 use super::callee::Callee;
 use super::error::ModelError;
+use super::index::Index;
 use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CALLS, CYCLE, TURNS_PER_OPERATION};
 use super::program::{After, Label, MemoryKind, Priority, Step, Stream};
@@ -25,6 +26,8 @@ pub(super) struct Expansion<'a> {
     pub labels: Vec<LabelData>,
     pub first_label: usize,
     pub families: Vec<labels::Family>,
+    /// The last operations, on each stream, of calls that something waits for.
+    pub last_of: FxHashMap<LabelId, Vec<OpId>>,
     /// Outputs of definitions that the call does not give.
     pub outputs: Vec<Written>,
     /// Bare inputs by their place.
@@ -36,7 +39,8 @@ pub(super) struct Expansion<'a> {
     pub after: Vec<Waiting>,
     /// `after prev(…)`, to be resolved when all iterations are known.
     pub previous: Vec<Previous>,
-    uses_previous: bool,
+    /// Names that some `prev(…)` has.
+    pub previous_names: FxHashSet<Symbol>,
     main: Option<StreamId>,
     turns: usize,
     stopped: bool,
@@ -75,7 +79,7 @@ pub(super) struct Waiting {
 pub(super) struct Previous {
     pub step: usize,
     pub name: Symbol,
-    pub index: Option<Box<[i64]>>,
+    pub index: Option<Index>,
     pub span: SrcSpan,
 }
 
@@ -94,11 +98,13 @@ impl<'a> Analyzer<'a> {
         for (span, _) in steps {
             self.error(ModelError::Second { what: "step", at: span.into(), first: first.into() });
         }
-        self.expansion.uses_previous = uses_previous(body)
-            || self.defs.values().any(|decl| match &decl.kind {
-                DeclKind::Def { body, .. } => uses_previous(body),
-                _ => false,
-            });
+        let names = &mut self.expansion.previous_names;
+        previous_names(body, names);
+        for decl in &ast.decls {
+            if let DeclKind::Def { body, .. } = &decl.kind {
+                previous_names(body, names);
+            }
+        }
         let mut labels = Vec::new();
         let mut iteration = 0;
         while iteration < self.cycle_use.cycle(self.options.cycle) {
@@ -133,6 +139,7 @@ impl<'a> Analyzer<'a> {
         expansion.first_label = self.program.labels.len();
         expansion.labels.clear();
         expansion.families.clear();
+        expansion.last_of.clear();
         expansion.outputs.clear();
         expansion.bare.values_mut().for_each(|bare| bare.turn = 0);
         expansion.turns = 0;
@@ -140,7 +147,7 @@ impl<'a> Analyzer<'a> {
         self.block(body);
         let names = self.scopes.leave_frame();
         self.iteration = None;
-        let labels = if self.expansion.uses_previous { self.step_labels(names) } else { StepLabels::default() };
+        let labels = self.step_labels(names);
         self.program.cycle.push(std::mem::take(&mut self.expansion.step));
         labels
     }
@@ -497,12 +504,24 @@ fn gives_label(block: &Block, name: Symbol) -> bool {
     })
 }
 
-/// Whether a block waits for something of the previous iteration.
-fn uses_previous(block: &Block) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
-        StmtKind::On { after, body, .. } => after.iter().any(|edge| edge.previous) || uses_previous(body),
-        StmtKind::For { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => uses_previous(body),
-        StmtKind::If { arms, otherwise } => arms.iter().map(|(_, body)| body).chain(otherwise).any(uses_previous),
-        _ => false,
-    })
+/// The names of what a block waits for of the previous iteration.
+fn previous_names(block: &Block, names: &mut FxHashSet<Symbol>) {
+    for stmt in block {
+        match &stmt.kind {
+            StmtKind::On { after, body, .. } => {
+                names.extend(after.iter().filter(|edge| edge.previous).filter_map(|edge| match &edge.label.kind {
+                    ExprKind::Index { base, .. } => base.as_name(),
+                    _ => edge.label.as_name(),
+                }));
+                previous_names(body, names);
+            }
+            StmtKind::For { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => {
+                previous_names(body, names);
+            }
+            StmtKind::If { arms, otherwise } => {
+                arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| previous_names(body, names));
+            }
+            _ => {}
+        }
+    }
 }

@@ -1,16 +1,19 @@
 //! Labels: what they name, and the dependencies that are declared with them.
 
+use std::hash::BuildHasher;
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, ViewId, suggest};
 use crate::syntax::ast::{Call, Edge, Expr, ExprKind, LabelName, Name};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::expand::Previous;
-use super::program::{After, Label, OpKind};
+use super::expand::{Expansion, Previous};
+use super::index::Index;
+use super::program::{After, Label, OpKind, Step};
 use super::value::Value;
 
 /// What a label stands for, while its iteration is expanded.
@@ -35,8 +38,54 @@ impl LabelData {
 /// The labels `f[0]`, `f[1]`, … of a step or a call.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    members: FxHashMap<Box<[i64]>, LabelId>,
+    /// By the index that the program's label has.
+    members: HashTable<LabelId>,
     order: Vec<LabelId>,
+    /// The last operation on each stream, of as many members as `counted`.
+    last: LastOps,
+    counted: usize,
+}
+
+impl Family {
+    fn find(&self, index: &[i64], labels: &[Label]) -> Option<LabelId> {
+        self.members.find(hash(index), |label| *labels[label.index()].index == *index).copied()
+    }
+
+    /// Adds a member; returns the one that has its index already.
+    fn add(&mut self, label: LabelId, labels: &[Label]) -> Option<LabelId> {
+        self.order.push(label);
+        let index = &labels[label.index()].index;
+        let known = self.find(index, labels);
+        if known.is_none() {
+            self.members.insert_unique(hash(index), label, |label| hash(&labels[label.index()].index));
+        }
+        known
+    }
+}
+
+fn hash(index: &[i64]) -> u64 {
+    FxBuildHasher.hash_one(index)
+}
+
+/// For each stream its last operation.
+#[derive(Debug, Default)]
+struct LastOps {
+    by_stream: FxHashMap<StreamId, u32>,
+}
+
+impl LastOps {
+    fn add(&mut self, ops: Range<u32>, step: &Step) {
+        for op in ops {
+            let slot = self.by_stream.entry(step.ops[op as usize].stream).or_insert(op);
+            *slot = (*slot).max(op);
+        }
+    }
+
+    fn sorted(&self) -> Vec<OpId> {
+        let mut ops: Vec<OpId> = self.by_stream.values().copied().map(OpId).collect();
+        ops.sort_unstable();
+        ops
+    }
 }
 
 /// The labels of a complete iteration.
@@ -45,13 +94,17 @@ pub(super) type StepLabels = FxHashMap<Symbol, StepLabel>;
 /// The operations that a label waits for, the last on each stream.
 pub(super) enum StepLabel {
     One(Vec<OpId>),
-    Family(FxHashMap<Box<[i64]>, Vec<OpId>>),
+    Family(FxHashMap<Index, Vec<OpId>>),
 }
 
 impl<'a> Analyzer<'a> {
     /// The indices behind a label's or a phase's name.
-    pub(super) fn label_index(&mut self, label: &LabelName) -> Option<Box<[i64]>> {
-        label.index.iter().map(|index| self.eval_whole(index)).collect::<Option<Vec<_>>>().map(Vec::into)
+    pub(super) fn label_index(&mut self, label: &LabelName) -> Option<Index> {
+        self.numbers(&label.index)
+    }
+
+    fn numbers(&mut self, items: &[Expr]) -> Option<Index> {
+        items.iter().map(|item| self.eval_whole(item)).collect()
     }
 
     /// Makes the label of a call, so that what is inside can name it as the one around.
@@ -73,8 +126,7 @@ impl<'a> Analyzer<'a> {
         let name = call.label.as_ref().expect("only calls with a label open one").name;
         let slot = label.index() - self.expansion.first_label;
         self.expansion.labels[slot] = LabelData { span: name.span, ..data };
-        let index = self.program.labels[label.index()].index.clone();
-        if index.is_empty() {
+        if self.program.labels[label.index()].index.is_empty() {
             self.scopes.declare(name.symbol, Value::Label(label));
             return;
         }
@@ -91,10 +143,9 @@ impl<'a> Analyzer<'a> {
             }
         };
         let family = &mut self.expansion.families[family as usize];
-        family.order.push(label);
-        if let Some(first) = family.members.insert(index.clone(), label) {
+        if let Some(first) = family.add(label, &self.program.labels) {
             let first = self.label_data(first).span;
-            let index: Vec<String> = index.iter().map(i64::to_string).collect();
+            let index: Vec<String> = self.program.labels[label.index()].index.iter().map(i64::to_string).collect();
             let name_text = format!("{}[{}]", self.names.name(name.symbol), index.join(", "));
             let help = "each member of a family is given once: choose the index so that every turn has its own";
             self.error(ModelError::LabelTwice { name: name_text, help, at: name.span.into(), first: first.into() });
@@ -107,11 +158,10 @@ impl<'a> Analyzer<'a> {
 
     /// `f[l]`.
     pub(super) fn member(&mut self, family: u32, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
-        let index: Option<Vec<i64>> = items.iter().map(|item| self.eval_whole(item)).collect();
-        let Some(index) = index else { return Value::Unknown };
+        let Some(index) = self.numbers(items) else { return Value::Unknown };
         let known = self.expansion.families.get(family as usize);
-        match known.and_then(|family| family.members.get(index.as_slice())) {
-            Some(&label) => Value::Label(label),
+        match known.and_then(|family| family.find(&index, &self.program.labels)) {
+            Some(label) => Value::Label(label),
             None => {
                 let index: Vec<String> = index.iter().map(i64::to_string).collect();
                 let name = self.text_of(base);
@@ -238,9 +288,8 @@ impl<'a> Analyzer<'a> {
         let (name, index) = match &path.kind {
             ExprKind::Name(symbol) => (Some(*symbol), None),
             ExprKind::Index { base, items } => {
-                let index: Option<Vec<i64>> = items.iter().map(|item| self.eval_whole(item)).collect();
-                let Some(index) = index else { return };
-                (base.as_name(), Some(index.into()))
+                let Some(index) = self.numbers(items) else { return };
+                (base.as_name(), Some(index))
             }
             _ => (None, None),
         };
@@ -293,48 +342,65 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The labels that the step itself has at its end, with their operations.
-    pub(super) fn step_labels(&self, names: Vec<(Symbol, Value)>) -> StepLabels {
-        let ops = |label: LabelId| self.last_on_each_stream(&[self.label_data(label).ops.clone()]);
-        names
-            .into_iter()
-            .filter_map(|(name, value)| match value {
-                Value::Label(label) => Some((name, StepLabel::One(ops(label)))),
+    /// The labels that the step itself has at its end, with their operations, as far as a `prev(…)` names them.
+    pub(super) fn step_labels(&mut self, names: Vec<(Symbol, Value)>) -> StepLabels {
+        let named = |name: Symbol| self.expansion.previous_names.contains(&name);
+        let names: Vec<(Symbol, Value)> = names.into_iter().filter(|(name, _)| named(*name)).collect();
+        let mut found = StepLabels::default();
+        for (name, value) in names {
+            let label = match value {
+                Value::Label(label) => StepLabel::One(self.last_of(label)),
                 Value::Labels(family) => {
-                    let members = &self.expansion.families[family as usize].members;
-                    let members = members.iter().map(|(index, &label)| (index.clone(), ops(label)));
-                    Some((name, StepLabel::Family(members.collect())))
+                    let members = self.expansion.families[family as usize].order.clone();
+                    let index = |label: LabelId| self.program.labels[label.index()].index.clone();
+                    let indices: Vec<Index> = members.iter().map(|&label| index(label)).collect();
+                    let ops = members.into_iter().map(|label| self.last_of(label));
+                    StepLabel::Family(indices.into_iter().zip(ops).collect())
                 }
-                _ => None,
-            })
-            .collect()
+                _ => continue,
+            };
+            found.insert(name, label);
+        }
+        found
     }
 
     /// The operations that a label stands for: the last on each stream, since a stream runs in order.
     pub(super) fn waited_for(&mut self, value: &Value, span: SrcSpan) -> Vec<After> {
-        let ranges: Vec<Range<u32>> = match value {
+        let ops = match value {
             Value::Unknown => return Vec::new(),
-            Value::Label(label) => vec![self.label_data(*label).ops.clone()],
-            Value::Labels(family) => match self.expansion.families.get(*family as usize) {
-                Some(family) => family.order.iter().map(|&label| self.label_data(label).ops.clone()).collect(),
-                None => Vec::new(),
-            },
+            Value::Label(label) => self.last_of(*label),
+            Value::Labels(family) => self.last_of_family(*family),
             other => {
                 self.wrong_type::<()>("a label", other, span);
                 return Vec::new();
             }
         };
-        self.last_on_each_stream(&ranges).into_iter().map(|op| After { op, previous: false, span }).collect()
+        ops.into_iter().map(|op| After { op, previous: false, span }).collect()
     }
 
-    fn last_on_each_stream(&self, ranges: &[Range<u32>]) -> Vec<OpId> {
-        let mut last: FxHashMap<StreamId, u32> = FxHashMap::default();
-        for index in ranges.iter().cloned().flatten() {
-            let slot = last.entry(self.expansion.step.ops[index as usize].stream).or_insert(index);
-            *slot = (*slot).max(index);
+    /// Remembered for calls, which may be long and waited for often.
+    fn last_of(&mut self, label: LabelId) -> Vec<OpId> {
+        let ops = self.label_data(label).ops.clone();
+        if ops.len() <= 1 {
+            return ops.map(OpId).collect();
         }
-        let mut ops: Vec<OpId> = last.into_values().map(OpId).collect();
-        ops.sort_unstable();
-        ops
+        let expansion = &mut self.expansion;
+        let known = expansion.last_of.entry(label).or_insert_with(|| {
+            let mut last = LastOps::default();
+            last.add(ops, &expansion.step);
+            last.sorted()
+        });
+        known.clone()
+    }
+
+    /// Members that have come since it was last asked for are added.
+    fn last_of_family(&mut self, family: u32) -> Vec<OpId> {
+        let Expansion { families, labels, first_label, step, .. } = &mut self.expansion;
+        let Some(family) = families.get_mut(family as usize) else { return Vec::new() };
+        for label in &family.order[family.counted..] {
+            family.last.add(labels[label.index() - *first_label].ops.clone(), step);
+        }
+        family.counted = family.order.len();
+        family.last.sorted()
     }
 }

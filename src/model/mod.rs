@@ -12,6 +12,7 @@ mod eval;
 mod expand;
 pub mod figures;
 mod functions;
+mod index;
 mod labels;
 pub mod limits;
 mod lint;
@@ -31,6 +32,7 @@ use crate::syntax::ast::Expr;
 
 pub use error::ModelError;
 pub use figures::{Expectation, Figure, FigureExpr, Metric, OpSet, Statistic};
+pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use program::*;
 pub use views::{Extent, Layout, View, Views};

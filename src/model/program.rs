@@ -12,6 +12,7 @@ use crate::ops::Spec;
 use crate::ops::init::Init;
 
 use super::figures::{Expectation, Metric};
+use super::index::Index;
 use super::views::{Layout, Views};
 
 /// The program of one rank.
@@ -113,7 +114,7 @@ impl Shapes {
 pub struct Label {
     pub name: Option<Symbol>,
     /// `[l]` behind the name.
-    pub index: Box<[i64]>,
+    pub index: Index,
     /// The labelled call, or the phase, around it.
     pub parent: LabelId,
 }

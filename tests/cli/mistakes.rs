@@ -264,7 +264,7 @@ fn plans_to_compare() {
     let tree = sandbox.run(&["dump", "ast", "a.aorta"]);
     assert_eq!(
         (tree.code, tree.stdout.as_str()),
-        (Some(0), "param n = 3\nstep\n  nop\n    reads m\n"),
+        (Some(0), "param n\n  default: 3\nstep\n  do\n    nop()\n      input m\n"),
         "names are not its matter"
     );
 }

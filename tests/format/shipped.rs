@@ -24,7 +24,7 @@ pub fn below(folders: &[&str], ending: &str) -> Vec<(String, String)> {
 
 /// Workloads, examples, and those that other tests are made of.
 pub fn files() -> Vec<(String, String)> {
-    let files = below(&["workloads", "examples", "tests/workloads"], "aorta");
+    let files = below(&["workloads", "examples", "assets", "tests/workloads"], "aorta");
     assert!(files.len() > 11, "files are found");
     files
 }
