@@ -263,7 +263,7 @@ fn nothing_is_dropped_when_every_token_takes_every_expert() {
 #[test]
 fn of_equal_experts_the_first_are_chosen() {
     let text = shipped::named("moe").text;
-    let gate = "w_gate:        dtype[hidden, all]";
+    let gate = "w_gate: dtype[hidden, all]";
     assert!(text.contains(gate), "the file declares {gate}");
     let outcome = check_text(&text.replace(gate, &format!("{gate} = zeros")), CROWDED);
     // 12 tokens of a chunk want experts 0 and 1, which take 6 each.
