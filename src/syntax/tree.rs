@@ -22,7 +22,7 @@ struct Writer<'a> {
     level: usize,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     fn line(&mut self, line: &str) {
         self.text.extend(std::iter::repeat_n("  ", self.level));
         self.text.push_str(line);
@@ -36,7 +36,7 @@ impl Writer<'_> {
         self.level -= 1;
     }
 
-    fn name(&self, symbol: Symbol) -> &str {
+    fn name(&self, symbol: Symbol) -> &'a str {
         self.ast.names.name(symbol)
     }
 
@@ -112,7 +112,7 @@ impl Writer<'_> {
                 Layout::Like(path) => inner.value("like", path),
                 Layout::Parts(parts) => inner.node("parts", |inner| {
                     for (name, ty) in parts {
-                        inner.value(&inner.name(name.symbol).to_owned(), ty);
+                        inner.value(inner.name(name.symbol), ty);
                     }
                 }),
             }
@@ -159,7 +159,7 @@ impl Writer<'_> {
 
     fn settings(&mut self, settings: &[Setting]) {
         for setting in settings {
-            self.value(&self.name(setting.key.symbol).to_owned(), &setting.value);
+            self.value(self.name(setting.key.symbol), &setting.value);
         }
     }
 

@@ -78,6 +78,15 @@ fn lines_end_in_one_way() {
     assert_eq!(formatted("\u{feff}let  a=1"), "\u{feff}\nlet a = 1\n");
 }
 
+/// What random text has found.
+#[test]
+fn texts_without_an_end() {
+    assert_eq!(formatted("def t( ) {if\"\n{a( )}}"), "def t() {\n  if\"\n  {\n    a()\n  }\n}\n");
+    assert_eq!(formatted("\"\\ \r\n\"\"\"a\n  b\"\"\"a\n\n\n\ta"), "\"\\\n\"\"\"a\n  b\"\"\"a\n\n\n\ta\n");
+    // To the parser these are two texts.
+    assert_eq!(formatted("metric  m=\"\"\" \"\nlet  a=1"), "metric  m=\"\"\" \"\nlet a = 1\n");
+}
+
 #[test]
 fn what_passes_the_limits_is_left_alone() {
     let text = "let  a=((1))\n\n\n";
@@ -86,4 +95,14 @@ fn what_passes_the_limits_is_left_alone() {
         assert_eq!((refused.text.as_str(), refused.errors.len()), (text, 1));
     }
     assert_eq!(limits(100, 2).text, "let a = ((1))\n");
+}
+
+/// The tree of a file that has everything.
+#[test]
+fn every_construct() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/format/cases/every_construct.aorta");
+    let text = std::fs::read_to_string(path).expect("the case is a readable file");
+    insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
+        insta::assert_snapshot!("tree", tree(&text));
+    });
 }

@@ -32,7 +32,9 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
         return (Ast::default(), vec![error]);
     }
     let mut errors = Vec::new();
-    let pieces = split::split(text, base, limits.nesting, &mut errors).unwrap_or_default();
+    let mut pieces = split::split(text, base, limits.nesting, &mut errors).unwrap_or_default();
+    // The formatter alone needs them further.
+    (pieces.outline, pieces.trivia) = Default::default();
     let built = build(text, base, &pieces, errors);
     (built.ast, built.errors)
 }
