@@ -64,10 +64,8 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg)
         Some(_) => (profile.memory.value() as u64, format!("an {} has", profile.name)),
         None => (settings.max_memory.0, "allowed are".to_owned()),
     };
-    schedule::check_memory(&loaded.program, &schedule, available, &has).map_err(|error| CliError::Source {
-        diagnostics: diagnostics::boxed([error]),
-        sources: loaded.sources.clone(),
-    })?;
+    schedule::check_memory(&loaded.program, &schedule, available, &has)
+        .map_err(|error| CliError::Source { diagnostics: vec![error], sources: loaded.sources.clone() })?;
     let mut told: Vec<Boxed> = diagnostics::lint(&loaded);
     if args.profile.is_some() {
         told.extend(diagnostics::lint_on(&loaded, &schedule, &profile));

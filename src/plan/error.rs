@@ -18,17 +18,17 @@ pub enum PlanError {
         second: String,
         memory: String,
         /// What to write for the dependency that is not there.
-        missing: String,
+        missing: Box<str>,
         #[label("{first_does} {first_slice} on stream `{first_stream}`")]
         first_at: SourceSpan,
         first_does: &'static str,
         first_slice: String,
-        first_stream: String,
+        first_stream: Box<str>,
         #[label("{second_does} {second_slice} on stream `{second_stream}`")]
         second_at: SourceSpan,
         second_does: &'static str,
         second_slice: String,
-        second_stream: String,
+        second_stream: Box<str>,
     },
 
     #[error("more than {limit} pairs of slices of `{memory}` have elements in common")]

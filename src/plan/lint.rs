@@ -48,7 +48,8 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
         Verdict::Implied => Some("data, the streams and other waits order this already"),
     };
     let warning = |(span, verdict)| {
-        why(verdict).map(|why| PlanWarning::RedundantAfter { label: label(span), at: span.into(), why })
+        let label = if verdict == Verdict::Previous { format!("prev({})", label(span)) } else { label(span) };
+        why(verdict).map(|why| PlanWarning::RedundantAfter { label, at: span.into(), why })
     };
     spans.into_iter().filter_map(warning).collect()
 }

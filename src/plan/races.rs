@@ -108,18 +108,18 @@ impl Races<'_> {
         let name = |op: &crate::model::Op| program.op_text(op);
         let before = at.iteration - access.at.iteration;
         self.errors.push(PlanError::Race {
-            missing: missing(program, first, second, before),
+            missing: missing(program, first, second, before).into(),
             first: name(first),
             second: name(second),
             memory: program.names.name(program.memory(program.views.memory(view)).name).to_owned(),
             first_at: first.span.into(),
             first_does: if hazard == Hazard::WriteAfterRead { "reads" } else { "writes" },
             first_slice: program.view_text(access.view),
-            first_stream: program.streams[first.stream.index()].name.clone(),
+            first_stream: program.streams[first.stream.index()].name.as_str().into(),
             second_at: second.span.into(),
             second_does: if hazard == Hazard::ReadAfterWrite { "reads" } else { "writes" },
             second_slice: program.view_text(view),
-            second_stream: program.streams[second.stream.index()].name.clone(),
+            second_stream: program.streams[second.stream.index()].name.as_str().into(),
         });
     }
 }

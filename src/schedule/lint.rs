@@ -70,7 +70,12 @@ const MAX_SHORT: usize = 5;
 
 /// The error of a program that takes more device memory than there is, before anything is allocated. `has` says who has
 /// the memory: `an NVIDIA H200 has`.
-pub fn check_memory(program: &Program, schedule: &Schedule, available: u64, has: &str) -> Result<(), ScheduleError> {
+pub fn check_memory(
+    program: &Program,
+    schedule: &Schedule,
+    available: u64,
+    has: &str,
+) -> Result<(), Box<ScheduleError>> {
     let needed = schedule.bytes(Space::Device);
     if needed <= available {
         return Ok(());
@@ -90,14 +95,14 @@ pub fn check_memory(program: &Program, schedule: &Schedule, available: u64, has:
         };
         format!("{of}{} {}", program.names.name(memory.name), Bytes(bytes))
     };
-    Err(ScheduleError::TooMuchMemory {
+    Err(Box::new(ScheduleError::TooMuchMemory {
         needed: Bytes(needed).to_string(),
         space: Space::Device.name(),
         has: has.to_owned(),
         available: Bytes(available).to_string(),
         largest: sizes.iter().take(3).map(name).collect::<Vec<_>>().join(", "),
         at: sizes.first().map_or(SrcSpan::default(), |&(_, id)| program.memory(id).span).into(),
-    })
+    }))
 }
 
 /// What could be better on the device of a profile.
@@ -111,16 +116,19 @@ fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> O
     let mut used: Vec<LaneId> = schedule.period.iter().flat_map(|step| &step.used).copied().collect();
     used.sort_unstable();
     used.dedup();
-    let mut on_queue: Vec<((Option<crate::model::Priority>, u32), Vec<LaneId>)> = Vec::new();
-    for &lane in &used {
+    // A queue is one of its priority where each has its own.
+    let queue = |lane: LaneId| {
         let info = &schedule.lanes[lane.index()];
-        let queue = (profile.queues.by_priority.then_some(info.priority), info.queue);
-        match on_queue.iter_mut().find(|(known, _)| *known == queue) {
-            Some((_, lanes)) => lanes.push(lane),
-            None => on_queue.push((queue, vec![lane])),
+        (profile.queues.by_priority.then_some(info.priority), info.queue)
+    };
+    let mut on_queue: Vec<Vec<LaneId>> = Vec::new();
+    for &lane in &used {
+        match on_queue.iter_mut().find(|lanes| queue(lanes[0]) == queue(lane)) {
+            Some(lanes) => lanes.push(lane),
+            None => on_queue.push(vec![lane]),
         }
     }
-    let (_, crowded) = on_queue.iter().find(|(_, lanes)| lanes.len() > 1)?;
+    let crowded = on_queue.iter().find(|lanes| lanes.len() > 1)?;
     let lane = |lane: LaneId| &schedule.lanes[lane.index()];
     let names: Vec<String> = crowded.iter().take(4).map(|&id| format!("`{}`", lane(id).name)).collect();
     let more = if crowded.len() > names.len() { ", …" } else { "" };

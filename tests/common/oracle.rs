@@ -385,10 +385,10 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
     let commands = || schedule.period.iter().flat_map(|planned| &planned.commands);
     let mut recorded = BTreeSet::new();
     for command in commands() {
-        if let Command::Record { event, .. } = command {
-            if !recorded.insert(*event) {
-                return Err(format!("{event:?} is recorded twice"));
-            }
+        if let Command::Record { event, .. } = command
+            && !recorded.insert(*event)
+        {
+            return Err(format!("{event:?} is recorded twice"));
         }
     }
     let waited: BTreeSet<EventId> = commands()

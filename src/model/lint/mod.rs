@@ -26,7 +26,7 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("{idle} of the {count} streams of `{name}` have no operation")]
+    #[error("of the {count} streams of `{name}`, {idle} without an operation")]
     #[diagnostic(
         code(aorta::model::idle_streams),
         severity(Advice),
@@ -34,7 +34,8 @@ pub enum ModelWarning {
     )]
     IdleStreams {
         name: String,
-        idle: usize,
+        /// `1 is`, `2 are`.
+        idle: String,
         count: usize,
         used: usize,
         #[label("nothing runs on {which}")]

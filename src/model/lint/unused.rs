@@ -68,7 +68,7 @@ pub(super) fn streams(program: &Program, warnings: &mut Vec<ModelWarning>) {
         };
         warnings.push(ModelWarning::IdleStreams {
             name: program.names.name(family[0].1.family).to_owned(),
-            idle: idle.len(),
+            idle: format!("{} {}", idle.len(), if idle.len() == 1 { "is" } else { "are" }),
             count: family.len(),
             used: family.len() - idle.len(),
             at: family[0].1.span.into(),
