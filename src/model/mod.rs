@@ -19,6 +19,7 @@ mod options;
 mod params;
 mod program;
 mod scopes;
+mod slice;
 mod specs;
 mod value;
 mod views;
