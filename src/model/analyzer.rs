@@ -165,8 +165,12 @@ impl<'a> Analyzer<'a> {
             self.check_memory();
         }
         if self.errors.is_empty() {
-            self.program.names = self.names;
-            return Ok(self.program);
+            let mut program = self.program;
+            program.names = self.names;
+            program.memories.shrink_to_fit();
+            program.labels.shrink_to_fit();
+            program.views.finish();
+            return Ok(program);
         }
         self.errors.sort_by_key(ModelError::offset);
         Err(self.errors)

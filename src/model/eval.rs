@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims, SrcSpan, Symbol, ViewId, suggest};
-use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
+use crate::base::{DType, SrcSpan, Symbol, suggest};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::limits::LIST;
 use super::value::{Number, Scalar, Value};
-use super::views::Extent;
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -54,13 +53,15 @@ impl Analyzer<'_> {
                 }
             }
             ExprKind::Binary { op, left, right } => {
-                if let (BinaryOp::Remainder, Some(symbol)) = (op, left.as_name())
-                    && symbol == self.builtins.iteration
-                    && self.scopes.get(symbol).is_none()
-                {
+                if self.is_remainder(*op, left) {
                     return self.iteration_remainder(expr, right);
                 }
                 let (a, b) = (self.eval(left), self.eval(right));
+                if let (Value::Number(a), Value::Number(b)) = (&a, &b)
+                    && let Some(value) = whole(*op, a, b)
+                {
+                    return value;
+                }
                 self.binary(*op, a, b, (left.span, right.span), expr.span)
             }
             ExprKind::Call { callee, args } => self.function(*callee, args, expr.span),
@@ -146,6 +147,13 @@ impl Analyzer<'_> {
                 Value::Unknown
             }
         }
+    }
+
+    /// Whether it is `iteration % …`.
+    pub(super) fn is_remainder(&self, op: BinaryOp, left: &Expr) -> bool {
+        op == BinaryOp::Remainder
+            && left.as_name() == Some(self.builtins.iteration)
+            && self.scopes.get(self.builtins.iteration).is_none()
     }
 
     /// `iteration % n`, which needs a cycle of `n` iterations only.
@@ -361,217 +369,6 @@ impl Analyzer<'_> {
         Value::Number(Number { value, dimension, rest })
     }
 
-    // --- Indices and members ----------------------------------------------------------------------------------
-
-    fn index(&mut self, value: Value, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
-        match value {
-            Value::Unknown => {
-                for item in items {
-                    self.eval(item);
-                }
-                Value::Unknown
-            }
-            Value::DType(dtype) => match self.sizes(items) {
-                Some(dims) => Value::Type(dtype, Box::new(dims)),
-                None => Value::Unknown,
-            },
-            Value::Stream { first, count: Some(count), family } => {
-                let [item] = items else { return self.index_count(base, true, 1, items.len(), span) };
-                match self.place(base, item, u64::from(count)) {
-                    Some(index) => Value::Stream { first: first + index as u32, count: None, family },
-                    None => Value::Unknown,
-                }
-            }
-            Value::Tensor { view, family } => self.slice(view, family, base, items, span),
-            Value::Label(_) => match self.single_output(&value, base.span) {
-                Some(view) => self.slice(view, 0, base, items, span),
-                None => Value::Unknown,
-            },
-            Value::Labels(family) => self.member(family, base, items, span),
-            Value::List(list) => {
-                let [item] = items else { return self.index_count(base, true, 1, items.len(), span) };
-                match self.eval(item) {
-                    Value::Range { from, to, .. } => {
-                        if from < 0 || to > list.len() as i64 || from > to {
-                            self.slice_out_of_range(base, from, to, list.len() as u64, item.span);
-                            return Value::Unknown;
-                        }
-                        Value::List(Arc::new(list[from as usize..to as usize].to_vec()))
-                    }
-                    Value::Whole => Value::List(list),
-                    value => match self.place_of(base, &value, item.span, list.len() as u64) {
-                        Some(index) => list[index as usize].clone(),
-                        None => Value::Unknown,
-                    },
-                }
-            }
-            other => {
-                self.wrong_type::<()>(
-                    "something with an index: a buffer, a family, a list or a type",
-                    &other,
-                    base.span,
-                );
-                Value::Unknown
-            }
-        }
-    }
-
-    /// The sizes of a type: whole numbers from 1 on.
-    pub(super) fn sizes(&mut self, items: &[Expr]) -> Option<Dims> {
-        let mut dims = Dims::new();
-        let mut good = true;
-        for item in items {
-            let Some(size) = self.eval_whole(item) else {
-                good = false;
-                continue;
-            };
-            if size < 1 {
-                self.error(ModelError::BadSize {
-                    what: "a dimension".to_owned(),
-                    value: size.to_string(),
-                    at: item.span.into(),
-                    help: "sizes begin at 1",
-                });
-                good = false;
-            } else if dims.push(size as u64).is_none() {
-                self.error(ModelError::BadSize {
-                    what: "the number of dimensions".to_owned(),
-                    value: items.len().to_string(),
-                    at: item.span.into(),
-                    help: "a tensor has at most 8, those of its family included",
-                });
-                return None;
-            }
-        }
-        if good && dims.elements().and_then(|n| n.checked_mul(8)).is_none_or(|bytes| bytes > 1 << 60) {
-            let at = items[0].span.to(items[items.len() - 1].span);
-            self.error(ModelError::BadSize {
-                what: "the number of elements".to_owned(),
-                value: "past 2^57".to_owned(),
-                at: at.into(),
-                help: "lower a dimension",
-            });
-            good = false;
-        }
-        good.then_some(dims)
-    }
-
-    /// Says that something, a family or not, has another number of indices.
-    fn index_count(&mut self, base: &Expr, family: bool, has: usize, given: usize, span: SrcSpan) -> Value {
-        let name = self.text_of(base);
-        let help = match (family, has) {
-            (true, 1) => {
-                format!("write one index: `{name}[0]`; a slice of the member stands behind: `{name}[0][0..4]`")
-            }
-            (true, _) => {
-                let index: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(has).collect();
-                format!("write {has} indices: `{name}[{}]`", index.join(", "))
-            }
-            (false, 0) => format!("it is a single number: write `{name}`"),
-            (false, _) => "write at most one index for each dimension; `..` stands for all of one".to_owned(),
-        };
-        let has = match (family, has) {
-            (true, 1) => "one index".to_owned(),
-            (true, has) => format!("{has} indices"),
-            (false, 1) => "one dimension".to_owned(),
-            (false, 0) => "no dimensions".to_owned(),
-            (false, has) => format!("{has} dimensions"),
-        };
-        let given = format!("{given} {}", if given == 1 { "index" } else { "indices" });
-        self.error(ModelError::IndexCount { name, has, given, at: span.into(), help: Some(help) });
-        Value::Unknown
-    }
-
-    /// An index into `size` places.
-    fn place(&mut self, base: &Expr, item: &Expr, size: u64) -> Option<u64> {
-        let value = self.eval(item);
-        self.place_of(base, &value, item.span, size)
-    }
-
-    fn place_of(&mut self, base: &Expr, value: &Value, at: SrcSpan, size: u64) -> Option<u64> {
-        let index = match value {
-            Value::Unknown => return None,
-            Value::Number(number) if number.dimension == Dimension::NONE => self.whole(*number, at)?,
-            other => return self.wrong_type("an index: a whole number", other, at),
-        };
-        if index >= 0 && (index as u64) < size {
-            return Some(index as u64);
-        }
-        let name = self.text_of(base);
-        self.error(ModelError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() });
-        None
-    }
-
-    fn slice_out_of_range(&mut self, base: &Expr, from: i64, to: i64, size: u64, at: SrcSpan) {
-        let name = self.text_of(base);
-        self.error(ModelError::SliceOutOfRange { name, from, to, size, at: at.into() });
-    }
-
-    /// A slice of a tensor. The first bracket behind a family picks from the family's dimensions.
-    fn slice(&mut self, view: ViewId, family: u8, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
-        let kept = self.program.views.kept(view);
-        let open = if family > 0 { usize::from(family) } else { kept.clone().count() };
-        if items.len() > open || (family > 0 && items.len() != open) {
-            return self.index_count(base, family > 0, open, items.len(), span);
-        }
-        let memory = self.program.views.memory(view);
-        let mut extents = [Extent { start: 0, len: 0 }; Dims::MAX];
-        let rank = self.program.views.extents(view).len();
-        extents[..rank].copy_from_slice(self.program.views.extents(view));
-        let mut mask = self.program.views.kept_mask(view);
-        let mut good = true;
-        for (item, axis) in items.iter().zip(kept) {
-            let extent = extents[axis];
-            match self.eval(item) {
-                Value::Whole => {}
-                Value::Range { from, to, reversed: false } => {
-                    if from >= to && from >= 0 && to >= 0 && from <= extent.len as i64 {
-                        self.error(ModelError::EmptySlice { at: item.span.into(), from, to });
-                        good = false;
-                    } else if from < 0 || from >= to || to > extent.len as i64 {
-                        self.slice_out_of_range(base, from, to, extent.len, item.span);
-                        good = false;
-                    } else {
-                        extents[axis] = Extent { start: extent.start + from as u64, len: (to - from) as u64 };
-                    }
-                }
-                value => match self.place_of(base, &value, item.span, extent.len) {
-                    Some(index) => {
-                        extents[axis] = Extent { start: extent.start + index, len: 1 };
-                        mask &= !(1 << axis);
-                    }
-                    None => good = false,
-                },
-            }
-        }
-        if !good {
-            return Value::Unknown;
-        }
-        let layout = self.program.layout(memory);
-        let view = self.program.views.intern(memory, &extents[..rank], mask, &layout);
-        Value::Tensor { view, family: 0 }
-    }
-
-    pub(super) fn field(&mut self, value: &Value, base: &Expr, member: Name) -> Value {
-        match value {
-            Value::Unknown => Value::Unknown,
-            Value::Label(label) => self.label_member(*label, base, member),
-            other => {
-                let name = self.text_of(base);
-                let found = other.describe(&self.names);
-                let help = format!("`{name}` is {found}; only labels have members");
-                let member_text = self.names.name(member.symbol).to_owned();
-                self.error(ModelError::UnknownMember {
-                    name,
-                    member: member_text,
-                    at: member.span.into(),
-                    help: Some(help),
-                });
-                Value::Unknown
-            }
-        }
-    }
-
     /// A short text for an expression in messages: its name, as far as it has one.
     pub(super) fn text_of(&self, expr: &Expr) -> String {
         match &expr.kind {
@@ -580,6 +377,28 @@ impl Analyzer<'_> {
             ExprKind::Field { base, name } => format!("{}.{}", self.text_of(base), self.names.name(name.symbol)),
             _ => "this".to_owned(),
         }
+    }
+}
+
+/// The result for plain whole numbers, of which most expressions in loops are made; nothing where it is not one of
+/// these, or something is to be said about it.
+fn whole(op: BinaryOp, a: &Number, b: &Number) -> Option<Value> {
+    let (Scalar::Int(x), Scalar::Int(y)) = (a.value, b.value) else { return None };
+    if a.dimension != Dimension::NONE || b.dimension != Dimension::NONE || a.rest.is_some() || b.rest.is_some() {
+        return None;
+    }
+    match op {
+        BinaryOp::Add => x.checked_add(y).map(Value::int),
+        BinaryOp::Subtract => x.checked_sub(y).map(Value::int),
+        BinaryOp::Multiply => x.checked_mul(y).map(Value::int),
+        BinaryOp::Remainder if y > 0 => Some(Value::int(x.rem_euclid(y))),
+        BinaryOp::Equal => Some(Value::Bool(x == y)),
+        BinaryOp::NotEqual => Some(Value::Bool(x != y)),
+        BinaryOp::Less => Some(Value::Bool(x < y)),
+        BinaryOp::LessEqual => Some(Value::Bool(x <= y)),
+        BinaryOp::Greater => Some(Value::Bool(x > y)),
+        BinaryOp::GreaterEqual => Some(Value::Bool(x >= y)),
+        _ => None,
     }
 }
 

@@ -148,7 +148,9 @@ impl<'a> Analyzer<'a> {
         let names = self.scopes.leave_frame();
         self.iteration = None;
         let labels = self.step_labels(names);
-        self.program.cycle.push(std::mem::take(&mut self.expansion.step));
+        let mut step = std::mem::take(&mut self.expansion.step);
+        step.finish();
+        self.program.cycle.push(step);
         labels
     }
 

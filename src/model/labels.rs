@@ -38,9 +38,13 @@ impl LabelData {
 /// The labels `f[0]`, `f[1]`, … of a step or a call.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    /// By the index that the program's label has.
-    members: HashTable<LabelId>,
     order: Vec<LabelId>,
+    /// The index of the first member, and how many from there on have the next one each: a loop mostly gives them so,
+    /// and they are found without a table.
+    first: i64,
+    in_order: usize,
+    /// All others, by the index that the program's label has.
+    others: HashTable<LabelId>,
     /// The last operation on each stream, of as many members as `counted`.
     last: LastOps,
     counted: usize,
@@ -48,17 +52,34 @@ pub(super) struct Family {
 
 impl Family {
     fn find(&self, index: &[i64], labels: &[Label]) -> Option<LabelId> {
-        self.members.find(hash(index), |label| *labels[label.index()].index == *index).copied()
+        if let &[index] = index
+            && let Some(place) = index.checked_sub(self.first).and_then(|place| usize::try_from(place).ok())
+            && place < self.in_order
+        {
+            return Some(self.order[place]);
+        }
+        self.others.find(hash(index), |label| *labels[label.index()].index == *index).copied()
     }
 
     /// Adds a member; returns the one that has its index already.
     fn add(&mut self, label: LabelId, labels: &[Label]) -> Option<LabelId> {
-        self.order.push(label);
         let index = &labels[label.index()].index;
         let known = self.find(index, labels);
-        if known.is_none() {
-            self.members.insert_unique(hash(index), label, |label| hash(&labels[label.index()].index));
+        if let (&[only], true) = (&**index, self.order.is_empty()) {
+            self.first = only;
         }
+        match **index {
+            [only]
+                if self.in_order == self.order.len() && only.checked_sub(self.first) == Some(self.in_order as i64) =>
+            {
+                self.in_order += 1;
+            }
+            _ if known.is_none() => {
+                self.others.insert_unique(hash(index), label, |label| hash(&labels[label.index()].index));
+            }
+            _ => {}
+        }
+        self.order.push(label);
         known
     }
 }

@@ -50,11 +50,21 @@ impl Analyzer<'_> {
                 let part = self.part(inner, op, lowering);
                 self.unary_part(Unary::Not, part, expr, lowering)
             }
+            ExprKind::Binary { op: operator, left, .. } if self.is_remainder(*operator, left) => {
+                self.leaf(expr, op, lowering)
+            }
             ExprKind::Binary { op: operator, left, right } => {
                 let (a, b) = (self.part(left, op, lowering), self.part(right, op, lowering));
                 match (a, b) {
                     (Part::Failed, _) | (_, Part::Failed) => Part::Failed,
-                    (Part::Plain(..), Part::Plain(..)) => Part::Plain(self.eval(expr), expr.span),
+                    // Which evaluate no more than they have to.
+                    (Part::Plain(..), Part::Plain(..)) if matches!(operator, BinaryOp::And | BinaryOp::Or) => {
+                        Part::Plain(self.eval(expr), expr.span)
+                    }
+                    (Part::Plain(a, _), Part::Plain(b, _)) => {
+                        let value = self.binary(*operator, a, b, (left.span, right.span), expr.span);
+                        Part::Plain(value, expr.span)
+                    }
                     (a, b) => self.binary_part(binary(*operator), a, b, expr.span, lowering),
                 }
             }

@@ -21,6 +21,7 @@ mod options;
 mod params;
 mod program;
 mod scopes;
+mod slice;
 mod specs;
 mod unwritten;
 mod value;

@@ -219,6 +219,13 @@ impl Step {
         id
     }
 
+    /// No more operations come: gives back the room that was taken ahead.
+    pub(super) fn finish(&mut self) {
+        self.ops.shrink_to_fit();
+        self.operands.shrink_to_fit();
+        self.after.shrink_to_fit();
+    }
+
     /// Adds a dependency to the operation pushed last.
     pub(super) fn push_after(&mut self, after: After) {
         self.after.push(after);

@@ -52,8 +52,8 @@ pub struct Views {
     whole_extents: Vec<u32>,
     /// For each memory, the slice that is all of it.
     wholes: Vec<u32>,
-    /// All other slices, by what they are.
-    table: HashTable<u32>,
+    /// All other slices, by what they are: the hash and the number, so that a table that grows looks at no slice.
+    table: HashTable<(u32, u32)>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -66,10 +66,19 @@ pub struct Layout {
     pub space: Space,
 }
 
-fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u64 {
+fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u32 {
     let mut hasher = FxHasher::default();
-    (memory, kept, extents).hash(&mut hasher);
-    hasher.finish()
+    (memory, kept).hash(&mut hasher);
+    for extent in extents {
+        extent.hash(&mut hasher);
+    }
+    let hash = hasher.finish();
+    (hash ^ hash >> 32) as u32
+}
+
+/// The hash with its bits spread, as the table wants it.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Views {
@@ -81,23 +90,29 @@ impl Views {
         }
         let key = hash(memory, kept, extents);
         let (views, stored) = (&self.views, &self.extents);
-        let same = |&index: &u32| {
+        let same = |&(other, index): &(u32, u32)| {
             let view = &views[index as usize];
-            view.memory == memory && view.kept == kept && extents_of(stored, view) == extents
+            other == key && view.memory == memory && view.kept == kept && extents_of(stored, view) == extents
         };
-        if let Some(&index) = self.table.find(key, same) {
+        if let Some(&(_, index)) = self.table.find(spread(key), same) {
             return ViewId(index);
         }
         let first = self.extents.len() as u32;
         self.extents.extend_from_slice(extents);
         let tensor = self.tensors.insert_full(tensor(extents, kept, layout)).0 as u32;
         let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor });
-        let (views, stored) = (&self.views, &self.extents);
-        self.table.insert_unique(key, index, |&index| {
-            let view = &views[index as usize];
-            hash(view.memory, view.kept, extents_of(stored, view))
-        });
+        self.table.insert_unique(spread(key), (key, index), |(key, _)| spread(*key));
         ViewId(index)
+    }
+
+    /// No more slices come: gives back what was taken ahead, and the tables that find them.
+    pub(super) fn finish(&mut self) {
+        self.views.shrink_to_fit();
+        self.extents.shrink_to_fit();
+        self.tensors.shrink_to_fit();
+        self.wholes = Vec::new();
+        self.whole_extents = Vec::new();
+        self.table = HashTable::new();
     }
 
     fn push(&mut self, view: View) -> u32 {
