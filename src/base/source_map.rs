@@ -11,6 +11,8 @@ struct Source {
     name: String,
     text: Arc<str>,
     start: u32,
+    /// Where each line begins, so that a place is found without reading the text up to it.
+    lines: Vec<u32>,
 }
 
 /// Every file that a run has read, laid end to end: a [`SrcSpan`] is an offset into the whole.
@@ -33,7 +35,9 @@ impl SourceMap {
         };
         let text = text.into();
         u32::try_from(start as usize + text.len()).ok()?;
-        self.sources.push(Source { name: name.into(), text, start });
+        let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(index, _)| index as u32 + 1)).collect();
+        self.sources.push(Source { name: name.into(), text, start, lines });
         Some(start)
     }
 
@@ -58,7 +62,7 @@ impl SourceMap {
         match self.source(span.start) {
             None => String::new(),
             Some(source) => {
-                let (line, column) = line_column(&source.text, (span.start - source.start) as usize);
+                let (line, column) = source.line_column(span.start - source.start);
                 format!("{}:{line}:{column}", source.name)
             }
         }
@@ -66,15 +70,17 @@ impl SourceMap {
 
     /// The line, counted from 1, at which a span begins.
     pub fn line(&self, span: SrcSpan) -> usize {
-        self.source(span.start).map_or(0, |source| line_column(&source.text, (span.start - source.start) as usize).0)
+        self.source(span.start).map_or(0, |source| source.line_column(span.start - source.start).0)
     }
 }
 
-fn line_column(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-    (line, column)
+impl Source {
+    fn line_column(&self, offset: u32) -> (usize, usize) {
+        let line = self.lines.partition_point(|&start| start <= offset);
+        let start = self.lines[line - 1] as usize;
+        let before = self.text.get(start..offset as usize).unwrap_or("");
+        (line, before.chars().count() + 1)
+    }
 }
 
 impl SourceCode for SourceMap {

@@ -1,5 +1,6 @@
 //! Finds, reads and analyzes a workload.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +52,9 @@ pub struct ParsedInfo {
     pub sha256: String,
     pub preset: Option<String>,
 }
+
+/// Stands for standard input in the place of a file.
+const STANDARD_INPUT: &str = "-";
 
 /// The settings with all their layers.
 pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
@@ -107,14 +111,59 @@ pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
         std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
         _ => unreadable(error.to_string(), None),
     };
-    if std::fs::metadata(path).map_err(failed)?.is_dir() {
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if about.is_dir() {
         return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
     }
+    if !about.is_file() {
+        // Opening a pipe that nobody writes to, or reading a device, may never end.
+        let help = match kind {
+            Kind::Workload(_) => "give the text on standard input, with `-` in place of the file: `… | aorta check -`",
+            _ => "name a file",
+        };
+        return Err(unreadable(format!("it is {}, and no file", what_else(&about)), Some(help)));
+    }
     let file = std::fs::File::open(path).map_err(failed)?;
-    let limit = kind.limit();
+    text(file, kind.limit(), &unreadable, kind)
+}
+
+/// What a path is that is neither a file nor a folder.
+fn what_else(about: &std::fs::Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = about.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    let _ = about;
+    "a device"
+}
+
+/// Reads standard input to its end.
+fn read_standard_input(kind: Kind) -> Result<String, InputError> {
+    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
+        name: "standard input".to_owned(),
+        why,
+        help: help.map(str::to_owned),
+    };
+    text(std::io::stdin().lock(), kind.limit(), &unreadable, kind)
+}
+
+/// All that there is to be read, if it is text and not too much of it.
+fn text(
+    from: impl Read,
+    limit: usize,
+    unreadable: &dyn Fn(String, Option<&str>) -> InputError,
+    kind: Kind,
+) -> Result<String, InputError> {
     let mut bytes = Vec::new();
-    // One byte more than allowed tells that the file is too large, also where it has no size (a pipe).
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    // One byte more than allowed tells that it is too large, also where it has no size, or grows.
+    from.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string(), None))?;
     if bytes.len() > limit {
         let help = "write repetition as a `for` loop, or raise the limit: `--config max_file_bytes=…`";
         let help = matches!(kind, Kind::Workload(_)).then_some(help);
@@ -126,12 +175,20 @@ pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
     })
 }
 
-/// A path is that file; a bare name that is no file here is a shipped workload, whatever folders are called so.
+/// A path is that file, `-` standard input; a bare name that is no file here is a shipped workload, whatever folders are
+/// called so.
 pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
+    let kind = Kind::Workload(settings.max_file_bytes);
+    if name == STANDARD_INPUT {
+        let text = read_standard_input(kind)?;
+        return Ok(Text { name: "<stdin>".to_owned(), origin: "<stdin>".to_owned(), text });
+    }
     let path = Path::new(name);
     let shipped = library::find(name);
-    if path.exists() && !(path.is_dir() && shipped.is_some()) {
-        let text = read(path, Kind::Workload(settings.max_file_bytes))?;
+    // What is there and cannot be looked at (links in a circle, a folder without permission) is no missing file.
+    let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+    if is_there && !(shipped.is_some() && !path.is_file()) {
+        let text = read(path, kind)?;
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text });
     }
     if let Some(shipped) = shipped {
@@ -222,8 +279,9 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
         other => {
             // Where the text itself is broken, a missing step or name may only be a consequence of that.
             let broken = !diagnostics.is_empty();
+            let lost = words(parsed.ast.lost.iter().map(|&span| sources.text(span)));
             let errors = other.err().unwrap_or_default();
-            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error)).collect();
+            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error, &lost)).collect();
             diagnostics.extend(boxed(told));
             diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
             return Err(CliError::Source { diagnostics, sources });
@@ -242,10 +300,25 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
     Ok(Loaded { parsed, program, plan, sources, ceiling })
 }
 
-/// Whether an error may follow from text that could not be understood.
-fn is_consequence(error: &model::ModelError) -> bool {
+/// Every word of some texts.
+fn words<'a>(texts: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
+    texts.flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))).collect()
+}
+
+/// Whether an error may follow from text that could not be understood, which has the words `lost`.
+fn is_consequence(error: &model::ModelError, lost: &HashSet<&str>) -> bool {
     use model::ModelError::*;
-    matches!(error, NoStep | UnknownName { .. } | UnknownOperation { .. } | UnknownSet { .. } | UnknownParameter { .. })
+    match error {
+        NoStep { .. } | NothingToRun { .. } => true,
+        UnknownName { name, .. }
+        | UnknownOperation { name, .. }
+        | UnknownSet { name, .. }
+        | UnknownFigure { name, .. }
+        | UnknownParameter { name, .. }
+        | NoMember { name, .. }
+        | ReadBeforeWrite { name, .. } => lost.contains(name.as_str()),
+        _ => false,
+    }
 }
 
 fn first_offset(diagnostic: &dyn Diagnostic) -> usize {

@@ -17,6 +17,9 @@ const MAX_CALLS: usize = 32;
 /// Loop turns for each operation that is allowed; a call is as much as an operation.
 const TURNS_PER_OPERATION: usize = 4;
 
+/// What a turn counts for once there is a mistake.
+const TURNS_AFTER_MISTAKE: usize = 64;
+
 /// The longest cycle of iterations that is worked out ahead.
 const MAX_CYCLE: u64 = 4096;
 
@@ -44,6 +47,8 @@ pub(super) struct Expansion<'a> {
     pub previous: Vec<Previous>,
     uses_previous: bool,
     main: Option<StreamId>,
+    /// Operations of the iterations before.
+    before: usize,
     turns: usize,
     stopped: bool,
     calls: Vec<Symbol>,
@@ -88,7 +93,9 @@ impl<'a> Analyzer<'a> {
             _ => None,
         });
         let Some((first, body)) = steps.next() else {
-            self.error(ModelError::NoStep);
+            // Behind the last declaration: nothing else tells where the file ends.
+            let end = ast.decls.last().map_or(0, |decl| decl.span.end() as usize);
+            self.error(ModelError::NoStep { at: (end, 0).into() });
             return;
         };
         for (span, _) in steps {
@@ -135,12 +142,12 @@ impl<'a> Analyzer<'a> {
         expansion.families.clear();
         expansion.outputs.clear();
         expansion.bare_turns.clear();
-        expansion.turns = 0;
         self.scopes.enter_frame();
         self.block(body);
         let names = self.scopes.leave_frame();
         self.iteration = None;
         let labels = if self.expansion.uses_previous { self.step_labels(names) } else { StepLabels::default() };
+        self.expansion.before += self.expansion.step.ops.len();
         self.program.cycle.push(std::mem::take(&mut self.expansion.step));
         labels
     }
@@ -295,9 +302,11 @@ impl<'a> Analyzer<'a> {
         if let Some(stream) = self.expansion.stream {
             return stream;
         }
+        if let Some(main) = self.expansion.main {
+            return main;
+        }
         let declared = self.program.streams.iter().position(|stream| stream.family == self.builtins.main);
-        let main = self.expansion.main.or(declared.map(StreamId::from));
-        let main = main.unwrap_or_else(|| {
+        let main = declared.map(StreamId::from).unwrap_or_else(|| {
             self.program.streams.push(Stream {
                 name: "main".to_owned(),
                 family: self.builtins.main,
@@ -322,17 +331,23 @@ impl<'a> Analyzer<'a> {
 
     /// Stops the expansion when there are too many operations.
     pub(super) fn room_for_operation(&mut self, span: SrcSpan) -> bool {
-        if self.expansion.step.ops.len() >= self.options.max_operations {
-            self.error(ModelError::TooManyOperations { limit: self.options.max_operations, at: span.into() });
+        let limit = self.options.max_operations;
+        if self.expansion.step.ops.len() >= limit - self.expansion.before {
+            let iterations = self.program.cycle.len() + 1;
+            self.error(ModelError::TooManyOperations { limit, iterations, at: span.into() });
             self.expansion.stopped = true;
         }
         !self.expansion.stopped
     }
 
     /// Stops the expansion when loops and calls have been gone through too often, whether they hold operations or not.
-    fn room_for_turns(&mut self, turns: usize, span: SrcSpan) -> bool {
-        self.expansion.turns += turns;
+    /// After a mistake it is stopped soon: the same loops would find the same again.
+    pub(super) fn room_for_turns(&mut self, turns: usize, span: SrcSpan) -> bool {
+        self.expansion.turns += if self.failed() { turns * TURNS_AFTER_MISTAKE } else { turns };
         let limit = self.options.max_operations.saturating_mul(TURNS_PER_OPERATION);
+        if self.expansion.turns > limit && self.failed() {
+            self.expansion.stopped = true;
+        }
         if self.expansion.turns > limit && !self.expansion.stopped {
             let max_operations = self.options.max_operations;
             self.error(ModelError::TooManyTurns { limit, max_operations, at: span.into() });

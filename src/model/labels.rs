@@ -1,5 +1,6 @@
 //! Labels: what they name, and the dependencies that are declared with them.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -13,10 +14,15 @@ use super::expand::Previous;
 use super::program::{After, Label, OpKind};
 use super::value::Value;
 
+/// Dependencies that count as much as a turn of a loop.
+const DEPENDENCIES_PER_TURN: usize = 4;
+
 /// What a label stands for, while its iteration is expanded.
 #[derive(Debug)]
 pub(super) struct LabelData {
     pub ops: Range<u32>,
+    /// The last of them on each stream, once something has waited for the label.
+    last: OnceCell<Box<[OpId]>>,
     /// The outputs and labels of a call of a definition; nothing for an operation.
     members: Option<Box<[(Symbol, Value)]>>,
     span: SrcSpan,
@@ -24,11 +30,11 @@ pub(super) struct LabelData {
 
 impl LabelData {
     pub fn operation(op: OpId) -> Self {
-        LabelData { ops: op.0..op.0 + 1, members: None, span: SrcSpan::default() }
+        LabelData { ops: op.0..op.0 + 1, last: OnceCell::new(), members: None, span: SrcSpan::default() }
     }
 
     pub fn call(ops: Range<u32>, members: Vec<(Symbol, Value)>) -> Self {
-        LabelData { ops, members: Some(members.into()), span: SrcSpan::default() }
+        LabelData { ops, last: OnceCell::new(), members: Some(members.into()), span: SrcSpan::default() }
     }
 }
 
@@ -37,6 +43,9 @@ impl LabelData {
 pub(super) struct Family {
     members: FxHashMap<Box<[i64]>, LabelId>,
     order: Vec<LabelId>,
+    /// The last operation of the first members on each stream, and how many members these are.
+    last: FxHashMap<StreamId, OpId>,
+    counted: usize,
 }
 
 /// The labels of a complete iteration.
@@ -295,7 +304,7 @@ impl<'a> Analyzer<'a> {
 
     /// The labels that the step itself has at its end, with their operations.
     pub(super) fn step_labels(&self, names: Vec<(Symbol, Value)>) -> StepLabels {
-        let ops = |label: LabelId| self.last_on_each_stream(&[self.label_data(label).ops.clone()]);
+        let ops = |label: LabelId| self.last_of_label(label).to_vec();
         names
             .into_iter()
             .filter_map(|(name, value)| match value {
@@ -312,29 +321,54 @@ impl<'a> Analyzer<'a> {
 
     /// The operations that a label stands for: the last on each stream, since a stream runs in order.
     pub(super) fn waited_for(&mut self, value: &Value, span: SrcSpan) -> Vec<After> {
-        let ranges: Vec<Range<u32>> = match value {
+        let ops = match value {
             Value::Unknown => return Vec::new(),
-            Value::Label(label) => vec![self.label_data(*label).ops.clone()],
-            Value::Labels(family) => match self.expansion.families.get(*family as usize) {
-                Some(family) => family.order.iter().map(|&label| self.label_data(label).ops.clone()).collect(),
-                None => Vec::new(),
-            },
+            Value::Label(label) => self.last_of_label(*label).to_vec(),
+            Value::Labels(family) => self.last_of_family(*family as usize),
             other => {
                 self.wrong_type::<()>("a label", other, span);
                 return Vec::new();
             }
         };
-        self.last_on_each_stream(&ranges).into_iter().map(|op| After { op, previous: false, span }).collect()
+        // Where many streams are waited for again and again, that is work too.
+        if !self.room_for_turns(ops.len() / DEPENDENCIES_PER_TURN, span) {
+            return Vec::new();
+        }
+        ops.into_iter().map(|op| After { op, previous: false, span }).collect()
     }
 
-    fn last_on_each_stream(&self, ranges: &[Range<u32>]) -> Vec<OpId> {
-        let mut last: FxHashMap<StreamId, u32> = FxHashMap::default();
-        for index in ranges.iter().cloned().flatten() {
-            let slot = last.entry(self.expansion.step.ops[index as usize].stream).or_insert(index);
-            *slot = (*slot).max(index);
+    fn last_of_label(&self, label: LabelId) -> &[OpId] {
+        let data = self.label_data(label);
+        data.last.get_or_init(|| {
+            let mut last = FxHashMap::default();
+            data.ops.clone().for_each(|op| self.note_last(OpId(op), &mut last));
+            sorted(&last).into()
+        })
+    }
+
+    /// All members so far. Those that were there when this was asked last are not gone through again.
+    fn last_of_family(&mut self, family: usize) -> Vec<OpId> {
+        let Some(known) = self.expansion.families.get_mut(family) else { return Vec::new() };
+        let mut last = std::mem::take(&mut known.last);
+        let new = known.order[known.counted..].to_vec();
+        known.counted = known.order.len();
+        for label in new {
+            self.last_of_label(label).iter().for_each(|&op| self.note_last(op, &mut last));
         }
-        let mut ops: Vec<OpId> = last.into_values().map(OpId).collect();
-        ops.sort_unstable();
+        let ops = sorted(&last);
+        self.expansion.families[family].last = last;
         ops
     }
+
+    fn note_last(&self, op: OpId, last: &mut FxHashMap<StreamId, OpId>) {
+        let stream = self.expansion.step.op(op).stream;
+        let slot = last.entry(stream).or_insert(op);
+        *slot = (*slot).max(op);
+    }
+}
+
+fn sorted(last: &FxHashMap<StreamId, OpId>) -> Vec<OpId> {
+    let mut ops: Vec<OpId> = last.values().copied().collect();
+    ops.sort_unstable();
+    ops
 }

@@ -163,15 +163,14 @@ impl Waits {
 struct Streams {
     /// The last operation of each.
     last: Vec<Option<(u32, OpId)>>,
-    /// The last `sync()`, and the streams that have gone on since.
+    /// The last `sync()`, and the last operation since then of each stream that has gone on.
     sync: Option<(u32, OpId)>,
-    synced: Vec<bool>,
+    since: FxHashMap<StreamId, (u32, OpId)>,
 }
 
 impl Streams {
     fn new(program: &Program) -> Self {
-        let count = program.streams.len();
-        Streams { last: vec![None; count], sync: None, synced: vec![true; count] }
+        Streams { last: vec![None; program.streams.len()], sync: None, since: FxHashMap::default() }
     }
 }
 
@@ -248,7 +247,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A `sync()` waits for all streams, as far as they have come in whichever iteration; then they wait for it.
+    /// A `sync()` waits for all streams, as far as they have come in whichever iteration; then they wait for it. What
+    /// an earlier one has waited for, it need not be told to wait for again.
     fn synced(&mut self, op: OpId, waits: &mut Waits) {
         let (info, program) = (self.step.op(op), self.program);
         let stream_of = |iteration: u32, op: OpId| {
@@ -256,17 +256,17 @@ impl Walk<'_, '_> {
             step.op(op).stream
         };
         let streams = &mut *self.streams;
-        if let Some((iteration, sync)) = streams.sync.filter(|_| !streams.synced[info.stream.index()]) {
+        if let Some((iteration, sync)) = streams.sync.filter(|_| !streams.since.contains_key(&info.stream)) {
             waits.add(stream_of(iteration, sync), iteration, sync, Reason::Sync);
         }
         if info.kind == OpKind::Sync {
-            for &(iteration, other) in streams.last.iter().flatten() {
-                waits.add(stream_of(iteration, other), iteration, other, Reason::Sync);
+            for (stream, (iteration, other)) in streams.since.drain() {
+                waits.add(stream, iteration, other, Reason::Sync);
             }
             streams.sync = Some((self.iteration, op));
-            streams.synced.fill(false);
+        } else {
+            streams.since.insert(info.stream, (self.iteration, op));
         }
-        streams.synced[info.stream.index()] = true;
     }
 
     fn declared(&self, after: &crate::model::After, waits: &mut Waits) {

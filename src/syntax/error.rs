@@ -72,7 +72,7 @@ pub enum SyntaxError {
     #[diagnostic(
         code(aorta::syntax::expression_too_long),
         help(
-            "give parts of it a name with `let`; an expression may be {limit} levels deep, and each operator of a chain is one"
+            "give parts of it a name with `let`; an expression may be {limit} levels deep, where each operator of a chain is one, and with all around it 1 MiB long"
         )
     )]
     ExpressionTooLong {

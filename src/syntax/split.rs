@@ -53,7 +53,12 @@ pub enum Body {
 pub struct Pieces {
     pub about: Vec<SrcSpan>,
     pub decls: Vec<Piece>,
+    /// What belongs to no piece because of a mistake.
+    pub lost: Vec<SrcSpan>,
 }
+
+/// Errors that are kept of each pass through a file. More are never shown, and take memory.
+const MAX_KEPT: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -77,18 +82,26 @@ struct Token {
 pub fn split(text: &str, base: u32, max_nesting: usize, errors: &mut Vec<SyntaxError>) -> Pieces {
     let tokens = lex(text, base, errors);
     let mut unbalanced = Vec::new();
+    // A bracket, or a text that has no end, may take anything with it.
+    let all = span(base, 0, text.len());
+    let mut lost = Vec::new();
+    if errors.iter().any(|error| matches!(error, SyntaxError::UnclosedText { .. })) {
+        lost.push(all);
+    }
     let Some(mut closing) = match_brackets(&tokens, text, base, max_nesting, false, &mut unbalanced) else {
         errors.append(&mut unbalanced);
-        return Pieces::default();
+        return Pieces { lost: vec![all], ..Pieces::default() };
     };
     if !unbalanced.is_empty() {
+        lost.push(all);
         unbalanced.clear();
         if let Some(recovered) = match_brackets(&tokens, text, base, max_nesting, true, &mut unbalanced) {
             closing = recovered;
         }
         errors.append(&mut unbalanced);
     }
-    let mut splitter = Splitter { text, base, brace: Vec::new(), condition_end: Vec::new(), tokens, closing, errors };
+    let (brace, condition_end) = (Vec::new(), Vec::new());
+    let mut splitter = Splitter { text, base, brace, condition_end, tokens, closing, lost, errors };
     splitter.find_conditions();
     splitter.file()
 }
@@ -121,7 +134,7 @@ fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Vec<Token> {
                 at = text_end(text, at);
                 if at > bytes.len() {
                     let span = span(base, start, line_end(start));
-                    errors.push(SyntaxError::UnclosedText { at: span.into() });
+                    note(errors, SyntaxError::UnclosedText { at: span.into() });
                     at = line_end(start);
                 }
                 Kind::Text
@@ -156,17 +169,15 @@ fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Vec<Token> {
             mark @ (b'&' | b'|') => {
                 at += 1 + usize::from(bytes.get(at + 1) == Some(&mark));
                 let meant = if mark == b'&' { "and" } else { "or" };
-                errors.push(SyntaxError::ForeignOperator {
-                    found: text[start..at].to_owned(),
-                    meant,
-                    at: span(base, start, at).into(),
-                });
+                let found = text[start..at].to_owned();
+                let at = span(base, start, at).into();
+                note(errors, SyntaxError::ForeignOperator { found, meant, at });
                 Kind::Punct
             }
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
                 at += character.len_utf8();
-                errors.push(SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
+                note(errors, SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
                 if character == ';' {
                     continue;
                 }
@@ -176,6 +187,13 @@ fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Vec<Token> {
         tokens.push(Token { kind, span: span(base, start, at) });
     }
     tokens
+}
+
+/// Notes an error of a pass that finds them in the order of the text.
+fn note(errors: &mut Vec<SyntaxError>, error: SyntaxError) {
+    if errors.len() < MAX_KEPT {
+        errors.push(error);
+    }
 }
 
 fn span(base: u32, start: usize, end: usize) -> SrcSpan {
@@ -253,7 +271,7 @@ fn match_brackets(
                 if first_on_line && DECLARATIONS.contains(&word) {
                     for (inner, opened) in open.drain(..) {
                         closing[inner] = index as u32 - 1;
-                        errors.push(unclosed(tokens[inner].span, opened, token.span));
+                        note(errors, unclosed(tokens[inner].span, opened, token.span));
                     }
                 }
             }
@@ -270,12 +288,13 @@ fn match_brackets(
                 };
                 match open.iter().rposition(fits) {
                     None => {
-                        errors.push(SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() })
+                        let bracket = char::from(bracket);
+                        note(errors, SyntaxError::UnmatchedClose { bracket, at: token.span.into() });
                     }
                     Some(place) => {
                         for &(inner, opened) in &open[place + 1..] {
                             closing[inner] = index as u32;
-                            errors.push(unclosed(tokens[inner].span, opened, token.span));
+                            note(errors, unclosed(tokens[inner].span, opened, token.span));
                         }
                         closing[open[place].0] = index as u32;
                         open.truncate(place);
@@ -310,10 +329,19 @@ struct Splitter<'a> {
     brace: Vec<u32>,
     /// For each `if`, where the expression `if a { x } else { y }` ends.
     condition_end: Vec<u32>,
+    lost: Vec<SrcSpan>,
     errors: &'a mut Vec<SyntaxError>,
 }
 
 impl Splitter<'_> {
+    /// Notes an error, while there is room for one; those of the passes before are there already.
+    fn note(&mut self, make: impl FnOnce(&Self) -> SyntaxError) {
+        if self.errors.len() < 3 * MAX_KEPT {
+            let error = make(self);
+            self.errors.push(error);
+        }
+    }
+
     fn word(&self, index: usize) -> &str {
         match self.tokens.get(index) {
             Some(token) if token.kind == Kind::Word => self.token_text(token),
@@ -343,7 +371,7 @@ impl Splitter<'_> {
             at += 1;
         }
         let decls = self.pieces(at, self.tokens.len(), true);
-        Pieces { about, decls }
+        Pieces { about, decls, lost: std::mem::take(&mut self.lost) }
     }
 
     /// The pieces between two tokens: of the file (`top`) or of a block.
@@ -358,10 +386,8 @@ impl Splitter<'_> {
                     at += 1;
                 }
                 Kind::Doc | Kind::About => {
-                    self.errors.push(SyntaxError::StrayDoc {
-                        mark: if token.kind == Kind::Doc { "///" } else { "//!" },
-                        at: token.span.into(),
-                    });
+                    let mark = if token.kind == Kind::Doc { "///" } else { "//!" };
+                    self.note(|_| SyntaxError::StrayDoc { mark, at: token.span.into() });
                     at += 1;
                 }
                 // Reported when the brackets were matched.
@@ -374,9 +400,10 @@ impl Splitter<'_> {
                 _ => {
                     let next = self.skip(at, end);
                     let last = self.tokens[next - 1].span;
-                    self.errors.push(SyntaxError::Expected {
+                    self.lost.push(token.span.to(last));
+                    self.note(|this| SyntaxError::Expected {
                         expected: if top { "a declaration" } else { "a statement" }.to_owned(),
-                        found: self.token_text(&token).to_owned(),
+                        found: format!("`{}`", this.token_text(&token)),
                         at: token.span.to(last).into(),
                         help: None,
                     });
@@ -385,7 +412,7 @@ impl Splitter<'_> {
             }
         }
         if let Some(&doc) = docs.first() {
-            self.errors.push(SyntaxError::StrayDoc { mark: "///", at: doc.into() });
+            self.note(|_| SyntaxError::StrayDoc { mark: "///", at: doc.into() });
         }
         pieces
     }
@@ -414,10 +441,10 @@ impl Splitter<'_> {
         };
         let unknown = !is_keyword && (top || (next_is_word && !CONTINUING.contains(&self.word(at + 1))));
         if unknown {
-            self.errors.push(SyntaxError::UnknownKeyword {
+            self.note(|this| SyntaxError::UnknownKeyword {
                 word: lead.clone(),
                 what: if top { "declaration" } else { "statement" },
-                at: self.tokens[at].span.into(),
+                at: this.tokens[at].span.into(),
                 help: crate::base::suggest::did_you_mean(&lead, known.iter().copied()),
             });
         }
@@ -458,8 +485,12 @@ impl Splitter<'_> {
         let index = index.min(end);
         let head = self.tokens[at].span.to(self.tokens[index - 1].span);
         if takes_block {
-            self.errors.push(SyntaxError::MissingBlock { word: lead, at: head.into() });
+            self.note(|_| SyntaxError::MissingBlock { word: lead, at: head.into() });
+            self.lost.push(head);
             return (None, index);
+        }
+        if unknown {
+            self.lost.push(head);
         }
         let piece = Piece { docs, head, body: Body::None };
         ((!unknown).then_some(piece), index)
@@ -478,8 +509,8 @@ impl Splitter<'_> {
                 let header = if self.word(start) == "if" { start + 1 } else { start };
                 let brace = self.brace[header.min(self.tokens.len())] as usize;
                 if brace >= end {
-                    self.errors
-                        .push(SyntaxError::MissingBlock { word: "else".to_owned(), at: self.tokens[next].span.into() });
+                    let at = self.tokens[next].span.into();
+                    self.note(|_| SyntaxError::MissingBlock { word: "else".to_owned(), at });
                     next = start;
                     break;
                 }
@@ -490,9 +521,9 @@ impl Splitter<'_> {
                 } else {
                     if brace != start {
                         let stray = self.tokens[start].span.to(self.tokens[brace - 1].span);
-                        self.errors.push(SyntaxError::Expected {
+                        self.note(|this| SyntaxError::Expected {
                             expected: "`{` or `if`".to_owned(),
-                            found: self.token_text(&self.tokens[start]).to_owned(),
+                            found: format!("`{}`", this.token_text(&this.tokens[start])),
                             at: stray.into(),
                             help: None,
                         });

@@ -18,6 +18,9 @@ use super::split::{self, Body, Piece};
 /// Errors told of one text: nobody reads more, and each costs time and output.
 const MAX_ERRORS: usize = 100;
 
+/// Bytes of a piece: the parser takes two hundred times as much memory.
+const MAX_PIECE: usize = 1 << 20;
+
 #[derive(pest_derive::Parser)]
 #[grammar = "../grammar/aorta.pest"]
 struct Grammar;
@@ -31,21 +34,26 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
     }
     let mut errors = Vec::new();
     let pieces = split::split(text, base, limits.nesting, &mut errors);
-    let mut builder = Builder {
-        text,
-        base,
-        names: Interner::default(),
-        errors: Vec::new(),
-        broken: errors.iter().map(SyntaxError::offset).collect(),
-        level: 0,
-    };
+    let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
+    broken.sort_unstable();
+    let mut builder = Builder { broken, lost: pieces.lost, ..Builder::new(text, base, Interner::default()) };
     let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
-    let decls = pieces.decls.into_iter().filter_map(|piece| builder.decl(piece)).collect();
-    let names = builder.names;
+    let end = base + text.len() as u32;
+    let ends: Vec<u32> = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]).collect();
+    let mut decls = Vec::with_capacity(pieces.decls.len());
+    for (piece, end) in pieces.decls.into_iter().zip(ends) {
+        let start = piece.head.start;
+        let decl = builder.decl(piece);
+        if std::mem::take(&mut builder.lost_block) || decl.is_none() {
+            builder.lost.push(SrcSpan::new(start as usize, end as usize));
+        }
+        decls.extend(decl);
+    }
+    let (names, lost) = (builder.names, builder.lost);
     errors.append(&mut builder.errors);
     errors.sort_by_key(SyntaxError::offset);
     errors.truncate(MAX_ERRORS);
-    (Ast { about, decls, names }, errors)
+    (Ast { about, decls, names, lost }, errors)
 }
 
 /// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
@@ -56,8 +64,7 @@ pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) 
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
     }
-    let mut builder =
-        Builder { text, base, names: std::mem::take(names), errors: Vec::new(), broken: Vec::new(), level: 0 };
+    let mut builder = Builder::new(text, base, std::mem::take(names));
     let all = SrcSpan::new(base as usize, base as usize + text.len());
     let expr = builder.pairs(Rule::expr_piece, all, "the value").and_then(|mut pairs| builder.expr(pairs.next()?));
     *names = builder.names;
@@ -73,13 +80,21 @@ struct Builder<'a> {
     base: u32,
     names: Interner,
     errors: Vec<SyntaxError>,
-    /// Where the splitter found mistakes: a piece around one is not blamed again.
+    /// Where the splitter found mistakes, sorted: a piece around one is not blamed again.
     broken: Vec<usize>,
+    lost: Vec<SrcSpan>,
+    /// A statement of this declaration was lost with its block.
+    lost_block: bool,
     /// Calls of `sized` under way; several belong to one level of brackets.
     level: usize,
 }
 
 impl<'a> Builder<'a> {
+    fn new(text: &'a str, base: u32, names: Interner) -> Self {
+        let (errors, broken, lost) = (Vec::new(), Vec::new(), Vec::new());
+        Builder { text, base, names, errors, broken, lost, lost_block: false, level: 0 }
+    }
+
     fn slice(&self, span: SrcSpan) -> &'a str {
         let start = (span.start - self.base) as usize;
         &self.text[start..start + span.len as usize]
@@ -94,6 +109,10 @@ impl<'a> Builder<'a> {
     /// Parses one piece and returns what stands inside it; `what` names it in messages.
     fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
         let text = self.slice(span);
+        if text.len() > MAX_PIECE {
+            self.too_long(span);
+            return None;
+        }
         match Grammar::parse(rule, text) {
             Ok(mut pairs) => {
                 let piece = pairs.next().expect("a rule that matched gives one pair");
@@ -105,8 +124,10 @@ impl<'a> Builder<'a> {
                 None
             }
             Err(_) => {
-                let inside = span.start as usize..span.end() as usize;
-                if self.errors.len() < MAX_ERRORS && !self.broken.iter().any(|offset| inside.contains(offset)) {
+                let (start, end) = (span.start as usize, span.end() as usize);
+                let next = self.broken.partition_point(|offset| *offset < start);
+                let blamed = self.broken.get(next).is_some_and(|offset| *offset < end);
+                if self.errors.len() < MAX_ERRORS && !blamed {
                     self.errors.push(failure::failure(rule, text, span, what));
                 }
                 None

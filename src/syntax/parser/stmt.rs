@@ -15,6 +15,17 @@ impl<'a> Builder<'a> {
     }
 
     fn stmt(&mut self, piece: Piece) -> Option<Stmt> {
+        let (span, simple) = (piece.head, matches!(piece.body, Body::None));
+        let stmt = self.whole_stmt(piece);
+        match simple {
+            _ if stmt.is_some() => {}
+            true => self.lost.push(span),
+            false => self.lost_block = true,
+        }
+        stmt
+    }
+
+    fn whole_stmt(&mut self, piece: Piece) -> Option<Stmt> {
         let span = piece.head;
         let kind = match piece.body {
             Body::None => self.simple_stmt(span)?,
