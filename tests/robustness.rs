@@ -507,6 +507,7 @@ fn large_cases() -> Vec<(&'static str, String)> {
     let doubled = |first: &str, next: &dyn Fn(usize) -> String, last: &str| {
         format!("{first}\n{}{last}\n", (1..60).map(next).collect::<String>())
     };
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
     let spaces = " ".repeat(70_000);
     vec![
         ("a mistake far to the right", format!("step {{ nop() {spaces} ) }}")),
@@ -536,6 +537,44 @@ fn large_cases() -> Vec<(&'static str, String)> {
              step { for i in 0..50000 { on s[i % 8] { map(x[i..200000 - i] * 2 -> x[i..200000 - i]) } } }"
                 .to_owned(),
         ),
+        ("one token", "a".repeat(4_000_000)),
+        ("one number", "1".repeat(4_000_000)),
+        ("one text", format!("\"\"\"{}", "a".repeat(4_000_000))),
+        ("one name", format!("let {} = 1\nstep {{ nop() }}", "a".repeat(1_000_000))),
+        ("a long name that is nearly another", {
+            let name = "a".repeat(500_000);
+            format!("let {name} = 1\nlet b = {name}a\nstep {{ nop() }}")
+        }),
+        ("nothing but lines", "\n".repeat(4_000_000)),
+        ("nothing but opening braces", "{".repeat(4_000_000)),
+        ("nothing but quotes", "\"\n".repeat(1_000_000)),
+        ("a mistake in each of many declarations", "let a = @\n".repeat(300_000)),
+        ("many declarations", lines(100_000, &|i| format!("let a{i} = {i}\n")) + "step { nop() }"),
+        ("many unknown names", lines(60_000, &|i| format!("let a{i} = b{i}x\n")) + "step { nop() }"),
+        ("many words of parameters", {
+            lines(60_000, &|i| format!("param a{i} = u{i} in [u{i}, v{i}]\n")) + "step { nop() }"
+        }),
+        ("many metrics", lines(15_000, &|i| format!("metric m{i} = time\n")) + "step { nop() }"),
+        ("many labels", format!("step {{ {} }}", lines(100_000, &|i| format!("t{i}: nop()\n")))),
+        ("lists added to each other", {
+            let first = format!("let a0 = [{}]\n", "1, ".repeat(1000));
+            first + &lines(20_000, &|i| format!("let a{} = a{i} + a{i}\n", i + 1)) + "step { nop() }"
+        }),
+        ("a long cycle of long iterations", {
+            "step { for i in 0..100000 { if i == iteration % 4096 { nop() } } nop() }".to_owned()
+        }),
+        ("many waits for many labels", {
+            "stream a stream b step { for i in 0..50000 { on a { t[i]: nop() } } \
+             for i in 0..40000 { on b after t { nop() } } }"
+                .to_owned()
+        }),
+        ("many streams that are joined again and again", {
+            "stream s[1024] step { for i in 0..50000 { on s[i % 1024] { sync() } } }".to_owned()
+        }),
+        ("an unknown name in a long loop", {
+            let names = lines(20_000, &|i| format!("let a{i} = {i}\n"));
+            names + "step { for i in 0..90000 { let b = a7000x + f[i] } nop() }"
+        }),
         ("loops without end", "step { for i in 0..9223372036854775807 { } }".to_owned()),
         ("loops in loops", "step { for i in 0..1000000 { for j in 0..1000000 { let k = i * j } } }".to_owned()),
         ("deep brackets", "(".repeat(100_000)),

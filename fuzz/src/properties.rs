@@ -66,10 +66,10 @@ pub fn parse(text: &str) {
             assert!(text.is_char_boundary(at) && text.is_char_boundary(at + length), "a cut character");
         }
         if errors.is_empty() {
-            // The description of the next one is none of this one.
-            let own = text[start..end].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
-            let (alone, errors) = syntax::parse(&own.join("\n"), 0, &Limits::default());
-            assert!(errors.is_empty() && alone.decls.len() == 1, "a declaration alone: {errors:?}");
+            let (alone, errors) = syntax::parse(&text[start..end], 0, &Limits::default());
+            // The description of the next declaration describes nothing here.
+            let stray = errors.iter().all(|error| matches!(error, SyntaxError::StrayDoc { .. }));
+            assert!(stray && alone.decls.len() == 1, "a declaration alone: {errors:?}");
         }
     }
     let base = 1000;

@@ -1,5 +1,6 @@
 //! Finds, reads and analyzes a workload.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +52,9 @@ pub struct ParsedInfo {
     pub sha256: String,
     pub preset: Option<String>,
 }
+
+/// Stands for standard input in the place of a file.
+const STANDARD_INPUT: &str = "-";
 
 /// The settings with all their layers.
 pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
@@ -111,10 +115,36 @@ pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
         std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
         _ => unreadable(error.to_string(), None),
     };
-    if std::fs::metadata(path).map_err(failed)?.is_dir() {
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if about.is_dir() {
         return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
     }
+    if !about.is_file() {
+        // Opening a pipe that nobody writes to, or reading a device, may never end.
+        let help = match kind {
+            Kind::Workload(_) => "give the text on standard input, with `-` in place of the file: `… | aorta check -`",
+            _ => "name a file",
+        };
+        return Err(unreadable(format!("it is {}, and no file", what_else(&about)), Some(help)));
+    }
     read_from(&path.display().to_string(), std::fs::File::open(path).map_err(failed)?, kind)
+}
+
+/// What a path is that is neither a file nor a folder.
+fn what_else(about: &std::fs::Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = about.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    let _ = about;
+    "a device"
 }
 
 /// Reads a text from whatever `name` stands for.
@@ -126,7 +156,7 @@ pub fn read_from(name: &str, reader: impl Read, kind: Kind) -> Result<String, In
     };
     let limit = kind.limit();
     let mut bytes = Vec::new();
-    // One byte more than allowed tells that the file is too large, also where it has no size (a pipe).
+    // One byte more than allowed tells that it is too large, also where it has no size, or grows.
     let read = reader.take(limit as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(error.to_string(), None))?;
     if bytes.len() > limit {
@@ -140,12 +170,20 @@ pub fn read_from(name: &str, reader: impl Read, kind: Kind) -> Result<String, In
     })
 }
 
-/// A path is that file; a bare name that is no file here is a shipped workload, whatever folders are called so.
+/// A path is that file, `-` standard input; a bare name that is no file here is a shipped workload, whatever folders are
+/// called so.
 pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
+    let kind = Kind::Workload(settings.max_file_bytes);
+    if name == STANDARD_INPUT {
+        let text = read_from("standard input", std::io::stdin().lock(), kind)?;
+        return Ok(Text { name: "<stdin>".to_owned(), origin: "<stdin>".to_owned(), text });
+    }
     let path = Path::new(name);
     let shipped = library::find(name);
-    if path.exists() && !(path.is_dir() && shipped.is_some()) {
-        let text = read(path, Kind::Workload(settings.max_file_bytes))?;
+    // What is there and cannot be looked at (links in a circle, a folder without permission) is no missing file.
+    let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+    if is_there && !(shipped.is_some() && !path.is_file()) {
+        let text = read(path, kind)?;
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text });
     }
     if let Some(shipped) = shipped {
@@ -228,8 +266,9 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
         other => {
             // Where the text itself is broken, a missing step or name may only be a consequence of that.
             let broken = !diagnostics.is_empty();
+            let lost = words(parsed.ast.lost.iter().map(|&span| sources.text(span)));
             let errors = other.err().unwrap_or_default();
-            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error));
+            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error, &lost));
             diagnostics.extend(boxed(told));
             diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
             return Err(CliError::Source { diagnostics, sources });
@@ -248,16 +287,23 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
     Ok(Loaded { parsed, program, plan, sources, ceiling })
 }
 
-/// Whether an error may follow from text that could not be understood.
-fn is_consequence(error: &model::ModelError) -> bool {
+/// Every word of some texts.
+fn words<'a>(texts: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
+    texts.flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))).collect()
+}
+
+/// Whether an error may follow from text that could not be understood, which has the words `lost`.
+fn is_consequence(error: &model::ModelError, lost: &HashSet<&str>) -> bool {
     use model::ModelError::*;
-    matches!(
-        error,
-        NoStep
-            | NothingToRun { .. }
-            | UnknownName { .. }
-            | UnknownOperation { .. }
-            | UnknownSet { .. }
-            | UnknownParameter { .. }
-    )
+    match error {
+        NoStep { .. } | NothingToRun { .. } => true,
+        UnknownName { name, .. }
+        | UnknownOperation { name, .. }
+        | UnknownSet { name, .. }
+        | UnknownFigure { name, .. }
+        | UnknownParameter { name, .. }
+        | NoMember { name, .. }
+        | ReadBeforeWrite { name, .. } => lost.contains(name.as_str()),
+        _ => false,
+    }
 }

@@ -45,7 +45,8 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-A FILE is a path, or the bare name of a shipped workload (`aorta list` shows them).
+A FILE is a path, `-` for standard input, or the bare name of a shipped workload (`aorta list` shows
+them).
 
 Exit codes: 0 done; 1 an expectation did not hold, plans differ, `check --strict` warned, or
 `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed;

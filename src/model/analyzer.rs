@@ -1,5 +1,7 @@
 //! The state of an analysis, and the declarations.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{Bytes, DType, Interner, MemoryId, Symbol};
@@ -12,7 +14,7 @@ use super::scopes::Scopes;
 use super::{Options, check};
 
 /// Errors shown of one file: what comes after is noise.
-const MAX_ERRORS: usize = 100;
+pub(super) const MAX_ERRORS: usize = 100;
 
 /// Names that every file knows.
 pub(super) struct Builtins {
@@ -68,10 +70,16 @@ pub(super) struct Analyzer<'a> {
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
     pub expansion: Expansion<'a>,
+    /// The metrics above the one that is looked at, by their place.
+    pub metrics: FxHashMap<Symbol, usize>,
+    /// All names of labels, and of phases.
+    pub sets: (BTreeSet<Symbol>, BTreeSet<Symbol>),
+    /// Members of lists that have been worked out.
+    pub members: usize,
     errors: Vec<ModelError>,
     seen: FxHashSet<(std::mem::Discriminant<ModelError>, usize)>,
     /// Where a name was found to be wrong: what follows from that is not told again.
-    bad_names: FxHashSet<usize>,
+    pub bad_names: FxHashSet<usize>,
 }
 
 impl<'a> Analyzer<'a> {
@@ -117,6 +125,9 @@ impl<'a> Analyzer<'a> {
             iteration: None,
             cycle_use: CycleUse::default(),
             expansion: Expansion::default(),
+            metrics: FxHashMap::default(),
+            sets: Default::default(),
+            members: 0,
             errors: Vec::new(),
             seen: FxHashSet::default(),
             bad_names: FxHashSet::default(),
@@ -140,6 +151,11 @@ impl<'a> Analyzer<'a> {
         if self.errors.len() < MAX_ERRORS && self.seen.insert(key) {
             self.errors.push(error);
         }
+    }
+
+    /// Whether another error would be told; else what would word it need not be worked out.
+    pub fn listens(&self) -> bool {
+        self.errors.len() < MAX_ERRORS
     }
 
     pub fn failed(&self) -> bool {
@@ -217,12 +233,14 @@ impl<'a> Analyzer<'a> {
 
 /// The words that parameters list as their values.
 fn words_of(ast: &Ast, names: &Interner) -> FxHashSet<Symbol> {
-    let declared = |symbol: Symbol| {
-        ast.decls.iter().any(|decl| match &decl.kind {
-            DeclKind::Param { name, .. } | DeclKind::Let(Binding { name, .. }) => name.symbol == symbol,
-            _ => false,
+    let declared: FxHashSet<Symbol> = ast
+        .decls
+        .iter()
+        .filter_map(|decl| match &decl.kind {
+            DeclKind::Param { name, .. } | DeclKind::Let(Binding { name, .. }) => Some(name.symbol),
+            _ => None,
         })
-    };
+        .collect();
     ast.decls
         .iter()
         .filter_map(|decl| match &decl.kind {
@@ -231,6 +249,6 @@ fn words_of(ast: &Ast, names: &Interner) -> FxHashSet<Symbol> {
         })
         .flatten()
         .filter_map(Expr::as_name)
-        .filter(|&symbol| DType::from_name(names.name(symbol)).is_none() && !declared(symbol))
+        .filter(|&symbol| DType::from_name(names.name(symbol)).is_none() && !declared.contains(&symbol))
         .collect()
 }

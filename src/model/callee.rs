@@ -57,6 +57,9 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("sleep", "`spin(10us)`"),
 ];
 
+/// Definitions of a file that are listed beside the operations.
+const MAX_SHOWN: usize = 20;
+
 /// What is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Callee<'a> {
@@ -87,16 +90,19 @@ impl<'a> Analyzer<'a> {
     }
 
     /// The message for a callee that does not exist.
-    pub(super) fn unknown_operation(name: &str, defs: &[String], at: SrcSpan) -> ModelError {
+    pub(super) fn unknown_operation(name: &str, defs: &[&str], at: SrcSpan) -> ModelError {
         let instead = match ELSEWHERE.iter().find(|(other, _)| *other == name) {
             Some((_, here)) => Some(format!("here that is {here}")),
             None => LATER.contains(&name).then(|| format!("`{name}` comes with a later version")),
         };
         let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS);
-        let known: Vec<&str> = known.chain(defs.iter().map(String::as_str)).collect();
+        // A list of everything helps only where it can be read.
+        let shown = if defs.len() <= MAX_SHOWN { defs } else { &[] };
+        let all: Vec<&str> = known.clone().chain(shown.iter().copied()).collect();
+        let known = known.chain(defs.iter().copied());
         let help = instead
-            .or_else(|| suggest::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?")))
-            .or_else(|| Some(format!("there are {}", suggest::listed(&known))));
+            .or_else(|| suggest::nearest(name, known).map(|near| format!("did you mean `{near}`?")))
+            .or_else(|| Some(format!("there are {}", suggest::listed(&all))));
         ModelError::UnknownOperation { name: name.to_owned(), at: at.into(), help }
     }
 }

@@ -10,7 +10,7 @@ use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
 use crate::ops::{self, Input, Kind, Operation};
 use crate::syntax::ast::*;
 
-use super::analyzer::Analyzer;
+use super::analyzer::{Analyzer, MAX_ERRORS};
 use super::callee::MARKERS;
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
@@ -31,8 +31,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         globals: FxHashMap::default(),
         declared: FxHashMap::default(),
         defs: FxHashMap::default(),
-        scopes: Vec::new(),
-        frame: 0,
+        locals: Locals::default(),
         later: FxHashMap::default(),
         errors: Vec::new(),
     };
@@ -92,16 +91,50 @@ struct Checker<'a> {
     /// The declarations above the one that is checked.
     declared: FxHashMap<Symbol, SrcSpan>,
     defs: FxHashMap<Symbol, &'a Decl>,
-    /// Local names, innermost scope last.
-    scopes: Vec<Vec<(Symbol, SrcSpan)>>,
-    /// The outermost scope of the step or `def`.
-    frame: usize,
+    locals: Locals,
     /// Labels of the step or `def` that is checked, wherever they stand in it.
     later: FxHashMap<Symbol, SrcSpan>,
     errors: Vec<ModelError>,
 }
 
+/// The names of a step or a `def`; no two that are visible at once are equal.
+#[derive(Default)]
+struct Locals {
+    /// The innermost scope last.
+    scopes: Vec<Vec<(Symbol, SrcSpan)>>,
+    visible: FxHashMap<Symbol, SrcSpan>,
+}
+
+impl Locals {
+    fn enter(&mut self) {
+        self.scopes.push(Vec::new());
+    }
+
+    fn leave(&mut self) -> Vec<(Symbol, SrcSpan)> {
+        let names = self.scopes.pop().expect("a scope was entered");
+        names.iter().for_each(|(symbol, _)| {
+            self.visible.remove(symbol);
+        });
+        names
+    }
+
+    /// Adds a name to the innermost scope, or to the outermost.
+    fn add(&mut self, outermost: bool, symbol: Symbol, span: SrcSpan) {
+        let scope = if outermost { self.scopes.first_mut() } else { self.scopes.last_mut() };
+        scope.expect("inside a body").push((symbol, span));
+        self.visible.insert(symbol, span);
+    }
+}
+
 impl<'a> Checker<'a> {
+    /// Notes an error, while there is room for one: what would word it is not worked out before.
+    fn error(&mut self, make: impl FnOnce(&Self) -> ModelError) {
+        if self.errors.len() < MAX_ERRORS {
+            let error = make(self);
+            self.errors.push(error);
+        }
+    }
+
     fn file(&mut self, ast: &'a Ast) {
         for decl in &ast.decls {
             if let DeclKind::Def { name, .. } = &decl.kind
@@ -148,8 +181,10 @@ impl<'a> Checker<'a> {
     }
 
     fn redefined(&mut self, name: Name, first: SrcSpan) {
-        let text = self.names.name(name.symbol).to_owned();
-        self.errors.push(ModelError::Redefined { name: text, at: name.span.into(), first: first.into() });
+        self.error(|this| {
+            let text = this.names.name(name.symbol).to_owned();
+            ModelError::Redefined { name: text, at: name.span.into(), first: first.into() }
+        });
     }
 
     fn builtin(&mut self, name: Name) {
@@ -157,7 +192,7 @@ impl<'a> Checker<'a> {
         let dtype = DType::from_name(text).map(|_| "is an element type");
         let builtin = BUILTINS.iter().find(|(builtin, _)| *builtin == text).map(|(_, meaning)| *meaning);
         if let Some(meaning) = builtin.or(dtype) {
-            self.errors.push(ModelError::BuiltinName { name: text.to_owned(), at: name.span.into(), meaning });
+            self.error(|_| ModelError::BuiltinName { name: text.to_owned(), at: name.span.into(), meaning });
         }
     }
 
@@ -229,22 +264,24 @@ impl<'a> Checker<'a> {
         collect_labels(body, true, &mut families);
         let families = families.into_iter().filter(|(symbol, _)| !self.globals.contains_key(symbol));
         let known = params.iter().map(|name| (name.symbol, name.span)).chain(families);
-        self.scopes = vec![known.collect()];
-        self.frame = 0;
+        self.locals = Locals::default();
+        self.locals.enter();
+        known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
         self.block(body);
-        self.scopes.clear();
+        self.locals = Locals::default();
     }
 
-    fn scope(&mut self, names: Vec<(Symbol, SrcSpan)>, body: &'a Block) -> Vec<(Symbol, SrcSpan)> {
-        self.scopes.push(names);
+    /// The names that a block gives, which end with it.
+    fn scope(&mut self, body: &'a Block) -> Vec<(Symbol, SrcSpan)> {
+        self.locals.enter();
         self.block(body);
-        self.scopes.pop().expect("pushed above")
+        self.locals.leave()
     }
 
     /// Adds a local name; a name that is visible already cannot be given again.
     fn local(&mut self, name: Name, family: bool) {
         self.builtin(name);
-        let visible = self.scopes.iter().flatten().find(|(symbol, _)| *symbol == name.symbol).map(|(_, span)| *span);
+        let visible = self.locals.visible.get(&name.symbol).copied();
         if let Some(first) = visible.or(self.globals.get(&name.symbol).copied()) {
             // The family itself, known from the beginning, is no other meaning.
             if !family || self.globals.contains_key(&name.symbol) {
@@ -252,8 +289,7 @@ impl<'a> Checker<'a> {
             }
             return;
         }
-        let scope = if family { self.frame } else { self.scopes.len() - 1 };
-        self.scopes[scope].push((name.symbol, name.span));
+        self.locals.add(family, name.symbol, name.span);
     }
 
     fn block(&mut self, block: &'a Block) {
@@ -270,17 +306,17 @@ impl<'a> Checker<'a> {
             }
             StmtKind::For { variable, over, body } => {
                 self.expr(over);
-                self.scopes.push(Vec::new());
+                self.locals.enter();
                 self.local(*variable, false);
                 self.block(body);
-                self.scopes.pop();
+                self.locals.leave();
             }
             StmtKind::If { arms, otherwise } => {
                 let mut given: Option<BTreeSet<Symbol>> = None;
                 let mut places = FxHashMap::default();
                 for (condition, body) in arms {
                     self.expr(condition);
-                    let names = self.scope(Vec::new(), body);
+                    let names = self.scope(body);
                     places.extend(names.iter().copied());
                     let names: BTreeSet<Symbol> = names.into_iter().map(|(symbol, _)| symbol).collect();
                     given = Some(match given {
@@ -289,11 +325,13 @@ impl<'a> Checker<'a> {
                     });
                 }
                 if let Some(otherwise) = otherwise {
-                    let names = self.scope(Vec::new(), otherwise);
+                    let names = self.scope(otherwise);
                     let names: BTreeSet<Symbol> = names.into_iter().map(|(symbol, _)| symbol).collect();
-                    let both = given.unwrap_or_default().intersection(&names).copied().collect::<Vec<_>>();
-                    let scope = self.scopes.last_mut().expect("inside a body");
-                    scope.extend(both.into_iter().filter_map(|symbol| Some((symbol, *places.get(&symbol)?))));
+                    for &symbol in given.unwrap_or_default().intersection(&names) {
+                        if let Some(&place) = places.get(&symbol) {
+                            self.locals.add(false, symbol, place);
+                        }
+                    }
                 }
             }
             StmtKind::On { stream, after, body } => {
@@ -372,16 +410,18 @@ impl<'a> Checker<'a> {
         }
         let operation = ops::find(name);
         if operation.is_none() {
-            let mut defs: Vec<String> = self.defs.keys().map(|def| self.names.name(*def).to_owned()).collect();
-            defs.sort();
-            self.errors.push(Analyzer::unknown_operation(name, &defs, callee.span));
+            self.error(|this| {
+                let mut defs: Vec<&str> = this.defs.keys().map(|def| this.names.name(*def)).collect();
+                defs.sort_unstable();
+                Analyzer::unknown_operation(name, &defs, callee.span)
+            });
         }
         operation
     }
 
     fn knows(&self, symbol: Symbol) -> bool {
         let name = self.names.name(symbol);
-        self.scopes.iter().flatten().any(|(known, _)| *known == symbol)
+        self.locals.visible.contains_key(&symbol)
             || self.declared.contains_key(&symbol)
             || self.words.contains(&symbol)
             || DType::from_name(name).is_some()
@@ -392,10 +432,14 @@ impl<'a> Checker<'a> {
         if self.knows(symbol) {
             return;
         }
+        self.error(|this| this.unknown(symbol, at));
+    }
+
+    /// Why a name is not known.
+    fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let Some(&declared) = self.globals.get(&symbol) {
-            self.errors.push(ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() });
-            return;
+            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() };
         }
         if let Some(&label) = self.later.get(&symbol) {
             let help = match label.start > at.start {
@@ -405,23 +449,16 @@ impl<'a> Checker<'a> {
                      known in the rest of the step"
                 }
             };
-            self.errors.push(ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) });
-            return;
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
         }
-        let locals = self.scopes.iter().flatten().map(|(symbol, _)| *symbol);
-        let known: BTreeSet<Symbol> =
-            locals.chain(self.declared.keys().copied()).chain(self.words.iter().copied()).collect();
-        let known = known.iter().map(|symbol| self.names.name(*symbol));
-        let known: Vec<&str> = known
-            .chain(BUILTINS.iter().map(|(name, _)| *name))
-            .chain(DType::ALL.iter().map(|dtype| dtype.name()))
-            .chain(["true", "false"])
-            .collect();
+        let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
+        let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
+        let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
         let help = match suggest::nearest(&name, known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
         };
-        self.errors.push(ModelError::UnknownName { name, at: at.into(), help: Some(help) });
+        ModelError::UnknownName { name, at: at.into(), help: Some(help) }
     }
 
     fn exprs(&mut self, exprs: &[Expr]) {
@@ -448,9 +485,11 @@ impl<'a> Checker<'a> {
                 let name = self.names.name(callee.symbol);
                 let known = FUNCTIONS.contains(&name) || (elementwise && elementwise_functions().any(|f| f == name));
                 if !known {
-                    let help = unknown_function_help(name);
-                    let name = name.to_owned();
-                    self.errors.push(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+                    self.error(|_| ModelError::UnknownFunction {
+                        name: name.to_owned(),
+                        at: callee.span.into(),
+                        help: unknown_function_help(name),
+                    });
                 }
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));
             }

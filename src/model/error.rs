@@ -275,9 +275,15 @@ pub enum ModelError {
     #[error("the file has no `step`")]
     #[diagnostic(
         code(aorta::model::no_step),
-        help("`step {{ … }}` holds the operations of one iteration; the smallest is `step {{ nop() }}`")
+        help(
+            "`step {{ … }}` holds the operations of one iteration; a whole file may be:\nbuffer x: f32[1024]\nstep {{ \
+             map(x * 2 -> x) }}"
+        )
     )]
-    NoStep,
+    NoStep {
+        #[label("a `step` was expected by the end of the file")]
+        at: SourceSpan,
+    },
 
     #[error("the step has no operation")]
     #[diagnostic(
@@ -400,18 +406,24 @@ pub enum ModelError {
     Operation(#[from] OpError),
 
     // --- Limits ---------------------------------------------------------------------------------------------
-    #[error("an iteration has more than {limit} operations")]
+    #[error("{} more than {limit} operations", match iterations {
+        1 => "an iteration has".to_owned(),
+        _ => format!("the first {iterations} iterations of the cycle, which are worked out ahead, have"),
+    })]
     #[diagnostic(
         code(aorta::model::too_many_operations),
-        help("lower the counts of the loops, or raise the limit: --config max_operations=…")
+        help(
+            "lower the counts of the loops (of a cycle, its length: --cycle N), or raise the limit: --config max_operations=…"
+        )
     )]
     TooManyOperations {
         limit: usize,
+        iterations: usize,
         #[label("passed here")]
         at: SourceSpan,
     },
 
-    #[error("the loops and calls of an iteration take more than {limit} turns")]
+    #[error("the loops and calls of the step take more than {limit} turns")]
     #[diagnostic(
         code(aorta::model::too_many_turns),
         help(

@@ -8,8 +8,11 @@ use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::limits::LIST;
+use super::limits::{LIST, MEMBERS};
 use super::value::{Number, Scalar, Value};
+
+/// Values of a list that are not counted.
+const SHORT_LIST: usize = 16;
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -84,7 +87,11 @@ impl Analyzer<'_> {
                     });
                     return Value::Unknown;
                 }
-                list
+                // Short lists are free: a loop may make one in every turn.
+                match self.room_for_members(list.leaves(LIST).saturating_sub(SHORT_LIST), expr.span) {
+                    true => list,
+                    false => Value::Unknown,
+                }
             }
             ExprKind::If { arms, otherwise } => {
                 for (condition, value) in arms {
@@ -97,6 +104,21 @@ impl Analyzer<'_> {
                 self.eval(otherwise)
             }
         }
+    }
+
+    /// Stops the work on lists when there is too much of it.
+    pub(super) fn room_for_members(&mut self, members: usize, span: SrcSpan) -> bool {
+        self.members = self.members.saturating_add(members);
+        let room = self.members <= MEMBERS;
+        if !room {
+            self.error(ModelError::BadSize {
+                what: "the number of values in all lists that the file works out".to_owned(),
+                value: format!("more than {MEMBERS}"),
+                at: span.into(),
+                help: "lists are for a few values: let a loop or a family do it",
+            });
+        }
+        room
     }
 
     fn name(&mut self, symbol: Symbol, span: SrcSpan) -> Value {
@@ -126,9 +148,14 @@ impl Analyzer<'_> {
         if self.iteration.is_some() && self.label_families.contains(&symbol) {
             return Value::Labels(u32::MAX);
         }
+        // A loop meets it in every turn.
+        if self.bad_names.contains(&(span.start as usize)) || !self.listens() {
+            return Value::Unknown;
+        }
         let name = text.to_owned();
         let help = suggest::did_you_mean(&name, self.known_names().iter().map(String::as_str));
         self.error(ModelError::UnknownName { name, at: span.into(), help });
+        self.bad_names.insert(span.start as usize);
         Value::Unknown
     }
 
@@ -240,6 +267,9 @@ impl Analyzer<'_> {
         match (&left, &right) {
             (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
             (Value::Number(a), Value::Number(b)) => self.arithmetic(op, *a, *b, spans, span),
+            (Value::List(items), _) | (_, Value::List(items)) if !self.room_for_members(items.len(), span) => {
+                Value::Unknown
+            }
             (Value::List(items), _) if !matches!(right, Value::List(_)) => {
                 let results = items.iter().map(|item| self.binary(op, item.clone(), right.clone(), spans, span));
                 Value::List(Arc::new(results.collect()))

@@ -16,6 +16,9 @@ use super::program::{After, Label, MemoryKind, Priority, Step, Stream};
 use super::specs::Specs;
 use super::value::Value;
 
+/// What a turn counts for once there is a mistake.
+const TURNS_AFTER_MISTAKE: usize = 64;
+
 /// What an expansion knows beyond the names.
 #[derive(Debug, Default)]
 pub(super) struct Expansion<'a> {
@@ -42,6 +45,8 @@ pub(super) struct Expansion<'a> {
     /// Names that some `prev(…)` has.
     pub previous_names: FxHashSet<Symbol>,
     main: Option<StreamId>,
+    /// Operations of the iterations before.
+    before: usize,
     turns: usize,
     stopped: bool,
     calls: Vec<Symbol>,
@@ -92,7 +97,9 @@ impl<'a> Analyzer<'a> {
             _ => None,
         });
         let Some((first, body)) = steps.next() else {
-            self.error(ModelError::NoStep);
+            // Behind the last declaration: nothing else tells where the file ends.
+            let end = ast.decls.last().map_or(0, |decl| decl.span.end() as usize);
+            self.error(ModelError::NoStep { at: (end, 0).into() });
             return;
         };
         for (span, _) in steps {
@@ -142,13 +149,13 @@ impl<'a> Analyzer<'a> {
         expansion.last_of.clear();
         expansion.outputs.clear();
         expansion.bare.values_mut().for_each(|bare| bare.turn = 0);
-        expansion.turns = 0;
         self.scopes.enter_frame();
         self.block(body);
         let names = self.scopes.leave_frame();
         self.iteration = None;
         let labels = self.step_labels(names);
         let mut step = std::mem::take(&mut self.expansion.step);
+        self.expansion.before += step.ops.len();
         step.finish();
         self.program.cycle.push(step);
         labels
@@ -304,9 +311,11 @@ impl<'a> Analyzer<'a> {
         if let Some(stream) = self.expansion.stream {
             return stream;
         }
+        if let Some(main) = self.expansion.main {
+            return main;
+        }
         let declared = self.program.streams.iter().position(|stream| stream.family == self.builtins.main);
-        let main = self.expansion.main.or(declared.map(StreamId::from));
-        let main = main.unwrap_or_else(|| {
+        let main = declared.map(StreamId::from).unwrap_or_else(|| {
             self.program.streams.push(Stream {
                 name: "main".to_owned(),
                 family: self.builtins.main,
@@ -331,17 +340,23 @@ impl<'a> Analyzer<'a> {
 
     /// Stops the expansion when there are too many operations.
     pub(super) fn room_for_operation(&mut self, span: SrcSpan) -> bool {
-        if self.expansion.step.ops.len() >= self.options.max_operations {
-            self.error(ModelError::TooManyOperations { limit: self.options.max_operations, at: span.into() });
+        let limit = self.options.max_operations;
+        if self.expansion.step.ops.len() >= limit - self.expansion.before {
+            let iterations = self.program.cycle.len() + 1;
+            self.error(ModelError::TooManyOperations { limit, iterations, at: span.into() });
             self.expansion.stopped = true;
         }
         !self.expansion.stopped
     }
 
     /// Stops the expansion when loops and calls have been gone through too often, whether they hold operations or not.
-    fn room_for_turns(&mut self, turns: usize, span: SrcSpan) -> bool {
-        self.expansion.turns += turns;
+    /// After a mistake it is stopped soon: the same loops would find the same again.
+    pub(super) fn room_for_turns(&mut self, turns: usize, span: SrcSpan) -> bool {
+        self.expansion.turns += if self.failed() { turns * TURNS_AFTER_MISTAKE } else { turns };
         let limit = self.options.max_operations.saturating_mul(TURNS_PER_OPERATION);
+        if self.expansion.turns > limit && self.failed() {
+            self.expansion.stopped = true;
+        }
         if self.expansion.turns > limit && !self.expansion.stopped {
             let max_operations = self.options.max_operations;
             self.error(ModelError::TooManyTurns { limit, max_operations, at: span.into() });

@@ -7,6 +7,7 @@ use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::functions::FUNCTIONS;
 use super::lower::binary;
 use super::program::{Op, Program};
 use super::value::Value;
@@ -222,6 +223,7 @@ type Lowered = Option<(FigureExpr, Type)>;
 impl<'a> Analyzer<'a> {
     pub(super) fn figures(&mut self) {
         let ast = self.ast;
+        self.sets = super::check::labels_and_phases(ast);
         for decl in &ast.decls {
             match &decl.kind {
                 DeclKind::Metric { name, value, unit } => {
@@ -235,6 +237,7 @@ impl<'a> Analyzer<'a> {
                     };
                     let name_text = self.names.name(name.symbol).to_owned();
                     let unit = unit.clone();
+                    self.metrics.entry(name.symbol).or_insert(self.program.metrics.len());
                     self.program.metrics.push(Metric { name: name_text, value, dimension, unit, span: decl.span });
                 }
                 DeclKind::Expect { condition, when } => {
@@ -301,8 +304,7 @@ impl<'a> Analyzer<'a> {
     }
 
     fn metric(&self, symbol: Symbol) -> Option<usize> {
-        let name = self.names.name(symbol);
-        self.program.metrics.iter().position(|metric| metric.name == name)
+        self.metrics.get(&symbol).copied()
     }
 
     fn figure(&mut self, expr: &Expr) -> Lowered {
@@ -373,6 +375,9 @@ impl<'a> Analyzer<'a> {
             && !self.words.contains(&symbol)
             && ![self.builtins.rank, self.builtins.world].contains(&symbol)
         {
+            if !self.listens() {
+                return None;
+            }
             let name = self.names.name(symbol).to_owned();
             let known = Figure::ALL.iter().map(|figure| figure.name().to_owned());
             let known: Vec<String> = known.chain(self.known_names()).collect();
@@ -380,6 +385,17 @@ impl<'a> Analyzer<'a> {
                 .map(|near| format!("did you mean `{near}`?"))
                 .or_else(|| Some(format!("the figures are {}", suggest::listed(&Figure::ALL.map(Figure::name)))));
             self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
+            return None;
+        }
+        if let ExprKind::Call { callee, .. } = &expr.kind
+            && !FUNCTIONS.contains(&self.names.name(callee.symbol))
+        {
+            let name = self.names.name(callee.symbol).to_owned();
+            let known = Figure::ALL.iter().map(|figure| figure.name()).chain(FUNCTIONS.iter().copied());
+            let help = suggest::nearest(&name, known)
+                .map(|near| format!("did you mean `{near}`?"))
+                .or_else(|| Some(format!("the figures are {}", suggest::listed(&Figure::ALL.map(Figure::name)))));
+            self.error(ModelError::UnknownFigure { name, at: callee.span.into(), help });
             return None;
         }
         match self.eval(expr) {
@@ -546,23 +562,26 @@ impl<'a> Analyzer<'a> {
         {
             return Some(SetPart::Streams { first: StreamId::from(main).0, count: 1 });
         }
-        let (labels, phases) = super::check::labels_and_phases(self.ast);
         if matches!(self.scopes.get(name), Some(Value::Unknown)) {
             return None;
         }
         let index = index.map(Vec::into_boxed_slice);
+        let (labels, phases) = &self.sets;
         if labels.contains(&name) {
             return Some(SetPart::Label { name, index });
         }
         if phases.contains(&name) {
             return Some(SetPart::Phase { name, index });
         }
+        if !self.listens() {
+            return None;
+        }
         let text = self.names.name(name).to_owned();
         let streams = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
             DeclKind::Stream { name, .. } => Some(name.symbol),
             _ => None,
         });
-        let known: Vec<Symbol> = labels.into_iter().chain(phases).chain(streams).collect();
+        let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
         let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
         let help = suggest::did_you_mean(&text, known.iter().copied());
         self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });

@@ -54,6 +54,10 @@ impl Analyzer<'_> {
         if values.iter().any(|value| matches!(value, Value::Unknown)) {
             return Value::Unknown;
         }
+        let members = values.iter().map(|value| if let Value::List(items) = value { items.len() } else { 0 }).sum();
+        if !self.room_for_members(members, span) {
+            return Value::Unknown;
+        }
         self.apply(&name, &values, args, span)
     }
 

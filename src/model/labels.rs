@@ -16,6 +16,9 @@ use super::index::Index;
 use super::program::{After, Label, OpKind, Step};
 use super::value::Value;
 
+/// Dependencies that count as much as a turn of a loop.
+const DEPENDENCIES_PER_TURN: usize = 4;
+
 /// What a label stands for, while its iteration is expanded.
 #[derive(Debug)]
 pub(super) struct LabelData {
@@ -396,6 +399,10 @@ impl<'a> Analyzer<'a> {
                 return Vec::new();
             }
         };
+        // Where many streams are waited for again and again, that is work too.
+        if !self.room_for_turns(ops.len() / DEPENDENCIES_PER_TURN, span) {
+            return Vec::new();
+        }
         ops.into_iter().map(|op| After { op, previous: false, span }).collect()
     }
 

@@ -20,5 +20,8 @@ pub const CYCLE: u64 = 4096;
 /// Values in a list and in the lists inside.
 pub const LIST: usize = 1 << 16;
 
+/// Values in all lists that a file works out: those that are kept take two hundred megabytes.
+pub const MEMBERS: usize = 1 << 22;
+
 /// Tensors that one elementwise expression may name.
 pub const INPUTS: usize = 16;

@@ -1,6 +1,6 @@
 //! Parameters: their values from the caller, the preset or their defaults, checked against what they may be.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, SrcSpan, Symbol, suggest};
 use crate::syntax::ast::*;
@@ -21,7 +21,8 @@ impl<'a> Analyzer<'a> {
                 _ => None,
             })
             .collect();
-        let known = |symbol: Symbol| params.iter().any(|param| param.symbol == symbol);
+        let symbols: FxHashSet<Symbol> = params.iter().map(|param| param.symbol).collect();
+        let known = |symbol: Symbol| symbols.contains(&symbol);
         let param_names: Vec<String> = params.iter().map(|param| self.names.name(param.symbol).to_owned()).collect();
         let mut given: FxHashMap<Symbol, &'a Expr> = FxHashMap::default();
         for decl in &ast.decls {
@@ -32,7 +33,7 @@ impl<'a> Analyzer<'a> {
                 let text = self.names.name(name.symbol).to_owned();
                 if let Some(first) = first.insert(name.symbol, name.span) {
                     self.error(ModelError::GivenTwice { name: text, at: name.span.into(), first: first.into() });
-                } else if !known(name.symbol) {
+                } else if !known(name.symbol) && self.listens() {
                     let help = suggest::did_you_mean(&text, param_names.iter().map(String::as_str));
                     self.error(ModelError::UnknownParameter { name: text, at: name.span.into(), help });
                 } else if chosen {

@@ -45,7 +45,10 @@ impl Analyzer<'_> {
                             self.slice_out_of_range(base, from, to, list.len() as u64, item.span);
                             return Value::Unknown;
                         }
-                        Value::List(Arc::new(list[from as usize..to as usize].to_vec()))
+                        match self.room_for_members((to - from) as usize, span) {
+                            true => Value::List(Arc::new(list[from as usize..to as usize].to_vec())),
+                            false => Value::Unknown,
+                        }
                     }
                     Value::Whole => Value::List(list),
                     value => match self.place_of(base, &value, item.span, list.len() as u64) {

@@ -9,6 +9,12 @@ use super::Style;
 /// Characters of a line that is still shown as it stands in the file.
 const MAX_LINE: usize = 1000;
 
+/// Lines of a place that are still shown; of more, only the first is.
+const MAX_LINES: usize = 20;
+
+/// Characters of quoted text that are still shown.
+const MAX_QUOTED: usize = 200;
+
 /// Lines that are shown before and after the one that is meant.
 const CONTEXT: usize = 1;
 
@@ -22,13 +28,14 @@ pub fn text(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) 
         GraphicalReportHandler::new_themed(theme).with_width(style.width).with_links(false).with_context_lines(CONTEXT);
     let (mut labels, mut places) = (Vec::new(), String::new());
     for label in diagnostic.labels().into_iter().flatten() {
+        let said = label.label().map(shortened);
         match place_in_long_line(&label, source) {
-            Some(place) => places += &format!("\n{place}: {}", label.label().unwrap_or("here")),
-            None => labels.push(label),
+            Some(place) => places += &format!("\n{place}: {}", said.as_deref().unwrap_or("here")),
+            None => labels.push(LabeledSpan::new(said, label.offset(), shown_length(&label, source))),
         }
     }
-    let message = joined(&format!("{diagnostic}{places}"));
-    let help = diagnostic.help().map(|help| joined(&help.to_string()));
+    let message = joined(&shortened(&format!("{diagnostic}{places}")));
+    let help = diagnostic.help().map(|help| joined(&shortened(&help.to_string())));
     let mut out = String::new();
     // Writing to a string fails only if a diagnostic's own text does.
     if handler.render_report(&mut out, &Shown { diagnostic, source, message, help, labels }).is_err() {
@@ -49,6 +56,29 @@ fn place_in_long_line(label: &LabeledSpan, source: &dyn SourceCode) -> Option<St
     let line = lines.line() + before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
     Some(format!("{}:{line}:{column}", lines.name().unwrap_or("at")))
+}
+
+/// How much of a place is marked: its first line, where it has too many.
+fn shown_length(label: &LabeledSpan, source: &dyn SourceCode) -> usize {
+    let Ok(text) = source.read_span(label.inner(), 0, 0) else { return label.len() };
+    let start = label.offset().saturating_sub(text.span().offset());
+    let marked = text.data().get(start..).unwrap_or_default();
+    let marked = &marked[..marked.len().min(label.len())];
+    match marked.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at).next() {
+        Some(first) if marked.iter().filter(|byte| **byte == b'\n').count() >= MAX_LINES => first,
+        _ => label.len(),
+    }
+}
+
+/// The text with long stretches between backticks cut: a file may have words of any length.
+fn shortened(text: &str) -> String {
+    let cut = |part: &str| match part.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{}…", &part[..end]),
+        None => part.to_owned(),
+    };
+    let parts =
+        text.split('`').enumerate().map(|(index, part)| if index % 2 == 1 { cut(part) } else { part.to_owned() });
+    parts.collect::<Vec<_>>().join("`")
 }
 
 /// The text with the spaces between backticks replaced.

@@ -10,6 +10,8 @@ pub struct Ast {
     pub about: Vec<String>,
     pub decls: Vec<Decl>,
     pub names: Interner,
+    /// Stretches that could not be understood: names that they would have given are not known.
+    pub lost: Vec<SrcSpan>,
 }
 
 /// A name at a place.

@@ -3,7 +3,7 @@
 
 use crate::base::SrcSpan;
 
-use super::error::SyntaxError;
+use super::error::{SyntaxError, note};
 use super::lex::{Kind, Token, span};
 use super::split::DECLARATIONS;
 
@@ -143,7 +143,7 @@ fn match_brackets(
                 if first_on_line && DECLARATIONS.contains(&word) {
                     for (inner, opened) in open.drain(..) {
                         closing[inner] = index as u32 - 1;
-                        errors.push(unclosed(tokens[inner].span, opened, token.span));
+                        note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
                     }
                 }
             }
@@ -159,13 +159,15 @@ fn match_brackets(
                     matches!((opened, bracket), (b'(', b')') | (b'[', b']') | (b'{', b'}'))
                 };
                 match open.iter().rposition(fits) {
-                    None => {
-                        errors.push(SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() })
-                    }
+                    None => note(
+                        errors,
+                        1,
+                        SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() },
+                    ),
                     Some(place) => {
                         for &(inner, opened) in &open[place + 1..] {
                             closing[inner] = index as u32;
-                            errors.push(unclosed(tokens[inner].span, opened, token.span));
+                            note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
                         }
                         closing[open[place].0] = index as u32;
                         open.truncate(place);
@@ -177,7 +179,7 @@ fn match_brackets(
     }
     let end = span(base, text.len(), text.len());
     for (index, bracket) in open {
-        errors.push(unclosed(tokens[index].span, bracket, end));
+        note(errors, 1, unclosed(tokens[index].span, bracket, end));
     }
     Some(closing)
 }

@@ -77,7 +77,7 @@ pub enum SyntaxError {
     #[diagnostic(
         code(aorta::syntax::expression_too_long),
         help(
-            "give parts of it a name with `let`; an expression may be {limit} levels deep, and each operator of a chain is one"
+            "give parts of it a name with `let`; an expression may be {limit} levels deep, where each operator of a chain is one, and with all around it 1 MiB long"
         )
     )]
     ExpressionTooLong {
@@ -168,7 +168,28 @@ pub enum SyntaxError {
     FileTooLarge { limit: usize },
 }
 
+/// Errors that are kept of each pass through a file. More are never shown, and take memory.
+const MAX_KEPT: usize = 1000;
+
+/// Notes an error that the `pass`-th pass through a file has found, counted from 1, while there is room for it.
+pub(super) fn note(errors: &mut Vec<SyntaxError>, pass: usize, error: SyntaxError) {
+    if errors.len() < pass * MAX_KEPT {
+        errors.push(error);
+    }
+}
+
 impl SyntaxError {
+    /// Whether the mistake may take any of the text behind it with it.
+    pub fn may_take_all(&self) -> bool {
+        matches!(
+            self,
+            SyntaxError::UnclosedText { .. }
+                | SyntaxError::Unclosed { .. }
+                | SyntaxError::UnmatchedClose { .. }
+                | SyntaxError::TooDeep { .. }
+        )
+    }
+
     /// Where the mistake is, as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())

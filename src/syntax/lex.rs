@@ -5,7 +5,7 @@
 
 use crate::base::SrcSpan;
 
-use super::error::SyntaxError;
+use super::error::{SyntaxError, note};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -84,7 +84,7 @@ pub fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Lexed {
                 at = text_end(text, at);
                 if at > bytes.len() {
                     at = line_end(text, start);
-                    errors.push(SyntaxError::UnclosedText { at: span(base, start, at).into() });
+                    note(errors, 1, SyntaxError::UnclosedText { at: span(base, start, at).into() });
                 }
                 Kind::Text
             }
@@ -115,17 +115,21 @@ pub fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Lexed {
             mark @ (b'&' | b'|') => {
                 at += 1 + usize::from(bytes.get(at + 1) == Some(&mark));
                 let meant = if mark == b'&' { "and" } else { "or" };
-                errors.push(SyntaxError::ForeignOperator {
-                    found: text[start..at].to_owned(),
-                    meant,
-                    at: span(base, start, at).into(),
-                });
+                note(
+                    errors,
+                    1,
+                    SyntaxError::ForeignOperator {
+                        found: text[start..at].to_owned(),
+                        meant,
+                        at: span(base, start, at).into(),
+                    },
+                );
                 Kind::Punct
             }
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
                 at += character.len_utf8();
-                errors.push(SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
+                note(errors, 1, SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
                 if character == ';' {
                     trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
                     continue;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::base::SrcSpan;
 
 use super::brackets::Outline;
-use super::error::SyntaxError;
+use super::error::{SyntaxError, note};
 use super::lex::{Kind, Trivia, lex};
 
 /// Words that cannot be names.
@@ -90,6 +90,11 @@ struct Splitter<'a> {
 }
 
 impl<'a> Splitter<'a> {
+    /// Behind those of the lexer and of the brackets.
+    fn note(&mut self, error: SyntaxError) {
+        note(self.errors, 3, error);
+    }
+
     fn word(&self, index: usize) -> &'a str {
         match self.kind(index) {
             Some(Kind::Word) => self.token_text(index),
@@ -135,7 +140,7 @@ impl<'a> Splitter<'a> {
                     at += 1;
                 }
                 Kind::Doc | Kind::About => {
-                    self.errors.push(SyntaxError::StrayDoc {
+                    self.note(SyntaxError::StrayDoc {
                         mark: if token.kind == Kind::Doc { "///" } else { "//!" },
                         at: token.span.into(),
                     });
@@ -151,9 +156,9 @@ impl<'a> Splitter<'a> {
                 _ => {
                     let next = self.skip(at, end);
                     let stray = self.stray(at..next, Vec::new());
-                    self.errors.push(SyntaxError::Expected {
+                    self.note(SyntaxError::Expected {
                         expected: if top { "a declaration" } else { "a statement" }.to_owned(),
-                        found: self.token_text(at).to_owned(),
+                        found: format!("`{}`", self.token_text(at)),
                         at: stray.head.into(),
                         help: None,
                     });
@@ -163,7 +168,7 @@ impl<'a> Splitter<'a> {
             }
         }
         if let Some(&doc) = docs.first() {
-            self.errors.push(SyntaxError::StrayDoc { mark: "///", at: doc.into() });
+            self.note(SyntaxError::StrayDoc { mark: "///", at: doc.into() });
         }
         pieces
     }
@@ -192,7 +197,7 @@ impl<'a> Splitter<'a> {
         };
         let unknown = !is_keyword && (top || (next_is_word && !CONTINUING.contains(&self.word(at + 1))));
         if unknown {
-            self.errors.push(SyntaxError::UnknownKeyword {
+            self.note(SyntaxError::UnknownKeyword {
                 word: lead.to_owned(),
                 what: if top { "declaration" } else { "statement" },
                 at: self.span(at).into(),
@@ -235,7 +240,7 @@ impl<'a> Splitter<'a> {
         let index = index.min(end);
         let head = self.span(at).to(self.span(index - 1));
         if takes_block {
-            self.errors.push(SyntaxError::MissingBlock { word: lead.to_owned(), at: head.into() });
+            self.note(SyntaxError::MissingBlock { word: lead.to_owned(), at: head.into() });
         }
         if takes_block || unknown {
             return self.stray(at..index, docs);
@@ -264,7 +269,7 @@ impl<'a> Splitter<'a> {
             let is_if = self.word(start) == "if";
             let brace = self.outline.brace(start + usize::from(is_if));
             if brace >= end {
-                self.errors.push(SyntaxError::MissingBlock { word: "else".to_owned(), at: self.span(next).into() });
+                self.note(SyntaxError::MissingBlock { word: "else".to_owned(), at: self.span(next).into() });
                 next = start;
                 break;
             }
@@ -275,9 +280,9 @@ impl<'a> Splitter<'a> {
                 continue;
             }
             if brace != start {
-                self.errors.push(SyntaxError::Expected {
+                self.note(SyntaxError::Expected {
                     expected: "`{` or `if`".to_owned(),
-                    found: self.token_text(start).to_owned(),
+                    found: format!("`{}`", self.token_text(start)),
                     at: self.span(start).to(self.span(brace - 1)).into(),
                     help: None,
                 });

@@ -28,6 +28,9 @@ fn files_that_cannot_be_read() {
     sandbox.write("folder/inside", "");
     let large = std::fs::File::create(sandbox.path("large.aorta")).expect("a file can be made");
     large.set_len((4 << 20) + 1).expect("a file can be made longer");
+    // What is not there is read as zeros.
+    let huge = std::fs::File::create(sandbox.path("huge.aorta")).expect("a file can be made");
+    huge.set_len(100_000_000).expect("a file can be made longer");
     let cases: [(&str, &[&str]); 7] = [
         ("bytes.aorta", &["aorta::cli::unreadable", "it is no text: line 2 is not UTF-8", "help: save it as UTF-8"]),
         ("empty.aorta", &["aorta::model::no_step", "help: `step { … }`"]),
@@ -35,8 +38,7 @@ fn files_that_cannot_be_read() {
         ("zero.aorta", &["aorta::syntax::unexpected_character"]),
         ("folder", &["aorta::cli::unreadable", "it is a folder", "help: name a file in it"]),
         ("large.aorta", &["aorta::cli::unreadable", "larger than 4194304 bytes", "--config max_file_bytes="]),
-        // It has no size, and no end.
-        ("/dev/zero", &["aorta::cli::unreadable", "larger than 4194304 bytes"]),
+        ("huge.aorta", &["aorta::cli::unreadable", "larger than 4194304 bytes"]),
     ];
     for (file, says) in cases {
         for command in ["exec", "check", "plan"] {
@@ -50,24 +52,67 @@ fn files_that_cannot_be_read() {
     refused(&limited, &["larger than 13 bytes"]);
 }
 
+/// Nothing that may never end is opened: nobody writes to these.
 #[test]
-fn pipes_are_read_as_files() {
+#[cfg(unix)]
+fn what_is_no_file() {
     let sandbox = Sandbox::new();
     let made = Command::new("mkfifo").arg(sandbox.path("pipe.aorta")).status();
     assert!(made.expect("`mkfifo` is there").success());
-    for (text, code) in [("step { nop() }", 0), ("step { nopp() }", 2)] {
-        let path = sandbox.path("pipe.aorta");
-        // Opening waits for the reader.
-        let writer = std::thread::spawn(move || std::fs::write(path, text));
-        let output = sandbox.run(&["check", "pipe.aorta"]);
-        assert_eq!(output.code, Some(code), "{output:?}");
-        writer.join().expect("no panic").expect("the pipe was read");
+    std::os::unix::fs::symlink("pipe.aorta", sandbox.path("link.aorta")).expect("a link can be made");
+    std::os::unix::fs::symlink("round.aorta", sandbox.path("round.aorta")).expect("a link can be made");
+    std::os::unix::fs::symlink("nowhere.aorta", sandbox.path("broken.aorta")).expect("a link can be made");
+    let _socket = std::os::unix::net::UnixListener::bind(sandbox.path("socket.aorta")).expect("a socket can be made");
+    let instead = "help: give the text on standard input, with `-` in place of the file: `… | aorta check -`";
+    let cases: [(&str, &[&str]); 7] = [
+        ("pipe.aorta", &["aorta::cli::unreadable", "it is a pipe, and no file", instead]),
+        ("link.aorta", &["it is a pipe, and no file"]),
+        ("socket.aorta", &["it is a socket, and no file", instead]),
+        ("/dev/zero", &["it is a device, and no file", instead]),
+        ("/dev/null", &["it is a device, and no file"]),
+        ("round.aorta", &["aorta::cli::unreadable", "round.aorta cannot be read: "]),
+        ("broken.aorta", &["aorta::cli::unknown_workload"]),
+    ];
+    for (file, says) in cases {
+        for command in ["exec", "check", "plan", "show"] {
+            refused(&sandbox.run(&[command, file]), says);
+        }
     }
-    let mut child = sandbox.command(&["check", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("starts");
+    for arguments in [
+        &["report", "pipe.aorta"][..],
+        &["check", "moe", "--config-file", "pipe.aorta"],
+        &["exec", "moe", "--config", "profile=pipe.ron"],
+        &["exec", "pipe.ron"],
+    ] {
+        let _ = std::os::unix::fs::symlink("pipe.aorta", sandbox.path("pipe.ron"));
+        refused(&sandbox.run(arguments), &["it is a pipe, and no file", "help: name a file"]);
+    }
+}
+
+/// Runs with a text on standard input.
+fn run_with_input(sandbox: &Sandbox, arguments: &[&str], text: &[u8]) -> Output {
+    let mut child = sandbox.command(arguments).stdin(Stdio::piped()).spawn().expect("the binary starts");
     let mut input = child.stdin.take().expect("piped");
-    std::io::Write::write_all(&mut input, b"step { nop( }").expect("the pipe is read");
+    // Who has read enough closes its end.
+    let _ = std::io::Write::write_all(&mut input, text);
     drop(input);
-    refused(&finish(child), &["aorta::syntax::", "/dev/stdin:1:"]);
+    finish(child)
+}
+
+#[test]
+fn standard_input() {
+    let sandbox = Sandbox::new();
+    for command in ["check", "plan", "show", "exec"] {
+        let output = run_with_input(&sandbox, &[command, "-"], b"//! From a pipe.\nstep { nop() }");
+        assert_eq!(output.code, Some(0), "{command}: {}", output.stderr);
+    }
+    let output = run_with_input(&sandbox, &["check", "-"], b"step { nop() }");
+    assert_eq!(output.stdout, "<stdin>: good: 1 operation on 1 stream\n");
+    refused(&run_with_input(&sandbox, &["check", "-"], b"step {\n  nop( }"), &["aorta::syntax::", "<stdin>:2:"]);
+    refused(&run_with_input(&sandbox, &["check", "-"], b""), &["aorta::model::no_step", "<stdin>:1:1"]);
+    refused(&run_with_input(&sandbox, &["check", "-"], b"\xff"), &["standard input cannot be read", "is not UTF-8"]);
+    let endless = vec![b'\n'; 5 << 20];
+    refused(&run_with_input(&sandbox, &["check", "-"], &endless), &["larger than 4194304 bytes"]);
 }
 
 #[test]

@@ -275,5 +275,5 @@ fn docs() -> impl Strategy<Value = Vec<String>> {
 
 /// A whole file.
 pub fn files() -> impl Strategy<Value = Ast> {
-    (docs(), vec(decl(), 0..6)).prop_map(|(about, decls)| Ast { about, decls, names: interner() })
+    (docs(), vec(decl(), 0..6)).prop_map(|(about, decls)| Ast { about, decls, names: interner(), lost: Vec::new() })
 }

@@ -143,8 +143,7 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
         SyntaxError::Expected { expected, found, help, .. }
             if help.is_none() && SPLITTER.contains(&expected.as_str()) =>
         {
-            *help = Some(format!("remove what begins with `{found}`, or look for what is missing before it"));
-            *found = format!("`{found}`");
+            *help = Some(format!("remove what begins with {found}, or look for what is missing before it"));
         }
         _ => {}
     }

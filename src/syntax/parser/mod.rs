@@ -20,6 +20,9 @@ use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
 /// Errors told of one text: nobody reads more, and each costs time and output.
 const MAX_ERRORS: usize = 100;
 
+/// Bytes of a piece: the parser takes two hundred times as much memory.
+const MAX_PIECE: usize = 1 << 20;
+
 #[derive(pest_derive::Parser)]
 #[grammar = "../grammar/aorta.pest"]
 struct Grammar;
@@ -50,23 +53,30 @@ pub struct Built {
 
 /// The tree of a file in pieces; `errors` are those that the splitter found.
 pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>) -> Built {
-    let mut builder = Builder {
-        text,
-        base,
-        names: Interner::default(),
-        errors: Vec::new(),
-        unread: Vec::new(),
-        broken: errors.iter().map(SyntaxError::offset).collect(),
-        level: 0,
-    };
+    let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
+    broken.sort_unstable();
+    let mut builder = Builder { broken, ..Builder::new(text, base, Interner::default()) };
+    // A bracket, or a text that has no end, may take anything with it.
+    if errors.iter().any(SyntaxError::may_take_all) {
+        builder.lost.push(SrcSpan::new(base as usize, base as usize + text.len()));
+    }
     let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
-    let decls = pieces.decls.iter().filter_map(|piece| builder.decl(piece)).collect();
-    let Builder { names, errors: further, mut unread, .. } = builder;
+    let end = base + text.len() as u32;
+    let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
+    let mut decls = Vec::with_capacity(pieces.decls.len());
+    for (piece, end) in pieces.decls.iter().zip(ends) {
+        let decl = builder.decl(piece);
+        if std::mem::take(&mut builder.lost_block) || decl.is_none() {
+            builder.lost.push(SrcSpan::new(piece.head.start as usize, end as usize));
+        }
+        decls.extend(decl);
+    }
+    let Builder { names, errors: further, mut unread, lost, .. } = builder;
     errors.extend(further);
     errors.sort_by_key(SyntaxError::offset);
     let errors = aftermath::told(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
-    Built { ast: Ast { about, decls, names }, errors, unread }
+    Built { ast: Ast { about, decls, names, lost }, errors, unread }
 }
 
 /// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
@@ -77,15 +87,7 @@ pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) 
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
     }
-    let mut builder = Builder {
-        text,
-        base,
-        names: std::mem::take(names),
-        errors: Vec::new(),
-        unread: Vec::new(),
-        broken: Vec::new(),
-        level: 0,
-    };
+    let mut builder = Builder::new(text, base, std::mem::take(names));
     let all = SrcSpan::new(base as usize, base as usize + text.len());
     let expr = builder.pairs(Rule::expr_piece, all, "the value").and_then(|mut pairs| builder.expr(pairs.next()?));
     *names = builder.names;
@@ -103,13 +105,22 @@ struct Builder<'a> {
     errors: Vec<SyntaxError>,
     /// Where the heads begin that could not be understood.
     unread: Vec<u32>,
-    /// Where the splitter found mistakes: a piece around one is not blamed again.
+    /// Where the splitter found mistakes, sorted: a piece around one is not blamed again.
     broken: Vec<usize>,
+    /// What could not be understood.
+    lost: Vec<SrcSpan>,
+    /// A statement of this declaration was lost with its block.
+    lost_block: bool,
     /// Calls of `sized` under way; several belong to one level of brackets.
     level: usize,
 }
 
 impl<'a> Builder<'a> {
+    fn new(text: &'a str, base: u32, names: Interner) -> Self {
+        let (errors, unread, broken, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Builder { text, base, names, errors, unread, broken, lost, lost_block: false, level: 0 }
+    }
+
     fn slice(&self, span: SrcSpan) -> &'a str {
         let start = (span.start - self.base) as usize;
         &self.text[start..start + span.len as usize]
@@ -132,6 +143,10 @@ impl<'a> Builder<'a> {
     /// Parses one piece and returns what stands inside it; `what` names it in messages.
     fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
         let text = self.slice(span);
+        if text.len() > MAX_PIECE {
+            self.too_long(span);
+            return None;
+        }
         match Grammar::parse(rule, text) {
             Ok(mut pairs) => {
                 let piece = pairs.next().expect("a rule that matched gives one pair");
@@ -143,8 +158,10 @@ impl<'a> Builder<'a> {
                 None
             }
             Err(_) => {
-                let inside = span.start as usize..span.end() as usize;
-                if self.errors.len() < MAX_ERRORS && !self.broken.iter().any(|offset| inside.contains(offset)) {
+                let (start, end) = (span.start as usize, span.end() as usize);
+                let next = self.broken.partition_point(|offset| *offset < start);
+                let blamed = self.broken.get(next).is_some_and(|offset| *offset < end);
+                if self.errors.len() < MAX_ERRORS && !blamed {
                     self.errors.push(failure::failure(rule, self.text, self.base, span, what));
                 }
                 None

@@ -15,6 +15,17 @@ impl<'a> Builder<'a> {
     }
 
     fn stmt(&mut self, piece: &Piece) -> Option<Stmt> {
+        let stmt = self.whole_stmt(piece);
+        if stmt.is_none() {
+            match piece.body {
+                Body::None | Body::Stray => self.lost.push(piece.head),
+                Body::Block(_) | Body::Branches { .. } => self.lost_block = true,
+            }
+        }
+        stmt
+    }
+
+    fn whole_stmt(&mut self, piece: &Piece) -> Option<Stmt> {
         let span = piece.head;
         let kind = match &piece.body {
             Body::Stray => return None,
