@@ -201,8 +201,61 @@ fn has_race(program: &Program, plan: &Plan) -> bool {
     step.ids().any(|b| step.ids().take(b.index()).any(|a| conflict(a, b) && !before[&(0, b)].contains(&(0, a))))
 }
 
+/// Whether two operations touch the same memory, one of them writing.
+fn conflict(program: &Program, (a, b): (Node, Node)) -> bool {
+    let step = |node: Node| &program.cycle[node.0 % program.cycle.len()];
+    let touched = |node: Node| {
+        let (inputs, outputs) = (step(node).inputs(node.1), step(node).outputs(node.1));
+        inputs.iter().map(|view| (*view, false)).chain(outputs.iter().map(|view| (*view, true))).collect::<Vec<_>>()
+    };
+    let (a_touched, b_touched) = (touched(a), touched(b));
+    a_touched.iter().any(|(x, x_written)| {
+        b_touched.iter().any(|(y, y_written)| {
+            // Each iteration has scratch memory of its own.
+            let shared = a.0 == b.0 || program.memory(program.views.memory(*x)).kind != MemoryKind::Scratch;
+            (*x_written || *y_written) && shared && program.views.overlap(*x, *y)
+        })
+    })
+}
+
+/// The plan orders what the language's definition orders, and nothing else: each stream, each pair of operations that
+/// touch the same memory, each `after`, each `sync()`.
+fn check_plan(text: &str, iterations: usize) -> Result<(), TestCaseError> {
+    let (program, plan) = common::planned(text);
+    let schedule = schedule::place(&program, &plan, TOPOLOGY, &Options::default());
+    let planned = expected(&program, &plan, &schedule, iterations);
+    let order: Vec<Node> = planned.keys().copied().collect();
+    let op = |node: Node| program.cycle[node.0 % program.cycle.len()].op(node.1);
+    let mut edges: BTreeMap<Node, BTreeSet<Node>> = BTreeMap::new();
+    for (place, &late) in order.iter().enumerate() {
+        for &early in &order[..place] {
+            let is_sync = |node| op(node).kind == OpKind::Sync;
+            let synced = early.0 == late.0 && (is_sync(early) || is_sync(late));
+            let complete = early.0 + schedule.depth as usize <= late.0;
+            let step = &program.cycle[late.0 % program.cycle.len()];
+            let declared = early.0 == late.0 && step.after(late.1).iter().any(|after| after.op == early.1);
+            let stream = op(early).stream == op(late).stream;
+            if stream || synced || complete || declared || conflict(&program, (early, late)) {
+                edges.entry(late).or_default().insert(early);
+            }
+        }
+    }
+    prop_assert_eq!(planned, closure(&order, &edges), "{}", text);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_plan_is_what_the_language_says(statements in programs::statements(5, 40)) {
+        check_plan(&programs::text(&statements, 5, ""), 1)?;
+    }
+
+    #[test]
+    fn the_plan_is_what_the_language_says_across_iterations(statements in programs::statements(4, 14), depth in 1..4u32) {
+        check_plan(&programs::text(&statements, 4, &format!("(sync: end, depth: {depth})")), 4)?;
+    }
 
     #[test]
     fn events_keep_the_plan(statements in programs::statements(5, 24)) {
