@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench language` prints the tables and fails where a limit is missed: 2 s for a million operations,
 //! 500 bytes an operation, time that grows with the number of operations, 20 ms for a shipped file. Words behind `--`
-//! pick the kinds whose name contains one of them.
+//! pick the kinds whose name contains one of them; `--file PATH` measures one run of a file of your own.
 //!
 //! Each run is a process of its own. Its times are those of the processor, which other work on the machine disturbs
 //! the least; the stages run one after the other on one core. Shown is the run whose time is the median.
@@ -290,7 +290,7 @@ fn resident() -> u64 {
 }
 
 /// What one run from text to schedule took.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Run {
     operations: u64,
     /// Nanoseconds: parse, analyze, plan, place.
@@ -442,6 +442,13 @@ fn main() -> ExitCode {
         && flag == "--run"
     {
         child(name, operations.parse().expect("a number"));
+        return ExitCode::SUCCESS;
+    }
+    if let [flag, path, ..] = &arguments[..]
+        && flag == "--file"
+    {
+        let run = run(&std::fs::read_to_string(path).expect("the file can be read"));
+        println!("{run:?}");
         return ExitCode::SUCCESS;
     }
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();

@@ -44,12 +44,12 @@ pub const FUNCTIONS: &[&str] = &[
 
 impl Analyzer<'_> {
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
-        let name = self.names.name(callee.symbol).to_owned();
-        if !FUNCTIONS.contains(&name.as_str()) {
-            let help = unknown_function_help(&name);
+        let wanted = self.names.name(callee.symbol);
+        let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
+            let (name, help) = (wanted.to_owned(), unknown_function_help(wanted));
             self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
             return Value::Unknown;
-        }
+        };
         let values: Vec<Value> = args.iter().map(|arg| self.eval(arg)).collect();
         if values.iter().any(|value| matches!(value, Value::Unknown)) {
             return Value::Unknown;
@@ -58,7 +58,7 @@ impl Analyzer<'_> {
         if !self.room_for_members(members, span) {
             return Value::Unknown;
         }
-        self.apply(&name, &values, args, span)
+        self.apply(name, &values, args, span)
     }
 
     fn apply(&mut self, name: &str, values: &[Value], args: &[Expr], span: SrcSpan) -> Value {

@@ -68,20 +68,35 @@ impl<'a> Accesses<'a> {
         self.readers.clear(view.0);
     }
 
-    /// Everything that an access through `view` has to come after, with the reason.
-    pub fn conflicts(&self, view: ViewId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
-        let neighbours = self.regions.of(view).iter().map(|neighbour| neighbour.view());
-        for other in std::iter::once(view).chain(neighbours) {
-            let (at, stream) = self.writers[other.index()];
-            if at != NOBODY {
-                let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
-                found.push((Access { at, stream, view: other }, hazard));
-            }
-            if writes {
-                for (stream, at) in self.readers.of(other.0) {
-                    found.push((Access { at, stream: StreamId(stream), view: other }, Hazard::WriteAfterRead));
-                }
-            }
+    /// What an access through `view` has to come after, with the reason: everything on the slice itself, and what is new
+    /// on those that overlap it. The slice's own writer has waited for all before it there, and whatever the stream
+    /// has read here has waited for the writers before it.
+    pub fn conflicts(&self, view: ViewId, stream: StreamId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
+        self.found_on(view, writes, (None, None), found);
+        let neighbours = self.regions.of(view);
+        if neighbours.is_empty() {
+            return;
+        }
+        let written = Some(self.writers[view.index()].0).filter(|at| *at != NOBODY);
+        let read = self.readers.get(view.0, stream.0);
+        for neighbour in neighbours {
+            self.found_on(neighbour.view(), writes, (written.max(read), written), found);
+        }
+    }
+
+    /// Adds the writer of a slice that is later than `since.0`, and for a write its readers that are later than
+    /// `since.1`.
+    fn found_on(&self, view: ViewId, writes: bool, since: (Option<At>, Option<At>), found: &mut Vec<(Access, Hazard)>) {
+        let (at, stream) = self.writers[view.index()];
+        if at != NOBODY && Some(at) > since.0 {
+            let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
+            found.push((Access { at, stream, view }, hazard));
+        }
+        if writes {
+            let readers = self.readers.of(view.0).filter(|(_, at)| Some(*at) > since.1);
+            found.extend(
+                readers.map(|(stream, at)| (Access { at, stream: StreamId(stream), view }, Hazard::WriteAfterRead)),
+            );
         }
     }
 

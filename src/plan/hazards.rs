@@ -196,8 +196,9 @@ impl Walk<'_, '_> {
     }
 
     fn inferred(&self, op: OpId, found: &mut Vec<(Access, Hazard)>, waits: &mut Waits) {
+        let stream = self.step.op(op).stream;
         for (view, writes) in self.step.operands(op) {
-            self.accesses.conflicts(view, writes, found);
+            self.accesses.conflicts(view, stream, writes, found);
             for (access, hazard) in found.drain(..) {
                 waits.add(access.stream, access.at, Reason::Data { hazard, view, source: access.view });
             }

@@ -45,6 +45,18 @@ impl<T: Copy> Latest<T> {
         })
     }
 
+    /// The queue's last access of a thing.
+    pub fn get(&self, thing: u32, queue: u32) -> Option<T> {
+        let mut near = self.of(thing).take(NEAR + 1);
+        if let Some((_, access)) = near.by_ref().take(NEAR).find(|(other, _)| *other == queue) {
+            return Some(access);
+        }
+        // Nothing is far where nothing is behind those that are near.
+        near.next()?;
+        let far = self.far.get(&(thing, queue))?;
+        Some(self.nodes[*far as usize].access)
+    }
+
     /// Puts an access in the place of the queue's last one.
     pub fn note(&mut self, thing: u32, queue: u32, access: T) {
         let mut at = self.first[thing as usize];
@@ -121,6 +133,8 @@ mod tests {
             }
             let expected: Vec<_> = (0..queues).map(|queue| (queue, 100 * round + queue)).collect();
             assert_eq!(sorted(&latest, 1), expected);
+            assert!(expected.iter().all(|&(queue, access)| latest.get(1, queue) == Some(access)));
+            assert_eq!((latest.get(1, queues), latest.get(0, 0)), (None, None));
         }
         assert!(latest.is_empty(0) && !latest.is_empty(1));
     }

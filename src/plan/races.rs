@@ -70,7 +70,7 @@ impl Races<'_> {
             }
             let at = At { iteration, op };
             for (view, writes) in step.operands(op) {
-                self.accesses.conflicts(view, writes, &mut found);
+                self.accesses.conflicts(view, stream, writes, &mut found);
                 for (access, hazard) in found.drain(..) {
                     let under_way = access.at.iteration + depth > iteration;
                     let place = || self.places[turn(access.at.iteration)][access.at.op.index()];

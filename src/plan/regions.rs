@@ -35,18 +35,16 @@ impl Regions {
     /// The overlaps of all slices, or the memory at which there are too many.
     pub fn new(program: &Program) -> Result<Regions, MemoryId> {
         let views = &program.views;
-        let mut by_memory: Vec<(MemoryId, ViewId)> =
-            (0..views.len()).map(ViewId::from).map(|view| (views.memory(view), view)).collect();
-        by_memory.sort_unstable();
         let mut pairs: Vec<(ViewId, ViewId)> = Vec::new();
-        for group in by_memory.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
-            let memory = group[0].0;
-            let group: Vec<ViewId> = group.iter().map(|(_, view)| *view).collect();
-            if !overlapping(program, group, &mut pairs) {
+        let (ends, ordered) = by_memory(program);
+        for memory in (0..ends.len()).map(MemoryId::from) {
+            let start = memory.index().checked_sub(1).map_or(0, |before| ends[before] as usize);
+            let group = &ordered[start..ends[memory.index()] as usize];
+            if group.len() > 1 && !overlapping(program, group.to_vec(), &mut pairs) {
                 return Err(memory);
             }
         }
-        drop(by_memory);
+        drop(ordered);
         // Each slice's neighbours stand together: counted, then put in their places, then in order.
         let mut starts = vec![0u32; views.len() + 1];
         for (a, b) in &pairs {
@@ -79,6 +77,26 @@ impl Regions {
     }
 }
 
+/// The slices in the order of their memories, and where each memory's end.
+fn by_memory(program: &Program) -> (Vec<u32>, Vec<ViewId>) {
+    let views = || (0..program.views.len()).map(ViewId::from);
+    let mut ends = vec![0u32; program.memories.len()];
+    for view in views() {
+        ends[program.views.memory(view).index()] += 1;
+    }
+    let mut sum = 0;
+    for end in &mut ends {
+        (*end, sum) = (sum, sum + *end);
+    }
+    let mut ordered = vec![ViewId(0); program.views.len()];
+    for view in views() {
+        let end = &mut ends[program.views.memory(view).index()];
+        ordered[*end as usize] = view;
+        *end += 1;
+    }
+    (ends, ordered)
+}
+
 /// A stretch along which slices are compared: one dimension, or the order of the elements in memory.
 fn stretch(program: &Program, view: ViewId, axis: Option<usize>) -> (u64, u64) {
     let extents = program.views.extents(view);
@@ -105,7 +123,7 @@ fn placed(program: &Program, group: &[ViewId], axis: Option<usize>) -> (f64, Vec
             (start, end, view)
         })
         .collect();
-    placed.sort_unstable();
+    placed.sort_unstable_by_key(|slice| slice.0);
     let low = placed.first().map_or(0, |first| first.0);
     let high = placed.iter().map(|slice| slice.1).max().unwrap_or(1);
     let filled: f64 = placed.iter().map(|slice| (slice.1 - slice.0) as f64).sum();
