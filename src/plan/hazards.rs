@@ -128,9 +128,9 @@ impl Walk<'_, '_> {
             let before = last[stream.index()].replace(op).map(|op| self.at(op));
             let waits = waits.take(stream, before);
             let iteration = self.iteration;
-            self.plan.push(waits.iter().filter(|(at, _)| at.iteration == iteration).map(|(at, why)| (at.op, *why)));
-            for (at, reason) in waits.iter().filter(|(at, _)| at.iteration != iteration) {
-                let distance = iteration - at.iteration;
+            self.plan.push(waits.iter().filter(|(at, _)| at.iteration() == iteration).map(|(at, why)| (at.op, *why)));
+            for (at, reason) in waits.iter().filter(|(at, _)| at.iteration() != iteration) {
+                let distance = iteration - at.iteration();
                 self.plan.across.push(Across { from: at.op, to: op, distance, reason: *reason });
             }
             if !self.program.step.declared_order {
@@ -140,7 +140,7 @@ impl Walk<'_, '_> {
     }
 
     fn at(&self, op: OpId) -> At {
-        At { iteration: self.iteration, op }
+        At::new(self.iteration, op)
     }
 
     /// What a `sync()` asks for: it waits for each stream that has gone on since the one before, and each stream's next
@@ -174,7 +174,7 @@ impl Walk<'_, '_> {
         } else if self.program.step.sync == Sync::End && self.iteration > 0 {
             let cycle = self.program.cycle.len() as u32;
             let before = &self.program.cycle[((self.iteration - 1) % cycle) as usize];
-            let at = At { iteration: self.iteration - 1, op: after.op };
+            let at = At::new(self.iteration - 1, after.op);
             waits.add(before.op(after.op).stream, at, reason);
         }
     }
