@@ -18,12 +18,23 @@ pub struct Access {
 /// An operation of an iteration, in the order of issue. Iterations are counted over the whole walk, not in the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At {
-    pub iteration: u32,
+    /// The iteration's number, counted from 1, so that there is something before all of them.
+    turn: u32,
     pub op: OpId,
 }
 
-/// What nothing has written.
-const NOBODY: At = At { iteration: u32::MAX, op: OpId(u32::MAX) };
+impl At {
+    /// Before everything.
+    const NEVER: At = At { turn: 0, op: OpId(0) };
+
+    pub fn new(iteration: u32, op: OpId) -> At {
+        At { turn: iteration + 1, op }
+    }
+
+    pub fn iteration(self) -> u32 {
+        self.turn - 1
+    }
+}
 
 /// The accesses of the iterations that may be under way. A write stands for everything before it, since it waited for
 /// that.
@@ -43,7 +54,7 @@ impl<'a> Accesses<'a> {
         Accesses {
             program,
             regions,
-            writers: vec![(NOBODY, StreamId(0)); count],
+            writers: vec![(At::NEVER, StreamId(0)); count],
             readers: Latest::new(count),
             touched: Vec::new(),
         }
@@ -64,36 +75,38 @@ impl<'a> Accesses<'a> {
     }
 
     fn forget(&mut self, view: ViewId) {
-        self.writers[view.index()].0 = NOBODY;
-        self.readers.clear(view.0);
+        self.writers[view.index()].0 = At::NEVER;
+        if !self.readers.is_empty(view.0) {
+            self.readers.clear(view.0);
+        }
     }
 
     /// What an access through `view` has to come after, with the reason: everything on the slice itself, and what is new
     /// on those that overlap it. The slice's own writer has waited for all before it there, and whatever the stream
     /// has read here has waited for the writers before it.
     pub fn conflicts(&self, view: ViewId, stream: StreamId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
-        self.found_on(view, writes, (None, None), found);
+        self.found_on(view, writes, (At::NEVER, At::NEVER), found);
         let neighbours = self.regions.of(view);
         if neighbours.is_empty() {
             return;
         }
-        let written = Some(self.writers[view.index()].0).filter(|at| *at != NOBODY);
-        let read = self.readers.get(view.0, stream.0);
+        let written = self.writers[view.index()].0;
+        let read = self.readers.get(view.0, stream.0).unwrap_or(At::NEVER);
         for neighbour in neighbours {
             self.found_on(neighbour.view(), writes, (written.max(read), written), found);
         }
     }
 
-    /// Adds the writer of a slice that is later than `since.0`, and for a write its readers that are later than
+    /// Adds the writer of a slice if it is later than `since.0`, and for a write its readers that are later than
     /// `since.1`.
-    fn found_on(&self, view: ViewId, writes: bool, since: (Option<At>, Option<At>), found: &mut Vec<(Access, Hazard)>) {
+    fn found_on(&self, view: ViewId, writes: bool, since: (At, At), found: &mut Vec<(Access, Hazard)>) {
         let (at, stream) = self.writers[view.index()];
-        if at != NOBODY && Some(at) > since.0 {
+        if at > since.0 {
             let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
             found.push((Access { at, stream, view }, hazard));
         }
-        if writes {
-            let readers = self.readers.of(view.0).filter(|(_, at)| Some(*at) > since.1);
+        if writes && !self.readers.is_empty(view.0) {
+            let readers = self.readers.of(view.0).filter(|(_, at)| *at > since.1);
             found.extend(
                 readers.map(|(stream, at)| (Access { at, stream: StreamId(stream), view }, Hazard::WriteAfterRead)),
             );
@@ -121,7 +134,7 @@ impl<'a> Accesses<'a> {
     }
 
     fn touch(&mut self, view: ViewId) {
-        if self.writers[view.index()].0 == NOBODY && self.readers.is_empty(view.0) {
+        if self.writers[view.index()].0 == At::NEVER && self.readers.is_empty(view.0) {
             self.touched.push(view);
         }
     }

@@ -142,10 +142,10 @@ impl Walk<'_, '_> {
             let iteration = self.iteration;
             let at = self.at(op);
             let before = self.streams.last[stream.index()].replace(at);
-            let waits = waits.take(stream, before.filter(|at| at.iteration == iteration));
-            self.plan.push(waits.iter().filter(|(at, _)| at.iteration == iteration).map(|(at, why)| (at.op, *why)));
-            for (at, reason) in waits.iter().filter(|(at, _)| at.iteration != iteration) {
-                let distance = iteration - at.iteration;
+            let waits = waits.take(stream, before.filter(|at| at.iteration() == iteration));
+            self.plan.push(waits.iter().filter(|(at, _)| at.iteration() == iteration).map(|(at, why)| (at.op, *why)));
+            for (at, reason) in waits.iter().filter(|(at, _)| at.iteration() != iteration) {
+                let distance = iteration - at.iteration();
                 self.plan.across.push(Across { from: at.op, to: op, distance, reason: *reason });
             }
             if !self.program.step.declared_order {
@@ -155,7 +155,7 @@ impl Walk<'_, '_> {
     }
 
     fn at(&self, op: OpId) -> At {
-        At { iteration: self.iteration, op }
+        At::new(self.iteration, op)
     }
 
     /// What a `sync()` asks for: it waits for each stream that has gone on since the one before, in whichever
@@ -190,7 +190,7 @@ impl Walk<'_, '_> {
         } else if self.program.step.sync == Sync::End && self.iteration > 0 {
             let cycle = self.program.cycle.len() as u32;
             let before = &self.program.cycle[((self.iteration - 1) % cycle) as usize];
-            let at = At { iteration: self.iteration - 1, op: after.op };
+            let at = At::new(self.iteration - 1, after.op);
             waits.add(before.op(after.op).stream, at, reason);
         }
     }

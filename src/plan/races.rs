@@ -68,12 +68,12 @@ impl Races<'_> {
                     self.wait(stream, self.places[turn(iteration - edge.distance)][edge.from.index()]);
                 }
             }
-            let at = At { iteration, op };
+            let at = At::new(iteration, op);
             for (view, writes) in step.operands(op) {
                 self.accesses.conflicts(view, stream, writes, &mut found);
                 for (access, hazard) in found.drain(..) {
-                    let under_way = access.at.iteration + depth > iteration;
-                    let place = || self.places[turn(access.at.iteration)][access.at.op.index()];
+                    let under_way = access.at.iteration() + depth > iteration;
+                    let place = || self.places[turn(access.at.iteration())][access.at.op.index()];
                     if under_way && !self.clocks.knows(stream.0, place()) {
                         self.report(at, view, access, hazard);
                     }
@@ -96,7 +96,7 @@ impl Races<'_> {
 
     fn report(&mut self, at: At, view: ViewId, access: Access, hazard: Hazard) {
         let program = self.program;
-        let op = |at: At| program.cycle[at.iteration as usize % program.cycle.len()].op(at.op);
+        let op = |at: At| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
         let (first, second) = (op(access.at), op(at));
         let same = |error: &PlanError| {
             matches!(error, PlanError::Race { first_at, second_at, .. }
@@ -106,7 +106,7 @@ impl Races<'_> {
             return;
         }
         let name = |op: &crate::model::Op| program.op_text(op);
-        let before = at.iteration - access.at.iteration;
+        let before = at.iteration() - access.at.iteration();
         self.errors.push(PlanError::Race {
             missing: missing(program, first, second, before).into(),
             first: name(first),
