@@ -560,6 +560,13 @@ fn large_cases() -> Vec<(&'static str, String)> {
             let first = format!("let a0 = [{}]\n", "1, ".repeat(1000));
             first + &lines(20_000, &|i| format!("let a{} = a{i} + a{i}\n", i + 1)) + "step { nop() }"
         }),
+        ("lists inside lists", {
+            "let a0 = [1]\n".to_owned() + &lines(50_000, &|i| format!("let a{} = [a{i}]\n", i + 1)) + "step { nop() }"
+        }),
+        ("the larger of lists of lists, again and again", {
+            let first = "let a0 = [[1, 2], [3, 4]]\n".to_owned();
+            first + &lines(30, &|i| format!("let a{} = max(a{i}, a{i})\n", i + 1)) + "step { nop() }"
+        }),
         ("a long cycle of long iterations", {
             "step { for i in 0..100000 { if i == iteration % 4096 { nop() } } nop() }".to_owned()
         }),

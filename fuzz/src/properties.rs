@@ -80,6 +80,25 @@ pub fn parse(text: &str) {
     assert_eq!(at(&errors, 0), at(&elsewhere, base as usize), "where a text lies changes its errors");
 }
 
+/// Formatting again changes nothing; nothing but white space and commas is added or taken away; a text that has a
+/// meaning keeps it, and every comment.
+#[cfg(feature = "format")]
+pub fn format(text: &str) {
+    let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
+    let formatted = syntax::format(text, &Limits::default());
+    check_errors(text, &formatted.errors);
+    assert_eq!(essence(text), essence(&formatted.text), "something was lost");
+    let again = syntax::format(&formatted.text, &Limits::default());
+    assert_eq!(formatted.text, again.text, "formatting twice is not the same as once");
+    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    assert_eq!(errors.is_empty(), formatted.errors.is_empty(), "{errors:?} and {:?}", formatted.errors);
+    if errors.is_empty() {
+        let (after, errors) = syntax::parse(&formatted.text, 0, &Limits::default());
+        assert!(errors.is_empty(), "formatting broke it: {errors:?}\n{}", formatted.text);
+        assert_eq!(syntax::tree(&ast), syntax::tree(&after), "formatting changed the tree");
+    }
+}
+
 /// The tree of a text that has no syntax errors. What could be understood of another is worked out too, as the program
 /// does.
 fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<ModelError>>)> {

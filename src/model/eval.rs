@@ -11,6 +11,9 @@ use super::error::ModelError;
 use super::limits::{LIST, MEMBERS};
 use super::value::{Number, Scalar, Value};
 
+/// Lists inside one another: what works on them recurses that deep.
+const MAX_LIST_DEPTH: usize = 16;
+
 /// Values of a list that are not counted.
 const SHORT_LIST: usize = 16;
 
@@ -82,6 +85,15 @@ impl Analyzer<'_> {
                     self.error(ModelError::BadSize {
                         what: "the number of values in this list and the lists in it".to_owned(),
                         value: format!("{LIST} or more"),
+                        at: expr.span.into(),
+                        help: "lists are for a few values: let a loop or a family do it",
+                    });
+                    return Value::Unknown;
+                }
+                if list.depth() > MAX_LIST_DEPTH {
+                    self.error(ModelError::BadSize {
+                        what: "the number of lists inside one another".to_owned(),
+                        value: format!("more than {MAX_LIST_DEPTH}"),
                         at: expr.span.into(),
                         help: "lists are for a few values: let a loop or a family do it",
                     });
@@ -282,6 +294,7 @@ impl Analyzer<'_> {
                 let results = a.iter().zip(b.iter()).map(|(a, b)| self.binary(op, a.clone(), b.clone(), spans, span));
                 Value::List(Arc::new(results.collect()))
             }
+            (Value::List(_), Value::List(_)) => self.lists_differ(op.text(), &left, &right, spans),
             _ => {
                 let equal = match (&left, &right) {
                     (Value::Bool(a), Value::Bool(b)) => Some(a == b),
@@ -308,6 +321,24 @@ impl Analyzer<'_> {
                 }
             }
         }
+    }
+
+    pub(super) fn lists_differ(
+        &mut self,
+        op: &'static str,
+        left: &Value,
+        right: &Value,
+        spans: (SrcSpan, SrcSpan),
+    ) -> Value {
+        self.error(ModelError::UnitsDiffer {
+            op,
+            help: "lists are combined member by member: both have to be as long",
+            left: left.describe(&self.names),
+            left_at: spans.0.into(),
+            right: right.describe(&self.names),
+            right_at: spans.1.into(),
+        });
+        Value::Unknown
     }
 
     pub(super) fn units_differ(&mut self, op: &'static str, a: &Number, b: &Number, spans: (SrcSpan, SrcSpan)) {

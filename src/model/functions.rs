@@ -149,15 +149,30 @@ impl Analyzer<'_> {
 
     fn extreme(&mut self, name: &str, a: Value, b: Value, spans: (SrcSpan, SrcSpan)) -> Value {
         let op = if name == "min" { BinaryOp::Less } else { BinaryOp::Greater };
-        if let Value::List(items) = &a {
-            let results = items.iter().map(|item| self.extreme(name, item.clone(), b.clone(), spans));
-            return Value::List(Arc::new(results.collect()));
+        let span = spans.0.to(spans.1);
+        match (&a, &b) {
+            (Value::List(items), _) | (_, Value::List(items)) if !self.room_for_members(items.len(), span) => {
+                return Value::Unknown;
+            }
+            (Value::List(x), Value::List(y)) if x.len() == y.len() => {
+                let pairs = x.iter().zip(y.iter());
+                let results = pairs.map(|(x, y)| self.extreme(name, x.clone(), y.clone(), spans));
+                return Value::List(Arc::new(results.collect()));
+            }
+            (Value::List(items), other) if !matches!(other, Value::List(_)) => {
+                let results = items.iter().map(|item| self.extreme(name, item.clone(), b.clone(), spans));
+                return Value::List(Arc::new(results.collect()));
+            }
+            (other, Value::List(items)) if !matches!(other, Value::List(_)) => {
+                let results = items.iter().map(|item| self.extreme(name, a.clone(), item.clone(), spans));
+                return Value::List(Arc::new(results.collect()));
+            }
+            (Value::List(_), Value::List(_)) => {
+                return self.lists_differ(if name == "min" { "min" } else { "max" }, &a, &b, spans);
+            }
+            _ => {}
         }
-        if let Value::List(items) = &b {
-            let results = items.iter().map(|item| self.extreme(name, a.clone(), item.clone(), spans));
-            return Value::List(Arc::new(results.collect()));
-        }
-        match self.binary(op, a.clone(), b.clone(), spans, spans.0.to(spans.1)) {
+        match self.binary(op, a.clone(), b.clone(), spans, span) {
             Value::Bool(true) => a,
             Value::Bool(false) => b,
             _ => Value::Unknown,

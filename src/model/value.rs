@@ -135,6 +135,14 @@ impl Value {
         count
     }
 
+    /// Lists inside one another; 0 for everything else.
+    pub fn depth(&self) -> usize {
+        match self {
+            Value::List(items) => 1 + items.iter().map(Value::depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// What a message calls it.
     pub fn describe(&self, names: &Interner) -> String {
         match self {
