@@ -82,7 +82,6 @@ pub fn parse(text: &str) {
 
 /// Formatting again changes nothing; nothing but white space and commas is added or taken away; a text that has a
 /// meaning keeps it, and every comment.
-#[cfg(feature = "format")]
 pub fn format(text: &str) {
     let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
     let formatted = syntax::format(text, &Limits::default());
