@@ -63,10 +63,14 @@ impl Analyzer<'_> {
                     return self.iteration_remainder(expr, right);
                 }
                 let (a, b) = (self.eval(left), self.eval(right));
-                if let (Value::Number(a), Value::Number(b)) = (&a, &b)
-                    && let Some(value) = whole(*op, a, b)
+                if let (Value::Number(x), Value::Number(y)) = (&a, &b)
+                    && let (Some(x), Some(y)) = (plain(x), plain(y))
+                    && let Some(result) = whole(*op, x, y)
                 {
-                    return value;
+                    return match result {
+                        Whole::Number(value) => Value::int(value),
+                        Whole::Truth(value) => Value::Bool(value),
+                    };
                 }
                 self.binary(*op, a, b, (left.span, right.span), expr.span)
             }
@@ -217,8 +221,31 @@ impl Analyzer<'_> {
 
     // --- Expectations of a type -------------------------------------------------------------------------------
 
+    /// The value of an expression of plain whole numbers and names for such, as most indices in loops are; nothing
+    /// where it is another, or something is to be said about it.
+    pub(super) fn plain_whole(&self, expr: &Expr) -> Option<i64> {
+        match &expr.kind {
+            ExprKind::Int(value) => Some(*value),
+            ExprKind::Name(symbol) => match self.scopes.get(*symbol)? {
+                Value::Number(number) => plain(number),
+                _ => None,
+            },
+            ExprKind::Binary { op, left, right } => {
+                let (a, b) = (self.plain_whole(left)?, self.plain_whole(right)?);
+                match whole(*op, a, b)? {
+                    Whole::Number(value) => Some(value),
+                    Whole::Truth(_) => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// The expression's value as a whole number without a unit.
     pub(super) fn eval_whole(&mut self, expr: &Expr) -> Option<i64> {
+        if let Some(value) = self.plain_whole(expr) {
+            return Some(value);
+        }
         match self.eval(expr) {
             Value::Unknown => None,
             Value::Number(number) if number.dimension == Dimension::NONE => self.whole(number, expr.span),
@@ -441,24 +468,33 @@ impl Analyzer<'_> {
     }
 }
 
-/// The result for plain whole numbers, of which most expressions in loops are made; nothing where it is not one of
-/// these, or something is to be said about it.
-fn whole(op: BinaryOp, a: &Number, b: &Number) -> Option<Value> {
-    let (Scalar::Int(x), Scalar::Int(y)) = (a.value, b.value) else { return None };
-    if a.dimension != Dimension::NONE || b.dimension != Dimension::NONE || a.rest.is_some() || b.rest.is_some() {
-        return None;
+/// A number that is whole, measures nothing and has no rest to tell of.
+fn plain(number: &Number) -> Option<i64> {
+    match number {
+        Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None } => Some(*value),
+        _ => None,
     }
+}
+
+/// What an operator makes of two plain whole numbers.
+enum Whole {
+    Number(i64),
+    Truth(bool),
+}
+
+/// Nothing where something is to be said about it, or it is not whole.
+fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
     match op {
-        BinaryOp::Add => x.checked_add(y).map(Value::int),
-        BinaryOp::Subtract => x.checked_sub(y).map(Value::int),
-        BinaryOp::Multiply => x.checked_mul(y).map(Value::int),
-        BinaryOp::Remainder if y > 0 => Some(Value::int(x.rem_euclid(y))),
-        BinaryOp::Equal => Some(Value::Bool(x == y)),
-        BinaryOp::NotEqual => Some(Value::Bool(x != y)),
-        BinaryOp::Less => Some(Value::Bool(x < y)),
-        BinaryOp::LessEqual => Some(Value::Bool(x <= y)),
-        BinaryOp::Greater => Some(Value::Bool(x > y)),
-        BinaryOp::GreaterEqual => Some(Value::Bool(x >= y)),
+        BinaryOp::Add => x.checked_add(y).map(Whole::Number),
+        BinaryOp::Subtract => x.checked_sub(y).map(Whole::Number),
+        BinaryOp::Multiply => x.checked_mul(y).map(Whole::Number),
+        BinaryOp::Remainder if y > 0 => Some(Whole::Number(x.rem_euclid(y))),
+        BinaryOp::Equal => Some(Whole::Truth(x == y)),
+        BinaryOp::NotEqual => Some(Whole::Truth(x != y)),
+        BinaryOp::Less => Some(Whole::Truth(x < y)),
+        BinaryOp::LessEqual => Some(Whole::Truth(x <= y)),
+        BinaryOp::Greater => Some(Whole::Truth(x > y)),
+        BinaryOp::GreaterEqual => Some(Whole::Truth(x >= y)),
         _ => None,
     }
 }

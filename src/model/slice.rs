@@ -136,7 +136,7 @@ impl Analyzer<'_> {
 
     /// An index into `size` places.
     fn place(&mut self, base: &Expr, item: &Expr, size: u64) -> Option<u64> {
-        let value = self.eval(item);
+        let value = self.plain_whole(item).map_or_else(|| self.eval(item), Value::int);
         self.place_of(base, &value, item.span, size)
     }
 
@@ -174,7 +174,8 @@ impl Analyzer<'_> {
         let mut good = true;
         for (item, axis) in items.iter().zip(kept) {
             let extent = extents[axis];
-            match self.eval(item) {
+            let value = self.plain_whole(item).map(Value::int);
+            match value.unwrap_or_else(|| self.eval(item)) {
                 Value::Whole => {}
                 Value::Range { from, to, reversed: false } => {
                     if from >= to && from >= 0 && to >= 0 && from <= extent.len as i64 {

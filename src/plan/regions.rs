@@ -1,7 +1,7 @@
 //! Which slices of a program have elements in common.
 
 use crate::base::{MemoryId, ViewId};
-use crate::model::{Program, Views};
+use crate::model::{Extent, Program, Views};
 
 /// For each slice the others that overlap it.
 #[derive(Debug)]
@@ -98,15 +98,13 @@ fn by_memory(program: &Program) -> (Vec<u32>, Vec<ViewId>) {
 }
 
 /// A stretch along which slices are compared: one dimension, or the order of the elements in memory.
-fn stretch(program: &Program, view: ViewId, axis: Option<usize>) -> (u64, u64) {
-    let extents = program.views.extents(view);
+fn stretch(extents: &[Extent], strides: &[u64], axis: Option<usize>) -> (u64, u64) {
     match axis {
         Some(axis) => (extents[axis].start, extents[axis].end()),
         None => {
-            let strides = program.layout(program.views.memory(view)).dims.contiguous_strides();
-            let start: u64 = extents.iter().zip(strides.iter()).map(|(e, stride)| e.start * stride).sum();
-            let last: u64 = extents.iter().zip(strides.iter()).map(|(e, stride)| (e.end() - 1) * stride).sum();
-            (start, last + 1)
+            let start: u64 = extents.iter().zip(strides).map(|(extent, stride)| extent.start * stride).sum();
+            let span: u64 = extents.iter().zip(strides).map(|(extent, stride)| (extent.len - 1) * stride).sum();
+            (start, start + span + 1)
         }
     }
 }
@@ -115,11 +113,11 @@ fn stretch(program: &Program, view: ViewId, axis: Option<usize>) -> (u64, u64) {
 type Placed = (u64, u64, ViewId);
 
 /// The slices of a group on a stretch, in order, and how densely they fill it.
-fn placed(program: &Program, group: &[ViewId], axis: Option<usize>) -> (f64, Vec<Placed>) {
+fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>) -> (f64, Vec<Placed>) {
     let mut placed: Vec<Placed> = group
         .iter()
         .map(|&view| {
-            let (start, end) = stretch(program, view, axis);
+            let (start, end) = stretch(views.extents(view), strides, axis);
             (start, end, view)
         })
         .collect();
@@ -149,13 +147,14 @@ fn parts(placed: &[Placed]) -> Vec<usize> {
 /// is swept along the stretch on which it is the least dense. False when there are too many pairs.
 fn overlapping(program: &Program, group: Vec<ViewId>, pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
     let Some(&first) = group.first() else { return true };
-    let rank = program.views.extents(first).len();
+    let strides = program.layout(program.views.memory(first)).dims.contiguous_strides();
+    let rank = strides.len();
     let mut open = vec![(group, 0)];
     while let Some((group, cuts)) = open.pop() {
         let mut sweep: Option<(f64, Vec<Placed>)> = None;
         let mut apart = false;
         for axis in std::iter::once(None).chain((0..rank).map(Some)) {
-            let (density, placed) = placed(program, &group, axis);
+            let (density, placed) = placed(&program.views, &strides, &group, axis);
             let ends = parts(&placed);
             // Cuts come to an end, so that the time does not grow with their number.
             if ends.len() > 1 && cuts <= rank {
