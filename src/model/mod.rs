@@ -12,6 +12,7 @@ mod expand;
 pub mod figures;
 mod functions;
 mod labels;
+mod lists;
 mod lower;
 mod options;
 mod params;
