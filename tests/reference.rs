@@ -105,7 +105,11 @@ fn limits() -> String {
         [
             row("bytes of a file", Bytes(settings.max_file_bytes as u64).to_string(), "max_file_bytes"),
             row("brackets inside one another", settings.max_nesting.to_string(), "max_nesting"),
-            row("operations of an iteration", operations.to_string(), "max_operations"),
+            row(
+                "operations of an iteration, or of all iterations of a cycle",
+                operations.to_string(),
+                "max_operations",
+            ),
             row("turns of one loop", operations.to_string(), "max_operations"),
             row("turns of all loops", (operations * limits::TURNS_PER_OPERATION).to_string(), "max_operations"),
             row("memory of a rank", settings.max_memory.to_string(), "max_memory"),
@@ -114,6 +118,7 @@ fn limits() -> String {
             row("iterations of a cycle", limits::CYCLE.to_string(), ""),
             row("calls inside one another", limits::CALLS.to_string(), ""),
             row("values in a list", limits::LIST.to_string(), ""),
+            row("lists inside one another", limits::LIST_DEPTH.to_string(), ""),
             row("values in all lists that are worked out", limits::MEMBERS.to_string(), ""),
             row("tensors in one `map`", limits::INPUTS.to_string(), ""),
         ],

@@ -484,7 +484,7 @@ proptest! {
 }
 
 /// Short texts that once made a stage panic, by what they show.
-const CASES: [(&str, &str); 8] = [
+const CASES: [(&str, &str); 9] = [
     ("a step may be empty", "step { }"),
     ("a step may come to be empty", "step { if false { nop() } }"),
     ("a phase may be empty", "step { phase a { } }"),
@@ -493,6 +493,7 @@ const CASES: [(&str, &str); 8] = [
     ("a slice backwards in the middle", "buffer x: f32[8, 4, 96]\nstep { map(x[.., 7..3, ..] + 1) }"),
     ("an output larger than any memory", "step { gemm(f32[4294967296, 1], f32[1, 4294967296]) }"),
     ("the least number divided by -1", "param n = floor_div(-9223372036854775807 - 1, -1)\nstep { nop() }"),
+    ("the least duration in a message", "let t = -9223372036854775807 * 1ns - 1ns\nlet r = sqrt(t, 1)\nstep { nop() }"),
 ];
 
 #[test]

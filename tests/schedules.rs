@@ -4,7 +4,7 @@ mod common;
 
 use std::cell::RefCell;
 
-use aorta::model::{Options, Program, Sync};
+use aorta::model::Program;
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule, Topology};
 use common::{oracle, programs};
@@ -33,6 +33,11 @@ fn overlapping() -> impl Strategy<Value = String> {
     (1..5u32).prop_map(|depth| format!("(sync: end, depth: {depth})"))
 }
 
+/// Iterations after which a step repeats.
+fn cycles() -> impl Strategy<Value = usize> {
+    prop_oneof![2 => Just(1usize), 1 => Just(2), 1 => Just(3)]
+}
+
 proptest! {
     #![proptest_config(config(400))]
 
@@ -44,8 +49,12 @@ proptest! {
     }
 
     #[test]
-    fn the_plan_orders_iterations(statements in programs::statements(4, 12), options in overlapping()) {
-        let text = programs::text(&statements, 4, &options);
+    fn the_plan_orders_iterations(
+        statements in programs::statements(4, 12),
+        options in overlapping(),
+        cycle in cycles(),
+    ) {
+        let text = programs::turning(programs::text(&statements, 4, &options), cycle);
         let (program, plan) = common::planned(&text);
         holds(oracle::judge_plan(&program, &plan), &text)?;
     }
@@ -63,8 +72,9 @@ proptest! {
         statements in programs::statements(4, 10),
         options in overlapping(),
         ceiling in prop::option::of(1..4u32),
+        cycle in cycles(),
     ) {
-        let text = programs::text(&statements, 4, &options);
+        let text = programs::turning(programs::text(&statements, 4, &options), cycle);
         let (program, plan, schedule) = scheduled(&text, ceiling);
         holds(oracle::judge_events(&program, &plan, &schedule), &text)?;
         holds(oracle::judge_waits(&program, &schedule), &text)?;
@@ -90,11 +100,10 @@ struct Judged {
 }
 
 /// Judges the races found in 10 000 programs.
-fn judge_races(sync: Sync, most: usize) {
+fn judge_races(texts: impl Strategy<Value = String>) {
     let judged = RefCell::new(Judged::default());
-    let outcome = TestRunner::new(config(10_000)).run(&programs::declared(3, most), |text| {
-        let options = Options { sync: Some(sync), ..Options::default() };
-        let program = common::analyze_with(&text, &options).unwrap_or_else(|errors| panic!("{errors}"));
+    let outcome = TestRunner::new(config(10_000)).run(&texts, |text| {
+        let program = common::analyze(&text).unwrap_or_else(|errors| panic!("{errors}"));
         let reported = plan::build(&program).err().unwrap_or_default();
         holds(oracle::judge_races(&program, &reported), &text)?;
         let mut judged = judged.borrow_mut();
@@ -115,10 +124,12 @@ fn judge_races(sync: Sync, most: usize) {
 
 #[test]
 fn races_are_found_and_nothing_else() {
-    judge_races(Sync::Iteration, 12);
+    judge_races(programs::declared(3, 12, Just("(order: declared)".to_owned())));
 }
 
 #[test]
 fn races_between_iterations_are_found_and_nothing_else() {
-    judge_races(Sync::End, 9);
+    let options = (1..4u32).prop_map(|depth| format!("(order: declared, sync: end, depth: {depth})"));
+    let texts = programs::declared(3, 8, options);
+    judge_races((texts, cycles()).prop_map(|(text, cycle)| programs::turning(text, cycle)));
 }

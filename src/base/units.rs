@@ -81,7 +81,7 @@ impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0 as f64;
         let text = match ns.abs() {
-            _ if self.0.abs() < 1_000 => format!("{} ns", self.0),
+            _ if self.0.unsigned_abs() < 1_000 => format!("{} ns", self.0),
             size if size < 999_950.0 => format!("{} µs", digits(ns / 1e3)),
             size if size < 999_950_000.0 => format!("{} ms", digits(ns / 1e6)),
             _ => format!("{} s", digits(ns / 1e9)),

@@ -182,7 +182,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let shipped = library::find(name);
     // What is there and cannot be looked at (links in a circle, a folder without permission) is no missing file.
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-    if is_there && !(shipped.is_some() && !path.is_file()) {
+    if is_there && (shipped.is_none() || path.is_file()) {
         let text = read(path, kind)?;
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text });
     }

@@ -1,21 +1,12 @@
 //! The value of an expression.
 
-use std::sync::Arc;
-
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan, Symbol, suggest};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::limits::{LIST, MEMBERS};
 use super::value::{Number, Scalar, Value};
-
-/// Lists inside one another: what works on them recurses that deep.
-const MAX_LIST_DEPTH: usize = 16;
-
-/// Values of a list that are not counted.
-const SHORT_LIST: usize = 16;
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -83,32 +74,7 @@ impl Analyzer<'_> {
                 let value = self.eval(base);
                 self.field(&value, base, *name)
             }
-            ExprKind::List(items) => {
-                let list = Value::List(Arc::new(items.iter().map(|item| self.eval(item)).collect()));
-                if list.leaves(LIST) >= LIST {
-                    self.error(ModelError::BadSize {
-                        what: "the number of values in this list and the lists in it".to_owned(),
-                        value: format!("{LIST} or more"),
-                        at: expr.span.into(),
-                        help: "lists are for a few values: let a loop or a family do it",
-                    });
-                    return Value::Unknown;
-                }
-                if list.depth() > MAX_LIST_DEPTH {
-                    self.error(ModelError::BadSize {
-                        what: "the number of lists inside one another".to_owned(),
-                        value: format!("more than {MAX_LIST_DEPTH}"),
-                        at: expr.span.into(),
-                        help: "lists are for a few values: let a loop or a family do it",
-                    });
-                    return Value::Unknown;
-                }
-                // Short lists are free: a loop may make one in every turn.
-                match self.room_for_members(list.leaves(LIST).saturating_sub(SHORT_LIST), expr.span) {
-                    true => list,
-                    false => Value::Unknown,
-                }
-            }
+            ExprKind::List(items) => self.list(items, expr.span),
             ExprKind::If { arms, otherwise } => {
                 for (condition, value) in arms {
                     match self.eval_bool(condition) {
@@ -120,21 +86,6 @@ impl Analyzer<'_> {
                 self.eval(otherwise)
             }
         }
-    }
-
-    /// Stops the work on lists when there is too much of it.
-    pub(super) fn room_for_members(&mut self, members: usize, span: SrcSpan) -> bool {
-        self.members = self.members.saturating_add(members);
-        let room = self.members <= MEMBERS;
-        if !room {
-            self.error(ModelError::BadSize {
-                what: "the number of values in all lists that the file works out".to_owned(),
-                value: format!("more than {MEMBERS}"),
-                at: span.into(),
-                help: "lists are for a few values: let a loop or a family do it",
-            });
-        }
-        room
     }
 
     fn name(&mut self, symbol: Symbol, span: SrcSpan) -> Value {
@@ -306,22 +257,10 @@ impl Analyzer<'_> {
         match (&left, &right) {
             (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
             (Value::Number(a), Value::Number(b)) => self.arithmetic(op, *a, *b, spans, span),
-            (Value::List(items), _) | (_, Value::List(items)) if !self.room_for_members(items.len(), span) => {
-                Value::Unknown
+            (Value::List(_), _) | (_, Value::List(_)) => {
+                let each = |this: &mut Self, a: &Value, b: &Value| this.binary(op, a.clone(), b.clone(), spans, span);
+                self.member_by_member(op.text(), &left, &right, spans, each)
             }
-            (Value::List(items), _) if !matches!(right, Value::List(_)) => {
-                let results = items.iter().map(|item| self.binary(op, item.clone(), right.clone(), spans, span));
-                Value::List(Arc::new(results.collect()))
-            }
-            (_, Value::List(items)) if !matches!(left, Value::List(_)) => {
-                let results = items.iter().map(|item| self.binary(op, left.clone(), item.clone(), spans, span));
-                Value::List(Arc::new(results.collect()))
-            }
-            (Value::List(a), Value::List(b)) if a.len() == b.len() => {
-                let results = a.iter().zip(b.iter()).map(|(a, b)| self.binary(op, a.clone(), b.clone(), spans, span));
-                Value::List(Arc::new(results.collect()))
-            }
-            (Value::List(_), Value::List(_)) => self.lists_differ(op.text(), &left, &right, spans),
             _ => {
                 let equal = match (&left, &right) {
                     (Value::Bool(a), Value::Bool(b)) => Some(a == b),
@@ -348,24 +287,6 @@ impl Analyzer<'_> {
                 }
             }
         }
-    }
-
-    pub(super) fn lists_differ(
-        &mut self,
-        op: &'static str,
-        left: &Value,
-        right: &Value,
-        spans: (SrcSpan, SrcSpan),
-    ) -> Value {
-        self.error(ModelError::UnitsDiffer {
-            op,
-            help: "lists are combined member by member: both have to be as long",
-            left: left.describe(&self.names),
-            left_at: spans.0.into(),
-            right: right.describe(&self.names),
-            right_at: spans.1.into(),
-        });
-        Value::Unknown
     }
 
     pub(super) fn units_differ(&mut self, op: &'static str, a: &Number, b: &Number, spans: (SrcSpan, SrcSpan)) {

@@ -375,28 +375,13 @@ impl<'a> Analyzer<'a> {
             && !self.words.contains(&symbol)
             && ![self.builtins.rank, self.builtins.world].contains(&symbol)
         {
-            if !self.listens() {
-                return None;
-            }
-            let name = self.names.name(symbol).to_owned();
-            let known = Figure::ALL.iter().map(|figure| figure.name().to_owned());
-            let known: Vec<String> = known.chain(self.known_names()).collect();
-            let help = suggest::nearest(&name, known.iter().map(String::as_str))
-                .map(|near| format!("did you mean `{near}`?"))
-                .or_else(|| Some(format!("the figures are {}", suggest::listed(&Figure::ALL.map(Figure::name)))));
-            self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
-            return None;
+            let known = if self.listens() { self.known_names() } else { Vec::new() };
+            return self.unknown_figure(symbol, expr.span, &known);
         }
         if let ExprKind::Call { callee, .. } = &expr.kind
             && !FUNCTIONS.contains(&self.names.name(callee.symbol))
         {
-            let name = self.names.name(callee.symbol).to_owned();
-            let known = Figure::ALL.iter().map(|figure| figure.name()).chain(FUNCTIONS.iter().copied());
-            let help = suggest::nearest(&name, known)
-                .map(|near| format!("did you mean `{near}`?"))
-                .or_else(|| Some(format!("the figures are {}", suggest::listed(&Figure::ALL.map(Figure::name)))));
-            self.error(ModelError::UnknownFigure { name, at: callee.span.into(), help });
-            return None;
+            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
         }
         match self.eval(expr) {
             Value::Unknown => None,
@@ -404,6 +389,17 @@ impl<'a> Analyzer<'a> {
             Value::Bool(value) => Some((FigureExpr::Constant(f64::from(value)), Type::Bool)),
             other => self.wrong_type("a number", &other, expr.span),
         }
+    }
+
+    fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
+        let name = self.names.name(symbol).to_owned();
+        let figures = Figure::ALL.map(Figure::name);
+        let help = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref))).map_or_else(
+            || format!("the figures are {}", suggest::listed(&figures)),
+            |near| format!("did you mean `{near}`?"),
+        );
+        self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
+        None
     }
 
     fn named(&mut self, symbol: Symbol, set: Option<OpSet>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {

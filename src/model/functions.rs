@@ -149,30 +149,12 @@ impl Analyzer<'_> {
 
     fn extreme(&mut self, name: &str, a: Value, b: Value, spans: (SrcSpan, SrcSpan)) -> Value {
         let op = if name == "min" { BinaryOp::Less } else { BinaryOp::Greater };
-        let span = spans.0.to(spans.1);
-        match (&a, &b) {
-            (Value::List(items), _) | (_, Value::List(items)) if !self.room_for_members(items.len(), span) => {
-                return Value::Unknown;
-            }
-            (Value::List(x), Value::List(y)) if x.len() == y.len() => {
-                let pairs = x.iter().zip(y.iter());
-                let results = pairs.map(|(x, y)| self.extreme(name, x.clone(), y.clone(), spans));
-                return Value::List(Arc::new(results.collect()));
-            }
-            (Value::List(items), other) if !matches!(other, Value::List(_)) => {
-                let results = items.iter().map(|item| self.extreme(name, item.clone(), b.clone(), spans));
-                return Value::List(Arc::new(results.collect()));
-            }
-            (other, Value::List(items)) if !matches!(other, Value::List(_)) => {
-                let results = items.iter().map(|item| self.extreme(name, a.clone(), item.clone(), spans));
-                return Value::List(Arc::new(results.collect()));
-            }
-            (Value::List(_), Value::List(_)) => {
-                return self.lists_differ(if name == "min" { "min" } else { "max" }, &a, &b, spans);
-            }
-            _ => {}
+        if let (Value::List(_), _) | (_, Value::List(_)) = (&a, &b) {
+            let called = if name == "min" { "min" } else { "max" };
+            let each = |this: &mut Self, a: &Value, b: &Value| this.extreme(name, a.clone(), b.clone(), spans);
+            return self.member_by_member(called, &a, &b, spans, each);
         }
-        match self.binary(op, a.clone(), b.clone(), spans, span) {
+        match self.binary(op, a.clone(), b.clone(), spans, spans.0.to(spans.1)) {
             Value::Bool(true) => a,
             Value::Bool(false) => b,
             _ => Value::Unknown,

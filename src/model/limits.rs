@@ -20,6 +20,9 @@ pub const CYCLE: u64 = 4096;
 /// Values in a list and in the lists inside.
 pub const LIST: usize = 1 << 16;
 
+/// Lists inside one another: what works on them recurses that deep.
+pub const LIST_DEPTH: usize = 16;
+
 /// Values in all lists that a file works out: those that are kept take two hundred megabytes.
 pub const MEMBERS: usize = 1 << 22;
 

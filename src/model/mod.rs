@@ -16,6 +16,7 @@ mod index;
 mod labels;
 pub mod limits;
 mod lint;
+mod lists;
 mod lower;
 mod options;
 mod params;

@@ -87,6 +87,14 @@ impl<'a> Unrolled<'a> {
         Unrolled::new(program, iterations)
     }
 
+    /// As many as it takes until each of a schedule's commands has been issued after all that it can follow.
+    pub fn twice(program: &'a Program, schedule: &Schedule) -> Self {
+        match program.step.sync {
+            Sync::Iteration => Unrolled::enough(program),
+            Sync::End => Unrolled::new(program, 2 * schedule.period.len().max(schedule.depth as usize)),
+        }
+    }
+
     pub fn iterations(&self) -> usize {
         self.starts.len() - 1
     }
@@ -331,7 +339,7 @@ pub fn judge_plan(program: &Program, plan: &Plan) -> Result<(), String> {
 /// Whether the lanes and events of a schedule order just what its plan and its lanes order, and whether an iteration
 /// ends with everything in it.
 pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Result<(), String> {
-    let unrolled = Unrolled::enough(program);
+    let unrolled = Unrolled::twice(program, schedule);
     let launched = unrolled.launched(0);
     let found = executed(&unrolled, schedule, None).only(&launched, 0);
     let planned = unrolled.closed(&unrolled.planned(plan, Some(&schedule.lane_of)));
@@ -355,7 +363,7 @@ pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Resu
 /// Whether taking any wait away loses something: all but those that markers spell out. A `wait` is issued anyway, and
 /// nothing may come behind a `sync` that needs it.
 pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String> {
-    let unrolled = Unrolled::enough(program);
+    let unrolled = Unrolled::twice(program, schedule);
     let launched = unrolled.launched(0);
     let all = executed(&unrolled, schedule, None).only(&launched, 0);
     let mut spelled: usize = 0;
@@ -408,7 +416,7 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
 
 /// Whether scratch memories that share a place are never alive together: all uses of one come before all of the other.
 pub fn judge_memory(program: &Program, schedule: &Schedule) -> Result<(), String> {
-    let unrolled = Unrolled::enough(program);
+    let unrolled = Unrolled::twice(program, schedule);
     let before = executed(&unrolled, schedule, None).before;
     let mut users: BTreeMap<(u32, MemoryId), Vec<usize>> = BTreeMap::new();
     for (number, &(iteration, op)) in unrolled.nodes.iter().enumerate() {

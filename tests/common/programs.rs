@@ -145,6 +145,17 @@ pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
     text + "}\n"
 }
 
+/// The same text with another row of the buffers `a` and `b` in each iteration of a cycle of `cycle`.
+pub fn turning(text: String, cycle: usize) -> String {
+    if cycle == 1 {
+        return text;
+    }
+    let rows = ["a", "b"].into_iter().flat_map(|buffer| (0..8).map(move |row| (buffer, row)));
+    rows.fold(text, |text, (buffer, row)| {
+        text.replace(&format!("{buffer}[{row}]"), &format!("{buffer}[{} + iteration % {cycle}]", row % 6))
+    })
+}
+
 /// An operation of a step that declares its order, which waits for most others that it has to be in order with.
 #[derive(Clone, Debug)]
 struct Waiting {
@@ -174,19 +185,19 @@ impl Waiting {
 
 /// Texts of steps whose order is declared: random markers and waits, or most of the waits that are needed, of this
 /// iteration's operations above and the previous one's below.
-pub fn declared(streams: usize, most: usize) -> impl Strategy<Value = String> {
-    let options = "(order: declared)";
+pub fn declared(streams: usize, most: usize, options: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let shape = prop_oneof![3 => Just(Shape::Row), 1 => Just(Shape::TwoRows), 1 => Just(Shape::Columns)];
     let waits = prop_oneof![8 => Just(u64::MAX), 1 => any::<u64>()];
     let op = (0..streams, shape, 0..3usize, 0..6usize, waits)
         .prop_map(|(stream, shape, reads, place, waits)| Waiting { stream, shape, reads, place, waits });
-    let waiting = prop::collection::vec(op, 2..most).prop_map(move |ops| waiting_text(&ops, streams, options));
-    let random = statements(streams, most).prop_map(move |statements| text(&statements, streams, options));
-    prop_oneof![2 => waiting, 1 => random]
+    let waiting = prop::collection::vec(op, 2..most).prop_map(move |ops| waiting_text(&ops, streams));
+    let random = statements(streams, most).prop_map(move |statements| text(&statements, streams, ""));
+    let texts = prop_oneof![2 => waiting, 1 => random];
+    (texts, options).prop_map(|(text, options)| text.replacen("step {", &format!("step{options} {{"), 1))
 }
 
-fn waiting_text(ops: &[Waiting], streams: usize, options: &str) -> String {
-    let mut text = format!("stream s[{streams}]\nbuffer a, b, c: f32[8, 16]\nstep{options} {{\n");
+fn waiting_text(ops: &[Waiting], streams: usize) -> String {
+    let mut text = format!("stream s[{streams}]\nbuffer a, b, c: f32[8, 16]\nstep {{\n");
     for (number, op) in ops.iter().enumerate() {
         let others = ops.iter().enumerate().filter(|(other, _)| op.waits >> (other % 64) & 1 == 1);
         let labels = others.filter(|(_, other)| op.meets(other)).map(|(other, _)| match other < number {
