@@ -52,6 +52,8 @@ pub struct Views {
     whole_extents: Vec<u32>,
     /// For each memory, the slice that is all of it.
     wholes: Vec<u32>,
+    /// The slices cut last: the next one is mostly cut alike.
+    recent: [Option<u32>; 2],
     /// All other slices, by what they are: the hash and the number, so that a table that grows looks at no slice.
     table: HashTable<(u32, u32)>,
 }
@@ -97,12 +99,27 @@ impl Views {
         if let Some(&(_, index)) = self.table.find(spread(key), same) {
             return ViewId(index);
         }
+        let tensor = self.tensor_of(memory, extents, kept, layout);
         let first = self.extents.len() as u32;
         self.extents.extend_from_slice(extents);
-        let tensor = self.tensors.insert_full(tensor(extents, kept, layout)).0 as u32;
         let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor });
+        self.recent = [Some(index), self.recent[0]];
         self.table.insert_unique(spread(key), (key, index), |(key, _)| spread(*key));
         ViewId(index)
+    }
+
+    /// The number of what operations see of a slice.
+    fn tensor_of(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> u32 {
+        let align = align(extents, layout);
+        let alike = |view: &View| {
+            let lens = extents_of(&self.extents, view).iter().map(|extent| extent.len);
+            view.memory == memory
+                && view.kept == kept
+                && lens.eq(extents.iter().map(|extent| extent.len))
+                && self.tensors.get_index(view.tensor as usize).is_some_and(|tensor| tensor.align == align)
+        };
+        let known = self.recent.iter().flatten().map(|&index| self.views[index as usize]).find(alike);
+        known.map_or_else(|| self.tensors.insert_full(tensor(extents, kept, layout)).0 as u32, |view| view.tensor)
     }
 
     /// No more slices come: gives back what was taken ahead, and the tables that find them.
@@ -212,23 +229,26 @@ fn extents_of<'a>(extents: &'a [Extent], view: &View) -> &'a [Extent] {
     &extents[view.first as usize..][..usize::from(view.rank)]
 }
 
+/// What the slice's first byte is a multiple of, up to 16.
+fn align(extents: &[Extent], layout: &Layout) -> u8 {
+    let steps = layout.dims.contiguous_strides();
+    let offset: u64 = extents.iter().zip(steps.iter()).map(|(extent, step)| extent.start * step).sum();
+    // Every memory begins at a multiple of 256 bytes.
+    1 << ((offset * layout.dtype.size()) | 16).trailing_zeros()
+}
+
 fn tensor(extents: &[Extent], kept: u8, layout: &Layout) -> Tensor {
     let steps = layout.dims.contiguous_strides();
     let mut dims = Dims::new();
     let mut strides = Dims::new();
-    let mut offset = 0;
     for (axis, extent) in extents.iter().enumerate() {
-        offset += extent.start * steps[axis];
         if kept >> axis & 1 == 1 {
             let fits = "a slice has no more dimensions than its memory";
             dims.push(extent.len).expect(fits);
             strides.push(steps[axis]).expect(fits);
         }
     }
-    let size = layout.dtype.size();
-    // Every memory begins at a multiple of 256 bytes.
-    let align = ((offset * size) | 16).trailing_zeros().min(4);
-    Tensor { dtype: layout.dtype, dims, strides, space: layout.space, align: 1 << align }
+    Tensor { dtype: layout.dtype, dims, strides, space: layout.space, align: align(extents, layout) }
 }
 
 #[cfg(test)]
