@@ -88,6 +88,15 @@ fn texts_without_an_end() {
 }
 
 #[test]
+fn what_nests_too_deep_says_what_parsing_says() {
+    let text = format!("a{}'%{}\n}}\nstep {{ nop()", "[".repeat(70), "[".repeat(4));
+    let (_, errors) = syntax::parse(&text, 0, &Limits::default());
+    let refused = format(&text);
+    assert_eq!(refused.text, text);
+    assert_eq!(format!("{:?}", refused.errors), format!("{errors:?}"));
+}
+
+#[test]
 fn what_passes_the_limits_is_left_alone() {
     let text = "let  a=((1))\n\n\n";
     let limits = |file_bytes, nesting| syntax::format(text, &Limits { file_bytes, nesting });

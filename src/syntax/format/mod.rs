@@ -7,6 +7,7 @@ mod layout;
 mod spacing;
 
 use super::error::SyntaxError;
+use super::split::Pieces;
 use super::{Limits, parser, split};
 use layout::Layout;
 
@@ -27,7 +28,8 @@ pub fn format(text: &str, limits: &Limits) -> Formatted {
     }
     let mut errors = Vec::new();
     let Some(pieces) = split::split(text, 0, limits.nesting, &mut errors) else {
-        return Formatted { text: text.to_owned(), errors };
+        let built = parser::build(text, 0, &Pieces::default(), errors);
+        return Formatted { text: text.to_owned(), errors: built.errors };
     };
     let mut wrong: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     wrong.sort_unstable();
