@@ -35,6 +35,8 @@ id! {
     LabelId,
     /// A phase at one place and loop turn.
     PhaseId,
+    /// A group of ranks; 0 is all of them.
+    GroupId,
     /// A real stream of a schedule: a row of the timeline.
     LaneId,
     /// An event of a schedule.

@@ -101,6 +101,7 @@ impl<'a> Analyzer<'a> {
             world: options.world,
             params: Vec::new(),
             names: Interner::default(),
+            groups: vec![Group { name: "world".to_owned(), ranks: (0..options.world).collect() }],
             streams: Vec::new(),
             memories: Vec::new(),
             shapes: Shapes::default(),

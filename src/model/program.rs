@@ -23,6 +23,8 @@ pub struct Program {
     /// Every parameter with the value that it has in this program, as it would be written.
     pub params: Vec<(String, String)>,
     pub names: Interner,
+    /// Groups of ranks; the first is all of them.
+    pub groups: Vec<Group>,
     pub streams: Vec<Stream>,
     pub memories: Vec<Memory>,
     pub shapes: Shapes,
@@ -36,6 +38,15 @@ pub struct Program {
     pub cycle: Vec<Step>,
     pub metrics: Vec<Metric>,
     pub expectations: Vec<Expectation>,
+}
+
+/// Ranks that take part in collectives together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// `world`, or the name of a factor of the mesh.
+    pub name: String,
+    /// Its ranks, in the order of its own numbers; this program's is one of them.
+    pub ranks: Vec<u32>,
 }
 
 /// A logical stream: one, or a member of a family.

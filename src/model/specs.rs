@@ -5,8 +5,8 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::base::{Bytes, Space, SpecId, SrcSpan, ViewId};
-use crate::ops::{self, Attrs, Expression, Operand, Operation, Spec};
+use crate::base::{Bytes, GroupId, Space, SpecId, SrcSpan, ViewId};
+use crate::ops::{self, Attrs, Expression, Operand, Operation, Spec, Team};
 use crate::syntax::ast::Call;
 
 use super::analyzer::Analyzer;
@@ -91,7 +91,7 @@ impl Analyzer<'_> {
             outputs: &output_operands,
             attrs,
             expression: expression.as_deref(),
-            ranks: u64::from(self.options.world),
+            team: Team { group: GroupId(0), ranks: self.options.world, rank: self.options.rank },
         };
         let types = match operation.infer(&question) {
             Ok(types) => types,
@@ -130,7 +130,7 @@ impl Analyzer<'_> {
             expression,
             inputs: input_operands.iter().map(|operand| operand.tensor).collect(),
             outputs,
-            ranks: u64::from(self.options.world),
+            team: Team { group: GroupId(0), ranks: self.options.world, rank: self.options.rank },
         })
     }
 }

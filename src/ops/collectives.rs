@@ -46,10 +46,10 @@ impl Operation for AllToAll {
                 });
             }
         }
-        if !from.elements().is_multiple_of(call.ranks) {
+        if !from.elements().is_multiple_of(u64::from(call.team.ranks)) {
             return Err(OpError::Rank {
                 op: "all_to_all",
-                needs: format!("a number of elements that {} ranks can share", call.ranks),
+                needs: format!("a number of elements that {} ranks can share", call.team.ranks),
                 found: format!("{from}, {} elements", from.elements()),
                 at: source.span.into(),
             });
@@ -81,12 +81,19 @@ impl Operation for AllToAll {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![Launch::Collective(Collective {
+        let collective = Collective {
             kind: CollectiveKind::AllToAll,
-            source: 0,
-            target: 1,
+            group: spec.team.group,
+            ranks: spec.team.ranks,
+            rank: spec.team.rank,
+            source: Some(0),
+            target: Some(1),
             dtype: spec.inputs[0].dtype,
-            count: spec.inputs[0].elements() / spec.ranks,
-        })]
+            count: spec.inputs[0].elements() / u64::from(spec.team.ranks),
+            reduction: Reduction::Sum,
+            peer: 0,
+            parts: None,
+        };
+        vec![Launch::Collective([collective].into())]
     }
 }

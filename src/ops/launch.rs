@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, Nanos};
+use crate::base::{DType, Dims, GroupId, Nanos};
 
 /// One thing to launch on a stream. Operands are named by their place: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,8 @@ pub enum Launch {
         value: u8,
         bytes: u64,
     },
-    Collective(Collective),
+    /// One, or several that are issued together: none waits for another.
+    Collective(Arc<[Collective]>),
 }
 
 /// A generated kernel. Its source is the same for CUDA and HIP.
@@ -159,20 +160,57 @@ impl Direction {
     }
 }
 
-/// A collective over a group of ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What one rank does in a collective, or in one half of a transfer between two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collective {
     pub kind: CollectiveKind,
-    pub source: u8,
-    pub target: u8,
+    pub group: GroupId,
+    /// Ranks of the group, and the number of this one in it.
+    pub ranks: u32,
+    pub rank: u32,
+    /// The operand that is sent, and the one that is received into.
+    pub source: Option<u8>,
+    pub target: Option<u8>,
     pub dtype: DType,
-    /// Elements that go from one rank to one other.
+    /// Elements: for `all_gather` what each rank gives, for `reduce_scatter` what each gets, for `all_to_all` what goes
+    /// from one to one other; else all of the operand.
     pub count: u64,
+    /// How values of several ranks become one.
+    pub reduction: Reduction,
+    /// The root, or the other side of a transfer, in the group's numbers.
+    pub peer: u32,
+    /// For an `all_to_all` of uneven parts.
+    pub parts: Option<Arc<Parts>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What goes to and comes from each rank in an uneven `all_to_all`: elements, in the order of the ranks; parts lie one
+/// behind the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    pub sent: Vec<u64>,
+    pub received: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CollectiveKind {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
     AllToAll,
+    Broadcast,
+    Reduce,
+    Send,
+    Recv,
+    Barrier,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reduction {
+    Sum,
+    Mean,
+    Min,
+    Max,
+    Product,
 }
 
 /// Elements by dimension and by operand, for kernels that walk a tensor with gaps.

@@ -24,7 +24,7 @@ mod synthetic;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
+use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Kind, OptionSpec, Preset};
 pub use error::OpError;
@@ -52,6 +52,15 @@ pub trait Operation: Sync {
     /// The result, in double precision: inputs and outputs lie without gaps, in the order of the spec.
     /// Outputs come in as they lie in memory, so that an operation may update one.
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+
+    /// The result of a collective on every rank that takes part, in the order of the group; both sides of a transfer.
+    /// Values are in double precision, as for [`Operation::reference`], which is that of a group of one.
+    fn exchange(&self, members: &mut [Member]) {
+        for member in members {
+            let inputs: Vec<&[f64]> = member.inputs.iter().map(Vec::as_slice).collect();
+            self.reference(member.spec, &inputs, member.outputs);
+        }
+    }
 
     /// What a backend has to launch, one after the other.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
@@ -222,8 +231,17 @@ pub struct Call<'a> {
     pub outputs: &'a [Option<Operand>],
     pub attrs: &'a Attrs,
     pub expression: Option<&'a Expression>,
-    /// Ranks of the group that a collective runs over.
-    pub ranks: u64,
+    /// The group that a collective runs over.
+    pub team: Team,
+}
+
+/// A group of ranks as an operation of one of them sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Team {
+    pub group: GroupId,
+    pub ranks: u32,
+    /// The number of this rank in it.
+    pub rank: u32,
 }
 
 /// An operation with everything that decides what runs, apart from where its operands lie.
@@ -234,7 +252,15 @@ pub struct Spec {
     pub expression: Option<Arc<Expression>>,
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
-    pub ranks: u64,
+    pub team: Team,
+}
+
+/// One rank's share in a collective, for the result of all.
+#[derive(Debug)]
+pub struct Member<'a> {
+    pub spec: &'a Spec,
+    pub inputs: &'a [Vec<f64>],
+    pub outputs: &'a mut [Vec<f64>],
 }
 
 impl PartialEq for dyn Operation {

@@ -169,12 +169,12 @@ impl<A: Api> Context<'_, A> {
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
-            Launch::Collective(collective) => Prepared::AllToAll {
+            Launch::Collective(collectives) => Prepared::AllToAll {
                 comm: self.comms[&lane],
-                source: at(collective.source),
-                target: at(collective.target),
-                count: collective.count,
-                dtype: collective.dtype,
+                source: at(collectives[0].source.unwrap_or(0)),
+                target: at(collectives[0].target.unwrap_or(0)),
+                count: collectives[0].count,
+                dtype: collectives[0].dtype,
                 stream,
             },
         })
