@@ -32,7 +32,7 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()
         cuda::Found::Broken(error) => panic!("the CUDA driver is there and does not work: {error}"),
         cuda::Found::Devices(_) => {
             let cuda = Cuda::open(paths, 0, None).unwrap_or_else(|error| panic!("{error}"));
-            Some((Gpu::new(cuda, Some(kernels.path().to_owned())), alone))
+            Some((Gpu::new(vec![cuda], Some(kernels.path().to_owned())), alone))
         }
     }
 }

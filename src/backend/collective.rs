@@ -1,9 +1,12 @@
 //! Collectives: one table for NCCL and RCCL, which share names, types and numbers.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::base::DType;
-use crate::exec::{ExecError, Fault};
+use crate::exec::{Comm as CommKey, ExecError, Fault};
+use crate::ops::{Collective, CollectiveKind, Parts, Reduction};
 
 use super::libraries::{Opened, functions};
 
@@ -24,13 +27,86 @@ functions! {
         get_unique_id = "ncclGetUniqueId"(*mut UniqueId);
         comm_init_rank = "ncclCommInitRank"(*mut Comm, c_int, UniqueId, c_int);
         comm_destroy = "ncclCommDestroy"(Comm);
+        comm_abort = "ncclCommAbort"(Comm);
+        comm_error = "ncclCommGetAsyncError"(Comm, *mut c_int);
         group_start = "ncclGroupStart"();
         group_end = "ncclGroupEnd"();
+        all_reduce = "ncclAllReduce"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        all_gather = "ncclAllGather"(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
+        reduce_scatter = "ncclReduceScatter"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        broadcast = "ncclBroadcast"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        reduce = "ncclReduce"(*const c_void, *mut c_void, usize, c_int, c_int, c_int, Comm, *mut c_void);
         send = "ncclSend"(*const c_void, usize, c_int, c_int, Comm, *mut c_void);
         recv = "ncclRecv"(*mut c_void, usize, c_int, c_int, Comm, *mut c_void);
     }
     optional {
         all_to_all = "ncclAlltoAll"(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
+    }
+}
+
+/// Where the ranks of a process hand each other what their communicators begin with.
+pub struct Meeting {
+    state: Mutex<MeetingState>,
+    changed: Condvar,
+}
+
+struct MeetingState {
+    ids: BTreeMap<CommKey, UniqueId>,
+    /// Ranks that have not said yet whether they can go on.
+    coming: usize,
+    /// One cannot.
+    failed: bool,
+}
+
+impl Meeting {
+    /// A meeting of that many ranks of this process.
+    pub fn new(ranks: usize) -> Meeting {
+        let state = MeetingState { ids: BTreeMap::new(), coming: ranks, failed: false };
+        Meeting { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Says whether a rank has all that it needs, waits for the others, and says whether all have: a communicator is
+    /// made by all of its ranks, or some wait for ever.
+    pub fn all_ready(&self, ready: bool) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.coming -= 1;
+        state.failed |= !ready;
+        self.changed.notify_all();
+        let waited = self.changed.wait_while(state, |state| state.coming > 0);
+        !waited.unwrap_or_else(PoisonError::into_inner).failed
+    }
+
+    fn publish(&self, comm: &CommKey, id: UniqueId) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ids.insert(comm.clone(), id);
+        self.changed.notify_all();
+    }
+
+    fn find(&self, comm: &CommKey) -> UniqueId {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(id) = state.ids.get(comm) {
+                return *id;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// One collective with the addresses of its operands.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    collective: Collective,
+    source: u64,
+    target: u64,
+}
+
+impl Exchange {
+    /// `at` gives an operand's address. A barrier is an all-reduce of one number at `scratch`.
+    pub fn new(collective: &Collective, scratch: u64, at: impl Fn(u8) -> u64) -> Exchange {
+        let barrier = collective.kind == CollectiveKind::Barrier;
+        let address = |operand: Option<u8>| if barrier { scratch } else { operand.map_or(0, &at) };
+        let (source, target) = (address(collective.source), address(collective.target));
+        Exchange { collective: collective.clone(), source, target }
     }
 }
 
@@ -51,6 +127,17 @@ fn number(dtype: DType) -> c_int {
         DType::F32 => 7,
         DType::F64 => 8,
         DType::BF16 => 9,
+    }
+}
+
+/// The library's number of a reduction.
+fn reduction(reduction: Reduction) -> c_int {
+    match reduction {
+        Reduction::Sum => 0,
+        Reduction::Product => 1,
+        Reduction::Max => 2,
+        Reduction::Min => 3,
+        Reduction::Mean => 4,
     }
 }
 
@@ -81,52 +168,138 @@ impl Collectives {
         (code == 0).then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
     }
 
-    /// A communicator of one rank, on the device that is current.
-    pub fn alone(&self) -> Result<Comm, Box<Fault>> {
-        let mut id = UniqueId { bytes: [0; 128] };
-        let mut comm: Comm = std::ptr::null_mut();
-        // SAFETY: both places are valid for the calls.
-        unsafe {
-            self.check("ncclGetUniqueId", (self.table.get_unique_id)(&mut id))?;
-            self.check("ncclCommInitRank", (self.table.comm_init_rank)(&mut comm, 1, id, 0))?;
+    /// This rank's end of a communicator, on the device that is current. Returns when all of its ranks have come.
+    pub fn join(&self, comm: &CommKey, rank: u32, meeting: &Meeting) -> Result<Comm, Box<Fault>> {
+        let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
+        if number == 0 {
+            let mut id = UniqueId { bytes: [0; 128] };
+            // SAFETY: the place is valid for the call.
+            self.check("ncclGetUniqueId", unsafe { (self.table.get_unique_id)(&mut id) })?;
+            meeting.publish(comm, id);
         }
-        Ok(comm)
+        let id = meeting.find(comm);
+        let mut made: Comm = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };
+        self.check("ncclCommInitRank", code)?;
+        Ok(made)
     }
 
-    /// Sends each rank its part: `count` elements from `source` on for each.
+    /// Issues collectives; several go together.
     ///
     /// # Safety
-    /// The communicator is alive, the stream is one of its device, and both addresses are that device's memory, with
-    /// room for `count` elements a rank.
-    #[expect(clippy::too_many_arguments, reason = "the library's own call has as many")]
-    pub unsafe fn all_to_all(
-        &self,
-        comm: Comm,
-        ranks: i32,
-        source: u64,
-        target: u64,
-        count: u64,
-        dtype: DType,
-        stream: *mut c_void,
-    ) -> Result<(), Box<Fault>> {
-        let kind = number(dtype);
-        let (source, target) = (source as *const c_void, target as *mut c_void);
+    /// The communicator is alive, the stream is one of its device, and all addresses are that device's memory, with room
+    /// for what the collectives say.
+    pub unsafe fn issue(&self, comm: Comm, exchanges: &[Exchange], stream: *mut c_void) -> Result<(), Box<Fault>> {
+        let together = exchanges.len() > 1;
+        // SAFETY: the caller vouches for handles and memory; a group that was started is ended.
+        unsafe {
+            if together {
+                self.check("ncclGroupStart", (self.table.group_start)())?;
+            }
+            let issued = exchanges.iter().try_for_each(|exchange| self.one(comm, exchange, stream));
+            if together {
+                let ended = self.check("ncclGroupEnd", (self.table.group_end)());
+                return issued.and(ended);
+            }
+            issued
+        }
+    }
+
+    /// # Safety
+    /// As for [`Collectives::issue`].
+    unsafe fn one(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
+        let Exchange { collective, source, target } = exchange;
+        let Table { all_reduce, all_gather, reduce_scatter, broadcast, reduce, send, recv, .. } = self.table;
+        let (from, to) = (*source as *const c_void, *target as *mut c_void);
+        let (count, kind) = (collective.count as usize, number(collective.dtype));
+        let (op, peer) = (reduction(collective.reduction), collective.peer as c_int);
         // SAFETY: the caller vouches for handles and memory.
         unsafe {
-            if let Some(all_to_all) = self.table.all_to_all {
-                return self.check("ncclAlltoAll", all_to_all(source, target, count as usize, kind, comm, stream));
+            match collective.kind {
+                CollectiveKind::AllReduce => {
+                    self.check("ncclAllReduce", all_reduce(from, to, count, kind, op, comm, stream))
+                }
+                CollectiveKind::Barrier => {
+                    let float = number(DType::F32);
+                    self.check("ncclAllReduce", all_reduce(from, to, 1, float, 0, comm, stream))
+                }
+                CollectiveKind::AllGather => {
+                    self.check("ncclAllGather", all_gather(from, to, count, kind, comm, stream))
+                }
+                CollectiveKind::ReduceScatter => {
+                    self.check("ncclReduceScatter", reduce_scatter(from, to, count, kind, op, comm, stream))
+                }
+                CollectiveKind::Broadcast => {
+                    self.check("ncclBroadcast", broadcast(from, to, count, kind, peer, comm, stream))
+                }
+                CollectiveKind::Reduce => {
+                    self.check("ncclReduce", reduce(from, to, count, kind, op, peer, comm, stream))
+                }
+                CollectiveKind::Send => self.check("ncclSend", send(from, count, kind, peer, comm, stream)),
+                CollectiveKind::Recv => self.check("ncclRecv", recv(to, count, kind, peer, comm, stream)),
+                CollectiveKind::AllToAll => match (&collective.parts, self.table.all_to_all) {
+                    (None, Some(all_to_all)) => {
+                        self.check("ncclAlltoAll", all_to_all(from, to, count, kind, comm, stream))
+                    }
+                    (parts, _) => self.parts(comm, exchange, parts.as_deref(), stream),
+                },
             }
-            self.check("ncclGroupStart", (self.table.group_start)())?;
-            let step = (count * dtype.size()) as usize;
-            for rank in 0..ranks {
-                let offset = step * rank as usize;
-                let from = source.cast::<u8>().wrapping_add(offset).cast();
-                let to = target.cast::<u8>().wrapping_add(offset).cast();
-                self.check("ncclSend", (self.table.send)(from, count as usize, kind, rank, comm, stream))?;
-                self.check("ncclRecv", (self.table.recv)(to, count as usize, kind, rank, comm, stream))?;
-            }
-            self.check("ncclGroupEnd", (self.table.group_end)())
         }
+    }
+
+    /// An all-to-all as one transfer from each rank to each.
+    ///
+    /// # Safety
+    /// As for [`Collectives::issue`].
+    unsafe fn parts(
+        &self,
+        comm: Comm,
+        exchange: &Exchange,
+        parts: Option<&Parts>,
+        stream: *mut c_void,
+    ) -> Result<(), Box<Fault>> {
+        let Exchange { collective, source, target } = exchange;
+        let (kind, size) = (number(collective.dtype), collective.dtype.size());
+        let (mut from, mut to) = (*source, *target);
+        // SAFETY: the caller vouches for handles and memory; the group that is started is ended.
+        unsafe {
+            self.check("ncclGroupStart", (self.table.group_start)())?;
+            let mut transfer = |rank: usize| {
+                let (sent, received) = parts
+                    .map_or((collective.count, collective.count), |parts| (parts.sent[rank], parts.received[rank]));
+                let peer = rank as c_int;
+                let (out, into) = (from as *const c_void, to as *mut c_void);
+                (from, to) = (from + sent * size, to + received * size);
+                self.check("ncclSend", (self.table.send)(out, sent as usize, kind, peer, comm, stream))?;
+                self.check("ncclRecv", (self.table.recv)(into, received as usize, kind, peer, comm, stream))
+            };
+            let issued = (0..collective.ranks as usize).try_for_each(&mut transfer);
+            let ended = self.check("ncclGroupEnd", (self.table.group_end)());
+            issued.and(ended)
+        }
+    }
+
+    /// What has gone wrong on a communicator since it was made, if anything has.
+    ///
+    /// # Safety
+    /// The communicator is alive.
+    pub unsafe fn failure(&self, comm: Comm) -> Option<Box<Fault>> {
+        let mut state = 0;
+        // SAFETY: the caller vouches for the communicator; the place is valid for the call.
+        unsafe { (self.table.comm_error)(comm, &mut state) };
+        /// Something is still under way.
+        const IN_PROGRESS: c_int = 7;
+        (state != 0 && state != IN_PROGRESS).then(|| self.fault("ncclCommGetAsyncError", state))
+    }
+
+    /// Ends a communicator whatever is under way on it.
+    ///
+    /// # Safety
+    /// The communicator is alive, and is not used afterwards.
+    pub unsafe fn abort(&self, comm: Comm) {
+        // SAFETY: the caller vouches for it. A failure changes nothing: it is given up.
+        unsafe { (self.table.comm_abort)(comm) };
     }
 
     /// # Safety

@@ -67,7 +67,7 @@ fn open_cuda(device: Option<u32>) -> Result<Chosen, CliError> {
     let paths = environment::library_paths();
     let cuda = Cuda::open(paths, device.unwrap_or(0), environment::queues("nvidia").map(|(_, count)| count))
         .map_err(failed)?;
-    Ok(Chosen { backend: Box::new(Gpu::new(cuda, environment::cache_folder())), why: None })
+    Ok(Chosen { backend: Box::new(Gpu::new(vec![cuda], environment::cache_folder())), why: None })
 }
 
 fn failed(error: ExecError) -> CliError {

@@ -3,11 +3,13 @@
 //! Reads text, not files: the command line says where texts come from.
 
 mod error;
+mod links;
 mod profile;
 mod scenario;
 mod settings;
 
 pub use error::ConfigError;
+pub use links::{Link, Links, Table};
 pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, Profile, QueueRule, Queues};
 pub use scenario::Scenario;
 pub use settings::{Effort, EffortPlan, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ConfigError, bad_ron};
+use super::links::Links;
 
 /// A figure and where it comes from: a page, a measurement, or "assumed".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ pub struct Profile {
     pub pageable_bandwidth: Figure,
     /// The least time of a collective on one rank.
     pub collective_floor: Figure,
+    /// How such devices are connected: the name of embedded links.
+    pub topology: String,
 }
 
 /// What calls cost the host, each until it returns.
@@ -159,6 +162,7 @@ impl Profile {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
+        Links::named(&self.topology)?;
         let positive = [
             ("memory", &self.memory),
             ("units", &self.units),

@@ -2,8 +2,12 @@
 //!
 //! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
 
+mod exchange;
+
 use crate::config::Profile;
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
+
+pub use exchange::{exchange, size};
 
 /// What one launch takes from a device.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -14,9 +14,10 @@ pub trait Backend {
 
     fn topology(&self) -> Topology;
 
-    /// Makes everything that the image needs: streams, events, memory with its contents, kernels. Nothing of this
-    /// happens again while a run is measured.
-    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError>;
+    /// Makes everything that the images need, one of each rank that this process runs: streams, events, memory with its
+    /// contents, kernels, communicators. Nothing of this happens again while a run is measured. Gives a driver for each,
+    /// in their order.
+    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError>;
 }
 
 /// What is known of a device; absent where nobody says.
@@ -64,7 +65,9 @@ impl std::fmt::Display for Fault {
 ///
 /// A stamp is an event that can be timed. The calls of the first group are what a measured iteration consists of:
 /// on a GPU they allocate nothing, take no lock, and look nothing up by name.
-pub trait Driver {
+///
+/// A driver is one rank's. It may be moved to another thread, which then says so by [`Driver::enter`].
+pub trait Driver: Send {
     /// Launches an operation on its lane.
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>>;
 
@@ -98,6 +101,15 @@ pub trait Driver {
 
     /// Makes a graph of what was noted, ready to launch, and returns its number. A refusal is a fault.
     fn end_capture(&mut self, lane: u32) -> Result<u32, Box<Fault>>;
+
+    /// The calling thread is this rank's until [`Driver::leave`]: others may run beside it. The ranks of a process enter
+    /// together, or none does.
+    fn enter(&mut self) -> Result<(), Box<Fault>> {
+        Ok(())
+    }
+
+    /// The thread is done with this rank.
+    fn leave(&mut self) {}
 
     /// From here on, stamps serve to observe operations, or no longer do. A simulator sees without being asked: its
     /// stamps then cost the host nothing.

@@ -62,4 +62,21 @@ pub enum ExecError {
         help("streams that are still busy: {busy}; raise the limit for long iterations: --config timeout=…")
     )]
     Hang { iteration: u64, timeout: String, busy: String },
+
+    #[error("the run was ended, since another rank failed")]
+    Ended,
+}
+
+impl ExecError {
+    /// The same, said of one rank among several.
+    pub(super) fn on_rank(mut self, rank: u32) -> ExecError {
+        let text = match &mut self {
+            ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } => fault,
+            ExecError::Hang { busy, .. } => busy,
+            ExecError::NoDevice { why, .. } => why,
+            _ => return self,
+        };
+        *text = format!("rank {rank}: {text}");
+        self
+    }
 }

@@ -1,16 +1,20 @@
 //! A schedule as a backend sees it: plain numbers, places in memory, things to launch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{DType, OpId, Space, SrcSpan};
+use crate::base::{DType, GroupId, OpId, Space, SrcSpan, StreamId};
 use crate::model::{MemoryKind, OpKind, Priority, Program};
 use crate::ops::init::Init;
-use crate::ops::{Launch, Spec};
+use crate::ops::{Category, Launch, Spec};
 use crate::schedule::{Command, Schedule};
 
 /// Everything that has to be made before a run.
 #[derive(Debug)]
 pub struct Image {
+    pub rank: u32,
+    /// What its collectives run over, in an order that is the same on all ranks.
+    pub comms: Vec<Comm>,
     pub lanes: Vec<ImageLane>,
     pub events: u32,
     /// Events that can be timed.
@@ -27,6 +31,14 @@ pub struct Image {
     pub addresses: Vec<Address>,
     /// Algorithms of the vendor's library that are timed for each matrix product.
     pub gemm_candidates: u32,
+}
+
+/// A communicator: a group of ranks, for one of the program's streams. Equal ones on several ranks are one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Comm {
+    /// In the order of the group's numbers.
+    pub ranks: Vec<u32>,
+    pub stream: String,
 }
 
 #[derive(Clone, Debug)]
@@ -60,9 +72,14 @@ pub struct Work {
 pub struct ImageOp {
     pub work: u32,
     pub lane: u32,
+    /// The communicator of a collective, by its number; [`NO_COMM`] for everything else.
+    pub comm: u32,
     /// The first of its operands in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
 }
+
+/// What stands in place of a communicator's number where there is none.
+pub const NO_COMM: u32 = u32::MAX;
 
 /// A place in memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +117,10 @@ pub fn lower(
     gemm_candidates: u32,
 ) -> (Image, Vec<StepCommands>) {
     let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
+    let mut comms = Comms::of(program);
     let mut image = Image {
+        rank: program.rank,
+        comms: Vec::new(),
         lanes: schedule
             .lanes
             .iter()
@@ -144,7 +164,8 @@ pub fn lower(
                         image.addresses.push(Address { space, offset });
                     }
                     ops.push(op);
-                    image.ops.push(ImageOp { work, lane: lane.0, operands });
+                    let comm = comms.number(step.op(op).stream, &image.works[work as usize].launches);
+                    image.ops.push(ImageOp { work, lane: lane.0, comm, operands });
                     Step::Launch { op: image.ops.len() as u32 - 1, lane: lane.0 }
                 }
             });
@@ -157,7 +178,49 @@ pub fn lower(
             leaves: planned.leaves.iter().map(|lane| lane.0).collect(),
         });
     }
+    image.comms = comms.into_list();
     (image, period)
+}
+
+/// The communicators of a program: for each group and stream that needs one.
+struct Comms<'a> {
+    program: &'a Program,
+    numbers: BTreeMap<(GroupId, StreamId), u32>,
+}
+
+impl<'a> Comms<'a> {
+    /// All that the program's collectives ask for, so that their order depends on groups and streams alone.
+    fn of(program: &'a Program) -> Self {
+        let mut numbers = BTreeMap::new();
+        for op in program.cycle.iter().flat_map(|step| &step.ops) {
+            if let Some(spec) = program.op_spec(op)
+                && spec.operation.category() == Category::Collective
+            {
+                numbers.insert((spec.team.group, op.stream), NO_COMM);
+            }
+        }
+        for (index, number) in numbers.values_mut().enumerate() {
+            *number = index as u32;
+        }
+        Comms { program, numbers }
+    }
+
+    fn number(&mut self, stream: StreamId, launches: &[Launch]) -> u32 {
+        let group = launches.iter().find_map(|launch| match launch {
+            Launch::Collective(collectives) => collectives.first().map(|collective| collective.group),
+            _ => None,
+        });
+        group.and_then(|group| self.numbers.get(&(group, stream)).copied()).unwrap_or(NO_COMM)
+    }
+
+    fn into_list(self) -> Vec<Comm> {
+        let Comms { program, numbers } = self;
+        let comm = |&(group, stream): &(GroupId, StreamId)| Comm {
+            ranks: program.groups[group.index()].ranks.clone(),
+            stream: program.streams[stream.index()].name.clone(),
+        };
+        numbers.keys().map(comm).collect()
+    }
 }
 
 fn fills(program: &Program, schedule: &Schedule) -> Vec<Fill> {
@@ -168,7 +231,7 @@ fn fills(program: &Program, schedule: &Schedule) -> Vec<Fill> {
             let layout = program.layout(id);
             let (space, offset) = schedule.memory.offset(id, 0);
             let elements = layout.dims.iter().product();
-            Some(Fill { space, offset, dtype: layout.dtype, elements, init })
+            Some(Fill { space, offset, dtype: layout.dtype, elements, init: init.of_rank(program.rank) })
         })
         .collect()
 }

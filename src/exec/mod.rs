@@ -5,11 +5,13 @@
 mod driver;
 mod error;
 mod image;
+mod ranks;
 mod session;
 mod trace;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
-pub use image::{Address, Fill, Image, ImageLane, ImageOp, Work};
+pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, Work};
+pub use ranks::{Rank, Ranks, prepare_ranks};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
 pub use trace::{Span, Trace};

@@ -67,20 +67,65 @@ pub struct Session {
     clock: u32,
     /// The first of the stamps around operations; nothing when there are too many to observe.
     observed: Option<u32>,
+    /// No other rank runs in this process.
+    alone: bool,
+}
+
+/// What a session keeps of a lowered schedule.
+pub(super) struct Lowered {
+    period: Vec<StepCommands>,
+    launches: Vec<(&'static str, crate::base::SrcSpan)>,
+    lanes: Vec<String>,
+    placements: Vec<(Placement, u64)>,
+    sync: Sync,
+    ahead: u64,
+    timeout: Nanos,
+    joins: u32,
+    clock: u32,
+    observed: Option<u32>,
 }
 
 /// How a run is watched and stopped from outside.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Control {
     /// Set by a signal: the run ends after the iteration under way.
     pub stop: AtomicBool,
     /// Iterations done, warm-up included.
     pub done: AtomicU64,
+    /// A rank has failed: the others end too.
+    pub(super) failed: AtomicBool,
+    /// Iterations that are still issued: ranks that were told to stop do so at the same one.
+    last: AtomicU64,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Control {
+            stop: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            last: AtomicU64::new(u64::MAX),
+        }
+    }
 }
 
 impl Control {
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ranks are about to begin something together.
+    pub(super) fn begin(&self) {
+        self.last.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Whether a rank that has issued that many iterations has to stop. Collectives keep ranks from being more than
+    /// `apart` iterations apart, so that none has passed the one that the first to be told agrees to.
+    fn stops_at(&self, issued: u64, apart: u64) -> bool {
+        if self.stopped() {
+            self.last.fetch_min(issued + apart, Ordering::Relaxed);
+        }
+        issued >= self.last.load(Ordering::Relaxed)
     }
 }
 
@@ -95,13 +140,19 @@ pub struct Samples {
     pub stopped: bool,
 }
 
-/// Opens a backend and makes everything that the schedule needs.
+/// Opens a backend for a program that runs alone, and makes everything that the schedule needs.
 pub fn prepare(
     program: &Program,
     schedule: &Schedule,
     backend: &dyn Backend,
     options: &Options,
 ) -> Result<Session, ExecError> {
+    let ranks = super::ranks::prepare_ranks(&[super::Rank { program, schedule }], backend, options)?;
+    Ok(ranks.into_only().expect("a backend gives a driver for each image"))
+}
+
+/// An image for a backend, and what the session keeps.
+pub(super) fn lower(program: &Program, schedule: &Schedule, options: &Options) -> (Image, Lowered) {
     let lanes = schedule.lanes.len() as u32;
     let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
@@ -120,20 +171,14 @@ pub fn prepare(
         })
         .collect();
     let launches = spans_of(program, &period, launches);
-    let names = image.lanes.iter().map(|lane| lane.name.clone()).collect();
-    check_room(program, &image, backend)?;
-    let driver = backend.open(image)?;
     let placements = (0..program.memories.len())
         .map(MemoryId::from)
         .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
         .collect();
-    Ok(Session {
-        driver,
-        observed_graphs: vec![None; period.len()],
-        graphs: Vec::new(),
+    let lowered = Lowered {
         period,
         launches,
-        lanes: names,
+        lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
         placements,
         sync: schedule.sync,
         ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
@@ -141,7 +186,8 @@ pub fn prepare(
         joins,
         clock: lanes,
         observed,
-    })
+    };
+    (image, lowered)
 }
 
 /// Each launch with the place of its own operation, not that of the first with the same spec.
@@ -161,7 +207,7 @@ fn spans_of(
 }
 
 /// Fails when the device or the host says that it has less memory than the image needs.
-fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
+pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
     let info = backend.device();
     let [device, pinned, host] = image.bytes;
     let shared = if info.memory_bytes.is_none() { device } else { 0 };
@@ -200,6 +246,35 @@ pub fn largest(program: &Program) -> String {
 }
 
 impl Session {
+    pub(super) fn new(driver: Box<dyn Driver>, lowered: Lowered, alone: bool) -> Session {
+        let Lowered { period, launches, lanes, placements, sync, ahead, timeout, joins, clock, observed } = lowered;
+        Session {
+            driver,
+            observed_graphs: vec![None; period.len()],
+            graphs: Vec::new(),
+            period,
+            launches,
+            lanes,
+            placements,
+            sync,
+            ahead,
+            timeout,
+            joins,
+            clock,
+            observed,
+            alone,
+        }
+    }
+
+    /// The calling thread is this rank's until [`Session::leave`].
+    pub(super) fn enter(&mut self) -> Result<(), ExecError> {
+        self.driver.enter().map_err(device)
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.driver.leave();
+    }
+
     /// Makes the graphs of the period. An error means that a capture was refused; the session stays usable as streams.
     pub fn capture(&mut self) -> Result<(), ExecError> {
         if self.graphs.is_empty() {
@@ -348,7 +423,7 @@ impl Session {
     }
 
     /// Waits until an iteration is complete, and takes its time.
-    fn retire(&mut self, mode: LaunchMode, iteration: u64) -> Result<Nanos, ExecError> {
+    fn retire(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<Nanos, ExecError> {
         let end = Self::end_stamp(iteration);
         let start = self.driver.now();
         let mut polls = 0;
@@ -356,6 +431,10 @@ impl Session {
             polls += 1;
             if polls % POLLS == 0 {
                 std::thread::yield_now();
+                if control.failed.load(Ordering::Acquire) {
+                    self.driver.abandon();
+                    return Err(ExecError::Ended);
+                }
                 if self.driver.now() - start > self.timeout {
                     return Err(self.hang(iteration));
                 }
@@ -394,11 +473,12 @@ impl Session {
             stopped: false,
         };
         let ahead = if mode == LaunchMode::Graph { self.ahead.min(2) } else { self.ahead };
+        let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
         let mut retired = 0;
         while retired < total {
             if issued < total && issued - retired < ahead && !samples.stopped {
-                if control.stopped() {
+                if control.stops_at(issued, apart) {
                     samples.stopped = true;
                     continue;
                 }
@@ -413,7 +493,7 @@ impl Session {
             if retired == issued {
                 break;
             }
-            let time = self.retire(mode, retired)?;
+            let time = self.retire(mode, retired, control)?;
             if retired >= warmup {
                 samples.time.push(time);
             }
@@ -444,16 +524,17 @@ impl Session {
                 self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
             }
             for iteration in 0..=observed {
-                if control.stopped() {
+                // Ranks go through these few together: they all observe, or none does.
+                if self.alone && control.stopped() {
                     self.driver.synchronize().map_err(device)?;
                     return Ok(traces);
                 }
                 if let Some(before) = iteration.checked_sub(self.ahead.max(2)) {
-                    self.retire(mode, before)?;
+                    self.retire(mode, before, control)?;
                 }
                 self.issue(mode, iteration, iteration == observed)?;
             }
-            let time = self.retire(mode, observed)?;
+            let time = self.retire(mode, observed, control)?;
             self.driver.synchronize().map_err(device)?;
             let overlapping = mode == LaunchMode::Stream && self.sync == Sync::End;
             let begin = match observed.checked_sub(1) {

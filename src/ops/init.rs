@@ -1,7 +1,7 @@
 //! What memory holds before the first iteration.
 
 use crate::base::DType;
-use crate::base::random::{SUM_DEVIATION, bell};
+use crate::base::random::{SUM_DEVIATION, bell, hash};
 
 use super::kernel::{BLOCK, c_type, source};
 use super::{Arg, Kernel, Shared};
@@ -23,11 +23,21 @@ pub enum Init {
 }
 
 impl Init {
+    /// The contents on a rank: random ones differ from rank to rank, and are on rank 0 what they are alone.
+    pub fn of_rank(self, rank: u32) -> Init {
+        match self {
+            Init::Random { seed, deviation } if rank > 0 => {
+                Init::Random { seed: hash(seed, u64::from(rank)), deviation }
+            }
+            other => other,
+        }
+    }
+
     /// Element `index`; the kernel computes the same bits.
     pub fn value(self, dtype: DType, index: u64) -> f64 {
         match self {
             Init::Random { seed, deviation } if dtype.is_float() => f64::from(bell(seed, index) * deviation as f32),
-            Init::Random { seed, .. } => (crate::base::random::hash(seed, index) % 100) as f64,
+            Init::Random { seed, .. } => (hash(seed, index) % 100) as f64,
             Init::Zeros => 0.0,
             Init::Ones => 1.0,
             Init::Iota => index as f64,

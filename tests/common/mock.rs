@@ -1,9 +1,7 @@
 //! A backend that does nothing but note what it is asked for, and that fails where it is told to.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use aorta::base::{Nanos, Space};
 use aorta::exec::{Backend, Control, DeviceInfo, Driver, ExecError, Fault, Image};
@@ -37,17 +35,17 @@ pub struct Script {
 #[derive(Debug, Default)]
 pub struct Mock {
     pub script: Script,
-    log: Option<Rc<RefCell<Vec<String>>>>,
+    log: Option<Arc<Mutex<Vec<String>>>>,
     /// How often the call at which the run is interrupted has been made.
-    seen: Rc<Cell<u32>>,
+    seen: Arc<AtomicU32>,
     /// How often the call that fails has been made.
-    tried: Rc<Cell<u32>>,
+    tried: Arc<AtomicU32>,
 }
 
 impl Mock {
     /// One that notes every call.
     pub fn new(script: Script) -> Mock {
-        Mock { script, log: Some(Rc::default()), ..Mock::default() }
+        Mock { script, log: Some(Arc::default()), ..Mock::default() }
     }
 
     /// One that notes nothing, and so allocates nothing.
@@ -57,7 +55,10 @@ impl Mock {
 
     /// What has been noted, which is then forgotten.
     pub fn take(&self) -> Vec<String> {
-        self.log.as_ref().map(|log| log.take()).unwrap_or_default()
+        self.log
+            .as_ref()
+            .map(|log| std::mem::take(&mut *log.lock().expect("no test panics with it")))
+            .unwrap_or_default()
     }
 }
 
@@ -74,28 +75,31 @@ impl Backend for Mock {
         Topology { queues: 8, by_priority: false }
     }
 
-    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
-        Ok(Box::new(MockDriver {
-            busy: vec![false; image.lanes.len()],
-            image,
-            script: self.script.clone(),
-            log: self.log.clone(),
-            clock: Cell::new(0),
-            seen: self.seen.clone(),
-            tried: self.tried.clone(),
-            capturing: false,
-            graphs: 0,
-        }))
+    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        let driver = |image: Image| -> Box<dyn Driver> {
+            Box::new(MockDriver {
+                busy: vec![false; image.lanes.len()],
+                image,
+                script: self.script.clone(),
+                log: self.log.clone(),
+                clock: AtomicI64::new(0),
+                seen: self.seen.clone(),
+                tried: self.tried.clone(),
+                capturing: false,
+                graphs: 0,
+            })
+        };
+        Ok(images.into_iter().map(driver).collect())
     }
 }
 
 struct MockDriver {
     image: Image,
     script: Script,
-    log: Option<Rc<RefCell<Vec<String>>>>,
-    clock: Cell<i64>,
-    seen: Rc<Cell<u32>>,
-    tried: Rc<Cell<u32>>,
+    log: Option<Arc<Mutex<Vec<String>>>>,
+    clock: AtomicI64,
+    seen: Arc<AtomicU32>,
+    tried: Arc<AtomicU32>,
     /// Lanes that have been given work.
     busy: Vec<bool>,
     capturing: bool,
@@ -110,19 +114,19 @@ impl MockDriver {
         if let Some((control, call, turn)) = &self.script.interrupt
             && text == *call
         {
-            if self.seen.get() == *turn {
+            if self.seen.load(Ordering::Relaxed) == *turn {
                 control.stop.store(true, Ordering::Relaxed);
             }
-            self.seen.set(self.seen.get() + 1);
+            self.seen.fetch_add(1, Ordering::Relaxed);
         }
         let mut fails = false;
         if let Some((call, turn)) = self.script.fails
             && text == call
         {
-            fails = self.tried.get() == turn;
-            self.tried.set(self.tried.get() + 1);
+            fails = self.tried.load(Ordering::Relaxed) == turn;
+            self.tried.fetch_add(1, Ordering::Relaxed);
         }
-        log.borrow_mut().push(text);
+        log.lock().expect("no test panics with it").push(text);
         fails
     }
 
@@ -192,8 +196,7 @@ impl Driver for MockDriver {
 
     fn now(&self) -> Nanos {
         self.note(|_| "now?".to_owned());
-        self.clock.set(self.clock.get() + TICK);
-        Nanos(self.clock.get())
+        Nanos(self.clock.fetch_add(TICK, Ordering::Relaxed) + TICK)
     }
 
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use crate::backend::collective::{Collectives, Comm};
+use crate::backend::collective::{Collectives, Comm, Meeting};
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Driver, ExecError, Fault, Image};
@@ -22,6 +22,9 @@ const WORKSPACE: u64 = 32 << 20;
 
 /// Memory for all lanes' products together.
 const ALL_WORKSPACES: u64 = 4 << 30;
+
+/// Device memory for what the library needs beside operands.
+const SCRATCH: u64 = 256;
 
 /// Host memory that the runtime knows nothing of, aligned as allocations are.
 struct Pageable {
@@ -42,7 +45,10 @@ pub struct GpuDriver<A: Api> {
     fill_args: Args,
     bases: [u64; 3],
     workspaces: Vec<(u64, u64)>,
-    comms: FxHashMap<u32, Comm>,
+    /// By their numbers in the image.
+    comms: Vec<Comm>,
+    /// Device memory that barriers use.
+    scratch: u64,
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     capturing: bool,
@@ -52,12 +58,32 @@ pub struct GpuDriver<A: Api> {
     notes: Vec<String>,
 }
 
+// SAFETY: a vendor's handles may be used from any thread that has made their device its own, and `Driver::enter` does
+// that; the addresses are of memory that lives as long as the driver.
+unsafe impl<A: Api> Send for GpuDriver<A> {}
+
 fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
 impl<A: Api> GpuDriver<A> {
-    pub fn new(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
+    /// Makes everything that the image needs. All ranks of the meeting come here side by side, or wait for each other.
+    pub fn new(api: Arc<A>, image: Image, cache: Option<&Path>, meeting: &Meeting) -> Result<Self, ExecError> {
+        let made = Self::make(api, image, cache);
+        if !meeting.all_ready(made.is_ok()) {
+            return made.and(Err(ExecError::Ended));
+        }
+        let mut driver = made?;
+        driver.make_communicators(meeting)?;
+        driver.resolve()?;
+        driver.reset().map_err(device)?;
+        driver.choose_products()?;
+        driver.reset().map_err(device)?;
+        Ok(driver)
+    }
+
+    /// What a rank makes by itself.
+    fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(device)?;
         let kernels = Kernels::load(api.as_ref(), &wanted(&image), cache)?;
         let mut driver = GpuDriver {
@@ -70,6 +96,7 @@ impl<A: Api> GpuDriver<A> {
                 calls: Vec::new(),
                 copies: Vec::new(),
                 products: Vec::new(),
+                exchanges: Vec::new(),
                 args: Args::default(),
             },
             products: Vec::new(),
@@ -77,7 +104,8 @@ impl<A: Api> GpuDriver<A> {
             fill_args: Args::default(),
             bases: [0; 3],
             workspaces: Vec::new(),
-            comms: FxHashMap::default(),
+            comms: Vec::new(),
+            scratch: 0,
             collectives: None,
             graphs: Vec::new(),
             capturing: false,
@@ -87,13 +115,11 @@ impl<A: Api> GpuDriver<A> {
             api,
             image,
         };
+        if !driver.image.comms.is_empty() {
+            driver.collectives = Some(driver.api.collectives()?);
+        }
         driver.make_streams()?;
         driver.allocate()?;
-        driver.make_communicators()?;
-        driver.resolve()?;
-        driver.reset().map_err(device)?;
-        driver.choose_products()?;
-        driver.reset().map_err(device)?;
         Ok(driver)
     }
 
@@ -163,17 +189,12 @@ impl<A: Api> GpuDriver<A> {
         lanes
     }
 
-    /// A communicator for each lane that has collectives.
-    fn make_communicators(&mut self) -> Result<(), ExecError> {
-        let lanes = self.lanes_with(|launch| matches!(launch, Launch::Collective(_)));
-        if lanes.is_empty() {
-            return Ok(());
-        }
-        let collectives = self.api.collectives()?;
-        self.collectives = Some(collectives);
-        for lane in lanes {
-            let comm = collectives.alone().map_err(device)?;
-            self.comms.insert(lane, comm);
+    /// This rank's end of each communicator, in an order that is the same on all ranks.
+    fn make_communicators(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+        let Some(collectives) = self.collectives else { return Ok(()) };
+        self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
+        for comm in &self.image.comms {
+            self.comms.push(collectives.join(comm, self.image.rank, meeting).map_err(device)?);
         }
         Ok(())
     }
@@ -187,6 +208,7 @@ impl<A: Api> GpuDriver<A> {
             bases: self.bases,
             workspaces: &self.workspaces,
             comms: &self.comms,
+            scratch: self.scratch,
         };
         let calls = context.calls()?;
         let mut fills = Vec::new();
@@ -250,9 +272,10 @@ impl<A: Api> GpuDriver<A> {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }
                 Prepared::Memset { address, value, bytes, stream } => api.memset(address, value, bytes, stream),
-                Prepared::AllToAll { comm, source, target, count, dtype, stream } => {
+                Prepared::Exchange { comm, exchanges: (first, last), stream } => {
                     let collectives = collectives.as_ref().expect("loaded where an image has collectives");
-                    collectives.all_to_all(comm, 1, source, target, count, dtype, A::raw_stream(stream))
+                    let exchanges = &calls.exchanges[first as usize..last as usize];
+                    collectives.issue(comm, exchanges, A::raw_stream(stream))
                 }
             }
         }
@@ -336,6 +359,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         unsafe { self.api.wait(self.streams[lane as usize], self.stamps[stamp as usize]) }
     }
 
+    fn enter(&mut self) -> Call {
+        self.api.make_current()
+    }
+
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {
         // SAFETY: both live as long as the driver.
         unsafe { self.api.launch_graph(self.graphs[graph as usize], self.streams[lane as usize]) }
@@ -406,6 +433,7 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Call<Option<Vec<u8>>> {
+        self.api.make_current()?;
         self.api.synchronize()?;
         let mut out = vec![0; bytes as usize];
         match space {
@@ -447,7 +475,7 @@ impl<A: Api> Drop for GpuDriver<A> {
                 self.api.destroy_graph(graph);
             }
             if let Some(collectives) = self.collectives {
-                for (_, comm) in self.comms.drain() {
+                for comm in self.comms.drain(..) {
                     collectives.destroy(comm);
                 }
             }
@@ -460,6 +488,9 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
                 self.api.free(address);
+            }
+            if self.scratch != 0 {
+                self.api.free(self.scratch);
             }
             if self.bases[0] != 0 {
                 self.api.free(self.bases[0]);

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::collective::Comm;
-use crate::base::{DType, Space};
-use crate::exec::{Address, ExecError, Image};
+use crate::backend::collective::{Comm, Exchange};
+use crate::base::Space;
+use crate::exec::{Address, ExecError, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Shared};
 
 use super::api::Api;
@@ -14,11 +14,38 @@ use super::kernels::Kernels;
 
 /// One call to make, with everything that it needs.
 pub enum Prepared<A: Api> {
-    Kernel { function: A::Function, grid: u32, block: u32, shared: u32, stream: A::Stream, args: u32 },
-    Multiply { product: u32, operands: [u64; 3], workspace: (u64, u64), stream: A::Stream },
-    Copy { copy: u32, source: u64, target: u64, stream: A::Stream },
-    Memset { address: u64, value: u8, bytes: u64, stream: A::Stream },
-    AllToAll { comm: Comm, source: u64, target: u64, count: u64, dtype: DType, stream: A::Stream },
+    Kernel {
+        function: A::Function,
+        grid: u32,
+        block: u32,
+        shared: u32,
+        stream: A::Stream,
+        args: u32,
+    },
+    Multiply {
+        product: u32,
+        operands: [u64; 3],
+        workspace: (u64, u64),
+        stream: A::Stream,
+    },
+    Copy {
+        copy: u32,
+        source: u64,
+        target: u64,
+        stream: A::Stream,
+    },
+    Memset {
+        address: u64,
+        value: u8,
+        bytes: u64,
+        stream: A::Stream,
+    },
+    /// Several are issued together.
+    Exchange {
+        comm: Comm,
+        exchanges: (u32, u32),
+        stream: A::Stream,
+    },
 }
 
 /// The calls of an image, and what they refer to.
@@ -28,6 +55,7 @@ pub struct Calls<A: Api> {
     pub calls: Vec<Prepared<A>>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
+    pub exchanges: Vec<Exchange>,
     pub args: Args,
 }
 
@@ -90,7 +118,10 @@ pub struct Context<'a, A: Api> {
     pub bases: [u64; 3],
     /// For each lane, the memory that its matrix products may use.
     pub workspaces: &'a [(u64, u64)],
-    pub comms: &'a FxHashMap<u32, Comm>,
+    /// The communicators, by their numbers in the image.
+    pub comms: &'a [Comm],
+    /// Device memory that barriers may use.
+    pub scratch: u64,
 }
 
 impl<A: Api> Context<'_, A> {
@@ -110,6 +141,7 @@ impl<A: Api> Context<'_, A> {
             calls: Vec::with_capacity(self.image.ops.len()),
             copies: Vec::new(),
             products: Vec::new(),
+            exchanges: Vec::new(),
             args: Args::default(),
         };
         let mut products: FxHashMap<Gemm, u32> = FxHashMap::default();
@@ -120,7 +152,7 @@ impl<A: Api> Context<'_, A> {
             operands.clear();
             operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
             for launch in work.launches.iter() {
-                let call = self.call(launch, op.lane, &operands, &mut calls, &mut products)?;
+                let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
             }
             calls.ops.push((first, calls.calls.len() as u32));
@@ -132,11 +164,12 @@ impl<A: Api> Context<'_, A> {
     fn call(
         &self,
         launch: &Launch,
-        lane: u32,
+        op: &ImageOp,
         operands: &[u64],
         calls: &mut Calls<A>,
         products: &mut FxHashMap<Gemm, u32>,
     ) -> Result<Prepared<A>, ExecError> {
+        let lane = op.lane;
         let stream = self.streams[lane as usize];
         let at = |operand: u8| operands[usize::from(operand)];
         Ok(match launch {
@@ -169,14 +202,12 @@ impl<A: Api> Context<'_, A> {
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
-            Launch::Collective(collectives) => Prepared::AllToAll {
-                comm: self.comms[&lane],
-                source: at(collectives[0].source.unwrap_or(0)),
-                target: at(collectives[0].target.unwrap_or(0)),
-                count: collectives[0].count,
-                dtype: collectives[0].dtype,
-                stream,
-            },
+            Launch::Collective(collectives) => {
+                let first = calls.exchanges.len() as u32;
+                calls.exchanges.extend(collectives.iter().map(|one| Exchange::new(one, self.scratch, at)));
+                let exchanges = (first, calls.exchanges.len() as u32);
+                Prepared::Exchange { comm: self.comms[op.comm as usize], exchanges, stream }
+            }
         })
     }
 

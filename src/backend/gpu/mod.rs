@@ -11,21 +11,24 @@ mod products;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::backend::collective::Meeting;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
 
-/// A vendor's device as a backend.
+/// A vendor's devices as a backend: one for each rank of the process, in their order.
 pub struct Gpu<A: Api> {
-    api: Arc<A>,
+    apis: Vec<Arc<A>>,
     /// Where compiled kernels are kept.
     cache: Option<PathBuf>,
 }
 
 impl<A: Api> Gpu<A> {
-    pub fn new(api: A, cache: Option<PathBuf>) -> Self {
-        Gpu { api: Arc::new(api), cache }
+    /// One device at least.
+    pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
+        assert!(!apis.is_empty(), "a backend needs a device");
+        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache }
     }
 }
 
@@ -35,14 +38,42 @@ impl<A: Api> Backend for Gpu<A> {
     }
 
     fn device(&self) -> DeviceInfo {
-        self.api.device()
+        self.apis[0].device()
     }
 
     fn topology(&self) -> Topology {
-        self.api.topology()
+        self.apis[0].topology()
     }
 
-    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
-        Ok(Box::new(driver::GpuDriver::new(self.api.clone(), image, self.cache.as_deref())?))
+    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        if images.len() > self.apis.len() {
+            return Err(ExecError::NoDevice {
+                backend: A::NAME,
+                why: format!("{} ranks need a device each, and {} are open", images.len(), self.apis.len()),
+                help: None,
+            });
+        }
+        let meeting = Meeting::new(images.len());
+        let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {
+            Ok(Box::new(driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), &meeting)?))
+        };
+        if images.len() == 1 {
+            return images.into_iter().map(|image| make(&self.apis[0], image)).collect();
+        }
+        // Communicators are made by all ranks together.
+        std::thread::scope(|scope| {
+            let makers: Vec<_> =
+                self.apis.iter().zip(images).map(|(api, image)| scope.spawn(|| make(api, image))).collect();
+            let joined = makers.into_iter().map(|maker| maker.join());
+            let mut made: Vec<_> =
+                joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+            // What ended because another had failed tells nothing.
+            let tells =
+                |result: &Result<_, ExecError>| matches!(result, Err(error) if !matches!(error, ExecError::Ended));
+            if let Some(index) = made.iter().position(tells) {
+                made.swap(0, index);
+            }
+            made.into_iter().collect()
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! The CPU: a thread for each stream, real memory, the reference result of every operation.
 
+mod exchange;
 mod memory;
 mod worker;
 
@@ -13,6 +14,7 @@ use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
 use crate::schedule::Topology;
 
+use exchange::Meetings;
 use memory::Memory;
 use worker::{Event, Message, Shared, Stamp};
 
@@ -42,8 +44,10 @@ impl Backend for Host {
         Topology { queues: u32::MAX, by_priority: false }
     }
 
-    fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
-        Ok(Box::new(HostDriver::new(image)?))
+    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        let meetings = Meetings::default();
+        let driver = |image| Ok(Box::new(HostDriver::new(image, &meetings)?) as Box<dyn Driver>);
+        images.into_iter().map(driver).collect()
     }
 }
 
@@ -76,7 +80,7 @@ struct HostDriver {
 }
 
 impl HostDriver {
-    fn new(image: Image) -> Result<Self, ExecError> {
+    fn new(image: Image, meetings: &Meetings) -> Result<Self, ExecError> {
         let memory = |index: usize, space: Space| {
             Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(image.bytes[index]).to_string(),
@@ -94,6 +98,7 @@ impl HostDriver {
             host: memory(2, Space::Host)?,
             events: (0..events).map(|_| Event::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
+            meetings: image.comms.iter().map(|comm| meetings.of(comm)).collect(),
             image,
         });
         let mut driver = HostDriver {

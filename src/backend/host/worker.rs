@@ -5,9 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::base::{Dims, Space};
-use crate::exec::{Address, Image};
-use crate::ops::{Tensor, collapse, offsets};
+use crate::exec::{Address, Image, ImageOp};
+use crate::ops::{Collective, Launch, Tensor, collapse, offsets};
 
+use super::exchange::Meeting;
 use super::memory::Memory;
 
 /// What a lane is told.
@@ -89,6 +90,8 @@ pub struct Shared {
     pub host: Memory,
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,
+    /// Where its communicators meet, by their numbers in the image.
+    pub meetings: Vec<Arc<Meeting>>,
 }
 
 impl Shared {
@@ -145,14 +148,34 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
     for ((tensor, place), values) in spec.outputs.iter().zip(output_places).zip(outputs.iter_mut()) {
         gather(shared, tensor, *place, values, bytes);
     }
-    let mut views: [&[f64]; MAX_INPUTS] = [&[]; MAX_INPUTS];
-    for (view, values) in views.iter_mut().zip(inputs.iter()) {
-        *view = values;
+    match exchange(shared, op) {
+        Some((meeting, collectives)) => {
+            let team = collectives[0].rank;
+            meeting.take_part(team, spec, collectives, &inputs[..spec.inputs.len()], outputs);
+        }
+        None => {
+            let mut views: [&[f64]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+            for (view, values) in views.iter_mut().zip(inputs.iter()) {
+                *view = values;
+            }
+            spec.operation.reference(spec, &views[..spec.inputs.len()], outputs);
+        }
     }
-    spec.operation.reference(spec, &views[..spec.inputs.len()], outputs);
     for ((tensor, place), values) in spec.outputs.iter().zip(output_places).zip(outputs.iter()) {
         scatter(shared, tensor, *place, values, bytes);
     }
+}
+
+/// Where an operation meets those of other ranks, and what it does there; nothing for one that runs by itself.
+fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a Meeting, &'a [Collective])> {
+    let comm = shared.image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
+    let launches = &shared.image.works[op.work as usize].launches;
+    let collectives = launches.iter().find_map(|launch| match launch {
+        Launch::Collective(collectives) => Some(&**collectives),
+        _ => None,
+    })?;
+    debug_assert_eq!(comm.ranks.len(), collectives[0].ranks as usize);
+    Some((&shared.meetings[op.comm as usize], collectives))
 }
 
 /// The stretches without gaps that a tensor consists of: their length in elements, and a walk over their beginnings.

@@ -1,10 +1,13 @@
-//! The simulated device: a discrete-event simulation between whose events rates are constant.
+//! The simulated devices, one of each rank: a discrete-event simulation between whose events rates are constant.
 //!
 //! Kernels hold compute units by blocks and share the memory's bandwidth; copies hold an engine and share their link;
-//! hardware queues hold back what stands behind their head. Everything is deterministic: ties are broken by number.
+//! hardware queues hold back what stands behind their head; exchanges hold units from where they begin on each device,
+//! and go on when all that take part have come. Everything is deterministic: ties are broken by number.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{Profile, QueueRule};
 use crate::cost::{self, Task};
@@ -27,6 +30,37 @@ pub enum Action {
     /// A place in a lane: the beginning or end of a graph, or a stamp, by its number.
     Mark(Option<u32>),
     Run(Task),
+    /// Takes part in an exchange, by the number that [`Machine::exchange`] gave.
+    Exchange(u32),
+}
+
+/// A meeting place of ranks: a communicator, or one direction between two of its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Channel {
+    pub comm: u32,
+    /// From whom to whom, of a transfer.
+    pub pair: Option<(u32, u32)>,
+}
+
+/// What a rank does in an exchange.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Where it meets others, how many there are with itself, and whether it is a receiver.
+    pub channels: Vec<(Channel, u32, bool)>,
+    /// Compute units that it holds.
+    pub units: u64,
+    /// From its start until it holds them, in ns.
+    pub floor: f64,
+    /// How long it takes once all have come, in ns.
+    pub time: f64,
+}
+
+/// An exchange under way on one device.
+#[derive(Debug)]
+struct Meeting {
+    /// Channels on which not all have come.
+    open: u32,
+    groups: Vec<u32>,
 }
 
 /// Where a task runs.
@@ -63,6 +97,8 @@ enum What {
     Ready(TaskId),
     /// A kernel's blocks may begin.
     Begin(TaskId),
+    /// An exchange is over on a device.
+    Exchanged(TaskId),
     /// Blocks end that no shared capacity slows down.
     BlocksEnd(u32),
     /// A copy's latency has passed.
@@ -106,6 +142,15 @@ struct Blocks {
     held: u64,
 }
 
+/// A kernel's blocks, for dealing them out.
+#[derive(Clone, Copy, Debug)]
+struct KernelBlocks {
+    blocks: u64,
+    share: u64,
+    block_time: f64,
+    memory_time: f64,
+}
+
 #[derive(Debug)]
 struct Engines {
     free: u32,
@@ -118,23 +163,73 @@ struct Engines {
     rate: f64,
 }
 
-/// The device.
+/// One device.
+#[derive(Debug)]
+struct Device {
+    /// Free compute units, in 1/32.
+    free: u64,
+    /// Kernels whose blocks wait for units: the most urgent first, then the earlier.
+    admitted: Vec<TaskId>,
+    memory: Fluid,
+    copies: [Engines; 2],
+}
+
+/// Shared capacities of a device: its memory, and the links of its copy engines.
+const FLOWS: usize = 3;
+
+/// When the next flow of a capacity ends, unless something changes before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct FlowEnd {
+    time: f64,
+    /// Which capacity of which device.
+    index: usize,
+    /// How often it had changed.
+    version: u64,
+}
+
+impl Eq for FlowEnd {}
+
+impl PartialOrd for FlowEnd {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for FlowEnd {
+    // Reversed: the heap gives the largest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.time.total_cmp(&self.time).then(other.index.cmp(&self.index)).then(other.version.cmp(&self.version))
+    }
+}
+
+/// The devices.
 #[derive(Debug)]
 pub struct Machine {
     now: f64,
     events: BinaryHeap<Event>,
     event_number: u64,
+    flow_ends: BinaryHeap<FlowEnd>,
+    flow_versions: Vec<u64>,
     tasks: VecDeque<State>,
     first: TaskId,
-    /// Free compute units, in 1/32.
-    free: u64,
+    devices: Vec<Device>,
+    /// The device of each lane.
+    device_of: Vec<u32>,
     capacity: u64,
-    /// Kernels whose blocks wait for units: the most urgent first, then the earlier.
-    admitted: Vec<TaskId>,
     blocks: Vec<Blocks>,
     unused_blocks: Vec<u32>,
-    memory: Fluid,
-    copies: [Engines; 2],
+    exchanges: Vec<Exchange>,
+    meetings: FxHashMap<TaskId, Meeting>,
+    /// Who has come to a channel, by the turn there.
+    arrived: FxHashMap<(Channel, u64), Vec<TaskId>>,
+    /// How often each device has used a channel, on each side of it.
+    turns: FxHashMap<(u32, Channel, bool), u64>,
+    /// The turn of each exchange that was submitted, for each of its channels.
+    turns_of: FxHashMap<TaskId, Vec<u64>>,
+    /// Tasks and lanes that a rank waits for, and whether one of them has moved.
+    awaited: FxHashSet<TaskId>,
+    awaited_lanes: FxHashSet<u32>,
+    moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
     pageable_rate: f64,
@@ -145,7 +240,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(profile: &Profile, lanes: usize, queues: usize) -> Machine {
+    /// Devices of one kind with that many hardware queues each; `device_of` has the device of each lane.
+    pub fn new(profile: &Profile, device_of: Vec<u32>, devices: usize, queues: usize) -> Machine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
@@ -159,25 +255,45 @@ impl Machine {
                 rate: rate * 1e-9,
             }
         };
+        let device = |_| Device {
+            free: capacity,
+            admitted: Vec::new(),
+            memory: Fluid::default(),
+            copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost)],
+        };
         Machine {
             now: 0.0,
             events: BinaryHeap::new(),
             event_number: 0,
+            flow_ends: BinaryHeap::new(),
+            flow_versions: vec![0; FLOWS * devices],
             tasks: VecDeque::new(),
             first: 0,
-            free: capacity,
+            devices: (0..devices).map(device).collect(),
+            outstanding: vec![0; device_of.len()],
+            device_of,
             capacity,
-            admitted: Vec::new(),
             blocks: Vec::new(),
             unused_blocks: Vec::new(),
-            memory: Fluid::default(),
-            copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost)],
-            queues: (0..queues).map(|_| VecDeque::new()).collect(),
+            exchanges: Vec::new(),
+            meetings: FxHashMap::default(),
+            arrived: FxHashMap::default(),
+            turns: FxHashMap::default(),
+            turns_of: FxHashMap::default(),
+            awaited: FxHashSet::default(),
+            awaited_lanes: FxHashSet::default(),
+            moved: false,
+            queues: (0..devices * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
             pageable_rate: profile.pageable_bandwidth.value() * 1e-9,
-            outstanding: vec![0; lanes],
             stamps: Vec::new(),
         }
+    }
+
+    /// Adds something that ranks can exchange.
+    pub fn exchange(&mut self, exchange: Exchange) -> u32 {
+        self.exchanges.push(exchange);
+        self.exchanges.len() as u32 - 1
     }
 
     /// The device's time, in ns.
@@ -195,7 +311,7 @@ impl Machine {
         self.stamps.drain(..)
     }
 
-    fn has_ended(&self, task: TaskId) -> bool {
+    pub fn has_ended(&self, task: TaskId) -> bool {
         // Tasks that were forgotten ended long ago.
         task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())
     }
@@ -224,6 +340,10 @@ impl Machine {
         }
         let blocks = match action {
             Action::Run(Task::Kernel { blocks, .. }) => blocks,
+            Action::Exchange(exchange) => {
+                self.take_turns(id, placing.lane, exchange);
+                self.exchanges[exchange as usize].units
+            }
             _ => 0,
         };
         let followers = Vec::new();
@@ -231,7 +351,7 @@ impl Machine {
         let state = State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0, observed };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
-        if let (Some(queue), Action::Run(Task::Kernel { .. })) = (placing.queue, action) {
+        if let (Some(queue), Action::Run(Task::Kernel { .. }) | Action::Exchange(_)) = (placing.queue, action) {
             self.queues[queue as usize].push_back(id);
         }
         if open == 0 {
@@ -253,19 +373,42 @@ impl Machine {
         }
     }
 
-    /// Lets time pass until a task has ended. False when it never will: nothing is left to happen.
-    pub fn run_until(&mut self, task: TaskId) -> bool {
-        while !self.has_ended(task) {
-            if !self.step() {
-                return false;
-            }
-        }
-        true
+    /// Has [`Machine::moved`] tell when a task has ended.
+    pub fn await_end(&mut self, task: TaskId) {
+        self.awaited.insert(task);
     }
 
-    /// Lets time pass until a lane has fewer tasks than `limit`.
-    pub fn drain_lane(&mut self, lane: u32, limit: u32) {
-        while self.outstanding[lane as usize] >= limit && self.step() {}
+    /// Has [`Machine::moved`] tell when a lane has fewer tasks than before.
+    pub fn await_room(&mut self, lane: u32) {
+        self.awaited_lanes.insert(lane);
+    }
+
+    /// Nobody waits for room on a lane any more.
+    pub fn has_room(&mut self, lane: u32) {
+        self.awaited_lanes.remove(&lane);
+    }
+
+    /// Whether something has happened that was waited for, since the last time.
+    pub fn moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// An exchange takes its turn on each of its channels when it is issued: the n-th of one side meets the n-th of the
+    /// other.
+    fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
+        let device = self.device_of[lane as usize];
+        let channels = &self.exchanges[exchange as usize].channels;
+        let turns = channels.iter().map(|&(channel, _, receives)| {
+            let turn = self.turns.entry((device, channel, receives)).or_default();
+            *turn += 1;
+            *turn
+        });
+        self.turns_of.insert(task, turns.collect());
+    }
+
+    fn device(&self, task: TaskId) -> usize {
+        let lane = self.tasks[(task - self.first) as usize].placing.lane;
+        self.device_of[lane as usize] as usize
     }
 
     fn at(&mut self, time: f64, what: What) {
@@ -279,13 +422,11 @@ impl Machine {
     }
 
     /// The next thing that happens. False when there is none.
-    fn step(&mut self) -> bool {
-        let flows = [self.memory.next(), self.copies[0].link.next(), self.copies[1].link.next()];
-        let flow = flows
-            .iter()
-            .enumerate()
-            .filter_map(|(index, time)| time.map(|time| (time, index)))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
+    pub fn step(&mut self) -> bool {
+        while self.flow_ends.peek().is_some_and(|end| self.flow_versions[end.index] != end.version) {
+            self.flow_ends.pop();
+        }
+        let flow = self.flow_ends.peek().map(|end| (end.time, end.index));
         match (flow, self.events.peek().map(|event| event.time)) {
             (None, None) => return false,
             (Some((time, index)), event) if event.is_none_or(|event| time < event) => {
@@ -301,21 +442,36 @@ impl Machine {
         true
     }
 
+    /// Notes when the next flow of a capacity ends, now that it has changed.
+    fn reflow(&mut self, index: usize) {
+        self.flow_versions[index] += 1;
+        let device = &self.devices[index / FLOWS];
+        let next = match index % FLOWS {
+            0 => device.memory.next(),
+            link => device.copies[link - 1].link.next(),
+        };
+        let version = self.flow_versions[index];
+        self.flow_ends.extend(next.map(|time| FlowEnd { time, index, version }));
+    }
+
     fn flow_ends(&mut self, index: usize) {
-        match index {
+        let device = &mut self.devices[index / FLOWS];
+        match index % FLOWS {
             0 => {
-                if let Some(group) = self.memory.finish() {
-                    self.blocks_end(group);
-                }
+                let group = device.memory.finish();
+                self.reflow(index);
+                group.into_iter().for_each(|group| self.blocks_end(group));
             }
-            _ => {
-                let engines = &mut self.copies[index - 1];
-                if let Some(flow) = engines.link.finish() {
-                    engines.free += 1;
+            link => {
+                let engines = &mut device.copies[link - 1];
+                let flow = engines.link.finish();
+                engines.free += u32::from(flow.is_some());
+                self.reflow(index);
+                if let Some(flow) = flow {
                     // Flows carry the lower half of the number; only tasks that are kept can be meant.
                     let task = self.first + u64::from(flow.wrapping_sub(self.first as u32));
                     self.ended(task);
-                    self.start_copies(index - 1);
+                    self.start_copies(index / FLOWS, link - 1);
                 }
             }
         }
@@ -326,16 +482,18 @@ impl Machine {
             What::Ready(task) => self.ready(task),
             What::Begin(task) => {
                 self.admit(task);
-                self.deal();
+                self.deal(self.device(task));
             }
+            What::Exchanged(task) => self.exchanged(task),
             What::BlocksEnd(group) => self.blocks_end(group),
             What::CopyStarts(task) => {
                 let Action::Run(Task::Copy { direction, bytes, pageable }) = self.state(task).action else {
                     unreachable!("only copies start as such");
                 };
-                let index = usize::from(direction == Direction::DeviceToHost);
+                let link = usize::from(direction == Direction::DeviceToHost);
                 let pageable_rate = self.pageable_rate;
-                let engines = &mut self.copies[index];
+                let device = self.device(task);
+                let engines = &mut self.devices[device].copies[link];
                 let (rate, demand) = if pageable {
                     let rate = engines.rate.min(pageable_rate);
                     (rate, engines.demand * rate / engines.rate)
@@ -343,6 +501,7 @@ impl Machine {
                     (engines.rate, engines.demand)
                 };
                 engines.link.add(self.now, task as u32, bytes / rate, demand);
+                self.reflow(FLOWS * device + 1 + link);
             }
         }
     }
@@ -356,15 +515,25 @@ impl Machine {
         match (action, placing.queue) {
             (Action::Mark(_), _) => self.ended(task),
             (Action::Run(Task::Copy { direction, .. }), _) => {
-                let index = usize::from(direction == Direction::DeviceToHost);
-                self.copies[index].waiting.push_back(task);
-                self.start_copies(index);
+                let link = usize::from(direction == Direction::DeviceToHost);
+                let device = self.device(task);
+                self.devices[device].copies[link].waiting.push_back(task);
+                self.start_copies(device, link);
             }
-            (Action::Run(Task::Kernel { floor, .. }), None) => {
+            (_, None) => {
                 self.started(task);
-                self.at(self.now + floor, What::Begin(task));
+                self.at(self.now + self.floor(action), What::Begin(task));
             }
-            (Action::Run(Task::Kernel { .. }), Some(queue)) => self.pull(queue),
+            (_, Some(queue)) => self.pull(queue),
+        }
+    }
+
+    /// From the start of a kernel or an exchange until it takes units.
+    fn floor(&self, action: Action) -> f64 {
+        match action {
+            Action::Run(Task::Kernel { floor, .. }) => floor,
+            Action::Exchange(exchange) => self.exchanges[exchange as usize].floor,
+            _ => 0.0,
         }
     }
 
@@ -377,11 +546,10 @@ impl Machine {
             if state.open != u32::MAX {
                 return;
             }
-            let Action::Run(Task::Kernel { floor, .. }) = state.action else {
-                unreachable!("queues hold kernels");
-            };
             // Marks the head of a serial queue as started, so that it is started once.
             state.open = u32::MAX - 1;
+            let action = state.action;
+            let floor = self.floor(action);
             self.started(head);
             self.at(now + floor, What::Begin(head));
             if rule == QueueRule::Serial {
@@ -396,50 +564,132 @@ impl Machine {
         let first = self.first;
         let tasks = &self.tasks;
         let urgency = |other: &TaskId| tasks[(*other - first) as usize].placing.priority <= priority;
-        let place = self.admitted.partition_point(urgency);
-        self.admitted.insert(place, task);
+        let admitted = &self.devices[self.device(task)].admitted;
+        let place = admitted.partition_point(urgency);
+        let device = self.device(task);
+        self.devices[device].admitted.insert(place, task);
     }
 
-    /// Deals free compute units out: as many as it can use to the first kernel, what is left to the next.
-    fn deal(&mut self) {
+    /// Deals a device's free compute units out: as many as it can use to the first kernel, what is left to the next.
+    fn deal(&mut self, device: usize) {
         let mut index = 0;
-        while index < self.admitted.len() && self.free > 0 {
-            let task = self.admitted[index];
-            let (free, capacity) = (self.free, self.capacity);
-            let state = self.state(task);
-            let Action::Run(Task::Kernel { blocks, share, block_time, memory_time, .. }) = state.action else {
-                unreachable!("only kernels are admitted");
+        while index < self.devices[device].admitted.len() && self.devices[device].free > 0 {
+            let task = self.devices[device].admitted[index];
+            let exhausted = match self.state(task).action {
+                Action::Run(Task::Kernel { blocks, share, block_time, memory_time, .. }) => {
+                    let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, memory_time };
+                    self.deal_blocks(device, task, kernel)
+                }
+                Action::Exchange(_) => self.deal_units(device, task),
+                _ => unreachable!("only kernels and exchanges are admitted"),
             };
-            let share = u64::from(share).min(capacity);
-            let fit = state.waiting.min(free / share);
-            if fit == 0 {
-                index += 1;
-                continue;
-            }
-            // Of a kernel that takes many rounds of the whole device, several go together as one long one.
-            let rounds = (blocks / (capacity / share)).div_ceil(ROUNDS).max(1);
-            let count = (fit * rounds).min(state.waiting);
-            state.waiting -= count;
-            state.running += count;
-            let exhausted = state.waiting == 0;
-            let compute = block_time * count.div_ceil(fit) as f64;
-            let memory = memory_time * count as f64 / blocks as f64;
-            let alone = compute.max(memory);
-            let demand = if alone > 0.0 { memory / alone } else { 0.0 };
-            let held = fit * share;
-            self.free -= held;
-            let group = self.group(Blocks { task, count, held });
-            if demand < SMALL_DEMAND {
-                self.at(self.now + alone, What::BlocksEnd(group));
-            } else {
-                self.memory.add(self.now, group, alone, demand);
-            }
             if exhausted {
-                self.admitted.remove(index);
+                self.devices[device].admitted.remove(index);
             } else {
                 index += 1;
             }
         }
+    }
+
+    /// Lets as many blocks of a kernel begin as there is room for; says whether none are left.
+    fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
+        let KernelBlocks { blocks, share, block_time, memory_time } = kernel;
+        let (free, capacity) = (self.devices[device].free, self.capacity);
+        let state = self.state(task);
+        let share = share.min(capacity);
+        let fit = state.waiting.min(free / share);
+        if fit == 0 {
+            return false;
+        }
+        // Of a kernel that takes many rounds of the whole device, several go together as one long one.
+        let rounds = (blocks / (capacity / share)).div_ceil(ROUNDS).max(1);
+        let count = (fit * rounds).min(state.waiting);
+        state.waiting -= count;
+        state.running += count;
+        let exhausted = state.waiting == 0;
+        let compute = block_time * count.div_ceil(fit) as f64;
+        let memory = memory_time * count as f64 / blocks as f64;
+        let alone = compute.max(memory);
+        let demand = if alone > 0.0 { memory / alone } else { 0.0 };
+        let held = fit * share;
+        self.devices[device].free -= held;
+        let group = self.group(Blocks { task, count, held });
+        if demand < SMALL_DEMAND {
+            self.at(self.now + alone, What::BlocksEnd(group));
+        } else {
+            self.devices[device].memory.add(self.now, group, alone, demand);
+            self.reflow(FLOWS * device);
+        }
+        exhausted
+    }
+
+    /// Gives an exchange units to hold; with all that it needs, it has come to its channels.
+    fn deal_units(&mut self, device: usize, task: TaskId) -> bool {
+        let unit = u64::from(Cost::WHOLE_UNIT);
+        let free = self.devices[device].free / unit;
+        let most = self.capacity / unit;
+        let state = self.state(task);
+        let wanted = state.waiting.min(most);
+        if free < wanted {
+            // What it gets it keeps, so that kernels behind it do not hold it up for ever.
+            if free > 0 {
+                state.waiting = wanted - free;
+                self.hold(device, task, free * unit);
+            }
+            return false;
+        }
+        state.waiting = 0;
+        self.hold(device, task, wanted * unit);
+        self.come(task);
+        true
+    }
+
+    fn hold(&mut self, device: usize, task: TaskId, held: u64) {
+        self.devices[device].free -= held;
+        let group = self.group(Blocks { task, count: 0, held });
+        self.meetings.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).groups.push(group);
+    }
+
+    /// An exchange has come to all of its channels: whoever is complete with it goes on.
+    fn come(&mut self, task: TaskId) {
+        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
+        let channels = self.exchanges[exchange as usize].channels.clone();
+        let turns = self.turns_of.remove(&task).unwrap_or_default();
+        let meeting = self.meetings.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() });
+        meeting.open = channels.len() as u32;
+        if channels.is_empty() {
+            self.go_on(task);
+        }
+        for (&(channel, needed, _), turn) in channels.iter().zip(turns) {
+            let there = self.arrived.entry((channel, turn)).or_default();
+            there.push(task);
+            if there.len() as u32 == needed {
+                for task in self.arrived.remove(&(channel, turn)).unwrap_or_default() {
+                    let meeting = self.meetings.get_mut(&task).expect("who has come has one");
+                    meeting.open -= 1;
+                    if meeting.open == 0 {
+                        self.go_on(task);
+                    }
+                }
+            }
+        }
+    }
+
+    fn go_on(&mut self, task: TaskId) {
+        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
+        let time = self.exchanges[exchange as usize].time;
+        self.at(self.now + time, What::Exchanged(task));
+    }
+
+    fn exchanged(&mut self, task: TaskId) {
+        let device = self.device(task);
+        let meeting = self.meetings.remove(&task);
+        for group in meeting.into_iter().flat_map(|meeting| meeting.groups) {
+            self.devices[device].free += self.blocks[group as usize].held;
+            self.unused_blocks.push(group);
+        }
+        self.ended(task);
+        self.deal(device);
     }
 
     fn group(&mut self, blocks: Blocks) -> u32 {
@@ -458,21 +708,23 @@ impl Machine {
     fn blocks_end(&mut self, group: u32) {
         let Blocks { task, count, held } = self.blocks[group as usize];
         self.unused_blocks.push(group);
-        self.free += held;
+        let device = self.device(task);
+        self.devices[device].free += held;
         let state = self.state(task);
         state.running -= count;
         if state.running == 0 && state.waiting == 0 {
             self.ended(task);
         }
-        self.deal();
+        self.deal(device);
     }
 
-    fn start_copies(&mut self, index: usize) {
-        while self.copies[index].free > 0 {
-            let Some(task) = self.copies[index].waiting.pop_front() else { return };
-            self.copies[index].free -= 1;
+    fn start_copies(&mut self, device: usize, link: usize) {
+        while self.devices[device].copies[link].free > 0 {
+            let engines = &mut self.devices[device].copies[link];
+            let Some(task) = engines.waiting.pop_front() else { return };
+            engines.free -= 1;
+            let latency = engines.latency;
             self.started(task);
-            let latency = self.copies[index].latency;
             self.at(self.now + latency, What::CopyStarts(task));
         }
     }
@@ -486,10 +738,11 @@ impl Machine {
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
             Action::Mark(stamp) => stamp,
-            Action::Run(_) => state.observed[1],
+            Action::Run(_) | Action::Exchange(_) => state.observed[1],
         };
         self.stamps.extend(marked.map(|stamp| (stamp, now)));
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());
+        self.moved |= self.awaited.remove(&task) || self.awaited_lanes.contains(&placing.lane);
         for (follower, gap) in followers {
             let state = self.state(follower);
             state.ready = state.ready.max(now + gap);
@@ -500,7 +753,7 @@ impl Machine {
             }
         }
         if let Some(queue) = placing.queue
-            && matches!(action, Action::Run(Task::Kernel { .. }))
+            && matches!(action, Action::Run(Task::Kernel { .. }) | Action::Exchange(_))
             && self.rule == QueueRule::Serial
         {
             self.queues[queue as usize].pop_front();

@@ -1,0 +1,127 @@
+//! Where ranks meet: collectives of several ranks on the CPU, each by the reference of its operation.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::exec::Comm;
+use crate::ops::{Collective, CollectiveKind, Member, Spec};
+
+/// The communicators of all ranks of the process.
+#[derive(Debug, Default)]
+pub struct Meetings {
+    comms: Mutex<BTreeMap<Comm, Arc<Meeting>>>,
+}
+
+impl Meetings {
+    /// The meeting of a communicator, the same for all of its ranks.
+    pub fn of(&self, comm: &Comm) -> Arc<Meeting> {
+        let mut comms = self.comms.lock().unwrap_or_else(PoisonError::into_inner);
+        comms.entry(comm.clone()).or_insert_with(|| Arc::new(Meeting::new(comm.ranks.len()))).clone()
+    }
+}
+
+/// One communicator.
+#[derive(Debug)]
+pub struct Meeting {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What each rank has brought to the collective under way.
+    shares: Vec<Option<Share>>,
+    /// The results are there, and that many ranks have still to fetch theirs.
+    to_fetch: usize,
+    /// What was sent from one rank to another and has not been received.
+    sent: BTreeMap<(u32, u32), VecDeque<Vec<f64>>>,
+}
+
+#[derive(Debug)]
+struct Share {
+    spec: Arc<Spec>,
+    inputs: Vec<Vec<f64>>,
+    outputs: Vec<Vec<f64>>,
+}
+
+impl Meeting {
+    fn new(ranks: usize) -> Meeting {
+        let state = State { shares: (0..ranks).map(|_| None).collect(), to_fetch: 0, sent: BTreeMap::new() };
+        Meeting { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes part in an operation of that rank, whose outputs come in as they lie in memory and go out as they have to
+    /// be. Waits for the others as long as it takes.
+    pub fn take_part(
+        &self,
+        rank: u32,
+        spec: &Arc<Spec>,
+        collectives: &[Collective],
+        inputs: &[Vec<f64>],
+        outputs: &mut [Vec<f64>],
+    ) {
+        let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
+        if collectives.iter().all(between_two) {
+            self.transfer(rank, collectives, inputs, outputs);
+        } else {
+            self.exchange(rank, spec, inputs, outputs);
+        }
+    }
+
+    /// Sends everything first, so that two ranks that exchange do not wait for each other.
+    fn transfer(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
+        let mut state = self.lock();
+        for one in collectives {
+            if let (CollectiveKind::Send, Some(source)) = (one.kind, one.source) {
+                state.sent.entry((rank, one.peer)).or_default().push_back(inputs[usize::from(source)].clone());
+            }
+        }
+        self.changed.notify_all();
+        for one in collectives {
+            let (CollectiveKind::Recv, Some(target)) = (one.kind, one.target) else { continue };
+            let values = loop {
+                if let Some(values) = state.sent.get_mut(&(one.peer, rank)).and_then(VecDeque::pop_front) {
+                    break values;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            };
+            outputs[usize::from(target) - inputs.len()] = values;
+        }
+    }
+
+    fn exchange(&self, rank: u32, spec: &Arc<Spec>, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
+        let rank = rank as usize;
+        // The collective before has to be over for everybody.
+        let state = self.lock();
+        let waited = self.changed.wait_while(state, |state| state.to_fetch > 0);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.shares[rank] = Some(Share { spec: spec.clone(), inputs: inputs.to_vec(), outputs: outputs.to_vec() });
+        if state.shares.iter().all(Option::is_some) {
+            let mut members: Vec<Member> = state
+                .shares
+                .iter_mut()
+                .flatten()
+                .map(|share| Member { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
+                .collect();
+            spec.operation.exchange(&mut members);
+            state.to_fetch = state.shares.len();
+            self.changed.notify_all();
+        } else {
+            let waited = self.changed.wait_while(state, |state| state.to_fetch == 0);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(share) = state.shares[rank].take() {
+            for (output, result) in outputs.iter_mut().zip(share.outputs) {
+                *output = result;
+            }
+        }
+        state.to_fetch -= 1;
+        if state.to_fetch == 0 {
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! One rank of the simulation: what its host calls, and what that comes to on the machine.
+
+use std::sync::{Arc, MutexGuard};
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{Nanos, Space};
+use crate::config::{Links, Profile};
+use crate::cost::{self, Task};
+use crate::exec::{Driver, Fault, Image};
+use crate::model::Priority;
+use crate::ops::Launch;
+
+use super::cache;
+use super::exchange::Exchanges;
+use super::machine::{Action, Machine, Placing, TaskId};
+use super::world::{Awaited, State, World};
+
+/// What one launch is to the simulator.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    action: Action,
+    /// What the call costs the host.
+    host: f64,
+    holds_host: bool,
+}
+
+/// A node of a captured graph.
+#[derive(Clone, Debug)]
+struct Node {
+    action: Action,
+    priority: i32,
+    after: Vec<u32>,
+    /// Stamps that its start and its end set.
+    observed: [Option<u32>; 2],
+}
+
+#[derive(Clone, Debug, Default)]
+struct Graph {
+    nodes: Vec<Node>,
+    /// Nodes that nothing in the graph waits for.
+    last: Vec<u32>,
+    /// Nodes that wait for nothing.
+    branches: u32,
+}
+
+/// A capture under way.
+#[derive(Debug, Default)]
+struct Capture {
+    nodes: Vec<Node>,
+    /// For each lane the last node, and what its next has to wait for.
+    lanes: Vec<(Option<u32>, Vec<u32>)>,
+    events: Vec<Vec<u32>>,
+}
+
+struct Costs {
+    record: f64,
+    wait: f64,
+    stamp: f64,
+    gap_same: f64,
+    gap_event: f64,
+    latency: f64,
+    graph_launch: f64,
+    graph_branch: f64,
+    graph_gap: f64,
+    graph_dispatch: f64,
+    depth: u32,
+}
+
+struct SimDriver {
+    world: Arc<World>,
+    place: Place,
+    costs: Costs,
+    /// The host's time, in ns.
+    host: f64,
+    /// For each operation its lane and parts.
+    ops: Vec<(u32, std::ops::Range<u32>)>,
+    parts: Vec<Part>,
+    /// For each lane its placing, its last task, and what the next waits for.
+    lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
+    events: Vec<Option<TaskId>>,
+    stamps: Vec<Option<TaskId>>,
+    graphs: Vec<Graph>,
+    capture: Option<Capture>,
+    observing: bool,
+    /// The stamp that the next operation's start sets.
+    opening: Option<u32>,
+    /// What the last operation came to: a task, or a node of the capture under way.
+    last: Option<Launched>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Launched {
+    Task(TaskId),
+    /// A task that had ended when its call returned, and when that was, in ns.
+    Ended(f64),
+    Node(u32),
+}
+
+/// A driver for each image, all on one machine.
+pub fn open(profile: &Profile, links: &Links, images: &[Image]) -> Vec<Box<dyn Driver>> {
+    let queues = 3 * profile.queues.count.value() as usize;
+    let lanes = images.iter().enumerate().flat_map(|(rank, image)| image.lanes.iter().map(move |_| rank as u32));
+    let mut machine = Machine::new(profile, lanes.collect(), images.len(), queues);
+    let exchanges = Exchanges::new(images, links, profile);
+    let mut known = Known::default();
+    let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
+    let stamps = images.iter().map(|image| image.stamps as usize).sum();
+    let world = Arc::new(World::new(machine, images.len(), stamps));
+    let (mut first_lane, mut first_stamp) = (0, 0);
+    let drivers = images.iter().zip(parts).enumerate().map(|(rank, (image, parts))| {
+        let place = Place { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
+        first_lane += image.lanes.len() as u32;
+        first_stamp += image.stamps;
+        Box::new(SimDriver::new(profile, image, world.clone(), place, parts)) as Box<dyn Driver>
+    });
+    drivers.collect()
+}
+
+/// Where a rank's numbers begin on the machine.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Which of the process's ranks it is.
+    rank: usize,
+    first_lane: u32,
+    first_stamp: u32,
+    first_queue: u32,
+}
+
+/// The parts of an image's operations: for each its lane and parts.
+type Parts = (Vec<(u32, std::ops::Range<u32>)>, Vec<Part>);
+
+/// What launches of a kind cost the host, and whether they hold it.
+#[derive(Debug, Default)]
+struct Known {
+    /// By work, share of its bytes in the cache, and communicator.
+    ranges: FxHashMap<(u32, u8, u32), std::ops::Range<u32>>,
+}
+
+impl Known {
+    fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
+        self.ranges.clear();
+        let mut parts = Vec::new();
+        let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
+        let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
+        let ops = image.ops.iter().zip(shares).map(|(op, share)| {
+            let range = self.ranges.entry((op.work, share, op.comm)).or_insert_with(|| {
+                let work = &image.works[op.work as usize];
+                let first = parts.len() as u32;
+                let cached = f64::from(share) / f64::from(cache::WHOLE);
+                let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
+                for (launch, task) in work.launches.iter().zip(tasks) {
+                    let exchange = match launch {
+                        Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
+                        _ => None,
+                    };
+                    parts.push(Part {
+                        action: exchange.unwrap_or(Action::Run(task)),
+                        host: cost::issue(launch, profile),
+                        holds_host: matches!(task, Task::Copy { pageable: true, .. }),
+                    });
+                }
+                first..parts.len() as u32
+            });
+            (op.lane, range.clone())
+        });
+        (ops.collect(), parts)
+    }
+}
+
+impl SimDriver {
+    fn new(profile: &Profile, image: &Image, world: Arc<World>, place: Place, (ops, parts): Parts) -> Self {
+        let queue_base = |priority: Priority| match (profile.queues.by_priority, priority) {
+            (false, _) => 0,
+            (true, Priority::High) => 1,
+            (true, Priority::Low) => 2,
+            (true, _) => 0,
+        };
+        let queues = profile.queues.count.value() as u32;
+        let lane = |(lane, info): (usize, &crate::exec::ImageLane)| {
+            let queue = place.first_queue + queue_base(info.priority) * queues + info.queue;
+            let lane = place.first_lane + lane as u32;
+            (Placing { lane, queue: Some(queue), priority: urgency(info.priority) }, None, Vec::new())
+        };
+        SimDriver {
+            world,
+            place,
+            costs: Costs {
+                record: profile.host.record.value(),
+                wait: profile.host.wait.value(),
+                stamp: profile.host.stamp.value(),
+                gap_same: profile.gap_same.value(),
+                gap_event: profile.gap_event.value(),
+                latency: profile.launch_latency.value(),
+                graph_launch: profile.graph.launch.value(),
+                graph_branch: profile.graph.launch_branch.value(),
+                graph_gap: profile.graph.gap.value(),
+                graph_dispatch: profile.graph.dispatch.value(),
+                depth: profile.host.queue_depth.value() as u32,
+            },
+            host: 0.0,
+            ops,
+            parts,
+            lanes: image.lanes.iter().enumerate().map(lane).collect(),
+            events: vec![None; image.events as usize],
+            stamps: vec![None; image.stamps as usize],
+            graphs: Vec::new(),
+            capture: None,
+            observing: false,
+            opening: None,
+            last: None,
+        }
+    }
+
+    /// The machine's number of a stamp.
+    fn stamp_of(&self, stamp: u32) -> u32 {
+        self.place.first_stamp + stamp
+    }
+
+    /// Lets time pass until something has happened, and the host with it.
+    fn wait_for<'a>(
+        &mut self,
+        world: &'a World,
+        state: MutexGuard<'a, State>,
+        awaited: Awaited,
+        call: &'static str,
+    ) -> Result<MutexGuard<'a, State>, Box<Fault>> {
+        world.wait(state, self.place.rank, awaited).ok_or_else(|| Self::stuck(call))
+    }
+
+    /// Puts a task behind a lane's last, and behind what the lane was told to wait for.
+    fn submit(&mut self, lane: u32, action: Action) -> Result<TaskId, Box<Fault>> {
+        let world = self.world.clone();
+        let mut state = world.lock();
+        let (placing, last, waits) = &mut self.lanes[lane as usize];
+        // A mark has no gap before it: it is where the lane is.
+        let (same, event) = match action {
+            Action::Mark(_) => (0.0, 0.0),
+            Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
+        };
+        let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
+        let task = state.machine.submit(action, *placing, self.host + self.costs.latency, after);
+        *last = Some(task);
+        let lane = placing.lane;
+        if state.machine.outstanding(lane) > self.costs.depth {
+            // The queue is full: the call returns when there is room.
+            let room = Awaited::Room { lane, limit: self.costs.depth + 1 };
+            state = self.wait_for(&world, state, room, "launch")?;
+            self.host = self.host.max(state.machine.now());
+        }
+        drop(state);
+        Ok(task)
+    }
+
+    fn note(&mut self, lane: u32, action: Action) -> u32 {
+        let priority = self.lanes[lane as usize].0.priority;
+        let capture = self.capture.as_mut().expect("called while capturing");
+        let node = capture.nodes.len() as u32;
+        let (last, waits) = &mut capture.lanes[lane as usize];
+        let after = last.iter().copied().chain(waits.drain(..)).collect();
+        *last = Some(node);
+        capture.nodes.push(Node { action, priority, after, observed: [None; 2] });
+        node
+    }
+
+    /// A stamp around an operation: the first of a pair is for the next operation's start, the second for its end.
+    fn observe(&mut self, stamp: u32) {
+        let number = self.stamp_of(stamp);
+        match self.last.take() {
+            None => self.opening = Some(number),
+            Some(Launched::Task(task)) => self.world.lock().machine.observe(task, None, Some(number)),
+            Some(Launched::Ended(time)) => self.world.lock().times[number as usize] = time,
+            Some(Launched::Node(node)) => {
+                let capture = self.capture.as_mut().expect("the node is its");
+                capture.nodes[node as usize].observed[1] = Some(number);
+            }
+        }
+    }
+
+    /// Anything that a stamp has reached belongs to its last use.
+    fn forget(&mut self, stamp: u32) {
+        let number = self.stamp_of(stamp) as usize;
+        let mut state = self.world.lock();
+        state.take_stamps();
+        state.times[number] = f64::NAN;
+    }
+
+    fn stuck(call: &'static str) -> Box<Fault> {
+        Fault::new(call, "nothing is left to happen, and this has not: the schedule waits in a circle")
+    }
+}
+
+fn urgency(priority: Priority) -> i32 {
+    match priority {
+        Priority::High => -1,
+        Priority::Normal => 0,
+        Priority::Low => 1,
+        Priority::Level(level) => level,
+    }
+}
+
+impl Driver for SimDriver {
+    fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
+        let (lane, parts) = self.ops[op as usize].clone();
+        for index in parts {
+            let part = self.parts[index as usize];
+            if self.capture.is_some() {
+                let node = self.note(lane, part.action);
+                let start = self.opening.take();
+                let capture = self.capture.as_mut().expect("checked above");
+                capture.nodes[node as usize].observed[0] = start;
+                self.last = Some(Launched::Node(node));
+                continue;
+            }
+            self.host += part.host;
+            let task = self.submit(lane, part.action)?;
+            let world = self.world.clone();
+            let mut state = world.lock();
+            state.machine.observe(task, self.opening.take(), None);
+            self.last = Some(Launched::Task(task));
+            if part.holds_host {
+                state = self.wait_for(&world, state, Awaited::End(task), "copy")?;
+                self.last = Some(Launched::Ended(state.machine.now()));
+                self.host = self.host.max(state.machine.now());
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
+        if let Some(capture) = &mut self.capture {
+            let (last, waits) = &capture.lanes[lane as usize];
+            capture.events[event as usize] = last.iter().copied().chain(waits.iter().copied()).collect();
+            return Ok(());
+        }
+        self.host += self.costs.record;
+        if !self.lanes[lane as usize].2.is_empty() {
+            self.submit(lane, Action::Mark(None))?;
+        }
+        self.events[event as usize] = self.lanes[lane as usize].1;
+        Ok(())
+    }
+
+    fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
+        if let Some(capture) = &mut self.capture {
+            let nodes = capture.events[event as usize].clone();
+            capture.lanes[lane as usize].1.extend(nodes);
+            return Ok(());
+        }
+        self.host += self.costs.wait;
+        if let Some(task) = self.events[event as usize] {
+            self.lanes[lane as usize].2.push(task);
+        }
+        Ok(())
+    }
+
+    fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
+        if self.observing {
+            self.observe(stamp);
+            return Ok(());
+        }
+        if self.capture.is_some() {
+            self.note(lane, Action::Mark(Some(stamp)));
+            return Ok(());
+        }
+        self.host += self.costs.stamp;
+        // What this stamp said before has been asked for: it is set anew.
+        self.forget(stamp);
+        let task = self.submit(lane, Action::Mark(Some(self.stamp_of(stamp))))?;
+        self.stamps[stamp as usize] = Some(task);
+        Ok(())
+    }
+
+    fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
+        self.host += self.costs.wait;
+        if let Some(task) = self.stamps[stamp as usize] {
+            self.lanes[lane as usize].2.push(task);
+        }
+        Ok(())
+    }
+
+    fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
+        let number = graph as usize;
+        let graph = std::mem::take(&mut self.graphs[number]);
+        self.host += self.costs.graph_launch + self.costs.graph_branch * f64::from(graph.branches.saturating_sub(1));
+        let start = self.submit(lane, Action::Mark(None))?;
+        let placed = self.lanes[lane as usize].0.lane;
+        let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
+        let visible = self.host + self.costs.latency;
+        let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
+        let mut dispatched = 0.0;
+        for node in &graph.nodes {
+            let (gap, action) = match node.action {
+                Action::Mark(stamp) => (0.0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
+                Action::Run(_) | Action::Exchange(_) => (gap, node.action),
+            };
+            if let Action::Mark(Some(stamp)) = node.action {
+                self.forget(stamp);
+            }
+            let placing = Placing { lane: placed, queue: None, priority: node.priority };
+            let before = node.after.iter().map(|&before| (tasks[before as usize], gap));
+            let mut state = self.world.lock();
+            let task = state.machine.submit(action, placing, visible, before.chain([(start, dispatched)]));
+            let [started, ended] = node.observed;
+            state.machine.observe(task, started, ended);
+            drop(state);
+            match node.action {
+                Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
+                Action::Mark(None) => {}
+                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch,
+            }
+            tasks.push(task);
+        }
+        self.lanes[lane as usize].2.extend(graph.last.iter().map(|&node| tasks[node as usize]));
+        self.graphs[number] = graph;
+        self.submit(lane, Action::Mark(None))?;
+        Ok(())
+    }
+
+    fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>> {
+        let Some(task) = self.stamps[stamp as usize] else {
+            return Err(Fault::new("reached", "the stamp was never set"));
+        };
+        let world = self.world.clone();
+        let mut state = self.wait_for(&world, world.lock(), Awaited::End(task), "reached")?;
+        state.take_stamps();
+        self.host = self.host.max(state.times[self.stamp_of(stamp) as usize]);
+        Ok(true)
+    }
+
+    fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
+        let state = self.world.lock();
+        let time = state.times[self.stamp_of(to) as usize] - state.times[self.stamp_of(from) as usize];
+        if time.is_nan() {
+            return Err(Fault::new("elapsed", "a stamp has not been reached"));
+        }
+        Ok(Nanos(time.round() as i64))
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.host.round() as i64)
+    }
+
+    fn begin_capture(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
+        self.capture = Some(Capture {
+            nodes: Vec::new(),
+            lanes: vec![(None, Vec::new()); self.lanes.len()],
+            events: vec![Vec::new(); self.events.len()],
+        });
+        Ok(())
+    }
+
+    fn end_capture(&mut self, _lane: u32) -> Result<u32, Box<Fault>> {
+        let Some(capture) = self.capture.take() else {
+            return Err(Fault::new("end_capture", "nothing is being captured"));
+        };
+        let mut waited = vec![false; capture.nodes.len()];
+        for node in &capture.nodes {
+            node.after.iter().for_each(|&before| waited[before as usize] = true);
+        }
+        let last = (0..capture.nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
+        let branches = capture.nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
+        self.graphs.push(Graph { nodes: capture.nodes, last, branches });
+        Ok(self.graphs.len() as u32 - 1)
+    }
+
+    fn enter(&mut self) -> Result<(), Box<Fault>> {
+        self.world.enter(self.place.rank);
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.world.leave(self.place.rank);
+    }
+
+    fn observing(&mut self, on: bool) {
+        self.observing = on;
+        self.opening = None;
+        self.last = None;
+    }
+
+    fn synchronize(&mut self) -> Result<(), Box<Fault>> {
+        let world = self.world.clone();
+        let mut state = world.lock();
+        for lane in 0..self.lanes.len() {
+            if let Some(task) = self.lanes[lane].1 {
+                state = self.wait_for(&world, state, Awaited::End(task), "synchronize")?;
+                self.host = self.host.max(state.machine.now());
+            }
+        }
+        state.take_stamps();
+        Ok(())
+    }
+
+    fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
+        Ok(self.world.lock().machine.outstanding(self.lanes[lane as usize].0.lane) == 0)
+    }
+
+    fn reset(&mut self) -> Result<(), Box<Fault>> {
+        Ok(())
+    }
+
+    fn read(&mut self, _: Space, _: u64, _: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,121 @@
+//! What connects devices: figures by which the simulator times collectives, each with its source.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{ConfigError, bad_ron};
+use super::profile::Figure;
+
+/// Devices that are connected alike, in nodes of one size. Times in nanoseconds, rates in bytes per second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Links {
+    pub name: String,
+    pub ranks_per_node: Figure,
+    /// Compute units that a collective holds.
+    pub units: Figure,
+    pub within: Link,
+    pub across: Link,
+    /// What one rank more adds to a small collective.
+    pub hop: Figure,
+    pub tables: Vec<Table>,
+}
+
+/// One device's way to another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// The least time of a transfer.
+    pub latency: Figure,
+    pub bandwidth: Figure,
+}
+
+/// Times of a collective within a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
+    pub collective: String,
+    pub ranks: u32,
+    pub source: String,
+    /// Bytes, as nccl-tests counts them, and nanoseconds; from small to large.
+    pub times: Vec<(f64, f64)>,
+}
+
+/// Links that are part of the program.
+static EMBEDDED: [(&str, &str); 2] = [
+    ("hgx_h200", include_str!("../../config/topologies/hgx_h200.ron")),
+    ("mi300x", include_str!("../../config/topologies/mi300x.ron")),
+];
+
+impl Links {
+    /// Reads links; `file` names them in messages.
+    pub fn parse(file: &str, text: &str) -> Result<Links, ConfigError> {
+        let links: Links = ron::from_str(text)
+            .map_err(|error| bad_ron(file, &error, "config/topologies/hgx_h200.ron is a whole one"))?;
+        links.check()?;
+        Ok(links)
+    }
+
+    /// The names of the embedded links.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// Embedded links.
+    pub fn named(name: &str) -> Result<Links, ConfigError> {
+        match EMBEDDED.iter().find(|(known, _)| *known == name) {
+            Some((name, text)) => Links::parse(&format!("{name}.ron"), text),
+            None => Err(ConfigError::UnknownProfile {
+                name: name.to_owned(),
+                help: crate::base::suggest::did_you_mean(name, Links::names().collect::<Vec<_>>()),
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let bad = |name: String, value: f64, why: &str| {
+            Err(ConfigError::BadValue { name, value: value.to_string(), why: why.to_owned() })
+        };
+        let figures = [
+            ("ranks_per_node", &self.ranks_per_node),
+            ("units", &self.units),
+            ("within.bandwidth", &self.within.bandwidth),
+            ("across.bandwidth", &self.across.bandwidth),
+        ];
+        for (name, figure) in figures {
+            if !(figure.value().is_finite() && figure.value() >= 1.0) {
+                return bad(name.to_owned(), figure.value(), "it has to be at least 1");
+            }
+        }
+        let times =
+            [("within.latency", &self.within.latency), ("across.latency", &self.across.latency), ("hop", &self.hop)];
+        for (name, figure) in times {
+            if !(figure.value().is_finite() && figure.value() >= 0.0) {
+                return bad(name.to_owned(), figure.value(), "a time cannot be negative");
+            }
+        }
+        for table in &self.tables {
+            let name = format!("tables: {} of {} ranks", table.collective, table.ranks);
+            let rising = table.times.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+            let positive = table.times.iter().all(|&(bytes, time)| bytes > 0.0 && time > 0.0 && time.is_finite());
+            if table.ranks < 2 || table.times.len() < 2 || !rising || !positive {
+                return bad(name, table.times.len() as f64, "at least two sizes, which rise as their times do");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_links_are_good() {
+        for name in Links::names() {
+            Links::named(name).unwrap();
+        }
+        let text = EMBEDDED[0].1.replace("(65536, 15200)", "(512, 15200)");
+        assert!(matches!(Links::parse("x.ron", &text), Err(ConfigError::BadValue { .. })));
+    }
+}
