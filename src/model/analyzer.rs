@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Bytes, DType, Interner, MemoryId, Symbol};
+use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol};
 use crate::syntax::ast::*;
 
 use super::error::ModelError;
@@ -66,6 +66,8 @@ pub(super) struct Analyzer<'a> {
     pub label_families: FxHashSet<Symbol>,
     pub program: Program,
     pub defs: FxHashMap<Symbol, &'a Decl>,
+    /// Where the mesh is declared.
+    pub mesh: Option<SrcSpan>,
     /// The iteration that is being expanded; nothing outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
@@ -99,9 +101,10 @@ impl<'a> Analyzer<'a> {
         let program = Program {
             rank: options.rank,
             world: options.world,
+            by_rank: false,
             params: Vec::new(),
             names: Interner::default(),
-            groups: vec![Group { name: "world".to_owned(), ranks: (0..options.world).collect() }],
+            groups: vec![Group::new("world".to_owned(), (options.world.max(1), 1), options.rank, SrcSpan::default())],
             streams: Vec::new(),
             memories: Vec::new(),
             shapes: Shapes::default(),
@@ -123,6 +126,7 @@ impl<'a> Analyzer<'a> {
             label_families: check::label_families(ast),
             program,
             defs: defs.collect(),
+            mesh: None,
             iteration: None,
             cycle_use: CycleUse::default(),
             expansion: Expansion::default(),

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId};
 use crate::ops::init::Init;
-use crate::ops::{self, Attrs, Input, Operation, usage};
+use crate::ops::{self, Attrs, Input, Operation, Team, usage};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -34,7 +34,7 @@ pub(super) struct Inputs {
     /// Whether it takes the expression of `lowering`.
     pub has_expression: bool,
     outputs: Vec<Output>,
-    written: Vec<ViewId>,
+    pub written: Vec<ViewId>,
     failed: bool,
 }
 
@@ -56,12 +56,15 @@ impl<'a> Analyzer<'a> {
             self.not_yet("a name with dots", "`use` comes with a later version", call.callee[0].span);
             return;
         };
-        if let Some(over) = &call.over {
-            self.not_yet("`over`", "collectives run over all ranks", over.span);
-        }
         match self.callee(callee.symbol) {
-            Callee::Def(decl) => self.call_def(call, decl),
-            Callee::Marker(name) => self.marker(name, call),
+            Callee::Def(decl) => {
+                self.no_group(call);
+                self.call_def(call, decl);
+            }
+            Callee::Marker(name) => {
+                self.no_group(call);
+                self.marker(name, call);
+            }
             Callee::Operation(place) => {
                 // The room for operands is used again from operation to operation.
                 let mut inputs = std::mem::take(&mut self.expansion.inputs);
@@ -104,6 +107,11 @@ impl<'a> Analyzer<'a> {
     // --- Markers ----------------------------------------------------------------------------------------------
 
     fn marker(&mut self, name: &str, call: &'a Call) {
+        if self.expansion.batch.is_some() {
+            let help = "a group holds collectives, `send` and `recv`, which are issued together: move it out";
+            self.not_in_group(&format!("`{name}`"), help, call.span);
+            return self.give_unknown(call);
+        }
         let takes = usize::from(name == "wait");
         if call.inputs.len() != takes || !call.outputs.is_empty() || !call.options.is_empty() {
             let expected = if takes == 1 { "one label" } else { "nothing" };
@@ -129,7 +137,7 @@ impl<'a> Analyzer<'a> {
             after = self.waited_for(&value, arg.value.span);
         }
         let label = self.open_label(call);
-        let Some(op) = self.push_op(kind, call, label, &[], &[]) else { return };
+        let Some(op) = self.push_op(kind, call.span, label, &[], &[]) else { return };
         for after in after {
             self.expansion.step.push_after(after);
         }
@@ -139,25 +147,20 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Adds an operation, with what the open blocks wait for.
-    fn push_op(
+    pub(super) fn push_op(
         &mut self,
         kind: OpKind,
-        call: &Call,
+        span: SrcSpan,
         label: Option<LabelId>,
         inputs: &[ViewId],
         outputs: &[ViewId],
     ) -> Option<OpId> {
-        if !self.room_for_operation(call.span) {
+        if !self.room_for_operation(span) {
             return None;
         }
         let stream = self.current_stream();
-        let new = NewOp {
-            kind,
-            stream,
-            label: label.unwrap_or(self.expansion.label),
-            phase: self.expansion.phase,
-            span: call.span,
-        };
+        let new =
+            NewOp { kind, stream, label: label.unwrap_or(self.expansion.label), phase: self.expansion.phase, span };
         let op = self.expansion.step.push(new, inputs, outputs);
         let mut waiting = std::mem::take(&mut self.expansion.after);
         for block in &mut waiting {
@@ -174,18 +177,19 @@ impl<'a> Analyzer<'a> {
     /// Nothing when something is wrong with it.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
+        let fits = self.fits_group(operation, call);
+        let group = self.group_over(operation, call);
         self.inputs(operation, call, operands);
         let options_good = self.op_options(operation, call, &mut operands.attrs);
         self.outputs(operation, call, &mut operands.outputs)?;
-        if !options_good || operands.failed {
-            return None;
-        }
+        let group = group.filter(|_| fits && options_good && !operands.failed)?;
         if let Some((dtype, dims)) = operation.own_input(&operands.attrs) {
             let name = self.names.intern(operation.name());
             operands.views.push(self.bare(dtype, dims, name, call.span));
             operands.spans.push(call.span);
         }
-        let spec = self.spec(place, call, operands, &operands.attrs, &operands.outputs)?;
+        let team = self.team(group);
+        let spec = self.spec(place, call, operands, (&operands.attrs, team), &operands.outputs)?;
         for (index, output) in operands.outputs.iter().enumerate() {
             let view = match output {
                 Output::Given(view, _) => *view,
@@ -196,20 +200,24 @@ impl<'a> Analyzer<'a> {
             }
             operands.written.push(view);
         }
-        if !self.check_overlap(operation, call, operands) {
+        if !self.check_overlap(operation, call, operands, team) {
             return None;
+        }
+        if self.expansion.batch.is_some() {
+            return self.batch_part(operation, call, spec, operands);
         }
         let label = self.open_label(call);
         // Where there is no room for it, the limit is the mistake.
-        let op = self.push_op(OpKind::Run(spec), call, label, &operands.views, &operands.written);
+        let op = self.push_op(OpKind::Run(spec), call.span, label, &operands.views, &operands.written);
         if let (Some(label), Some(op)) = (label, op) {
             self.close_label(call, label, LabelData::operation(op));
         }
         Some(())
     }
 
-    /// An operation may not read memory that it writes, unless it goes element by element over the same slice.
-    fn check_overlap(&mut self, operation: &dyn Operation, call: &Call, inputs: &Inputs) -> bool {
+    /// An operation may not read memory that it writes, unless it goes element by element over the same slice, or takes
+    /// its rank's own part of what all ranks share.
+    fn check_overlap(&mut self, operation: &dyn Operation, call: &Call, inputs: &Inputs, team: Team) -> bool {
         let views = &inputs.written;
         for (index, &view) in views.iter().enumerate() {
             let Output::Given(_, at) = &inputs.outputs[index] else { continue };
@@ -219,7 +227,10 @@ impl<'a> Analyzer<'a> {
             let reads = inputs.views.len();
             for (place, (other, other_at)) in others.chain(later).enumerate() {
                 let same = place < reads && other == view && operation.in_place();
-                if !same && self.program.views.overlap(view, other) {
+                if !same
+                    && self.program.views.overlap(view, other)
+                    && !(place < reads && operation.own_part() && self.is_own_part(view, other, team))
+                {
                     let memory = self.program.views.memory(view);
                     let name = self.names.name(self.program.memory(memory).name).to_owned();
                     self.error(ModelError::Overlap { name, output: (*at).into(), other: other_at.into() });
@@ -228,6 +239,19 @@ impl<'a> Analyzer<'a> {
             }
         }
         true
+    }
+
+    /// Whether the smaller of two stretches is that part of the other which is this rank's own.
+    fn is_own_part(&mut self, a: ViewId, b: ViewId, team: Team) -> bool {
+        // On another rank it is another part.
+        self.program.by_rank = true;
+        let dims = self.program.layout(self.program.views.memory(a)).dims;
+        let place = |view| (self.program.views.offset(view, &dims), self.program.views.tensor(view).elements());
+        let (small, large) = match place(a).1 < place(b).1 {
+            true => (place(a), place(b)),
+            false => (place(b), place(a)),
+        };
+        small.0 == large.0 + u64::from(team.rank) * small.1
     }
 
     fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs) {
@@ -241,12 +265,16 @@ impl<'a> Analyzer<'a> {
                 (low, high) => format!("{low} to {high} inputs"),
             };
             let given = call.inputs.len();
+            let help = match operation.name() {
+                "recv" => "what is received stands behind the arrow: `recv(-> y, from: 0)`".to_owned(),
+                _ => format!("it is `{}`", usage(operation)),
+            };
             self.error(ModelError::ArgumentCount {
                 function: operation.name().to_owned(),
                 expected,
                 found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
                 at: call.span.into(),
-                help: Some(format!("it is `{}`", usage(operation))),
+                help: Some(help),
             });
             inputs.failed = true;
         }

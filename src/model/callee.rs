@@ -11,14 +11,10 @@ use super::error::ModelError;
 pub(super) const MARKERS: [&str; 3] = ["signal", "wait", "sync"];
 
 /// Operations of the language that this version does not have.
-const LATER: [&str; 30] = [
+const LATER: [&str; 22] = [
     "adamw",
-    "all_gather",
-    "all_reduce",
     "argmax",
     "attention",
-    "barrier",
-    "broadcast",
     "concat",
     "conv",
     "cross_entropy",
@@ -33,12 +29,8 @@ const LATER: [&str; 30] = [
     "min",
     "pad",
     "pool",
-    "recv",
-    "reduce",
-    "reduce_scatter",
     "rms_norm",
     "rope",
-    "send",
     "sgd",
     "sum",
     "triad",

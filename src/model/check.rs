@@ -237,6 +237,7 @@ impl<'a> Checker<'a> {
                     self.exprs(args);
                 }
             }
+            DeclKind::Mesh(factors) => factors.iter().for_each(|factor| self.expr(&factor.value)),
             DeclKind::Step { options, .. } => {
                 for setting in options {
                     self.setting(setting, &["iteration", "end", "data", "declared", "forbid", "allow"]);
@@ -396,6 +397,9 @@ impl<'a> Checker<'a> {
                 Some(Kind::Word(words)) => self.setting(setting, words),
                 _ => self.expr(&setting.value),
             }
+        }
+        if let Some(over) = &call.over {
+            self.expr(over);
         }
         if let Some(label) = &call.label {
             self.exprs(&label.index);

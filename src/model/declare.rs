@@ -30,7 +30,7 @@ impl<'a> Analyzer<'a> {
             DeclKind::Buffer(buffer) => self.buffer(buffer),
             DeclKind::Meta(settings) => self.meta(settings),
             DeclKind::Step { options, .. } => self.step_options(options),
-            DeclKind::Mesh(_) => self.not_yet("`mesh`", "it comes with runs on several GPUs", decl.span),
+            DeclKind::Mesh(factors) => self.mesh(factors, decl.span),
             DeclKind::Kernel { .. } => self.not_yet("`kernel`", "`map(…)` makes a kernel of any expression", decl.span),
             DeclKind::Use { .. } => self.not_yet("`use`", "write the `def` into this file", decl.span),
             DeclKind::Draw { .. } => self.not_yet("`draw`", "make the number a `param`", decl.span),

@@ -317,6 +317,24 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
+    #[error("the mesh does not fit {world}")]
+    #[diagnostic(
+        code(aorta::model::mesh),
+        help(
+            "its factors have to multiply to the number of ranks: give {ranks}, or let a factor follow from the \
+             others, `mesh dp = world / 4, tp = 4`"
+        )
+    )]
+    Mesh {
+        /// The number of ranks.
+        world: String,
+        why: String,
+        /// What to give to make it fit.
+        ranks: String,
+        #[label("{why}")]
+        at: SourceSpan,
+    },
+
     // --- Statements -----------------------------------------------------------------------------------------
     #[error("`{name}` calls itself")]
     #[diagnostic(
@@ -381,7 +399,9 @@ pub enum ModelError {
     #[error("`{name}` is an output: it cannot be read and written at once here")]
     #[diagnostic(
         code(aorta::model::overlapping_operands),
-        help("write to another buffer; only elementwise operations may write the very slice that they read")
+        help(
+            "write to another buffer; elementwise operations and some collectives may write the very slice that they read"
+        )
     )]
     Overlap {
         name: String,
@@ -389,6 +409,24 @@ pub enum ModelError {
         output: SourceSpan,
         #[label("the same memory")]
         other: SourceSpan,
+    },
+
+    #[error("`{name}` does not run over a group of ranks")]
+    #[diagnostic(code(aorta::model::no_group), help("{help}"))]
+    NoGroup {
+        name: String,
+        help: &'static str,
+        #[label("a group, behind what is no collective")]
+        at: SourceSpan,
+    },
+
+    #[error("{what} cannot stand in a `group`")]
+    #[diagnostic(code(aorta::model::in_group), help("{help}"))]
+    InGroup {
+        what: String,
+        help: &'static str,
+        #[label("cannot be issued with the rest")]
+        at: SourceSpan,
     },
 
     #[error("memory that has no name cannot be written")]

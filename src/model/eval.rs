@@ -96,6 +96,7 @@ impl Analyzer<'_> {
             };
         }
         if symbol == self.builtins.rank {
+            self.program.by_rank = true;
             return Value::int(i64::from(self.options.rank));
         }
         if symbol == self.builtins.world {
@@ -230,6 +231,7 @@ impl Analyzer<'_> {
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
                     Some("a number is no range: write `0..n` for `n` turns")
                 }
+                "a group of ranks" => Some("declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`"),
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
                 "`true` or `false`" => Some("write a comparison, such as `n > 0`"),

@@ -6,6 +6,7 @@ use crate::base::{LabelId, MemoryId, OpId, PhaseId, Space, SrcSpan, StreamId, Sy
 use crate::syntax::ast::{self, *};
 
 use super::analyzer::Analyzer;
+use super::batch::Batch;
 use super::call::Inputs;
 use super::callee::Callee;
 use super::error::ModelError;
@@ -38,6 +39,8 @@ pub(super) struct Expansion<'a> {
     pub stream: Option<StreamId>,
     pub label: LabelId,
     pub phase: PhaseId,
+    /// The `group { … }` that is open.
+    pub batch: Option<Batch>,
     /// What the open blocks wait for.
     pub after: Vec<Waiting>,
     /// `after prev(…)`, to be resolved when all iterations are known.
@@ -161,7 +164,7 @@ impl<'a> Analyzer<'a> {
         labels
     }
 
-    fn block(&mut self, block: &'a Block) {
+    pub(super) fn block(&mut self, block: &'a Block) {
         for stmt in block {
             if self.expansion.stopped {
                 return;
@@ -187,10 +190,7 @@ impl<'a> Analyzer<'a> {
                 self.block(body);
                 self.expansion.phase = outer;
             }
-            StmtKind::Group { body } => {
-                self.not_yet("`group`", "it comes with runs on several GPUs", stmt.span);
-                self.block(body);
-            }
+            StmtKind::Group { body } => self.group(body, stmt.span),
             StmtKind::Buffer { family, ty } => self.local_buffer(family, ty),
             StmtKind::Call(call) => self.call(call),
         }
@@ -294,7 +294,12 @@ impl<'a> Analyzer<'a> {
                 self.wrong_type::<()>("a stream", &other, stream.span);
             }
         }
-        let ops = self.edges(after);
+        if let (Some(edge), true) = (after.first(), self.expansion.batch.is_some()) {
+            let help = "a group waits as a whole: write `on s after f { group { … } }`";
+            self.not_in_group("`after`", help, edge.label.span);
+        }
+        // What the open group will be is no operation yet that anything could wait for.
+        let ops = if self.expansion.batch.is_some() { Vec::new() } else { self.edges(after) };
         let waits = !ops.is_empty();
         if waits {
             self.expansion.after.push(Waiting { ops, done: FxHashSet::default() });
@@ -453,7 +458,8 @@ impl<'a> Analyzer<'a> {
                         || outputs.iter().any(|output| output.name.symbol == *name)
                 })
                 .collect();
-            let ops = first_op as u32..self.expansion.step.ops.len() as u32;
+            let end = self.expansion.step.ops.len() + self.ops_of_batch();
+            let ops = first_op as u32..end as u32;
             self.close_label(call, label, LabelData::call(ops, members));
         }
     }

@@ -3,6 +3,7 @@
 //! Knows no device: a [`Program`] is the same on every machine. After this module nothing is looked up by name.
 
 mod analyzer;
+mod batch;
 mod call;
 mod callee;
 mod check;
@@ -18,6 +19,7 @@ pub mod limits;
 mod lint;
 mod lists;
 mod lower;
+mod mesh;
 mod options;
 mod params;
 mod program;

@@ -2,7 +2,7 @@
 
 use crate::base::SrcSpan;
 use crate::base::units::Dimension;
-use crate::ops::{Attr, Attrs, Kind, Operation, OptionSpec, Preset, usage};
+use crate::ops::{Attr, Attrs, Counts, Kind, Operation, OptionSpec, Preset, usage};
 use crate::syntax::ast::{Call, Expr};
 
 use super::analyzer::Analyzer;
@@ -90,6 +90,7 @@ impl Analyzer<'_> {
                 })
                 .collect::<Option<Vec<i64>>>()
                 .map(Attr::Axes),
+            (Kind::Counts, Value::List(items)) => counts(items).map(|counts| Attr::Counts(counts.into())),
             _ => None,
         };
         match attr {
@@ -107,5 +108,26 @@ impl Analyzer<'_> {
                 None
             }
         }
+    }
+}
+
+/// Whole numbers from 0, in one list or in a list of such lists.
+fn counts(items: &[Value]) -> Option<Counts> {
+    let numbers = |items: &[Value]| -> Option<Vec<u64>> {
+        let number = |item: &Value| match item {
+            Value::Number(number) if number.dimension == Dimension::NONE => u64::try_from(number.whole()?).ok(),
+            _ => None,
+        };
+        items.iter().map(number).collect()
+    };
+    match items.first() {
+        Some(Value::List(_)) => {
+            let rows = items.iter().map(|row| match row {
+                Value::List(row) => numbers(row),
+                _ => None,
+            });
+            rows.collect::<Option<Vec<_>>>().map(Counts::Rows)
+        }
+        _ => numbers(items).map(Counts::Each),
     }
 }

@@ -20,6 +20,9 @@ use super::views::{Layout, Views};
 pub struct Program {
     pub rank: u32,
     pub world: u32,
+    /// Whether the program depends on the number of its rank. One that does not is every rank's: what is said of `rank`
+    /// in it, and in the teams of its specs, then holds for the first alone.
+    pub by_rank: bool,
     /// Every parameter with the value that it has in this program, as it would be written.
     pub params: Vec<(String, String)>,
     pub names: Interner,
@@ -47,6 +50,33 @@ pub struct Group {
     pub name: String,
     /// Its ranks, in the order of its own numbers; this program's is one of them.
     pub ranks: Vec<u32>,
+    /// How far its members lie apart, in ranks of the world.
+    pub stride: u32,
+    /// Where it is declared; nothing for the world.
+    pub span: SrcSpan,
+}
+
+impl Group {
+    /// The group that has `size` members, `stride` apart, as `rank` of the world sees it.
+    pub(super) fn new(name: String, (size, stride): (u32, u32), rank: u32, span: SrcSpan) -> Group {
+        let first = rank - (rank / stride) % size * stride;
+        Group { name, ranks: (0..size).map(|member| first + member * stride).collect(), stride, span }
+    }
+
+    pub fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// The number in the group of any rank of the world; other ranks may have other members in theirs.
+    pub fn number_of(&self, rank: u32) -> u32 {
+        rank / self.stride % self.size()
+    }
+
+    /// The ranks of the group of that name that any rank of the world is in, in the order of the group's own numbers.
+    pub fn members_with(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
+        let (stride, first) = (self.stride, rank - self.number_of(rank) * self.stride);
+        (0..self.size()).map(move |member| first + member * stride)
+    }
 }
 
 /// A logical stream: one, or a member of a family.

@@ -209,10 +209,11 @@ impl Analyzer<'_> {
         match value {
             Value::Unknown => Value::Unknown,
             Value::Label(label) => self.label_member(*label, base, member),
+            Value::Group(group) => self.group_member(*group, member),
             other => {
                 let name = self.text_of(base);
                 let found = other.describe(&self.names);
-                let help = format!("`{name}` is {found}; only labels have members");
+                let help = format!("`{name}` is {found}; only labels and groups of ranks have members");
                 let member_text = self.names.name(member.symbol).to_owned();
                 self.error(ModelError::UnknownMember {
                     name,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::base::{Bytes, GroupId, Space, SpecId, SrcSpan, ViewId};
-use crate::ops::{self, Attrs, Expression, Operand, Operation, Spec, Team};
+use crate::base::{Bytes, Space, SpecId, SrcSpan, ViewId};
+use crate::ops::{
+    self, Attrs, Category, Collective, CollectiveKind, Expression, Launch, Operand, Operation, Spec, Team,
+};
 use crate::syntax::ast::Call;
 
 use super::analyzer::Analyzer;
@@ -30,7 +32,7 @@ impl Analyzer<'_> {
         place: usize,
         call: &Call,
         inputs: &Inputs,
-        attrs: &Attrs,
+        (attrs, team): (&Attrs, Team),
         outputs: &[Output],
     ) -> Option<SpecId> {
         let known = &mut self.expansion.specs;
@@ -49,7 +51,7 @@ impl Analyzer<'_> {
         let expression_key = expression.as_ref().map_or(u32::MAX, |(index, _)| *index);
         let mut key = std::mem::take(&mut known.key);
         key.clear();
-        key.extend([place as u32, attrs_key as u32, expression_key, inputs.views.len() as u32]);
+        key.extend([place as u32, team.group.0, attrs_key as u32, expression_key, inputs.views.len() as u32]);
         key.extend(inputs.views.iter().map(|&view| self.program.views.tensor_key(view)));
         key.extend(outputs.iter().map(|output| match output {
             Output::Given(view, _) => self.program.views.tensor_key(*view),
@@ -57,7 +59,8 @@ impl Analyzer<'_> {
         }));
         let spec = self.expansion.specs.table.get(key.as_slice()).copied().or_else(|| {
             let expression = expression.map(|(_, expression)| expression);
-            let spec = self.infer(ops::CATALOGUE[place], call, inputs, (attrs, expression), outputs)?;
+            let spec = self.infer(ops::CATALOGUE[place], call, inputs, (attrs, expression, team), outputs)?;
+            self.program.by_rank |= depends_on_rank(&spec);
             let id = SpecId::from(self.program.specs.insert_full(spec).0);
             self.expansion.specs.table.insert(key.as_slice().into(), id);
             Some(id)
@@ -71,7 +74,7 @@ impl Analyzer<'_> {
         operation: &'static dyn Operation,
         call: &Call,
         inputs: &Inputs,
-        (attrs, expression): (&Attrs, Option<Arc<Expression>>),
+        (attrs, expression, team): (&Attrs, Option<Arc<Expression>>, Team),
         outputs: &[Output],
     ) -> Option<Spec> {
         let operand = |view: ViewId, span: SrcSpan| Operand { tensor: *self.program.views.tensor(view), span };
@@ -91,7 +94,7 @@ impl Analyzer<'_> {
             outputs: &output_operands,
             attrs,
             expression: expression.as_deref(),
-            team: Team { group: GroupId(0), ranks: self.options.world, rank: self.options.rank },
+            team,
         };
         let types = match operation.infer(&question) {
             Ok(types) => types,
@@ -130,7 +133,15 @@ impl Analyzer<'_> {
             expression,
             inputs: input_operands.iter().map(|operand| operand.tensor).collect(),
             outputs,
-            team: Team { group: GroupId(0), ranks: self.options.world, rank: self.options.rank },
+            team,
         })
     }
+}
+
+/// Whether a collective is another one on another rank, also where the text is the same.
+fn depends_on_rank(spec: &Spec) -> bool {
+    let own =
+        |entry: &Collective| matches!(entry.kind, CollectiveKind::Send | CollectiveKind::Recv) || entry.parts.is_some();
+    spec.operation.category() == Category::Collective
+        && spec.launch().iter().any(|launch| matches!(launch, Launch::Collective(entries) if entries.iter().any(own)))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::units::{Dimension, UNITS, plain};
-use crate::base::{DType, Dims, Interner, LabelId, SrcSpan, Symbol, ViewId};
+use crate::base::{DType, Dims, GroupId, Interner, LabelId, SrcSpan, Symbol, ViewId};
 
 /// A number with what it measures.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +105,8 @@ pub enum Value {
         view: ViewId,
         family: u8,
     },
+    /// Ranks: a factor of the mesh.
+    Group(GroupId),
     /// An operation or a call.
     Label(LabelId),
     /// A family of labels, by its number; one without members has a number beyond all others.
@@ -159,6 +161,7 @@ impl Value {
             Value::Stream { .. } => "a family of streams".to_owned(),
             Value::Tensor { family: 0, .. } => "a tensor".to_owned(),
             Value::Tensor { .. } => "a family of buffers".to_owned(),
+            Value::Group(_) => "a group of ranks".to_owned(),
             Value::Label(_) | Value::Labels(_) => "a label".to_owned(),
             Value::Output(_) => "an output".to_owned(),
             Value::Whole => "`..`".to_owned(),

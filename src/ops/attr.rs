@@ -1,9 +1,12 @@
 //! Options of operations: what they may be, and what they are.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan};
+
+use super::Spec;
 
 /// One option (or one positional value) of an operation.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub enum Kind {
     /// A list of dimensions.
     Axes,
     DType,
+    /// How much goes from each rank to each: a list for each sender, or one for all of them.
+    Counts,
 }
 
 impl Kind {
@@ -41,6 +46,9 @@ impl Kind {
             Kind::Word(words) => format!("one of {}", crate::base::suggest::listed(words)),
             Kind::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
             Kind::DType => "an element type, such as `f16`".to_owned(),
+            Kind::Counts => {
+                "whole numbers from 0, a list for each sender, such as `[[2, 1], [0, 3]]`, or one list".to_owned()
+            }
         }
     }
 }
@@ -67,6 +75,28 @@ pub enum Attr {
     Word(&'static str),
     Axes(Vec<i64>),
     DType(DType),
+    Counts(Arc<Counts>),
+    /// The parts of a batch of collectives: no option that somebody writes.
+    Batch(Arc<[Spec]>),
+}
+
+/// How much goes from each rank to each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Counts {
+    /// A list for each sender.
+    Rows(Vec<Vec<u64>>),
+    /// The same list for every sender.
+    Each(Vec<u64>),
+}
+
+impl Counts {
+    /// From one rank to another, in the group's numbers; both are checked to be in it.
+    pub fn get(&self, from: usize, to: usize) -> u64 {
+        match self {
+            Counts::Rows(rows) => rows[from][to],
+            Counts::Each(row) => row[to],
+        }
+    }
 }
 
 impl PartialEq for Attr {
@@ -80,6 +110,8 @@ impl PartialEq for Attr {
             (Attr::Word(a), Attr::Word(b)) => a == b,
             (Attr::Axes(a), Attr::Axes(b)) => a == b,
             (Attr::DType(a), Attr::DType(b)) => a == b,
+            (Attr::Counts(a), Attr::Counts(b)) => a == b,
+            (Attr::Batch(a), Attr::Batch(b)) => a == b,
             _ => false,
         }
     }
@@ -98,6 +130,8 @@ impl std::hash::Hash for Attr {
             Attr::Word(value) => value.hash(state),
             Attr::Axes(value) => value.hash(state),
             Attr::DType(value) => value.hash(state),
+            Attr::Counts(value) => value.hash(state),
+            Attr::Batch(value) => value.hash(state),
         }
     }
 }
@@ -170,6 +204,21 @@ impl Attrs {
             Attr::Axes(value) => Some(value),
             _ => None,
         }
+    }
+
+    pub fn counts(&self, name: &str) -> Option<&Counts> {
+        match self.get(name) {
+            Attr::Counts(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The parts of a batch; nothing for what is none.
+    pub(super) fn batch(&self, name: &str) -> Option<&[Spec]> {
+        self.values.iter().find_map(|(found, value, _)| match value {
+            Attr::Batch(specs) if *found == name => Some(&**specs),
+            _ => None,
+        })
     }
 }
 

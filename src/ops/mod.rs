@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
-pub use attr::{Attr, Attrs, Kind, OptionSpec, Preset};
+pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
+pub use collectives::{Batch, Part, parts};
 pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;
@@ -74,6 +75,11 @@ pub trait Operation: Sync {
     fn in_place(&self) -> bool {
         false
     }
+
+    /// Whether the smaller of input and output may be that part of the other which is this rank's own.
+    fn own_part(&self) -> bool {
+        false
+    }
 }
 
 /// Every operation, in the order of the documentation.
@@ -90,7 +96,15 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &routing::Route,
     &copies::Copy,
     &copies::Memset,
+    &collectives::AllReduce,
+    &collectives::AllGather,
+    &collectives::ReduceScatter,
     &collectives::AllToAll,
+    &collectives::Broadcast,
+    &collectives::Reduce,
+    &collectives::Send,
+    &collectives::Recv,
+    &collectives::Barrier,
     &synthetic::Spin,
     &synthetic::Work,
     &synthetic::Nop,

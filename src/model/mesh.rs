@@ -1,0 +1,128 @@
+//! Groups of ranks: the mesh that factors the world, and the group that a collective runs over.
+
+use crate::base::units::Dimension;
+use crate::base::{GroupId, SrcSpan, counted, suggest};
+use crate::ops::{Category, Operation, Team};
+use crate::syntax::ast::{Binding, Call, Name};
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::program::Group;
+use super::value::Value;
+
+/// What a group has behind a dot.
+const MEMBERS: [&str; 2] = ["rank", "size"];
+
+impl Analyzer<'_> {
+    /// `mesh dp = 2, tp = 4`: ranks are numbered with the last factor running fastest.
+    pub(super) fn mesh(&mut self, factors: &[Binding], at: SrcSpan) {
+        if let Some(first) = self.mesh.replace(at) {
+            self.error(ModelError::Second { what: "mesh", at: at.into(), first: first.into() });
+        }
+        let sizes: Vec<Option<u32>> = factors.iter().map(|factor| self.factor(factor)).collect();
+        let known: Option<Vec<u32>> = sizes.into_iter().collect();
+        let fits = known.filter(|sizes| self.factors_fit(sizes, at));
+        let Some(sizes) = fits else {
+            factors.iter().for_each(|factor| self.scopes.declare(factor.name.symbol, Value::Unknown));
+            return;
+        };
+        let mut stride = self.options.world;
+        for (factor, size) in factors.iter().zip(sizes) {
+            stride /= size;
+            let name = self.names.name(factor.name.symbol).to_owned();
+            let group = Group::new(name, (size, stride), self.options.rank, factor.name.span);
+            self.program.groups.push(group);
+            let id = GroupId::from(self.program.groups.len() - 1);
+            self.scopes.declare(factor.name.symbol, Value::Group(id));
+        }
+    }
+
+    /// The size of one factor.
+    fn factor(&mut self, factor: &Binding) -> Option<u32> {
+        let value = self.eval(&factor.value);
+        let (Value::Number(number), at) = (&value, factor.value.span) else {
+            return self.wrong_type("a whole number", &value, factor.value.span);
+        };
+        if number.dimension != Dimension::NONE {
+            return self.wrong_type("a whole number", &value, at);
+        }
+        let size = number.whole().and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
+        if size.is_none() {
+            let why = format!("`{}` would be {}", self.names.name(factor.name.symbol), number.text());
+            self.mesh_error(why, "the number of ranks".to_owned(), at);
+        }
+        size
+    }
+
+    fn factors_fit(&mut self, sizes: &[u32], at: SrcSpan) -> bool {
+        let product = sizes.iter().fold(1u64, |product, size| product.saturating_mul(u64::from(*size)));
+        if product == u64::from(self.options.world) {
+            return true;
+        }
+        let text: Vec<String> = sizes.iter().map(u32::to_string).collect();
+        let text = text.join(" × ");
+        let why = if sizes.len() > 1 { format!("{text} = {product}") } else { text };
+        self.mesh_error(why, format!("`--ranks {product}`"), at);
+        false
+    }
+
+    fn mesh_error(&mut self, why: String, ranks: String, at: SrcSpan) {
+        let world = counted(self.options.world as usize, "rank");
+        self.error(ModelError::Mesh { world, why, ranks, at: at.into() });
+    }
+
+    /// `dp.rank`, `dp.size`.
+    pub(super) fn group_member(&mut self, group: GroupId, member: Name) -> Value {
+        let found = &self.program.groups[group.index()];
+        match self.names.name(member.symbol) {
+            "size" => Value::int(i64::from(found.size())),
+            "rank" => {
+                let number = found.number_of(self.options.rank);
+                self.program.by_rank = true;
+                Value::int(i64::from(number))
+            }
+            other => {
+                let help = suggest::did_you_mean(other, MEMBERS);
+                let help = help.or_else(|| Some(format!("a group has {}", suggest::listed(&MEMBERS))));
+                let (name, member_text) = (found.name.clone(), other.to_owned());
+                self.error(ModelError::UnknownMember { name, member: member_text, at: member.span.into(), help });
+                Value::Unknown
+            }
+        }
+    }
+
+    /// The group as this rank sees it.
+    pub(super) fn team(&self, group: GroupId) -> Team {
+        let found = &self.program.groups[group.index()];
+        Team { group, ranks: found.size(), rank: found.number_of(self.options.rank) }
+    }
+
+    /// The group that an operation runs over: all ranks, unless `over` names another. Nothing where that is wrong.
+    pub(super) fn group_over(&mut self, operation: &dyn Operation, call: &Call) -> Option<GroupId> {
+        let world = Some(GroupId(0));
+        let Some(over) = &call.over else { return world };
+        if operation.category() != Category::Collective {
+            self.no_group(call);
+            return None;
+        }
+        if over.as_name() == Some(self.builtins.world) {
+            return world;
+        }
+        match self.eval(over) {
+            Value::Group(group) => Some(group),
+            other => self.wrong_type("a group of ranks", &other, over.span),
+        }
+    }
+
+    /// Says so where `over` stands behind what is no collective.
+    pub(super) fn no_group(&mut self, call: &Call) {
+        if let (Some(over), Some(callee)) = (&call.over, call.callee.first()) {
+            let name = self.names.name(callee.symbol).to_owned();
+            let help = match self.defs.contains_key(&callee.symbol) {
+                true => "write it behind the collectives inside; a group may be an argument: `def f(x, g -> y) { … }`",
+                false => "collectives do, such as `all_reduce(x -> x) over dp`",
+            };
+            self.error(ModelError::NoGroup { name, help, at: over.span.into() });
+        }
+    }
+}

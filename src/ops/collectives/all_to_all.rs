@@ -1,0 +1,168 @@
+//! From every rank to every rank: equal parts, or counted ones.
+
+use std::sync::Arc;
+
+use crate::base::{DType, Dims};
+
+use super::reduce::needs_equal_parts;
+use super::*;
+
+/// `all_to_all(src -> dst, counts: [[…], …])`.
+pub struct AllToAll;
+
+impl Operation for AllToAll {
+    fn name(&self) -> &'static str {
+        "all_to_all"
+    }
+
+    fn summary(&self) -> &'static str {
+        "each rank's r-th part goes to rank r; parts arrive in the order of the ranks they come from"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[OptionSpec {
+                name: "counts",
+                kind: Kind::Counts,
+                default: Preset::Absent,
+                doc: "rows of the first dimension from each rank to each: a list for each sender, or one for all",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_stretches(call)?;
+        match call.attrs.counts("counts") {
+            None => {
+                let source = &call.inputs[0];
+                needs_equal_parts(call, source)?;
+                stretch(call, source.tensor.dtype, source.tensor.elements(), Some(source.tensor.dims))
+            }
+            Some(counts) => uneven(call, counts),
+        }
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        match uneven_parts(spec) {
+            None => traffic(spec),
+            Some(parts) => {
+                let bytes = |counts: &[u64]| counts.iter().sum::<u64>() * spec.inputs[0].dtype.size();
+                Cost { read: bytes(&parts.sent), written: bytes(&parts.received), ..Cost::default() }
+            }
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        // On one rank, the only part comes from and goes to that rank.
+        let count = uneven_parts(spec).map_or(inputs[0].len(), |parts| parts.sent[0] as usize);
+        copy(&inputs[0][..count], &mut outputs[0]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let ranks = members.len();
+        let sent: Vec<Vec<f64>> = members.iter().map(|member| member.inputs[0].clone()).collect();
+        for (to, member) in members.iter_mut().enumerate() {
+            let counts = member.spec.attrs.counts("counts");
+            let row = row(&member.spec.inputs[0]);
+            let part = |from: usize, to: usize| match counts {
+                Some(counts) => (counts.get(from, to) * row) as usize,
+                None => sent[from].len() / ranks,
+            };
+            let mut end = 0;
+            for (from, values) in sent.iter().enumerate() {
+                let start: usize = (0..to).map(|earlier| part(from, earlier)).sum();
+                let count = part(from, to);
+                copy(&values[start..][..count], &mut member.outputs[0][end..][..count]);
+                end += count;
+            }
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let collective = entry(spec, CollectiveKind::AllToAll);
+        let parts = uneven_parts(spec).map(Arc::new);
+        let count = match parts {
+            None => collective.count / u64::from(spec.team.ranks),
+            Some(_) => 0,
+        };
+        launched(Collective { count, parts, ..collective })
+    }
+}
+
+/// Elements of a row of the first dimension.
+fn row(tensor: &Tensor) -> u64 {
+    tensor.dims.iter().skip(1).product()
+}
+
+/// What the rank sends to and gets from each, in elements, where that is not the same for all.
+fn uneven_parts(spec: &Spec) -> Option<Parts> {
+    let counts = spec.attrs.counts("counts")?;
+    let (row, rank) = (row(&spec.inputs[0]), spec.team.rank as usize);
+    let ranks = 0..spec.team.ranks as usize;
+    Some(Parts {
+        sent: ranks.clone().map(|to| counts.get(rank, to) * row).collect(),
+        received: ranks.map(|from| counts.get(from, rank) * row).collect(),
+    })
+}
+
+/// The rule for counted parts: both sides have room for what their rank sends and gets.
+fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
+    let source = &call.inputs[0];
+    let tensor = source.tensor;
+    let ranks = call.team.ranks as usize;
+    call.needs_rank(0, 1, "to count rows of the first")?;
+    let help = format!("the group has {ranks} ranks: write a list of {ranks} lists with {ranks} numbers each, or one");
+    let bad = |why: String| Err(call.bad_option("counts", why, help.clone()));
+    let rows: &[Vec<u64>] = match counts {
+        Counts::Rows(rows) if rows.len() != ranks => return bad(format!("it has {} lists", rows.len())),
+        Counts::Rows(rows) => rows,
+        Counts::Each(row) => std::slice::from_ref(row),
+    };
+    if let Some(row) = rows.iter().find(|row| row.len() != ranks) {
+        return bad(format!("a list of it has {} numbers", row.len()));
+    }
+    let rank = call.team.rank as usize;
+    let (mut sent, mut received) = (0u64, 0u64);
+    for other in 0..ranks {
+        sent = sent.saturating_add(counts.get(rank, other));
+        received = received.saturating_add(counts.get(other, rank));
+    }
+    let holds = tensor.dims[0];
+    if sent > holds {
+        return Err(OpError::Rank {
+            op: "all_to_all",
+            needs: format!("the {sent} rows that rank {rank} sends"),
+            found: format!("{tensor}, {holds} rows"),
+            at: source.span.into(),
+        });
+    }
+    let row: u64 = row(&tensor);
+    match call.outputs[0] {
+        Some(given) => {
+            let found = given.tensor;
+            let enough = received.checked_mul(row).is_some_and(|needed| needed <= found.elements());
+            if found.dtype != tensor.dtype || !enough {
+                return Err(OpError::Output {
+                    op: "all_to_all",
+                    expected: format!("at least {received} rows of {row} {} each", tensor.dtype),
+                    found: format!("{found}, which is {} of {}", found.elements(), found.dtype),
+                    at: given.span.into(),
+                    call: source.span.into(),
+                });
+            }
+            Ok(vec![(found.dtype, found.dims)])
+        }
+        None => {
+            let mut dims = tensor.dims;
+            // A rank that gets nothing has a row to name all the same.
+            dims.set(0, received.max(1));
+            Ok(vec![(tensor.dtype, dims)])
+        }
+    }
+}

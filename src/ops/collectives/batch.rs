@@ -1,0 +1,127 @@
+//! Several collectives that are issued together: `group { … }`.
+
+use std::ops::Range;
+
+use crate::base::{DType, Dims};
+
+use super::transfer::transfer;
+use super::*;
+
+/// `group { … }`: one operation whose operands are those of its parts, one behind the other. None of the parts waits for
+/// another. It has no place in the catalogue, since nothing calls it by name.
+pub struct Batch;
+
+/// The collectives of a batch, as an option that the model fills in.
+const PARTS: &str = "parts";
+
+/// One collective of a batch, with its operands among those of the batch.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    pub spec: &'a Spec,
+    pub inputs: Range<usize>,
+    pub outputs: Range<usize>,
+}
+
+/// The collectives that an operation consists of: those of a batch, else the operation itself.
+pub fn parts(spec: &Spec) -> impl Iterator<Item = Part<'_>> {
+    let specs = spec.attrs.batch(PARTS).unwrap_or(std::slice::from_ref(spec));
+    let mut ends = (0, 0);
+    specs.iter().map(move |spec| {
+        let inputs = ends.0..ends.0 + spec.inputs.len();
+        let outputs = ends.1..ends.1 + spec.outputs.len();
+        ends = (inputs.end, outputs.end);
+        Part { spec, inputs, outputs }
+    })
+}
+
+impl Batch {
+    /// The batch of these collectives, all of one group.
+    pub fn of(specs: Vec<Spec>, team: Team) -> Spec {
+        let inputs = specs.iter().flat_map(|spec| spec.inputs.iter().copied()).collect();
+        let outputs = specs.iter().flat_map(|spec| spec.outputs.iter().copied()).collect();
+        let mut attrs = Attrs::default();
+        attrs.push(PARTS, Attr::Batch(specs.into()), None);
+        Spec { operation: &Batch, attrs, expression: None, inputs, outputs, team }
+    }
+}
+
+impl Operation for Batch {
+    fn name(&self) -> &'static str {
+        "group"
+    }
+
+    fn summary(&self) -> &'static str {
+        "collectives that are issued together"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[], outputs: &[], options: &[] }
+    }
+
+    /// Nothing is inferred: its parts have been.
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        parts(spec).map(|part| part.spec.cost()).fold(Cost::default(), |sum, cost| Cost {
+            flops: sum.flops + cost.flops,
+            read: sum.read + cost.read,
+            written: sum.written + cost.written,
+            ..sum
+        })
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        for part in parts(spec) {
+            let operation = part.spec.operation;
+            operation.reference(part.spec, &inputs[part.inputs], &mut outputs[part.outputs]);
+        }
+        // A rank may send to itself.
+        let inputs: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_vec()).collect();
+        transfer(&mut [Member { spec, inputs: &inputs, outputs }]);
+    }
+
+    /// The n-th collective of each member is one; sends and receives find each other by their ranks.
+    fn exchange(&self, members: &mut [Member]) {
+        transfer(members);
+        for place in 0.. {
+            let mut round: Vec<Member> = Vec::new();
+            for member in members.iter_mut() {
+                let found = parts(member.spec).filter(|part| !is_transfer(part.spec)).nth(place);
+                round.extend(found.map(|part| Member {
+                    spec: part.spec,
+                    inputs: &member.inputs[part.inputs],
+                    outputs: &mut member.outputs[part.outputs],
+                }));
+            }
+            let Some(first) = round.first() else { return };
+            first.spec.operation.exchange(&mut round);
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let all = spec.inputs.len();
+        let mut entries: Vec<Collective> = Vec::new();
+        for part in parts(spec) {
+            for launch in part.spec.launch() {
+                let Launch::Collective(collectives) = launch else { continue };
+                entries.extend(collectives.iter().cloned().map(|mut collective| {
+                    let shift = (all + part.outputs.start - part.spec.inputs.len()) as u8;
+                    collective.source = collective.source.map(|source| source + part.inputs.start as u8);
+                    collective.target = collective.target.map(|target| target + shift);
+                    collective
+                }));
+            }
+        }
+        vec![Launch::Collective(entries.into())]
+    }
+}
+
+fn is_transfer(spec: &Spec) -> bool {
+    [Send.name(), Recv.name()].contains(&spec.operation.name())
+}

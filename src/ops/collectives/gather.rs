@@ -1,0 +1,126 @@
+//! Collectives that give every rank what others have.
+
+use crate::base::{DType, Dims};
+
+use super::*;
+
+/// `all_gather(src -> dst)`.
+pub struct AllGather;
+
+impl Operation for AllGather {
+    fn name(&self) -> &'static str {
+        "all_gather"
+    }
+
+    fn summary(&self) -> &'static str {
+        "each rank gets all ranks' tensors, one behind the other in the order of the ranks"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Tensor("src")], outputs: &["dst"], options: &[] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_stretches(call)?;
+        let (source, ranks) = (call.inputs[0].tensor, u64::from(call.team.ranks));
+        let too_large = || OpError::Rank {
+            op: "all_gather",
+            needs: format!("a tensor of which {ranks} fit into memory"),
+            found: source.to_string(),
+            at: call.inputs[0].span.into(),
+        };
+        let count = source.elements().checked_mul(ranks).ok_or_else(too_large)?;
+        // The tensors are joined along the first dimension; single values become a row.
+        let mut dims = source.dims;
+        match dims.first() {
+            Some(&first) => dims.set(0, first * ranks),
+            None => dims = Dims::from_slice(&[ranks]).expect("a tensor has room for one dimension"),
+        }
+        stretch(call, source.dtype, count, Some(dims))
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let all: Vec<f64> = members.iter().flat_map(|member| member.inputs[0].iter().copied()).collect();
+        members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        launched(entry(spec, CollectiveKind::AllGather))
+    }
+
+    fn own_part(&self) -> bool {
+        true
+    }
+}
+
+/// `broadcast(src -> dst, root: 0)`.
+pub struct Broadcast;
+
+impl Operation for Broadcast {
+    fn name(&self) -> &'static str {
+        "broadcast"
+    }
+
+    fn summary(&self) -> &'static str {
+        "each rank gets the tensor of rank `root`"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[OptionSpec {
+                name: "root",
+                kind: MEMBER,
+                default: Preset::Int(0),
+                doc: "the rank of the group whose tensor it is",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_stretches(call)?;
+        member(call, "root")?;
+        let source = call.inputs[0].tensor;
+        stretch(call, source.dtype, source.elements(), Some(source.dims))
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let root = members.first().map_or(0, |member| member.spec.attrs.int("root") as usize);
+        let Some(values) = members.get(root).map(|member| member.inputs[0].clone()) else { return };
+        members.iter_mut().for_each(|member| copy(&values, &mut member.outputs[0]));
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let peer = spec.attrs.int("root") as u32;
+        launched(Collective { peer, ..entry(spec, CollectiveKind::Broadcast) })
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,123 @@
+//! Operations in which ranks of a group take part together.
+//!
+//! What is known here is one rank's share: that the ranks agree with each other is found in `plan`.
+
+mod all_to_all;
+mod batch;
+mod gather;
+mod reduce;
+mod transfer;
+
+pub use all_to_all::AllToAll;
+pub use batch::{Batch, Part, parts};
+pub use gather::{AllGather, Broadcast};
+pub use reduce::{AllReduce, Reduce, ReduceScatter};
+pub use transfer::{Barrier, Recv, Send};
+
+use crate::base::{DType, Dims, Space};
+
+use super::*;
+
+/// What `root`, `to` and `from` may be: the group says which of these it has.
+const MEMBER: Kind = Kind::Int(0, u32::MAX as i64);
+
+/// A communication library moves whole stretches of a device's memory.
+fn needs_stretches(call: &Call) -> Result<(), OpError> {
+    let op = call.operation.name();
+    for operand in call.inputs.iter().chain(call.outputs.iter().flatten()) {
+        if operand.tensor.space != Space::Device {
+            return Err(OpError::Space {
+                op,
+                space: operand.tensor.space.name(),
+                help: "collectives work on `device` memory; `copy` brings the rest over",
+                at: operand.span.into(),
+            });
+        }
+        if !operand.tensor.contiguous() {
+            return Err(OpError::Gaps {
+                op,
+                help: "collectives move whole stretches: copy the slice first, or order the buffer's dimensions \
+                       so that the slice is one piece",
+                at: operand.span.into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The type of the output: the given one has `count` elements of `dtype` in any shape, else it has the shape `dims`.
+fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<Vec<(DType, Dims)>, OpError> {
+    let op = call.operation.name();
+    match (call.outputs[0], dims) {
+        (Some(given), _) if given.tensor.dtype != dtype || given.tensor.elements() != count => Err(OpError::Output {
+            op,
+            expected: format!("{count} elements of {dtype}"),
+            found: format!("{0}, which is {1} of {2}", given.tensor, given.tensor.elements(), given.tensor.dtype),
+            at: given.span.into(),
+            call: call.inputs.first().map_or(call.span, |input| input.span).into(),
+        }),
+        (Some(given), _) => Ok(vec![(dtype, given.tensor.dims)]),
+        (None, Some(dims)) => Ok(vec![(dtype, dims)]),
+        (None, None) => Err(OpError::OutputMissing {
+            op,
+            help: "the shape of its input does not tell that of its output: write `-> y` to say where it goes",
+            at: call.span.into(),
+        }),
+    }
+}
+
+/// The number of a member of the group, which an option gives.
+fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
+    let (number, ranks) = (call.attrs.int(option), call.team.ranks);
+    if let Ok(number) = u32::try_from(number)
+        && number < ranks
+    {
+        return Ok(number);
+    }
+    let (why, help) = match ranks {
+        1 => ("there is one rank, 0".to_owned(), "check or run it on more: `--ranks 2`"),
+        _ => (
+            format!("the group has {ranks} ranks, 0 to {}", ranks - 1),
+            "a group numbers its own ranks from 0; `%` wraps: `(rank + 1) % world`",
+        ),
+    };
+    Err(call.bad_option(option, format!("{number} is none of the ranks, {why}"), help))
+}
+
+/// What every entry of one rank says; the rest is filled in.
+fn entry(spec: &Spec, kind: CollectiveKind) -> Collective {
+    let source = spec.inputs.first();
+    let target = spec.outputs.first();
+    let tensor = source.or(target);
+    Collective {
+        kind,
+        group: spec.team.group,
+        ranks: spec.team.ranks,
+        rank: spec.team.rank,
+        source: source.map(|_| 0),
+        target: target.map(|_| spec.inputs.len() as u8),
+        dtype: tensor.map_or(DType::U8, |tensor| tensor.dtype),
+        count: tensor.map_or(0, Tensor::elements),
+        reduction: Reduction::Sum,
+        peer: 0,
+        parts: None,
+    }
+}
+
+fn launched(collective: Collective) -> Vec<Launch> {
+    vec![Launch::Collective([collective].into())]
+}
+
+/// The bytes that a rank reads and writes; where a root does more than others, as of the root.
+fn traffic(spec: &Spec) -> Cost {
+    let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+    Cost { read, written, ..Cost::default() }
+}
+
+/// Copies as far as both sides reach: that they agree has been checked.
+fn copy(from: &[f64], to: &mut [f64]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+}
+
+#[cfg(test)]
+mod tests;

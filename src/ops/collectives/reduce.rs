@@ -1,0 +1,252 @@
+//! Collectives that make one value of several ranks'.
+
+use crate::base::{DType, Dims};
+
+use super::*;
+
+const OP: OptionSpec = OptionSpec {
+    name: "op",
+    kind: Kind::Word(&["sum", "mean", "min", "max", "product"]),
+    default: Preset::Word("sum"),
+    doc: "how the values of several ranks become one",
+};
+
+fn reduction(attrs: &Attrs) -> Reduction {
+    match attrs.word("op") {
+        "mean" => Reduction::Mean,
+        "min" => Reduction::Min,
+        "max" => Reduction::Max,
+        "product" => Reduction::Product,
+        _ => Reduction::Sum,
+    }
+}
+
+/// A mean of whole numbers may be none.
+fn needs_reducible(call: &Call) -> Result<(), OpError> {
+    needs_stretches(call)?;
+    let source = &call.inputs[0];
+    if reduction(call.attrs) == Reduction::Mean && !source.tensor.dtype.is_float() {
+        let why = format!("the mean of {} may be no whole number", source.tensor.dtype);
+        return Err(call.bad_option("op", why, "reduce by `sum`, or `cast` to a type with fractions before"));
+    }
+    Ok(())
+}
+
+/// The elements of all members, reduced.
+fn reduced(members: &[Member]) -> Vec<f64> {
+    let Some(first) = members.first() else { return Vec::new() };
+    let reduction = reduction(&first.spec.attrs);
+    let mut all = first.inputs[0].clone();
+    for member in &members[1..] {
+        for (sum, value) in all.iter_mut().zip(&member.inputs[0]) {
+            match reduction {
+                Reduction::Sum | Reduction::Mean => *sum += value,
+                Reduction::Min => *sum = sum.min(*value),
+                Reduction::Max => *sum = sum.max(*value),
+                Reduction::Product => *sum *= value,
+            }
+        }
+    }
+    if reduction == Reduction::Mean {
+        all.iter_mut().for_each(|value| *value /= members.len() as f64);
+    }
+    all
+}
+
+/// `all_reduce(src -> dst, op: sum)`.
+pub struct AllReduce;
+
+impl Operation for AllReduce {
+    fn name(&self) -> &'static str {
+        "all_reduce"
+    }
+
+    fn summary(&self) -> &'static str {
+        "each rank gets the sum of all ranks' tensors, element by element (or another `op`)"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Tensor("src")], outputs: &["dst"], options: &[OP] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_reducible(call)?;
+        let source = call.inputs[0].tensor;
+        stretch(call, source.dtype, source.elements(), Some(source.dims))
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let all = reduced(members);
+        members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        launched(Collective { reduction: reduction(&spec.attrs), ..entry(spec, CollectiveKind::AllReduce) })
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}
+
+/// `reduce_scatter(src -> dst, op: sum)`.
+pub struct ReduceScatter;
+
+impl Operation for ReduceScatter {
+    fn name(&self) -> &'static str {
+        "reduce_scatter"
+    }
+
+    fn summary(&self) -> &'static str {
+        "rank r gets the r-th part of the sum of all ranks' tensors (or of another `op`)"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Tensor("src")], outputs: &["dst"], options: &[OP] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_reducible(call)?;
+        let (source, ranks) = (&call.inputs[0], u64::from(call.team.ranks));
+        let tensor = source.tensor;
+        needs_equal_parts(call, source)?;
+        // The part is a stretch of the first dimension, where that can be cut.
+        let dims = tensor.dims.first().copied().filter(|first| first.is_multiple_of(ranks)).map(|first| {
+            let mut dims = tensor.dims;
+            dims.set(0, first / ranks);
+            dims
+        });
+        stretch(call, tensor.dtype, tensor.elements() / ranks, dims)
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let all = reduced(members);
+        let part = all.len() / members.len().max(1);
+        for (rank, member) in members.iter_mut().enumerate() {
+            copy(&all[rank * part..][..part], &mut member.outputs[0]);
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let count = spec.outputs[0].elements();
+        let all = entry(spec, CollectiveKind::ReduceScatter);
+        launched(Collective { count, reduction: reduction(&spec.attrs), ..all })
+    }
+
+    fn own_part(&self) -> bool {
+        true
+    }
+}
+
+/// `reduce(src -> dst, op: sum, root: 0)`.
+pub struct Reduce;
+
+impl Operation for Reduce {
+    fn name(&self) -> &'static str {
+        "reduce"
+    }
+
+    fn summary(&self) -> &'static str {
+        "rank `root` gets the sum of all ranks' tensors (or another `op`); elsewhere the output stays as it was"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[
+                OP,
+                OptionSpec {
+                    name: "root",
+                    kind: MEMBER,
+                    default: Preset::Int(0),
+                    doc: "the rank of the group that gets the result",
+                },
+            ],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_reducible(call)?;
+        member(call, "root")?;
+        if call.outputs[0].is_none() {
+            return Err(OpError::OutputMissing {
+                op: "reduce",
+                help: "the root alone writes it, so that it needs a buffer: write `-> y`; \
+                       `all_reduce` gives every rank the result",
+                at: call.span.into(),
+            });
+        }
+        let source = call.inputs[0].tensor;
+        stretch(call, source.dtype, source.elements(), None)
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let all = reduced(members);
+        let Some(first) = members.first() else { return };
+        let root = first.spec.attrs.int("root") as usize;
+        if let Some(member) = members.get_mut(root) {
+            copy(&all, &mut member.outputs[0]);
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let peer = spec.attrs.int("root") as u32;
+        let all = entry(spec, CollectiveKind::Reduce);
+        launched(Collective { reduction: reduction(&spec.attrs), peer, ..all })
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}
+
+/// Fails unless each rank of the group can have as many elements of the operand.
+pub(super) fn needs_equal_parts(call: &Call, operand: &Operand) -> Result<(), OpError> {
+    let (tensor, ranks) = (operand.tensor, call.team.ranks);
+    if tensor.elements().is_multiple_of(u64::from(ranks)) {
+        return Ok(());
+    }
+    Err(OpError::Rank {
+        op: call.operation.name(),
+        needs: format!("a number of elements that {ranks} ranks can share"),
+        found: format!("{tensor}, {} elements", tensor.elements()),
+        at: operand.span.into(),
+    })
+}

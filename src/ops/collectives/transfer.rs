@@ -1,0 +1,172 @@
+//! From one rank to one other, and waiting for all.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::base::{DType, Dims};
+
+use super::batch::parts;
+use super::*;
+
+/// `send(src, to: 1)`.
+pub struct Send;
+
+impl Operation for Send {
+    fn name(&self) -> &'static str {
+        "send"
+    }
+
+    fn summary(&self) -> &'static str {
+        "sends a tensor to another rank of the group, which has to `recv` it"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("src")],
+            outputs: &[],
+            options: &[OptionSpec {
+                name: "to",
+                kind: MEMBER,
+                default: Preset::Required,
+                doc: "the rank of the group that gets it",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_stretches(call)?;
+        member(call, "to")?;
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
+
+    fn exchange(&self, members: &mut [Member]) {
+        transfer(members);
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let peer = spec.attrs.int("to") as u32;
+        launched(Collective { peer, ..entry(spec, CollectiveKind::Send) })
+    }
+}
+
+/// `recv(-> dst, from: 0)`.
+pub struct Recv;
+
+impl Operation for Recv {
+    fn name(&self) -> &'static str {
+        "recv"
+    }
+
+    fn summary(&self) -> &'static str {
+        "receives what another rank of the group sends to this one"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[],
+            outputs: &["dst"],
+            options: &[OptionSpec {
+                name: "from",
+                kind: MEMBER,
+                default: Preset::Required,
+                doc: "the rank of the group that sends it",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        needs_stretches(call)?;
+        member(call, "from")?;
+        let Some(target) = call.outputs[0] else {
+            return Err(OpError::OutputMissing {
+                op: "recv",
+                help: "say where it goes, which also tells how much it is: `recv(-> y, from: 0)`",
+                at: call.span.into(),
+            });
+        };
+        Ok(vec![(target.tensor.dtype, target.tensor.dims)])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
+
+    fn exchange(&self, members: &mut [Member]) {
+        transfer(members);
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let peer = spec.attrs.int("from") as u32;
+        launched(Collective { peer, ..entry(spec, CollectiveKind::Recv) })
+    }
+}
+
+/// `barrier()`.
+pub struct Barrier;
+
+impl Operation for Barrier {
+    fn name(&self) -> &'static str {
+        "barrier"
+    }
+
+    fn summary(&self) -> &'static str {
+        "waits until every rank of the group has come to it"
+    }
+
+    fn category(&self) -> Category {
+        Category::Collective
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[], outputs: &[], options: &[] }
+    }
+
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        traffic(spec)
+    }
+
+    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        launched(entry(spec, CollectiveKind::Barrier))
+    }
+}
+
+/// What is sent arrives: the k-th of one rank to another meets the k-th that the other receives from it. Where one side
+/// is missing, the target stays as it was.
+pub(super) fn transfer(members: &mut [Member]) {
+    let mut sent: BTreeMap<(u32, u32), VecDeque<&[f64]>> = BTreeMap::new();
+    for member in members.iter() {
+        for part in parts(member.spec).filter(|part| part.spec.operation.name() == Send.name()) {
+            let way = (part.spec.team.rank, part.spec.attrs.int("to") as u32);
+            sent.entry(way).or_default().push_back(&member.inputs[part.inputs.start]);
+        }
+    }
+    for member in members.iter_mut() {
+        for part in parts(member.spec).filter(|part| part.spec.operation.name() == Recv.name()) {
+            let way = (part.spec.attrs.int("from") as u32, part.spec.team.rank);
+            if let Some(values) = sent.get_mut(&way).and_then(VecDeque::pop_front) {
+                copy(values, &mut member.outputs[part.outputs.start]);
+            }
+        }
+    }
+}
