@@ -4,12 +4,15 @@
 
 mod driver;
 mod error;
+mod gate;
+mod health;
 mod image;
 mod session;
 mod trace;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
+pub use health::Health;
 pub use image::{Address, Fill, Image, ImageLane, ImageOp, Work};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
 pub use trace::{Span, Trace};

@@ -240,6 +240,29 @@ impl Machine {
         id
     }
 
+    /// Submits what does not end before `release` says so, and takes no place in a lane.
+    pub fn hold(&mut self, lane: u32) -> TaskId {
+        let placing = Placing { lane, queue: None, priority: 0 };
+        self.tasks.push_back(State {
+            action: Action::Mark(None),
+            placing,
+            open: 1,
+            ready: 0.0,
+            followers: Vec::new(),
+            end: None,
+            waiting: 0,
+            running: 0,
+            observed: [None, None],
+        });
+        self.first + self.tasks.len() as u64 - 1
+    }
+
+    /// Ends what was held, at `time`.
+    pub fn release(&mut self, task: TaskId, time: f64) {
+        self.state(task).open = 0;
+        self.at(time, What::Ready(task));
+    }
+
     /// Lets a task that was just submitted set stamps when it starts and when it ends.
     pub fn observe(&mut self, task: TaskId, start: Option<u32>, end: Option<u32>) {
         let observed = &mut self.state(task).observed;

@@ -122,6 +122,8 @@ struct SimDriver {
     /// When each stamp was reached, in ns; NaN while it has not been.
     times: Vec<f64>,
     graphs: Vec<Graph>,
+    /// What each gate that is shut holds up.
+    gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
     observing: bool,
     /// The stamp that the next operation's start sets.
@@ -204,6 +206,7 @@ impl SimDriver {
             stamps: vec![None; image.stamps as usize],
             times: vec![f64::NAN; image.stamps as usize],
             graphs: Vec::new(),
+            gates: vec![None; image.gates as usize],
             capture: None,
             observing: false,
             opening: None,
@@ -410,6 +413,24 @@ impl Driver for SimDriver {
             return Err(Fault::new("elapsed", "a stamp has not been reached"));
         }
         Ok(Nanos(time.round() as i64))
+    }
+
+    fn gates(&self) -> bool {
+        true
+    }
+
+    /// The gate's own call costs the host nothing: it is outside of everything that is told.
+    fn hold(&mut self, gate: u32, lane: u32) -> Result<(), Box<Fault>> {
+        let shut = self.machine.hold(lane);
+        self.gates[gate as usize] = Some(shut);
+        self.lanes[lane as usize].2.push(shut);
+        Ok(())
+    }
+
+    fn release(&mut self, gate: u32) {
+        if let Some(shut) = self.gates[gate as usize].take() {
+            self.machine.release(shut, self.host + self.costs.latency);
+        }
     }
 
     fn now(&self) -> Nanos {
