@@ -50,6 +50,7 @@ fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
         timeout: aorta::base::Nanos(60_000_000_000),
         gemm_candidates: 1,
         observed_operations: 0,
+        gate_depth: 0,
     };
     let mut session = exec::prepare(&program, &schedule, &sim, &options).expect("the simulator opens");
     if mode == LaunchMode::Graph {

@@ -40,6 +40,7 @@
 //!         timeout: Nanos(1_000_000_000),
 //!         gemm_candidates: 1,
 //!         observed_operations: 100,
+//!         gate_depth: 512,
 //!     },
 //!     control: &Control::default(),
 //!     expectations: Vec::new(),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
-use aorta::exec::{self, Control, ExecError, LaunchMode, Session};
+use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Session};
 use aorta::measure::{self, Measured, Request};
 use aorta::model::Program;
 use aorta::plan::Plan;
@@ -413,4 +413,97 @@ fn an_interruption_after_the_headline_is_no_complete_run() {
     }
     let serial = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", 12);
     assert!(!serial.complete, "interrupted in the serial run:\n{}", summary(&serial));
+}
+
+// --- The device's state ---------------------------------------------------------------------------------------------
+
+#[test]
+fn a_device_that_was_held_back_is_told_of() {
+    let health = |clock, reasons: &[&'static str]| Health {
+        clock_mhz: Some(clock),
+        max_clock_mhz: Some(1980),
+        reasons: reasons.to_vec(),
+        ..Health::default()
+    };
+    let script = Script { health: vec![health(345, &[]), health(1410, &["power cap"])], ..Script::default() };
+    let prepared = Prepared::of(OVERLAPPING);
+    let measured = prepared.measure(&Mock::new(script), &[LaunchMode::Stream], &Control::default());
+    let measured = measured.expect("nothing fails");
+    let told = "stream: throttled: power cap, clock 1410 of 1980 MHz";
+    assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
+    let clocks: Vec<_> = measured.variants[0].health.iter().map(|health| health.clock_mhz).collect();
+    assert_eq!(clocks, [Some(345), Some(1410)]);
+}
+
+#[test]
+fn a_device_that_says_nothing_is_not_accused() {
+    let prepared = Prepared::of(OVERLAPPING);
+    let measured = prepared.measure(&Mock::new(Script::default()), &[LaunchMode::Stream], &Control::default());
+    let measured = measured.expect("nothing fails");
+    assert!(!measured.warnings.iter().any(|warning| warning.contains("throttled")), "{:?}", measured.warnings);
+    assert!(measured.variants[0].health.is_empty());
+}
+
+// --- The gate -------------------------------------------------------------------------------------------------------
+
+#[test]
+fn calls_of_held_iterations() {
+    let mock = Mock::new(Script { has_gates: true, ..Script::default() });
+    let mut session = Prepared::of(MEETING).session(&mock);
+    let samples = session.iterate(LaunchMode::Stream, 1, 1, &Control::default()).expect("nothing fails");
+    assert!(samples.gated);
+    assert_eq!(samples.ungated, 0);
+    insta::assert_snapshot!(mock.take().join("\n"));
+}
+
+/// Whether the last of three iterations is held, and why none is.
+fn held(text: &str, depth: u32, mode: LaunchMode) -> (bool, Option<String>) {
+    let mock = Mock::new(Script { has_gates: true, ..Script::default() });
+    let Prepared { program, schedule, .. } = Prepared::of(text);
+    let options = exec::Options { gate_depth: depth, ..common::exec_options() };
+    let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
+    session.capture().expect("nothing fails");
+    let samples = session.iterate(mode, 1, 2, &Control::default()).expect("nothing fails");
+    let holds = mock.take().iter().any(|call| call.starts_with("hold"));
+    assert_eq!(samples.gated, holds);
+    (holds, session.gate_refused().map(str::to_owned))
+}
+
+#[test]
+fn only_what_fits_is_held() {
+    assert_eq!(held(MEETING, 512, LaunchMode::Stream), (true, None));
+    assert_eq!(held(MEETING, 512, LaunchMode::Graph), (false, None), "a graph is one call");
+    assert_eq!(held(OVERLAPPING, 512, LaunchMode::Stream), (false, None), "iterations that overlap have no beginning");
+    assert_eq!(held(MEETING, 0, LaunchMode::Stream), (false, None), "nobody wants it");
+    let (holds, why) = held(MEETING, 6, LaunchMode::Stream);
+    assert!(!holds);
+    assert_eq!(why.unwrap(), "a hardware queue gets 9 commands, and 6 are sure to fit (`gate_depth`)");
+    let copy = "stream a\nbuffer x: f32[4] in host\nbuffer y: f32[4]\nstep { on a { copy(x -> y) } }\n";
+    let (holds, why) = held(copy, 512, LaunchMode::Stream);
+    assert!(!holds);
+    assert_eq!(why.unwrap(), "a copy from or to ordinary host memory makes the host wait for the device");
+}
+
+#[test]
+fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
+    let mock = Mock::new(Script { has_gates: true, forces_gates: true, ..Script::default() });
+    let prepared = Prepared::of(MEETING);
+    let mut session = prepared.session(&mock);
+    let samples = session.iterate(LaunchMode::Stream, 1, 8, &Control::default()).expect("nothing fails");
+    assert_eq!((samples.gated, samples.ungated), (true, 8));
+    let holds = mock.take().iter().filter(|call| call.starts_with("hold")).count();
+    assert!((3..=4).contains(&holds), "no more than are under way when the third opens: {holds}");
+    let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
+    let told = "stream: 4 of 4 iterations began before the host had issued them: their times contain the host's";
+    assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
+}
+
+#[test]
+fn the_time_without_the_gate_is_kept_beside() {
+    let mock = Mock::new(Script { has_gates: true, ..Script::default() });
+    let prepared = Prepared::of(MEETING);
+    let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
+    assert_eq!(measured.variants[0].ungated.as_ref().map(|times| times.n), Some(4));
+    let graph = prepared.measure(&mock, &[LaunchMode::Graph], &Control::default()).expect("nothing fails");
+    assert!(graph.variants[0].ungated.is_none());
 }

@@ -7,3 +7,9 @@ pub fn available_memory() -> Option<u64> {
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }
+
+/// The host's memory node that a device on the PCI bus is next to; nothing where the system does not say.
+pub fn numa_node(bus: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", bus.to_lowercase())).ok()?;
+    Some(text.trim().to_owned()).filter(|node| node.parse::<u32>().is_ok())
+}

@@ -1,5 +1,7 @@
 //! `aorta devices`.
 
+use clap::Args;
+
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Api;
 use crate::backend::host::Host;
@@ -9,9 +11,16 @@ use crate::exec::Backend;
 
 use super::{CliResult, DONE, environment, output};
 
-pub fn run() -> CliResult {
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Everything that is known of each device, and of this machine
+    #[arg(long)]
+    long: bool,
+}
+
+pub fn run(args: &DevicesArgs) -> CliResult {
     let mut text = String::from("CUDA devices (--backend cuda --device N)\n");
-    cuda_devices(&mut text);
+    cuda_devices(&mut text, args.long);
     text += "\nHIP devices\n  none: this version runs on CUDA only\n";
     let host = Host.device();
     let cores = host.units.map(|units| format!(", {units} cores")).unwrap_or_default();
@@ -21,11 +30,30 @@ pub fn run() -> CliResult {
         let profile = Profile::named(name)?;
         text += &format!("  {name:8}  {}\n", profile.name);
     }
+    if args.long {
+        machine(&mut text);
+    }
     output::print(&text);
     Ok(DONE)
 }
 
-fn cuda_devices(text: &mut String) {
+/// What a record says of the machine.
+fn machine(text: &mut String) {
+    let environment = environment::describe();
+    *text += "\nThis machine\n";
+    let mut line = |name: &str, value: &str| *text += &format!("  {name:14}  {value}\n");
+    line("system", &environment.os);
+    line("cpu", &environment.cpu);
+    line("cpus", &environment.cpus.to_string());
+    if let Some(bytes) = environment.memory_bytes {
+        line("memory", &Bytes(bytes).to_string());
+    }
+    for (name, value) in environment.facts.iter().chain(&environment.variables) {
+        line(name, value);
+    }
+}
+
+fn cuda_devices(text: &mut String, long: bool) {
     let paths = environment::library_paths();
     let count = match cuda::find(&paths) {
         cuda::Found::Nothing(why) => {
@@ -48,6 +76,11 @@ fn cuda_devices(text: &mut String) {
                 let memory = info.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default();
                 let units = info.units.unwrap_or(0);
                 *text += &format!("  {index}  {}, {units} multiprocessors, {memory}\n", info.name);
+                if long {
+                    for (name, value) in &info.facts {
+                        *text += &format!("     {name:26}  {value}\n");
+                    }
+                }
                 libraries = cuda.libraries();
             }
         }

@@ -8,7 +8,34 @@ use crate::backend::SearchPaths;
 use crate::measure::record::Environment;
 
 /// Prefixes of variables that drivers and libraries read.
-const PREFIXES: [&str; 9] = ["CUDA_", "NCCL_", "CUBLAS", "HSA_", "HIP_", "GPU_", "ROC_", "RCCL_", "NVIDIA_"];
+const PREFIXES: [&str; 18] = [
+    "CUDA_",
+    "CUBLAS",
+    "NCCL_",
+    "NVIDIA_",
+    "NVTX_",
+    "HIP_",
+    "HIPBLASLT_",
+    "HSA_",
+    "GPU_",
+    "ROC_",
+    "ROCR_",
+    "ROCM_",
+    "ROCBLAS_",
+    "RCCL_",
+    "AMD_",
+    "DEBUG_HIP_",
+    "DEBUG_CLR_",
+    "OMP_",
+];
+
+/// Switches of the kernel that move figures, by the name in the record.
+const SWITCHES: [(&str, &str); 4] = [
+    ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("numa_balancing", "/proc/sys/kernel/numa_balancing"),
+    ("huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    ("smt", "/sys/devices/system/cpu/smt/control"),
+];
 
 /// The user's own settings.
 pub fn config_file() -> Option<PathBuf> {
@@ -96,14 +123,48 @@ pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
     (1..=32).contains(&count).then_some((variable, count))
 }
 
+/// A variable that is set and lets every call of a vendor's driver wait for the device.
+pub fn blocking_calls() -> Option<&'static str> {
+    let names = ["CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY"];
+    let set = |name: &&str| std::env::var(name).is_ok_and(|value| !matches!(value.trim(), "" | "0"));
+    names.into_iter().find(set)
+}
+
+/// Of the words of a switch the one in brackets; the whole where there is none.
+fn chosen(text: &str) -> &str {
+    let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(text, |(word, _)| word)
+}
+
 /// What the machine is, and what its drivers are told.
 pub fn describe() -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo")
+    let cpuinfo = read("/proc/cpuinfo");
+    let cpu = cpuinfo
         .lines()
         .find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(':')))
         .map(|(_, name)| name.trim().to_owned())
         .unwrap_or_default();
+    let memory_bytes = read("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .map(|kib| kib * 1024);
+    let mut facts: IndexMap<String, String> = SWITCHES
+        .iter()
+        .map(|(name, path)| ((*name).to_owned(), chosen(read(path).trim()).to_owned()))
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    let processors = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    if processors > 0 {
+        facts.insert("processors".to_owned(), processors.to_string());
+    }
+    let nodes = std::fs::read_dir("/sys/devices/system/node").map_or(0, |entries| {
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok())).count()
+    });
+    if nodes > 0 {
+        facts.insert("numa_nodes".to_owned(), nodes.to_string());
+    }
     let variables: IndexMap<String, String> = {
         let mut found: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
@@ -117,6 +178,28 @@ pub fn describe() -> Environment {
         os: format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),
         cpu,
         cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+        memory_bytes,
+        facts,
         variables,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_says_what_is_chosen() {
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(chosen("0"), "0");
+        assert_eq!(chosen(""), "");
+    }
+
+    #[test]
+    fn the_machine_is_described() {
+        let environment = describe();
+        assert!(environment.cpus > 0);
+        assert!(environment.memory_bytes.is_none_or(|bytes| bytes > 1 << 20), "{:?}", environment.memory_bytes);
+        assert!(environment.facts.values().all(|value| !value.is_empty() && !value.contains('\n')));
     }
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
 use crate::base::{Bytes, DType, Space, SrcSpan, counted};
-use crate::config::{Effort, EffortPlan, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
+use crate::config::{Effort, EffortPlan, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
@@ -38,6 +38,9 @@ pub struct ExecArgs {
     /// How operations reach the device
     #[arg(long, value_name = "HOW")]
     launch: Option<LaunchArg>,
+    /// Whether iterations are held until the host has issued them
+    #[arg(long, value_name = "WHEN")]
+    gate: Option<GateArg>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
@@ -80,6 +83,14 @@ enum LaunchArg {
     Graph,
     /// One after the other, side by side in the report
     Both,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GateArg {
+    /// Where they can be
+    Auto,
+    /// Never: their times contain the host's
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -262,6 +273,9 @@ struct Run<'a> {
     effort: Effort,
     plan: EffortPlan,
     launch: LaunchSetting,
+    gate: GateSetting,
+    /// A variable that makes every call wait for the device, so that nothing can be held.
+    blocking: Option<&'static str>,
     verify: bool,
     control: Arc<Control>,
 }
@@ -283,9 +297,15 @@ impl<'a> Run<'a> {
             Some(LaunchArg::Graph) => LaunchSetting::Graph,
             Some(LaunchArg::Both) => LaunchSetting::Both,
         };
+        let gate = match args.gate {
+            None => settings.gate,
+            Some(GateArg::Auto) => GateSetting::Auto,
+            Some(GateArg::Off) => GateSetting::Off,
+        };
+        let blocking = environment::blocking_calls().filter(|_| gate == GateSetting::Auto);
         let control = Arc::new(Control::default());
         watch_for_interrupt(&control);
-        Run { settings, loaded, chosen, effort, plan, launch, verify: args.verify, control }
+        Run { settings, loaded, chosen, effort, plan, launch, gate, blocking, verify: args.verify, control }
     }
 
     fn modes(&self) -> &'static [LaunchMode] {
@@ -306,6 +326,10 @@ impl<'a> Run<'a> {
             timeout: self.settings.timeout,
             gemm_candidates: if self.effort == Effort::Sanity { 1 } else { self.settings.gemm_candidates },
             observed_operations: self.settings.observed_operations,
+            gate_depth: match (self.gate, self.blocking) {
+                (GateSetting::Auto, None) => self.settings.gate_depth,
+                _ => 0,
+            },
         }
     }
 
@@ -407,6 +431,9 @@ impl<'a> Run<'a> {
         if !measurement {
             warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
         }
+        if let Some(variable) = self.blocking {
+            warnings.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
+        }
         warnings.extend(measured.warnings);
         RunRecord {
             schema: SCHEMA.to_owned(),
@@ -431,6 +458,7 @@ impl<'a> Run<'a> {
                 depth: schedule.depth,
                 streams: loaded.ceiling,
                 in_flight: self.settings.in_flight,
+                gate: self.gate.name().to_owned(),
             },
             device: Device {
                 name: device.name,

@@ -69,7 +69,7 @@ enum Command {
     /// Print a stage on the way from the text to the figures: for work on aorta itself
     Dump(dump::DumpArgs),
     /// Show the devices that a run can use
-    Devices,
+    Devices(devices::DevicesArgs),
     /// Explain an error or a warning by its code
     Explain(explain::ExplainArgs),
     /// Write a file to begin with
@@ -139,7 +139,7 @@ pub fn run() -> ExitCode {
         Command::Show(args) => show::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Dump(args) => dump::run(args),
-        Command::Devices => devices::run(),
+        Command::Devices(args) => devices::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::New(args) => new::run(args),
         Command::Completions(args) => completions::run(args),

@@ -50,6 +50,24 @@ pub enum LaunchSetting {
     Both,
 }
 
+/// Whether iterations are held until the host has issued them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateSetting {
+    /// Where they can be.
+    Auto,
+    Off,
+}
+
+impl GateSetting {
+    pub fn name(self) -> &'static str {
+        match self {
+            GateSetting::Auto => "auto",
+            GateSetting::Off => "off",
+        }
+    }
+}
+
 /// Settings with every layer applied.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -61,6 +79,8 @@ pub struct Settings {
     pub observed_iterations: u32,
     pub observed_operations: usize,
     pub in_flight: u32,
+    pub gate: GateSetting,
+    pub gate_depth: u32,
     pub timeout: Nanos,
     pub gemm_candidates: u32,
     pub profile: String,
@@ -83,6 +103,8 @@ struct Layer {
     observed_iterations: Option<u32>,
     observed_operations: Option<usize>,
     in_flight: Option<u32>,
+    gate: Option<GateSetting>,
+    gate_depth: Option<u32>,
     timeout: Option<String>,
     gemm_candidates: Option<u32>,
     profile: Option<String>,
@@ -93,7 +115,7 @@ struct Layer {
     max_memory: Option<String>,
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "sanity",
     "quick",
     "full",
@@ -102,6 +124,8 @@ const KEYS: [&str; 16] = [
     "observed_iterations",
     "observed_operations",
     "in_flight",
+    "gate",
+    "gate_depth",
     "timeout",
     "gemm_candidates",
     "profile",
@@ -190,6 +214,8 @@ impl Layer {
             observed_iterations: self.observed_iterations.or(below.observed_iterations),
             observed_operations: self.observed_operations.or(below.observed_operations),
             in_flight: self.in_flight.or(below.in_flight),
+            gate: self.gate.or(below.gate),
+            gate_depth: self.gate_depth.or(below.gate_depth),
             timeout: self.timeout.or(below.timeout),
             gemm_candidates: self.gemm_candidates.or(below.gemm_candidates),
             profile: self.profile.or(below.profile),
@@ -229,6 +255,8 @@ impl Layer {
             observed_iterations: self.observed_iterations.expect(missing),
             observed_operations: self.observed_operations.expect(missing),
             in_flight: self.in_flight.expect(missing),
+            gate: self.gate.expect(missing),
+            gate_depth: self.gate_depth.expect(missing),
             timeout: Nanos(time as i64),
             gemm_candidates: self.gemm_candidates.expect(missing),
             profile: self.profile.expect(missing),
@@ -241,6 +269,7 @@ impl Layer {
         let iterations = u64::from(MAX_ITERATIONS);
         let ranges = [
             ("in_flight", u64::from(settings.in_flight), 1, 16),
+            ("gate_depth", u64::from(settings.gate_depth), 1, 4096),
             ("observed_iterations", u64::from(settings.observed_iterations), 0, 1000),
             ("gemm_candidates", u64::from(settings.gemm_candidates), 1, 64),
             ("cycle", settings.cycle, 1, MAX_CYCLE),

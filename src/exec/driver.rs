@@ -3,7 +3,7 @@
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
-use super::{ExecError, Image};
+use super::{ExecError, Health, Image};
 
 /// A device, or something that stands for one.
 pub trait Backend {
@@ -91,6 +91,24 @@ pub trait Driver: Send {
     /// The time between two stamps that have been reached.
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>>;
 
+    /// Whether lanes can be held at a gate.
+    fn gates(&self) -> bool {
+        false
+    }
+
+    /// Holds a lane here until the gate is released; some time later it opens by itself. Nothing waits for the host.
+    fn hold(&mut self, _gate: u32, _lane: u32) -> Result<(), Box<Fault>> {
+        Err(Fault::new("hold", "this backend has no gates"))
+    }
+
+    /// Opens a gate.
+    fn release(&mut self, _gate: u32) {}
+
+    /// Whether a gate that has been passed opened by itself.
+    fn forced(&mut self, _gate: u32) -> bool {
+        false
+    }
+
     /// The host's clock, from any beginning.
     fn now(&self) -> Nanos;
 
@@ -129,6 +147,11 @@ pub trait Driver: Send {
 
     /// The device does not answer: whoever drops this waits for nothing, and gives nothing back.
     fn abandon(&mut self) {}
+
+    /// How the device is doing now; nothing where it does not say. Takes up to milliseconds.
+    fn health(&mut self) -> Option<Health> {
+        None
+    }
 
     /// Things worth knowing that showed during preparation: algorithms chosen, fall-backs taken.
     fn notes(&self) -> Vec<String> {

@@ -19,6 +19,8 @@ pub struct Image {
     pub events: u32,
     /// Events that can be timed.
     pub stamps: u32,
+    /// Gates at which lanes can be held.
+    pub gates: u32,
     /// Bytes of `device`, `pinned` and `host` memory.
     pub bytes: [u64; 3],
     /// What memory holds at the beginning; everything else is poisoned.
@@ -129,6 +131,7 @@ pub fn lower(
             .collect(),
         events: schedule.events,
         stamps,
+        gates: 0,
         bytes: [Space::Device, Space::Pinned, Space::Host].map(|space| schedule.bytes(space)),
         fills: fills(program, schedule),
         works: Vec::new(),

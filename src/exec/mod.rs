@@ -4,6 +4,8 @@
 
 mod driver;
 mod error;
+mod gate;
+mod health;
 mod image;
 mod ranks;
 mod session;
@@ -11,6 +13,7 @@ mod trace;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
+pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, Work};
 pub use ranks::{Rank, Ranks, prepare_ranks};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};

@@ -8,6 +8,8 @@ use crate::schedule::{Placement, Schedule};
 
 use super::driver::{Backend, Driver, Fault};
 use super::error::ExecError;
+use super::gate::Gate;
+use super::health::Health;
 use super::image::{self, Image, Step, StepCommands};
 use super::trace::{Span, Trace};
 
@@ -44,6 +46,9 @@ pub struct Options {
     pub gemm_candidates: u32,
     /// Operations of an iteration up to which they can be observed.
     pub observed_operations: usize,
+    /// Commands that a hardware queue is sure to take: an iteration that fits is held until all of it is issued. 0 for
+    /// no gate.
+    pub gate_depth: u32,
 }
 
 /// A schedule prepared on a backend.
@@ -67,6 +72,7 @@ pub struct Session {
     clock: u32,
     /// The first of the stamps around operations; nothing when there are too many to observe.
     observed: Option<u32>,
+    gate: Gate,
     /// No other rank runs in this process.
     alone: bool,
 }
@@ -83,6 +89,7 @@ pub(super) struct Lowered {
     joins: u32,
     clock: u32,
     observed: Option<u32>,
+    gate: Gate,
 }
 
 /// How a run is watched and stopped from outside.
@@ -136,6 +143,10 @@ pub struct Samples {
     pub time: Vec<Nanos>,
     /// How long the host took to issue it.
     pub issue: Vec<Nanos>,
+    /// Iterations were held until the host had issued them.
+    pub gated: bool,
+    /// Measured iterations that began earlier all the same.
+    pub ungated: u64,
     /// Fewer iterations than asked for: the run was stopped.
     pub stopped: bool,
 }
@@ -171,6 +182,10 @@ pub(super) fn lower(program: &Program, schedule: &Schedule, options: &Options) -
         })
         .collect();
     let launches = spans_of(program, &period, launches);
+    // Only an iteration that others do not overlap can be held, and only where somebody wants it.
+    let depth = if overlapping { 0 } else { options.gate_depth };
+    let gate = Gate::new(&image, &period, depth, RING);
+    image.gates = if gate.on { RING as u32 } else { 0 };
     let placements = (0..program.memories.len())
         .map(MemoryId::from)
         .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
@@ -186,6 +201,7 @@ pub(super) fn lower(program: &Program, schedule: &Schedule, options: &Options) -
         joins,
         clock: lanes,
         observed,
+        gate,
     };
     (image, lowered)
 }
@@ -247,7 +263,9 @@ pub fn largest(program: &Program) -> String {
 
 impl Session {
     pub(super) fn new(driver: Box<dyn Driver>, lowered: Lowered, alone: bool) -> Session {
-        let Lowered { period, launches, lanes, placements, sync, ahead, timeout, joins, clock, observed } = lowered;
+        let Lowered { period, launches, lanes, placements, sync, ahead, timeout, joins, clock, observed, gate } =
+            lowered;
+        let gate = if driver.gates() { gate } else { Gate::default() };
         Session {
             driver,
             observed_graphs: vec![None; period.len()],
@@ -262,6 +280,7 @@ impl Session {
             joins,
             clock,
             observed,
+            gate,
             alone,
         }
     }
@@ -375,8 +394,40 @@ impl Session {
         Self::begin_stamp(iteration) + 1
     }
 
-    /// Issues one whole iteration with its stamps.
+    /// Holds the device, where it can be held, until `issue` is through with this iteration.
+    fn hold(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+        let gate = (iteration % RING) as u32;
+        let held = mode == LaunchMode::Stream && self.gate.holds(observe);
+        self.gate.set_held(gate, held);
+        if held {
+            let origin = self.origin((iteration % self.period.len() as u64) as usize);
+            self.driver.hold(gate, origin).map_err(device)?;
+        }
+        Ok(())
+    }
+
+    /// Issues one whole iteration with its stamps, and opens its gate.
     fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+        let issued = self.issue_held(mode, iteration, observe);
+        let gate = (iteration % RING) as u32;
+        if self.gate.held(gate) {
+            self.driver.release(gate);
+        }
+        issued
+    }
+
+    /// Whether an iteration that is complete was held until it had been issued.
+    fn was_held(&mut self, iteration: u64) -> bool {
+        let gate = (iteration % RING) as u32;
+        let held = self.gate.held(gate);
+        let forced = held && self.driver.forced(gate);
+        if forced {
+            self.gate.was_forced();
+        }
+        held && !forced
+    }
+
+    fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
         let index = (iteration % self.period.len() as u64) as usize;
         let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
         let observed = self.observed.filter(|_| observe);
@@ -470,8 +521,11 @@ impl Session {
         let mut samples = Samples {
             time: Vec::with_capacity(iterations as usize),
             issue: Vec::with_capacity(iterations as usize),
-            stopped: false,
+            ..Samples::default()
         };
+        // Libraries load what they need when it is first used, and wait for the device then.
+        let first = warmup.min(self.period.len() as u64).max(1);
+        samples.gated = mode == LaunchMode::Stream && self.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.ahead.min(2) } else { self.ahead };
         let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
@@ -481,6 +535,9 @@ impl Session {
                 if control.stops_at(issued, apart) {
                     samples.stopped = true;
                     continue;
+                }
+                if issued >= first {
+                    self.hold(mode, issued, false)?;
                 }
                 let start = self.driver.now();
                 self.issue(mode, issued, false)?;
@@ -494,8 +551,10 @@ impl Session {
                 break;
             }
             let time = self.retire(mode, retired, control)?;
+            let held = self.was_held(retired);
             if retired >= warmup {
                 samples.time.push(time);
+                samples.ungated += u64::from(samples.gated && !held);
             }
             retired += 1;
             control.done.fetch_add(1, Ordering::Relaxed);
@@ -532,6 +591,7 @@ impl Session {
                 if let Some(before) = iteration.checked_sub(self.ahead.max(2)) {
                     self.retire(mode, before, control)?;
                 }
+                self.hold(mode, iteration, iteration == observed)?;
                 self.issue(mode, iteration, iteration == observed)?;
             }
             let time = self.retire(mode, observed, control)?;
@@ -576,6 +636,21 @@ impl Session {
     /// The iterations of the period, as iterations of the program's cycle.
     pub fn period(&self) -> usize {
         self.period.len()
+    }
+
+    /// Holds iterations until they are issued, as far as that can be, or no longer.
+    pub fn set_gate(&mut self, on: bool) {
+        self.gate.set(on);
+    }
+
+    /// Why iterations are not held, where they might be.
+    pub fn gate_refused(&self) -> Option<&str> {
+        self.gate.refused.as_deref()
+    }
+
+    /// How the device is doing now, where it says so: to be asked outside of what is measured.
+    pub fn health(&mut self) -> Option<Health> {
+        self.driver.health()
     }
 
     pub fn notes(&self) -> Vec<String> {

@@ -63,6 +63,9 @@ pub struct Settings {
     /// The ceiling of real streams, where one was given and the file has no parameter of that name.
     pub streams: Option<u32>,
     pub in_flight: u32,
+    /// `auto` or `off`: whether iterations are held until they have been issued.
+    #[serde(default)]
+    pub gate: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,7 +83,14 @@ pub struct Environment {
     pub host: String,
     pub os: String,
     pub cpu: String,
+    /// Processors that this program may use.
     pub cpus: u32,
+    /// Bytes of the host's memory.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    /// Switches of the kernel, processors and memory nodes of the machine.
+    #[serde(default)]
+    pub facts: IndexMap<String, String>,
     /// Variables that drivers and libraries read.
     pub variables: IndexMap<String, String>,
 }
@@ -132,13 +142,31 @@ pub struct Variant {
     pub time: Times,
     /// How long the host took to issue an iteration.
     pub issue: Times,
+    /// Without the gate, where `time` is that of iterations that were held until they had been issued.
+    #[serde(default)]
+    pub ungated: Option<Times>,
     /// The same operations on one stream, measured alike, where a figure asks for it.
     pub serial: Option<Times>,
     pub metrics: Vec<MetricRecord>,
     pub expectations: Vec<ExpectationRecord>,
     pub ranks: Vec<RankRecord>,
+    /// How the device was doing before and after the measured iterations, where it says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<HealthRecord>,
     /// What the backend had to say: fall-backs, algorithms.
     pub notes: Vec<String>,
+}
+
+/// What a device said of itself at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HealthRecord {
+    pub clock_mhz: Option<u32>,
+    pub max_clock_mhz: Option<u32>,
+    pub power_watts: Option<u32>,
+    pub power_limit_watts: Option<u32>,
+    pub celsius: Option<u32>,
+    /// What held the clock down.
+    pub reasons: Vec<String>,
 }
 
 /// A series of times.

@@ -1,14 +1,14 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
-use crate::base::{Nanos, OpId};
+use crate::base::{Nanos, OpId, counted};
 use crate::config::EffortPlan;
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Samples, Session, Trace};
+use crate::exec::{self, Backend, Control, ExecError, Health, LaunchMode, Samples, Session, Trace};
 use crate::model::{Figure, FigureExpr, OpKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
 use super::metrics::{Evidence, Known};
-use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
+use super::record::{ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
 use super::stats::Summary;
 
 /// Variation beyond which a warning is given.
@@ -49,7 +49,11 @@ pub struct Measured {
 struct Sampled {
     mode: LaunchMode,
     samples: Samples,
+    /// Without the gate, where the samples are with it.
+    ungated: Option<Samples>,
     traces: Vec<Trace>,
+    /// How the device was doing before and after.
+    health: Vec<Health>,
     notes: Vec<String>,
 }
 
@@ -57,7 +61,8 @@ struct Sampled {
 pub fn iterations(request: &Request) -> u64 {
     let each = u64::from(request.effort.warmup) + u64::from(request.effort.iterations);
     let runs = if wants_serial(request.program) { 2 } else { 1 };
-    each * runs * request.modes.len() as u64
+    let gated = request.exec.gate_depth > 0 && request.modes.contains(&LaunchMode::Stream) && each > 1;
+    each * (runs * request.modes.len() as u64 + u64::from(gated))
 }
 
 /// Runs everything that the request asks for. A run that is stopped, or fails, keeps what it has; without a headline
@@ -156,7 +161,14 @@ fn sample(
         mode = LaunchMode::Stream;
     }
     let (warmup, iterations) = counts(request);
-    let samples = session.iterate(mode, warmup, iterations, request.control)?;
+    let (samples, health) = watched(session, |session| session.iterate(mode, warmup, iterations, request.control))?;
+    warnings.extend(throttled(mode, &samples, &health));
+    let ungated = match samples.gated && !samples.stopped {
+        true => Some(as_issued(request, session, mode)?),
+        false => None,
+    };
+    notes.extend(gate_note(session, mode));
+    warnings.extend(too_early(mode, &samples));
     let observed = match samples.stopped {
         true => Ok(Vec::new()),
         false => session.observe(mode, u64::from(request.observed_iterations), request.control),
@@ -166,8 +178,53 @@ fn sample(
         Ok(traces) => (traces, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
-    sampled.push(Sampled { mode, samples, traces, notes });
+    sampled.push(Sampled { mode, samples, ungated, traces, health, notes });
     failure
+}
+
+/// The same iterations as they are issued, without the gate.
+fn as_issued(request: &Request, session: &mut Session, mode: LaunchMode) -> Result<Samples, ExecError> {
+    let (warmup, iterations) = counts(request);
+    session.set_gate(false);
+    let samples = session.iterate(mode, warmup, iterations, request.control);
+    session.set_gate(true);
+    samples
+}
+
+/// Why iterations were not held, where they might have been.
+fn gate_note(session: &Session, mode: LaunchMode) -> Option<String> {
+    let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
+    Some(format!("iterations begin before the host has issued them, since {why}"))
+}
+
+/// A warning, where a gate opened before the host had issued an iteration.
+fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
+    (samples.ungated > 0).then(|| {
+        format!(
+            "{}: {} of {} began before the host had issued them: their times contain the host's",
+            mode.name(),
+            samples.ungated,
+            counted(samples.time.len(), "iteration")
+        )
+    })
+}
+
+/// Runs something, and asks how the device is doing before and after.
+fn watched(
+    session: &mut Session,
+    run: impl FnOnce(&mut Session) -> Result<Samples, ExecError>,
+) -> Result<(Samples, Vec<Health>), ExecError> {
+    let before = session.health();
+    let samples = run(session)?;
+    let after = session.health();
+    Ok((samples, before.into_iter().chain(after).collect()))
+}
+
+/// A warning, where something held the device back.
+fn throttled(mode: LaunchMode, samples: &Samples, health: &[Health]) -> Option<String> {
+    let [before, after] = health else { return None };
+    let window = samples.time.iter().fold(Nanos(0), |sum, time| sum + *time);
+    Some(format!("{}: throttled: {}", mode.name(), after.throttled(before, window)?))
 }
 
 /// Whether a figure needs the time of the same operations on one stream.
@@ -190,6 +247,7 @@ fn wants_serial(program: &Program) -> bool {
 fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnings: &mut Vec<String>) -> Variant {
     let time = Times::of(&sampled.samples.time);
     let issue = Times::of(&sampled.samples.issue);
+    let ungated = sampled.ungated.as_ref().map(|samples| Times::of(&samples.time));
     let name = sampled.mode.name();
     if let Some(cv) = time.cv.filter(|cv| *cv > NOISE) {
         warnings.push(format!(
@@ -214,8 +272,12 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
         && sampled.mode == LaunchMode::Stream
         && issue.0 as f64 > 0.9 * headline.0 as f64
     {
+        let waits = match ungated.as_ref().and_then(|ungated| ungated.p50_ns) {
+            Some(ungated) => format!("without the gate the device waits for it, and it becomes {ungated}"),
+            None => "the device waits for it".to_owned(),
+        };
         warnings.push(format!(
-            "{name}: the host takes {issue} to issue an iteration of {headline}: the device waits for it; \
+            "{name}: the host takes {issue} to issue an iteration of {headline}: {waits}; \
              `--launch graph` issues it by one call"
         ));
     }
@@ -247,7 +309,20 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
         }],
         time,
         issue,
+        ungated,
+        health: sampled.health.iter().map(health_record).collect(),
         notes: sampled.notes.clone(),
+    }
+}
+
+fn health_record(health: &Health) -> HealthRecord {
+    HealthRecord {
+        clock_mhz: health.clock_mhz,
+        max_clock_mhz: health.max_clock_mhz,
+        power_watts: health.power_watts,
+        power_limit_watts: health.power_limit_watts,
+        celsius: health.celsius,
+        reasons: health.reasons.iter().map(|reason| (*reason).to_owned()).collect(),
     }
 }
 

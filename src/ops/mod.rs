@@ -12,7 +12,7 @@ mod elementwise;
 mod error;
 pub mod expression;
 pub mod init;
-mod kernel;
+pub mod kernel;
 mod launch;
 mod layout;
 mod matrix;

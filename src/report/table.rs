@@ -122,6 +122,7 @@ fn times(record: &RunRecord, out: &mut String) {
     row("p99", &|variant| text(variant.time.p99_ns));
     row("max", &|variant| text(variant.time.max_ns));
     row("issued by the host in", &|variant| text(variant.issue.p50_ns));
+    row("without the gate", &|variant| text(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
     row("on one stream", &|variant| text(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
     let metrics = record.variants.first().map_or(&[][..], |variant| &variant.metrics);
     for (index, metric) in metrics.iter().enumerate() {

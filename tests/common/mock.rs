@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aorta::base::{Nanos, Space};
-use aorta::exec::{Backend, Control, DeviceInfo, Driver, ExecError, Fault, Image};
+use aorta::exec::{Backend, Control, DeviceInfo, Driver, ExecError, Fault, Health, Image};
 use aorta::schedule::Topology;
 
 /// What each look at the host's clock adds to it.
@@ -29,6 +29,12 @@ pub struct Script {
     /// The run is interrupted at this call, counted from 0 by its text as the log has it.
     pub interrupt: Option<(Arc<Control>, &'static str, u32)>,
     pub memory_bytes: Option<u64>,
+    /// Lanes can be held at a gate.
+    pub has_gates: bool,
+    /// Gates open by themselves.
+    pub forces_gates: bool,
+    /// What the device says of itself, question by question; the last from then on.
+    pub health: Vec<Health>,
 }
 
 /// The backend. All that its drivers are asked for stands in the log, in the order of the calls.
@@ -85,6 +91,7 @@ impl Backend for Mock {
                 clock: AtomicI64::new(0),
                 seen: self.seen.clone(),
                 tried: self.tried.clone(),
+                asked: 0,
                 capturing: false,
                 graphs: 0,
             })
@@ -100,6 +107,8 @@ struct MockDriver {
     clock: AtomicI64,
     seen: Arc<AtomicU32>,
     tried: Arc<AtomicU32>,
+    /// Questions about its health so far.
+    asked: usize,
     /// Lanes that have been given work.
     busy: Vec<bool>,
     capturing: bool,
@@ -194,6 +203,24 @@ impl Driver for MockDriver {
         Ok(ELAPSED)
     }
 
+    fn gates(&self) -> bool {
+        self.script.has_gates
+    }
+
+    fn hold(&mut self, gate: u32, lane: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("hold {} at gate {gate} of {}", lane_name(image, lane), image.gates));
+        Ok(())
+    }
+
+    fn release(&mut self, gate: u32) {
+        self.note(|_| format!("open gate {gate}"));
+    }
+
+    fn forced(&mut self, gate: u32) -> bool {
+        self.note(|_| format!("did gate {gate} open by itself?"));
+        self.script.forces_gates
+    }
+
     fn now(&self) -> Nanos {
         self.note(|_| "now?".to_owned());
         Nanos(self.clock.fetch_add(TICK, Ordering::Relaxed) + TICK)
@@ -234,6 +261,12 @@ impl Driver for MockDriver {
     fn reset(&mut self) -> Result<(), Box<Fault>> {
         self.note(|_| "reset".to_owned());
         Ok(())
+    }
+
+    fn health(&mut self) -> Option<Health> {
+        let said = self.script.health.get(self.asked).or(self.script.health.last()).cloned();
+        self.asked += 1;
+        said
     }
 
     fn read(&mut self, _space: Space, _offset: u64, _bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {

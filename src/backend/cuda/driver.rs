@@ -66,6 +66,8 @@ functions! {
         // Newer headers map the name without a number to the second.
         elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
         elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
+        device_get_uuid = "cuDeviceGetUuid_v2"(*mut [u8; 16], CUdevice);
+        device_get_bus = "cuDeviceGetPCIBusId"(*mut c_char, c_int, CUdevice);
     }
 }
 
@@ -170,6 +172,32 @@ impl CudaDriver {
             number::NO_DEVICE => Ok(0),
             code => self.check("cuDeviceGetCount", code).map(|()| count.max(0) as u32),
         }
+    }
+
+    /// The name that a device keeps in every machine: `GPU-` and 32 digits in groups, as the vendor's tools write it.
+    pub fn uuid(&self, device: CUdevice) -> Option<String> {
+        let mut bytes = [0u8; 16];
+        // SAFETY: the place is valid for the call.
+        if unsafe { self.table.device_get_uuid?(&mut bytes, device) } != 0 {
+            return None;
+        }
+        let mut text = String::from("GPU");
+        for (index, byte) in bytes.iter().enumerate() {
+            if matches!(index, 0 | 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text += &format!("{byte:02x}");
+        }
+        Some(text)
+    }
+
+    /// Where a device is on the PCI bus, such as `0000:1b:00.0`.
+    pub fn bus(&self, device: CUdevice) -> Option<String> {
+        let mut text = [0u8; 32];
+        // SAFETY: the buffer has the size that is told.
+        let code = unsafe { self.table.device_get_bus?(text.as_mut_ptr().cast(), text.len() as c_int, device) };
+        let end = text.iter().position(|byte| *byte == 0)?;
+        (code == 0).then(|| String::from_utf8_lossy(&text[..end]).to_lowercase())
     }
 
     pub fn attribute(&self, device: CUdevice, attribute: i32) -> Option<i32> {

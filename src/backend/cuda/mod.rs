@@ -2,6 +2,7 @@
 
 mod cublaslt;
 mod driver;
+mod nvml;
 mod nvrtc;
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -15,14 +16,15 @@ use crate::backend::collective::Collectives;
 use crate::backend::gpu::{Api, Call};
 use crate::backend::libraries::{NotOpened, SearchPaths};
 use crate::base::Nanos;
-use crate::exec::{DeviceInfo, ExecError};
+use crate::exec::{DeviceInfo, ExecError, Health};
 use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Direction, Gemm, Source};
 use crate::schedule::Topology;
 
-use crate::backend::system::available_memory;
+use crate::backend::system::{available_memory, numa_node};
 use cublaslt::{CublasLt, Product};
 use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
+use nvml::Nvml;
 pub use nvrtc::Nvrtc;
 
 /// The names of a library by version, that of the driver's major version first.
@@ -81,6 +83,7 @@ pub struct Cuda {
     nvrtc: OnceLock<Nvrtc>,
     cublaslt: OnceLock<Arc<CublasLt>>,
     collectives: OnceLock<(Collectives, &'static str)>,
+    nvml: OnceLock<Option<Nvml>>,
 }
 
 // SAFETY: a context may be used from any thread that makes it current; the rest are numbers and function addresses.
@@ -128,6 +131,7 @@ impl Cuda {
             nvrtc: OnceLock::new(),
             cublaslt: OnceLock::new(),
             collectives: OnceLock::new(),
+            nvml: OnceLock::new(),
         };
         cuda.make_current().map_err(failed)?;
         Ok(cuda)
@@ -141,6 +145,10 @@ impl Cuda {
         };
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
         if code == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { "NVIDIA GPU".to_owned() }
+    }
+
+    fn nvml(&self) -> Option<&Nvml> {
+        self.nvml.get_or_init(|| Nvml::open(&self.paths, &self.driver.bus(self.device)?)).as_ref()
     }
 
     fn major(&self) -> i32 {
@@ -227,6 +235,12 @@ impl Api for Cuda {
             ("clock_khz".to_owned(), attribute(number::ATTRIBUTE_CLOCK_RATE).to_string()),
             ("connections".to_owned(), self.connections.to_string()),
         ];
+        facts.extend(self.driver.uuid(self.device).map(|uuid| ("uuid".to_owned(), uuid)));
+        if let Some(bus) = self.driver.bus(self.device) {
+            facts.extend(numa_node(&bus).map(|node| ("numa_node".to_owned(), node)));
+            facts.push(("pci".to_owned(), bus));
+        }
+        facts.extend(self.nvml().map(Nvml::facts).unwrap_or_default());
         // The versions of libraries that the run has opened.
         if let Some(nvrtc) = self.nvrtc.get() {
             facts.push(("nvrtc".to_owned(), format!("{}.{}", nvrtc.version.0, nvrtc.version.1)));
@@ -250,6 +264,10 @@ impl Api for Cuda {
 
     fn topology(&self) -> Topology {
         Topology { queues: self.connections, by_priority: false }
+    }
+
+    fn health(&self) -> Option<Health> {
+        self.nvml().map(Nvml::health)
     }
 
     fn ticks(&self, time: Nanos) -> u64 {

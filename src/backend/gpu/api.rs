@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use crate::backend::collective::Collectives;
 use crate::base::Nanos;
-use crate::exec::{DeviceInfo, ExecError, Fault};
+use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
@@ -34,6 +34,9 @@ pub trait Api: Send + Sync + 'static {
     fn device(&self) -> DeviceInfo;
 
     fn topology(&self) -> Topology;
+
+    /// How the device is doing now, where the vendor has means to say so.
+    fn health(&self) -> Option<Health>;
 
     /// The device's clock that never changes its pace.
     fn ticks(&self, time: Nanos) -> u64;

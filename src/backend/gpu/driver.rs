@@ -8,11 +8,12 @@ use rustc_hash::FxHashSet;
 use crate::backend::collective::{Collectives, Comm, Meeting};
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
-use crate::exec::{Driver, ExecError, Fault, Image};
+use crate::exec::{Driver, ExecError, Fault, Health, Image};
 use crate::model::Priority;
 use crate::ops::{Launch, Source};
 
 use super::api::{Api, Call};
+use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::lower::{Args, Calls, Context, Prepared};
 use super::products::Chooser;
@@ -51,6 +52,7 @@ pub struct GpuDriver<A: Api> {
     scratch: u64,
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
+    gates: Option<Gates<A>>,
     capturing: bool,
     /// The device does not answer.
     abandoned: bool,
@@ -108,6 +110,7 @@ impl<A: Api> GpuDriver<A> {
             scratch: 0,
             collectives: None,
             graphs: Vec::new(),
+            gates: None,
             capturing: false,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
@@ -120,6 +123,7 @@ impl<A: Api> GpuDriver<A> {
         }
         driver.make_streams()?;
         driver.allocate()?;
+        driver.make_gates()?;
         Ok(driver)
     }
 
@@ -195,6 +199,15 @@ impl<A: Api> GpuDriver<A> {
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
             self.comms.push(collectives.join(comm, self.image.rank, meeting).map_err(device)?);
+        }
+        Ok(())
+    }
+
+    fn make_gates(&mut self) -> Result<(), ExecError> {
+        if self.image.gates > 0 {
+            let function = self.kernels.get(&gate::source());
+            let gates = Gates::new(self.api.as_ref(), function, self.image.gates);
+            self.gates = Some(gates.map_err(|fault| gate::failed(&fault))?);
         }
         Ok(())
     }
@@ -316,6 +329,9 @@ fn wanted(image: &Image) -> Vec<Wanted> {
             }
         }
     }
+    if image.gates > 0 {
+        add(&gate::source(), "gate", crate::base::SrcSpan::default());
+    }
     for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
         if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
             add(&kernel.source, "buffer", crate::base::SrcSpan::default());
@@ -376,6 +392,26 @@ impl<A: Api> Driver for GpuDriver<A> {
     fn elapsed(&mut self, from: u32, to: u32) -> Call<Nanos> {
         // SAFETY: both live as long as the driver.
         unsafe { self.api.elapsed(self.stamps[from as usize], self.stamps[to as usize]) }
+    }
+
+    fn gates(&self) -> bool {
+        true
+    }
+
+    fn hold(&mut self, gate: u32, lane: u32) -> Call {
+        let Self { api, gates, streams, .. } = self;
+        match gates {
+            Some(gates) => gates.hold(api.as_ref(), gate, streams[lane as usize]),
+            None => Err(Fault::new("hold", "the image has no gates")),
+        }
+    }
+
+    fn release(&mut self, gate: u32) {
+        self.gates.iter().for_each(|gates| gates.release(gate));
+    }
+
+    fn forced(&mut self, gate: u32) -> bool {
+        self.gates.as_ref().is_some_and(|gates| gates.forced(gate))
     }
 
     fn now(&self) -> Nanos {
@@ -454,6 +490,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.abandoned = true;
     }
 
+    fn health(&mut self) -> Option<Health> {
+        self.api.health()
+    }
+
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
@@ -468,6 +508,7 @@ impl<A: Api> Drop for GpuDriver<A> {
         }
         // A device that failed cannot be waited for; what it has is given back all the same.
         let _ = self.api.make_current();
+        self.gates.iter().for_each(Gates::release_all);
         let _ = self.api.synchronize();
         // SAFETY: everything was made by this driver, is destroyed once, and nothing of it is under way.
         unsafe {
@@ -491,6 +532,9 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             if self.scratch != 0 {
                 self.api.free(self.scratch);
+            }
+            if let Some(gates) = self.gates.take() {
+                gates.free(self.api.as_ref());
             }
             if self.bases[0] != 0 {
                 self.api.free(self.bases[0]);

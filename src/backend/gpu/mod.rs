@@ -4,6 +4,7 @@
 
 mod api;
 mod driver;
+pub mod gate;
 mod kernels;
 mod lower;
 mod products;

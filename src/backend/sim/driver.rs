@@ -81,6 +81,8 @@ struct SimDriver {
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,
     graphs: Vec<Graph>,
+    /// What each gate that is shut holds up.
+    gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
     observing: bool,
     /// The stamp that the next operation's start sets.
@@ -205,6 +207,7 @@ impl SimDriver {
             events: vec![None; image.events as usize],
             stamps: vec![None; image.stamps as usize],
             graphs: Vec::new(),
+            gates: vec![None; image.gates as usize],
             capture: None,
             observing: false,
             opening: None,
@@ -435,6 +438,25 @@ impl Driver for SimDriver {
             return Err(Fault::new("elapsed", "a stamp has not been reached"));
         }
         Ok(Nanos(time.round() as i64))
+    }
+
+    fn gates(&self) -> bool {
+        true
+    }
+
+    /// The gate's own call costs the host nothing: it is outside of everything that is told.
+    fn hold(&mut self, gate: u32, lane: u32) -> Result<(), Box<Fault>> {
+        let (placing, _, waits) = &mut self.lanes[lane as usize];
+        let shut = self.world.lock().machine.hold(placing.lane);
+        self.gates[gate as usize] = Some(shut);
+        waits.push(shut);
+        Ok(())
+    }
+
+    fn release(&mut self, gate: u32) {
+        if let Some(shut) = self.gates[gate as usize].take() {
+            self.world.lock().machine.release(shut, self.host + self.costs.latency);
+        }
     }
 
     fn now(&self) -> Nanos {

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::config::{Profile, QueueRule};
 use crate::cost::{self, Task};
@@ -21,6 +21,10 @@ const ROUNDS: u64 = 16;
 /// A share of the memory's bandwidth below which nobody notices.
 const SMALL_DEMAND: f64 = 1e-3;
 
+mod meetings;
+
+pub use meetings::{Channel, Exchange};
+
 /// A task by its number, counted over the whole run.
 pub type TaskId = u64;
 
@@ -32,35 +36,6 @@ pub enum Action {
     Run(Task),
     /// Takes part in an exchange, by the number that [`Machine::exchange`] gave.
     Exchange(u32),
-}
-
-/// A meeting place of ranks: a communicator, or one direction between two of its ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Channel {
-    pub comm: u32,
-    /// From whom to whom, of a transfer.
-    pub pair: Option<(u32, u32)>,
-}
-
-/// What a rank does in an exchange.
-#[derive(Clone, Debug)]
-pub struct Exchange {
-    /// Where it meets others, how many there are with itself, and whether it is a receiver.
-    pub channels: Vec<(Channel, u32, bool)>,
-    /// Compute units that it holds.
-    pub units: u64,
-    /// From its start until it holds them, in ns.
-    pub floor: f64,
-    /// How long it takes once all have come, in ns.
-    pub time: f64,
-}
-
-/// An exchange under way on one device.
-#[derive(Debug)]
-struct Meeting {
-    /// Channels on which not all have come.
-    open: u32,
-    groups: Vec<u32>,
 }
 
 /// Where a task runs.
@@ -218,14 +193,7 @@ pub struct Machine {
     capacity: u64,
     blocks: Vec<Blocks>,
     unused_blocks: Vec<u32>,
-    exchanges: Vec<Exchange>,
-    meetings: FxHashMap<TaskId, Meeting>,
-    /// Who has come to a channel, by the turn there.
-    arrived: FxHashMap<(Channel, u64), Vec<TaskId>>,
-    /// How often each device has used a channel, on each side of it.
-    turns: FxHashMap<(u32, Channel, bool), u64>,
-    /// The turn of each exchange that was submitted, for each of its channels.
-    turns_of: FxHashMap<TaskId, Vec<u64>>,
+    meetings: meetings::Meetings,
     /// Tasks and lanes that a rank waits for, and whether one of them has moved.
     awaited: FxHashSet<TaskId>,
     awaited_lanes: FxHashSet<u32>,
@@ -275,11 +243,7 @@ impl Machine {
             capacity,
             blocks: Vec::new(),
             unused_blocks: Vec::new(),
-            exchanges: Vec::new(),
-            meetings: FxHashMap::default(),
-            arrived: FxHashMap::default(),
-            turns: FxHashMap::default(),
-            turns_of: FxHashMap::default(),
+            meetings: meetings::Meetings::default(),
             awaited: FxHashSet::default(),
             awaited_lanes: FxHashSet::default(),
             moved: false,
@@ -288,12 +252,6 @@ impl Machine {
             pageable_rate: profile.pageable_bandwidth.value() * 1e-9,
             stamps: Vec::new(),
         }
-    }
-
-    /// Adds something that ranks can exchange.
-    pub fn exchange(&mut self, exchange: Exchange) -> u32 {
-        self.exchanges.push(exchange);
-        self.exchanges.len() as u32 - 1
     }
 
     /// The device's time, in ns.
@@ -342,7 +300,7 @@ impl Machine {
             Action::Run(Task::Kernel { blocks, .. }) => blocks,
             Action::Exchange(exchange) => {
                 self.take_turns(id, placing.lane, exchange);
-                self.exchanges[exchange as usize].units
+                self.meetings.exchanges[exchange as usize].units
             }
             _ => 0,
         };
@@ -358,6 +316,29 @@ impl Machine {
             self.at(ready, What::Ready(id));
         }
         id
+    }
+
+    /// Submits what does not end before `release` says so, and takes no place in a lane.
+    pub fn hold(&mut self, lane: u32) -> TaskId {
+        let placing = Placing { lane, queue: None, priority: 0 };
+        self.tasks.push_back(State {
+            action: Action::Mark(None),
+            placing,
+            open: 1,
+            ready: 0.0,
+            followers: Vec::new(),
+            end: None,
+            waiting: 0,
+            running: 0,
+            observed: [None, None],
+        });
+        self.first + self.tasks.len() as u64 - 1
+    }
+
+    /// Ends what was held, at `time`.
+    pub fn release(&mut self, task: TaskId, time: f64) {
+        self.state(task).open = 0;
+        self.at(time, What::Ready(task));
     }
 
     /// Lets a task that was just submitted set stamps when it starts and when it ends.
@@ -391,19 +372,6 @@ impl Machine {
     /// Whether something has happened that was waited for, since the last time.
     pub fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
-    }
-
-    /// An exchange takes its turn on each of its channels when it is issued: the n-th of one side meets the n-th of the
-    /// other.
-    fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
-        let device = self.device_of[lane as usize];
-        let channels = &self.exchanges[exchange as usize].channels;
-        let turns = channels.iter().map(|&(channel, _, receives)| {
-            let turn = self.turns.entry((device, channel, receives)).or_default();
-            *turn += 1;
-            *turn
-        });
-        self.turns_of.insert(task, turns.collect());
     }
 
     fn device(&self, task: TaskId) -> usize {
@@ -532,7 +500,7 @@ impl Machine {
     fn floor(&self, action: Action) -> f64 {
         match action {
             Action::Run(Task::Kernel { floor, .. }) => floor,
-            Action::Exchange(exchange) => self.exchanges[exchange as usize].floor,
+            Action::Exchange(exchange) => self.meetings.exchanges[exchange as usize].floor,
             _ => 0.0,
         }
     }
@@ -621,75 +589,6 @@ impl Machine {
             self.reflow(FLOWS * device);
         }
         exhausted
-    }
-
-    /// Gives an exchange units to hold; with all that it needs, it has come to its channels.
-    fn deal_units(&mut self, device: usize, task: TaskId) -> bool {
-        let unit = u64::from(Cost::WHOLE_UNIT);
-        let free = self.devices[device].free / unit;
-        let most = self.capacity / unit;
-        let state = self.state(task);
-        let wanted = state.waiting.min(most);
-        if free < wanted {
-            // What it gets it keeps, so that kernels behind it do not hold it up for ever.
-            if free > 0 {
-                state.waiting = wanted - free;
-                self.hold(device, task, free * unit);
-            }
-            return false;
-        }
-        state.waiting = 0;
-        self.hold(device, task, wanted * unit);
-        self.come(task);
-        true
-    }
-
-    fn hold(&mut self, device: usize, task: TaskId, held: u64) {
-        self.devices[device].free -= held;
-        let group = self.group(Blocks { task, count: 0, held });
-        self.meetings.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).groups.push(group);
-    }
-
-    /// An exchange has come to all of its channels: whoever is complete with it goes on.
-    fn come(&mut self, task: TaskId) {
-        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
-        let channels = self.exchanges[exchange as usize].channels.clone();
-        let turns = self.turns_of.remove(&task).unwrap_or_default();
-        let meeting = self.meetings.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() });
-        meeting.open = channels.len() as u32;
-        if channels.is_empty() {
-            self.go_on(task);
-        }
-        for (&(channel, needed, _), turn) in channels.iter().zip(turns) {
-            let there = self.arrived.entry((channel, turn)).or_default();
-            there.push(task);
-            if there.len() as u32 == needed {
-                for task in self.arrived.remove(&(channel, turn)).unwrap_or_default() {
-                    let meeting = self.meetings.get_mut(&task).expect("who has come has one");
-                    meeting.open -= 1;
-                    if meeting.open == 0 {
-                        self.go_on(task);
-                    }
-                }
-            }
-        }
-    }
-
-    fn go_on(&mut self, task: TaskId) {
-        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
-        let time = self.exchanges[exchange as usize].time;
-        self.at(self.now + time, What::Exchanged(task));
-    }
-
-    fn exchanged(&mut self, task: TaskId) {
-        let device = self.device(task);
-        let meeting = self.meetings.remove(&task);
-        for group in meeting.into_iter().flat_map(|meeting| meeting.groups) {
-            self.devices[device].free += self.blocks[group as usize].held;
-            self.unused_blocks.push(group);
-        }
-        self.ended(task);
-        self.deal(device);
     }
 
     fn group(&mut self, blocks: Blocks) -> u32 {

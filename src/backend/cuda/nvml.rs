@@ -1,0 +1,243 @@
+//! NVIDIA's management library: what a device is doing, and what holds it back. Opened where it is there; a figure that
+//! it does not give is absent.
+//!
+//! It only reads: nothing of a device's settings is changed.
+
+use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
+
+use crate::backend::libraries::{SearchPaths, functions};
+use crate::base::Nanos;
+use crate::exec::Health;
+
+type Device = *mut c_void;
+
+/// How long a policy has held the clock down, since the driver was loaded.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Violation {
+    reference: c_ulonglong,
+    nanoseconds: c_ulonglong,
+}
+
+functions! {
+    /// The library's functions.
+    Table {
+        init = "nvmlInit_v2"();
+        by_bus = "nvmlDeviceGetHandleByPciBusId_v2"(*const c_char, *mut Device);
+    }
+    optional {
+        driver_version = "nvmlSystemGetDriverVersion"(*mut c_char, c_uint);
+        vbios = "nvmlDeviceGetVbiosVersion"(Device, *mut c_char, c_uint);
+        clock = "nvmlDeviceGetClockInfo"(Device, c_uint, *mut c_uint);
+        max_clock = "nvmlDeviceGetMaxClockInfo"(Device, c_uint, *mut c_uint);
+        power = "nvmlDeviceGetPowerUsage"(Device, *mut c_uint);
+        power_limit = "nvmlDeviceGetEnforcedPowerLimit"(Device, *mut c_uint);
+        default_power_limit = "nvmlDeviceGetPowerManagementDefaultLimit"(Device, *mut c_uint);
+        temperature = "nvmlDeviceGetTemperature"(Device, c_uint, *mut c_uint);
+        reasons = "nvmlDeviceGetCurrentClocksEventReasons"(Device, *mut c_ulonglong);
+        reasons_before = "nvmlDeviceGetCurrentClocksThrottleReasons"(Device, *mut c_ulonglong);
+        violation = "nvmlDeviceGetViolationStatus"(Device, c_uint, *mut Violation);
+        ecc = "nvmlDeviceGetEccMode"(Device, *mut c_uint, *mut c_uint);
+        persistence = "nvmlDeviceGetPersistenceMode"(Device, *mut c_uint);
+        mig = "nvmlDeviceGetMigMode"(Device, *mut c_uint, *mut c_uint);
+        link_width = "nvmlDeviceGetCurrPcieLinkWidth"(Device, *mut c_uint);
+        max_link_width = "nvmlDeviceGetMaxPcieLinkWidth"(Device, *mut c_uint);
+        link_generation = "nvmlDeviceGetCurrPcieLinkGeneration"(Device, *mut c_uint);
+        max_link_generation = "nvmlDeviceGetMaxPcieLinkGeneration"(Device, *mut c_uint);
+        numa_node = "nvmlDeviceGetNumaNodeId"(Device, *mut c_uint);
+        processes = "nvmlDeviceGetComputeRunningProcesses_v3"(Device, *mut c_uint, *mut ProcessInfo);
+    }
+}
+
+/// A process with a context on the device. Only their number is used.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ProcessInfo {
+    pid: c_uint,
+    memory: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// Processes that are counted at most.
+const PROCESSES: usize = 256;
+
+/// The domains of clocks: that of the multiprocessors, and that of the memory.
+const CLOCK_SM: u32 = 1;
+const CLOCK_MEMORY: u32 = 2;
+
+/// The sensor in the chip.
+const SENSOR_GPU: u32 = 0;
+
+/// What can hold the clock down, by the library's bit: an idle device and a clock that somebody set are none.
+const REASONS: [(u64, &str); 6] = [
+    (0x04, "power cap"),
+    (0x08, "hardware slowdown"),
+    (0x10, "sync boost"),
+    (0x20, "temperature"),
+    (0x40, "temperature, by the hardware"),
+    (0x80, "power brake, by the hardware"),
+];
+
+/// Policies whose time is counted: the power cap, and the temperature.
+const POLICY_POWER: u32 = 0;
+const POLICY_THERMAL: u32 = 1;
+
+/// A device as the management library sees it.
+#[derive(Clone, Copy)]
+pub struct Nvml {
+    table: Table,
+    device: Device,
+}
+
+// SAFETY: the library's functions may be called from any thread, and the handle is a name for the device.
+unsafe impl Send for Nvml {}
+// SAFETY: as above.
+unsafe impl Sync for Nvml {}
+
+impl Nvml {
+    /// The device on a PCI bus, such as `0000:1b:00.0`; nothing where there is no such library or it does not work.
+    pub fn open(paths: &SearchPaths, bus: &str) -> Option<Nvml> {
+        let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"].map(str::to_owned);
+        let table = Table::load(&paths.open(&names).ok()?).ok()?;
+        let bus = CString::new(bus).ok()?;
+        let mut device: Device = std::ptr::null_mut();
+        // SAFETY: the text and the place are valid for the calls. The library is never shut down.
+        let found = unsafe { (table.init)() == 0 && (table.by_bus)(bus.as_ptr(), &mut device) == 0 };
+        found.then_some(Nvml { table, device })
+    }
+
+    /// A figure by a function that takes the device and a place.
+    fn one(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint) -> i32>) -> Option<u32> {
+        let mut value = 0;
+        // SAFETY: the handle is this library's, the place valid for the call.
+        (unsafe { function?(self.device, &mut value) } == 0).then_some(value)
+    }
+
+    /// A figure of a part of the device.
+    fn of(&self, function: Option<unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> i32>, part: u32) -> Option<u32> {
+        let mut value = 0;
+        // SAFETY: the handle is this library's, the place valid for the call.
+        (unsafe { function?(self.device, part, &mut value) } == 0).then_some(value)
+    }
+
+    /// The mode that holds now, of those that have another for the next start.
+    fn mode(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> i32>) -> Option<bool> {
+        let (mut now, mut next) = (0, 0);
+        // SAFETY: the handle is this library's, the places valid for the call.
+        (unsafe { function?(self.device, &mut now, &mut next) } == 0).then_some(now != 0)
+    }
+
+    fn reasons(&self) -> Option<u64> {
+        let mut bits = 0;
+        let function = self.table.reasons.or(self.table.reasons_before)?;
+        // SAFETY: the handle is this library's, the place valid for the call.
+        (unsafe { function(self.device, &mut bits) } == 0).then_some(bits)
+    }
+
+    fn held_down(&self, policy: u32) -> Option<Nanos> {
+        let mut violation = Violation::default();
+        // SAFETY: the handle is this library's, the place valid for the call.
+        let code = unsafe { self.table.violation?(self.device, policy, &mut violation) };
+        (code == 0).then_some(Nanos(i64::try_from(violation.nanoseconds).unwrap_or(i64::MAX)))
+    }
+
+    /// Processes that have the device open, this one among them.
+    fn processes(&self) -> Option<u32> {
+        let mut count = PROCESSES as c_uint;
+        let mut infos = [ProcessInfo::default(); PROCESSES];
+        // SAFETY: there is room for as many as is said.
+        let code = unsafe { self.table.processes?(self.device, &mut count, infos.as_mut_ptr()) };
+        (code == 0).then_some(count)
+    }
+
+    /// How fast the device is now, and what holds it back.
+    pub fn health(&self) -> Health {
+        let bits = self.reasons().unwrap_or(0);
+        Health {
+            clock_mhz: self.of(self.table.clock, CLOCK_SM),
+            max_clock_mhz: self.of(self.table.max_clock, CLOCK_SM),
+            power_watts: self.one(self.table.power).map(|milliwatts| milliwatts / 1000),
+            power_limit_watts: self.one(self.table.power_limit).map(|milliwatts| milliwatts / 1000),
+            celsius: self.of(self.table.temperature, SENSOR_GPU),
+            reasons: names(bits),
+            by_power: self.held_down(POLICY_POWER),
+            by_temperature: self.held_down(POLICY_THERMAL),
+        }
+    }
+
+    /// Everything that says in which state the device is, by name.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let table = &self.table;
+        let health = self.health();
+        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let mut facts = Vec::new();
+        let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
+        let number = |value: Option<u32>| value.map(|value| value.to_string());
+        // SAFETY: `text` gives a buffer with room for as much as it says.
+        add("driver", table.driver_version.and_then(|function| text(|at, room| unsafe { function(at, room) })));
+        // SAFETY: as above, and the handle is this library's.
+        add("vbios", table.vbios.and_then(|function| text(|at, room| unsafe { function(self.device, at, room) })));
+        add("clock_mhz", number(health.clock_mhz));
+        add("max_clock_mhz", number(health.max_clock_mhz));
+        add("memory_clock_mhz", number(self.of(table.clock, CLOCK_MEMORY)));
+        add("max_memory_clock_mhz", number(self.of(table.max_clock, CLOCK_MEMORY)));
+        add("power_watts", number(health.power_watts));
+        add("power_limit_watts", number(health.power_limit_watts));
+        add("default_power_limit_watts", number(self.one(table.default_power_limit).map(|limit| limit / 1000)));
+        add("celsius", number(health.celsius));
+        add("held_down_by", self.reasons().map(|bits| none_or(&names(bits))));
+        add("ecc", self.mode(table.ecc).map(on));
+        add("persistence", self.one(table.persistence).map(|mode| on(mode != 0)));
+        add("mig", self.mode(table.mig).map(on));
+        add("pcie_width", number(self.one(table.link_width)));
+        add("max_pcie_width", number(self.one(table.max_link_width)));
+        add("pcie_generation", number(self.one(table.link_generation)));
+        add("max_pcie_generation", number(self.one(table.max_link_generation)));
+        // The library says all ones where the device has no node of its own.
+        add("memory_numa_node", number(self.one(table.numa_node).filter(|node| *node < 1 << 16)));
+        add("other_processes", self.processes().map(|count| count.saturating_sub(1).to_string()));
+        facts
+    }
+}
+
+/// The reasons of a word of bits.
+fn names(bits: u64) -> Vec<&'static str> {
+    REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
+}
+
+fn none_or(names: &[&str]) -> String {
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+/// A text that a function writes into a buffer.
+fn text(write: impl FnOnce(*mut c_char, c_uint) -> i32) -> Option<String> {
+    let mut buffer = [0u8; 96];
+    // The last byte stays 0, whatever is written.
+    let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_uint - 1);
+    let end = buffer.iter().position(|byte| *byte == 0)?;
+    (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_names_and_idleness_is_none() {
+        assert_eq!(names(0x01), Vec::<&str>::new(), "idle");
+        assert_eq!(names(0x02), Vec::<&str>::new(), "a clock that somebody set");
+        assert_eq!(names(0x24), ["power cap", "temperature"]);
+        assert_eq!(none_or(&names(0)), "nothing");
+    }
+
+    #[test]
+    fn a_process_has_the_size_of_the_library_s() {
+        assert_eq!(size_of::<ProcessInfo>(), 24);
+    }
+
+    #[test]
+    fn a_machine_without_the_library_has_no_figures() {
+        assert!(Nvml::open(&SearchPaths::default(), "ffff:ff:1f.7").is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! The gate on a device: a kernel of one thread that waits for a word in the host's memory.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::base::Nanos;
+use crate::exec::{ExecError, Fault};
+use crate::ops::{Source, kernel};
+
+use super::api::{Api, Call};
+
+/// How long a gate stays shut at most: an iteration that fits is issued in a tenth of it, and a host that waits for the
+/// device loses no more than this.
+const TIMEOUT: Nanos = Nanos(250_000_000);
+
+/// A gate's words: that it is open, and that it opened by itself. Each gate has a cache line of its own.
+const WORDS: usize = 32;
+const OPEN: usize = 0;
+const FORCED: usize = 1;
+
+/// The kernel: it looks at the word in the host's memory, and at the device's clock.
+pub fn source() -> Arc<Source> {
+    let body = "  volatile u32* word = cell;\n  u64 start = WHOLE_CLOCK();\n  while (word[0] == 0u) {\n    \
+                if (WHOLE_CLOCK() - start >= ticks) {\n      word[1] = 1u;\n      __threadfence_system();\n      \
+                break;\n    }\n  }\n";
+    kernel::source("gate", "", &["u32* cell".to_owned(), "u64 ticks".to_owned()], body)
+}
+
+/// The gates of a driver, made once.
+pub struct Gates<A: Api> {
+    function: A::Function,
+    /// Where the words are: pinned, so at the same address for both sides.
+    cells: u64,
+    count: u32,
+    /// The arguments of each gate's kernel, and pointers to them.
+    values: Vec<u64>,
+    pointers: Vec<*mut c_void>,
+}
+
+impl<A: Api> Gates<A> {
+    pub fn new(api: &A, function: A::Function, count: u32) -> Result<Self, Box<Fault>> {
+        let cells = api.allocate_pinned(u64::from(count) * 4 * WORDS as u64)?;
+        let ticks = api.ticks(TIMEOUT);
+        let addresses = (0..u64::from(count)).map(|gate| cells + gate * 4 * WORDS as u64);
+        let mut values: Vec<u64> = addresses.flat_map(|address| [address, ticks]).collect();
+        let base = values.as_mut_ptr();
+        let pointers = (0..values.len()).map(|index| base.wrapping_add(index).cast()).collect();
+        let gates = Gates { function, cells, count, values, pointers };
+        (0..count).for_each(|gate| gates.word(gate, FORCED).store(0, Ordering::Relaxed));
+        Ok(gates)
+    }
+
+    fn word(&self, gate: u32, which: usize) -> &AtomicU32 {
+        assert!(gate < self.count, "a gate of the image");
+        let address = self.cells as usize + 4 * (gate as usize * WORDS + which);
+        // SAFETY: the word lies in the gates' memory, which lives as long as they do, and is only used as an atomic.
+        unsafe { AtomicU32::from_ptr(address as *mut u32) }
+    }
+
+    /// Holds a stream.
+    pub fn hold(&mut self, api: &A, gate: u32, stream: A::Stream) -> Call {
+        self.word(gate, FORCED).store(0, Ordering::Relaxed);
+        self.word(gate, OPEN).store(0, Ordering::Release);
+        let args = self.pointers.as_mut_ptr().wrapping_add(2 * gate as usize);
+        debug_assert_eq!(self.values.len(), self.pointers.len());
+        // SAFETY: the kernel takes two values of 64 bits, which lie where the pointers say.
+        unsafe { api.launch(self.function, 1, 1, 0, stream, args) }
+    }
+
+    pub fn release(&self, gate: u32) {
+        self.word(gate, OPEN).store(1, Ordering::Release);
+    }
+
+    pub fn forced(&self, gate: u32) -> bool {
+        self.word(gate, FORCED).load(Ordering::Acquire) != 0
+    }
+
+    /// Opens all, so that nothing waits for a host that has given up.
+    pub fn release_all(&self) {
+        (0..self.count).for_each(|gate| self.release(gate));
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// No gate is under way.
+    pub unsafe fn free(self, api: &A) {
+        // SAFETY: the caller says so.
+        unsafe { api.free_pinned(self.cells) };
+    }
+}
+
+/// The error for gates that could not be made.
+pub fn failed(fault: &Fault) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: Some("`--gate off` does without".to_owned()) }
+}

@@ -1,0 +1,107 @@
+//! The gate: an iteration is held back until the host has issued all of it, so that its time does not depend on how
+//! fast the host is.
+//!
+//! A device takes so many commands and no more: an iteration that does not fit would wait for the gate, and the gate for
+//! it. So what does not fit with room to spare is not held.
+
+use crate::ops::Launch;
+
+use super::image::{Image, Step, StepCommands};
+
+/// Gates that opened by themselves before no more iterations are held: what has kept the host waiting goes on doing so.
+const ENOUGH: u32 = 3;
+
+/// What a session knows of its gate.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// Iterations are held now.
+    pub on: bool,
+    /// They can be.
+    able: bool,
+    /// Why none can be held, in words.
+    pub refused: Option<String>,
+    /// Observed iterations fit too, with their stamps.
+    observed_fit: bool,
+    /// Of the iterations under way, those that are held.
+    held: Vec<bool>,
+    /// Gates that opened by themselves.
+    forced: u32,
+}
+
+impl Gate {
+    /// A gate for an image whose hardware queues take `depth` commands each; none where that is 0.
+    pub fn new(image: &Image, period: &[StepCommands], depth: u32, ring: u64) -> Gate {
+        if depth == 0 {
+            return Gate::default();
+        }
+        let plain = most(image, period, 0);
+        let refused = if blocks(image) {
+            Some("a copy from or to ordinary host memory makes the host wait for the device".to_owned())
+        } else if plain > depth {
+            Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
+        } else {
+            None
+        };
+        let observed_fit = most(image, period, 2) <= depth;
+        let able = refused.is_none();
+        Gate { on: able, able, refused, observed_fit, held: vec![false; ring as usize], forced: 0 }
+    }
+
+    /// Holds iterations from now on, if they can be held, or no longer.
+    pub fn set(&mut self, on: bool) {
+        self.on = on && self.able;
+    }
+
+    /// Whether the next iteration is to be held.
+    pub fn holds(&self, observed: bool) -> bool {
+        self.on && self.forced < ENOUGH && (self.observed_fit || !observed)
+    }
+
+    pub fn set_held(&mut self, slot: u32, held: bool) {
+        if let Some(place) = self.held.get_mut(slot as usize) {
+            *place = held;
+        }
+    }
+
+    pub fn held(&self, slot: u32) -> bool {
+        self.held.get(slot as usize).copied().unwrap_or(false)
+    }
+
+    /// Notes that a gate opened by itself.
+    pub fn was_forced(&mut self) {
+        self.forced += 1;
+    }
+}
+
+/// Whether a call of the image makes the host wait for the device.
+fn blocks(image: &Image) -> bool {
+    image.works.iter().flat_map(|work| work.launches.iter()).any(|launch| match launch {
+        Launch::Copy(copy) => copy.pageable,
+        _ => false,
+    })
+}
+
+/// The most commands that an iteration gives one hardware queue, with `stamps` around each operation.
+fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
+    let mut most = 0;
+    for step in period {
+        let mut queues = std::collections::BTreeMap::<u32, u32>::new();
+        let mut add = |lane: u32, count: u32| *queues.entry(image.lanes[lane as usize].queue).or_default() += count;
+        for command in &step.commands {
+            match *command {
+                Step::Launch { op, lane } => {
+                    let work = &image.works[image.ops[op as usize].work as usize];
+                    add(lane, work.launches.len() as u32 + stamps);
+                }
+                Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
+            }
+        }
+        // The gate, both stamps of the iteration, each lane's wait for the first and what joins them.
+        for &lane in &step.used {
+            add(lane, 5);
+        }
+        add(step.used.first().copied().unwrap_or(0), step.leaves.len() as u32);
+        most = most.max(queues.values().copied().max().unwrap_or(0));
+    }
+    most
+}

@@ -1,0 +1,117 @@
+//! How a device is doing: its clock, and what holds it down.
+
+use crate::base::Nanos;
+
+/// The share of its highest clock below which a device counts as slowed down.
+const SLOW: f64 = 0.75;
+
+/// The share of a window for which a policy may hold the clock down unmentioned.
+const NOTICED: f64 = 0.01;
+
+/// What a device says of itself at one moment; absent where it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The clock of the multiprocessors, now and at most.
+    pub clock_mhz: Option<u32>,
+    pub max_clock_mhz: Option<u32>,
+    pub power_watts: Option<u32>,
+    pub power_limit_watts: Option<u32>,
+    pub celsius: Option<u32>,
+    /// What holds the clock down now. Being idle is none of it, nor a clock that somebody set.
+    pub reasons: Vec<&'static str>,
+    /// For how long the power cap, and the temperature, have held the clock down since some beginning.
+    pub by_power: Option<Nanos>,
+    pub by_temperature: Option<Nanos>,
+}
+
+impl Health {
+    /// In words: what held the device back between an earlier moment and this one, `window` apart; nothing where
+    /// nothing did.
+    pub fn throttled(&self, before: &Health, window: Nanos) -> Option<String> {
+        let mut reasons: Vec<String> = Vec::new();
+        let mut add = |reason: String| {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        };
+        let policies = [
+            ("power cap", before.by_power, self.by_power),
+            ("temperature", before.by_temperature, self.by_temperature),
+        ];
+        for (name, before, after) in policies {
+            let share = match (before, after) {
+                (Some(before), Some(after)) if window.0 > 0 => (after - before).0 as f64 / window.0 as f64,
+                _ => 0.0,
+            };
+            if share > NOTICED {
+                add(format!("{name} for {:.0} % of the time", 100.0 * share.min(1.0)));
+            }
+        }
+        for reason in before.reasons.iter().chain(&self.reasons) {
+            let told = reasons.iter().any(|known| known.starts_with(reason));
+            if !told {
+                reasons.push((*reason).to_owned());
+            }
+        }
+        // Before the first iteration a device may sleep. Behind the last it has just been at work.
+        let (clock, most) = (self.clock_mhz?, self.max_clock_mhz?);
+        let slow = f64::from(clock) < SLOW * f64::from(most);
+        if reasons.is_empty() && !slow {
+            return None;
+        }
+        let why =
+            if reasons.is_empty() { "for no reason that the driver gives".to_owned() } else { reasons.join(", ") };
+        Some(format!("{why}, clock {clock} of {most} MHz"))
+    }
+
+    /// The state in a line, for people; nothing where nothing is known.
+    pub fn line(&self) -> Option<String> {
+        let of = |now: Option<u32>, most: Option<u32>, unit: &str| match (now, most) {
+            (Some(now), Some(most)) => Some(format!("{now} of {most} {unit}")),
+            (Some(now), None) => Some(format!("{now} {unit}")),
+            _ => None,
+        };
+        let parts = [
+            of(self.clock_mhz, self.max_clock_mhz, "MHz"),
+            of(self.power_watts, self.power_limit_watts, "W"),
+            of(self.celsius, None, "°C"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(clock: u32, reasons: &[&'static str], by_power: i64) -> Health {
+        Health {
+            clock_mhz: Some(clock),
+            max_clock_mhz: Some(1980),
+            reasons: reasons.to_vec(),
+            by_power: Some(Nanos(by_power)),
+            ..Health::default()
+        }
+    }
+
+    #[test]
+    fn what_held_it_back_is_told_in_words() {
+        let window = Nanos(1_000_000);
+        let idle = at(345, &[], 0);
+        let told = |after: &Health| after.throttled(&idle, window);
+        assert_eq!(told(&at(1980, &[], 0)), None, "it slept before, and that is no fault");
+        assert_eq!(told(&at(1980, &[], 9_000)), None, "under 1 %");
+        assert_eq!(told(&at(1410, &["power cap"], 0)).unwrap(), "power cap, clock 1410 of 1980 MHz");
+        let counted = told(&at(1905, &["power cap"], 500_000)).unwrap();
+        assert_eq!(counted, "power cap for 50 % of the time, clock 1905 of 1980 MHz");
+        assert_eq!(told(&at(1400, &[], 0)).unwrap(), "for no reason that the driver gives, clock 1400 of 1980 MHz");
+        assert_eq!(told(&Health::default()), None, "who says nothing is not accused");
+    }
+
+    #[test]
+    fn a_line_has_what_is_known() {
+        assert_eq!(at(1410, &[], 0).line().unwrap(), "1410 of 1980 MHz");
+        assert_eq!(Health::default().line(), None);
+    }
+}
