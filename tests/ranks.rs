@@ -1,0 +1,159 @@
+//! Several ranks in one process: what collectives leave in memory on the CPU, and when they end on the simulator.
+
+mod common;
+
+use aorta::backend::host::Host;
+use aorta::backend::sim::Sim;
+use aorta::base::MemoryId;
+use aorta::config::Profile;
+use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
+use aorta::model::{MemoryKind, Options, Program};
+use aorta::plan;
+use aorta::schedule::{self, Schedule};
+
+/// The programs of all ranks of a world, with their schedules.
+struct World {
+    programs: Vec<Program>,
+    schedules: Vec<Schedule>,
+}
+
+impl World {
+    fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
+        let program = |rank| {
+            let options = Options { rank, world, ..Options::default() };
+            common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
+        };
+        let programs: Vec<Program> = (0..world).map(program).collect();
+        let place = |program| {
+            let plan = plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
+            let options = schedule::Options { streams: None, share_scratch: false };
+            schedule::place(program, &plan, backend.topology(), &options)
+        };
+        let schedules = programs.iter().map(place).collect();
+        World { programs, schedules }
+    }
+
+    fn open(&self, backend: &dyn Backend) -> Ranks {
+        let ranks: Vec<Rank> =
+            self.programs.iter().zip(&self.schedules).map(|(program, schedule)| Rank { program, schedule }).collect();
+        exec::prepare_ranks(&ranks, backend, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A buffer's values on each rank.
+    fn read(&self, ranks: &mut Ranks, name: &str) -> Vec<Vec<f64>> {
+        let read = |(index, program): (usize, &Program)| {
+            let memory = (0..program.memories.len())
+                .map(MemoryId::from)
+                .find(|&id| {
+                    let memory = program.memory(id);
+                    matches!(memory.kind, MemoryKind::Buffer(_)) && program.names.name(memory.name) == name
+                })
+                .expect("the program has the buffer");
+            let dtype = program.layout(memory).dtype;
+            let bytes = ranks.read(index, memory).expect("it can be read").expect("the backend has memory");
+            bytes.chunks_exact(dtype.size() as usize).map(|element| dtype.load(element)).collect()
+        };
+        self.programs.iter().enumerate().map(read).collect()
+    }
+}
+
+/// What a buffer holds on each rank after two iterations, as streams and as graphs; both have to be the same.
+fn results(text: &str, world: u32, name: &str) -> Vec<Vec<f64>> {
+    let ranks = World::new(text, world, &Host);
+    let control = Control::default();
+    let mut found = Vec::new();
+    for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+        let mut open = ranks.open(&Host);
+        open.capture(&control).unwrap_or_else(|error| panic!("{error}"));
+        open.iterate(mode, 0, 2, &control).unwrap_or_else(|error| panic!("{error}"));
+        found.push(ranks.read(&mut open, name));
+    }
+    assert_eq!(found[0], found[1], "a graph leaves what streams leave");
+    found.swap_remove(0)
+}
+
+#[test]
+fn every_collective_leaves_what_it_should() {
+    let text = |step: &str| {
+        format!(
+            "buffer x: f32[6] = iota\nbuffer y: f32[6] = zeros\nbuffer z: f32[2] = zeros\nbuffer w: f32[18] = zeros\nstep {{\n  a: map(x * 10 + rank)\n  {step}\n}}\n"
+        )
+    };
+    let of = |rank: i32| (0..6).map(|i| f64::from(10 * i + rank)).collect::<Vec<f64>>();
+    let sums: Vec<f64> = (0..6).map(|i| f64::from(30 * i + 3)).collect();
+    assert_eq!(results(&text("all_reduce(a -> y)"), 3, "y"), vec![sums.clone(); 3]);
+    let means: Vec<f64> = sums.iter().map(|sum| sum / 3.0).collect();
+    assert_eq!(results(&text("all_reduce(a -> y, op: mean)"), 3, "y"), vec![means; 3]);
+    let scattered: Vec<Vec<f64>> = sums.chunks(2).map(<[f64]>::to_vec).collect();
+    assert_eq!(results(&text("reduce_scatter(a -> z)"), 3, "z"), scattered);
+    let all: Vec<f64> = (0..3).flat_map(of).collect();
+    assert_eq!(results(&text("all_gather(a -> w)"), 3, "w"), vec![all; 3]);
+    assert_eq!(results(&text("broadcast(a -> y, root: 1)"), 3, "y"), vec![of(1); 3]);
+    let turned: Vec<Vec<f64>> =
+        (0..3).map(|to| (0..3).flat_map(|from| of(from)[2 * to..2 * to + 2].to_vec()).collect()).collect();
+    assert_eq!(results(&text("all_to_all(a -> y)"), 3, "y"), turned);
+    let zeros = vec![0.0; 6];
+    let reduced = vec![zeros.clone(), zeros, sums];
+    assert_eq!(results(&text("reduce(a -> y, root: 2)"), 3, "y"), reduced);
+}
+
+#[test]
+fn ranks_begin_with_data_of_their_own() {
+    let found =
+        results("buffer x: f32[64]\nbuffer y: f32[64]\nstep { copy(x -> y) all_reduce(y -> y, op: max) }\n", 2, "x");
+    assert_ne!(found[0], found[1]);
+}
+
+/// How long an iteration takes on the slowest rank of simulated devices, in ns.
+fn simulated(text: &str, world: u32) -> Vec<i64> {
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let ranks = World::new(text, world, &sim);
+    let control = Control::default();
+    let mut open = ranks.open(&sim);
+    let samples = open.iterate(LaunchMode::Stream, 2, 3, &control).unwrap_or_else(|error| panic!("{error}"));
+    samples.iter().map(|samples| samples.time[2].0).collect()
+}
+
+#[test]
+fn a_collective_begins_with_the_last_rank() {
+    let text =
+        |spin: &str| format!("buffer x: f32[1048576]\nstep {{ if rank == 1 {{ spin({spin}) }} all_reduce(x -> x) }}\n");
+    let (even, late) = (simulated(&text("1us"), 2), simulated(&text("1ms"), 2));
+    assert!(late[0] > even[0] + 900_000, "rank 0 waits for rank 1: {even:?} and {late:?}");
+    // 4 MiB over two ranks take 35.3 µs by the table.
+    assert!((35_300..60_000).contains(&even[0]), "{even:?}");
+}
+
+#[test]
+fn simulated_ranks_are_the_same_every_time() {
+    let text = "buffer x: f32[1 << 0]\n".replace("1 << 0", "65536")
+        + "stream a\nstream b\nstep { on a { spin(10us) all_reduce(x -> x) } on b { if rank % 2 == 0 { spin(30us) } nop() } }\n";
+    let first = simulated(&text, 16);
+    assert_eq!(first.len(), 16);
+    for _ in 0..3 {
+        assert_eq!(simulated(&text, 16), first);
+    }
+}
+
+#[test]
+fn a_simulated_collective_that_nobody_joins_is_found() {
+    let text = "buffer x: f32[1024]\nstep { if rank == 0 { all_reduce(x -> x) } else { nop() } }\n";
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let ranks = World::new(text, 2, &sim);
+    let result = ranks.open(&sim).iterate(LaunchMode::Stream, 0, 1, &Control::default());
+    assert!(matches!(result, Err(ExecError::Device { .. } | ExecError::Hang { .. })), "{result:?}");
+}
+
+#[test]
+fn an_interrupted_run_ends_on_all_ranks() {
+    let text = "buffer x: f32[1024]\nstep { all_reduce(x -> x) }\n";
+    let ranks = World::new(text, 3, &Host);
+    let control = Control::default();
+    control.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let samples = ranks.open(&Host).iterate(LaunchMode::Stream, 0, 1000, &control).unwrap_or_else(|e| panic!("{e}"));
+    let counts: Vec<usize> = samples.iter().map(|samples| samples.time.len()).collect();
+    assert!(
+        samples.iter().all(|samples| samples.stopped) && counts.windows(2).all(|pair| pair[0] == pair[1]),
+        "{counts:?}"
+    );
+}
