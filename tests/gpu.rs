@@ -8,11 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::backend::host::Host;
-use aorta::base::DType;
-use aorta::exec::{Backend, Control, LaunchMode};
+use aorta::base::{DType, Nanos};
+use aorta::exec::{self, Backend, Control, LaunchMode, Session};
 use aorta::measure;
 use aorta::model::Program;
 use aorta::plan::Plan;
+use aorta::schedule;
 use common::{programs, shipped};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -103,5 +104,83 @@ fn random_programs_compute_the_same_however_they_run() {
                 assert!(compared.error <= compared.bound, "off by {}\n{text}", compared.error);
             }
         }
+    }
+}
+
+/// Sixteen streams of tiny kernels: the host is slower than the device.
+const TINY: &str = "\
+stream s[16]
+step { for i in 0..64 { on s[i % 16] { nop() } } }
+";
+
+#[test]
+fn a_gate_makes_the_time_the_device_s() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let (program, plan) = common::planned(TINY);
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &gpu);
+    assert_eq!(session.gate_refused(), None);
+    let run = |session: &mut Session| {
+        let samples = session.iterate(LaunchMode::Stream, 10, 50, &Control::default());
+        samples.unwrap_or_else(|error| panic!("{error}"))
+    };
+    let held = run(&mut session);
+    assert_eq!((held.gated, held.ungated, held.time.len()), (true, 0, 50), "no gate opened by itself");
+    session.set_gate(false);
+    let issued = run(&mut session);
+    assert!(!issued.gated);
+    let median = |times: &[Nanos]| {
+        let mut times = times.to_vec();
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    println!("held {}, as issued {}", median(&held.time), median(&issued.time));
+    // What it says of time is for the reader: a test looks at no clock.
+    assert!(held.time.iter().chain(&issued.time).all(|time| time.0 > 0));
+}
+
+#[test]
+fn what_does_not_fit_is_not_held_and_runs_all_the_same() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..3000 { nop() } } }\n");
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &gpu);
+    assert!(session.gate_refused().is_some_and(|why| why.contains("3")), "{:?}", session.gate_refused());
+    let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default());
+    let samples = samples.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((samples.gated, samples.time.len()), (false, 3));
+}
+
+#[test]
+fn a_gate_that_nobody_opens_opens_by_itself() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    // More than any queue takes: the host waits for the device, which waits for the gate.
+    let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..20000 { nop() } } }\n");
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let options = exec::Options { gate_depth: 1 << 20, ..common::exec_options() };
+    let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
+    let samples = session.iterate(LaunchMode::Stream, 1, 6, &Control::default());
+    let samples = samples.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((samples.gated, samples.ungated), (true, 6), "three by themselves, and no more are held");
+}
+
+#[test]
+fn the_device_says_how_it_is_doing() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let facts = gpu.device().facts;
+    println!("{facts:#?}");
+    let fact = |name: &str| facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    assert!(fact("uuid").is_some_and(|uuid| uuid.starts_with("GPU-") && uuid.len() == 40), "{:?}", fact("uuid"));
+    if fact("driver").is_none() {
+        println!("skipped: no libnvidia-ml.so.1");
+        return;
+    }
+    for name in ["clock_mhz", "max_clock_mhz", "power_watts", "power_limit_watts", "celsius", "max_pcie_width"] {
+        let value = fact(name).and_then(|value| value.parse::<u32>().ok());
+        assert!(value.is_some_and(|value| value > 0), "{name}: {:?}", fact(name));
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use aorta::backend::SearchPaths;
 use aorta::backend::cuda::Nvrtc;
+use aorta::backend::gpu::gate;
 use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::{Launch, Source};
 
@@ -52,6 +53,8 @@ fn every_kernel_compiles() {
     for dtype in ["f64", "f32", "f16", "bf16"] {
         kernels(dtype, &mut sources);
     }
+    let gate = gate::source();
+    sources.insert(gate.name.clone(), (*gate).clone());
     println!("{} kernels", sources.len());
     for source in sources.values() {
         for architecture in ["sm_80", "sm_90"] {

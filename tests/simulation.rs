@@ -5,7 +5,7 @@ mod common;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};
-use aorta::exec::{Control, LaunchMode, Trace};
+use aorta::exec::{Control, LaunchMode, Session, Trace};
 use aorta::schedule;
 
 /// An H200 without any latency: only what is asked for takes time.
@@ -47,15 +47,20 @@ fn set(figure: &mut Figure, value: f64) {
     *figure = Figure(value, "test".to_owned());
 }
 
-/// One iteration of a step's body on streams `s[0]` to `s[15]`.
-fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
+/// A step's body on streams `s[0]` to `s[15]`.
+fn session(profile: Profile, body: &str) -> Session {
     let text = format!(
         "stream s[16]\nbuffer x, y: u8[16, 1000000]\nbuffer up, down: u8[16, 1000000] in pinned\nstep {{\n{body}\n}}\n"
     );
     let (program, plan) = common::planned(&text);
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
-    let mut session = common::session(&program, &schedule, &sim);
+    common::session(&program, &schedule, &sim)
+}
+
+/// One iteration of it.
+fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
+    let mut session = session(profile, body);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
     session.observe(mode, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
@@ -187,13 +192,35 @@ fn fork_and_join_is_the_longest_way() {
 }
 
 #[test]
-fn the_host_limits_what_is_launched() {
+fn the_host_limits_what_is_launched_unless_a_gate_holds_it() {
     let mut profile = ideal();
     set(&mut profile.host.kernel, 3000.0);
     let body = "for i in 0..100 { on s[i % 16] { nop() } }";
-    let trace = trace(profile, body, LaunchMode::Stream);
-    let starts: Vec<i64> = trace.spans.iter().map(|span| span.start.0).collect();
-    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 3000), "a kernel every 3 µs: {starts:?}");
+    let apart = |gate: bool| -> Vec<i64> {
+        let mut session = session(profile.clone(), body);
+        session.set_gate(gate);
+        let trace = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0);
+        trace.spans.windows(2).map(|pair| (pair[1].start - pair[0].start).0).collect()
+    };
+    assert!(apart(false).iter().all(|&time| time == 3000), "a kernel every 3 µs: {:?}", apart(false));
+    assert!(apart(true).iter().all(|&time| time == 0), "all at once: {:?}", apart(true));
+}
+
+#[test]
+fn a_held_iteration_takes_no_more_of_the_host() {
+    let mut profile = ideal();
+    set(&mut profile.host.kernel, 3000.0);
+    let mut session = session(profile, "for i in 0..10 { on s[0] { spin(1us) } }");
+    let median = |session: &mut Session| {
+        let samples = session.iterate(LaunchMode::Stream, 1, 5, &Control::default()).expect("runs");
+        (samples.time[2], samples.issue[2])
+    };
+    let held = median(&mut session);
+    session.set_gate(false);
+    let issued = median(&mut session);
+    assert_eq!(held.0, Nanos(10 * US), "what the device needs");
+    assert!(issued.0 > Nanos(27 * US), "what the host needs: {}", issued.0);
+    assert_eq!(held.1, issued.1, "issuing takes the same");
 }
 
 #[test]
