@@ -86,9 +86,9 @@ enum LaunchArg {
 enum EffortArg {
     /// One iteration, no measurement
     Sanity,
-    /// 3 iterations to warm up and 5 measured
+    /// 10 iterations to warm up and 5 measured
     Quick,
-    /// 10 and 100
+    /// As many and 100
     Full,
 }
 

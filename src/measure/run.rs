@@ -7,12 +7,11 @@ use crate::model::{Figure, FigureExpr, OpKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
+use super::doubts;
 use super::metrics::{Evidence, Known};
-use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
+use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, WarmupRecord};
 use super::stats::Summary;
-
-/// Variation beyond which a warning is given.
-const NOISE: f64 = 0.10;
+use super::warmup::{self, Warmed};
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
@@ -49,6 +48,7 @@ pub struct Measured {
 struct Sampled {
     mode: LaunchMode,
     samples: Samples,
+    warmup: WarmupRecord,
     traces: Vec<Trace>,
     notes: Vec<String>,
 }
@@ -102,7 +102,6 @@ fn serials(
 ) -> Result<(), ExecError> {
     let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
     let schedule = schedule::place(request.program, request.plan, request.backend.topology(), &options);
-    let (warmup, iterations) = counts(request);
     let mut run = || {
         let mut session = exec::prepare(request.program, &schedule, request.backend, &request.exec)?;
         for variant in sampled {
@@ -113,7 +112,7 @@ fn serials(
                 serial.push(None);
                 continue;
             }
-            serial.push(Some(session.iterate(variant.mode, warmup, iterations, request.control)?));
+            serial.push(Some(warmed(request, &mut session, variant.mode)?.samples));
         }
         Ok(())
     };
@@ -131,8 +130,11 @@ fn failed(what: &str, error: &ExecError) -> String {
     format!("{what} failed, and the figures are of what was measured before: {error}")
 }
 
-fn counts(request: &Request) -> (u64, u64) {
-    (u64::from(request.effort.warmup), u64::from(request.effort.iterations))
+/// The measured iterations of a mode, warmed up.
+fn warmed(request: &Request, session: &mut Session, mode: LaunchMode) -> Result<Warmed, ExecError> {
+    let counts = (u64::from(request.effort.warmup), u64::from(request.effort.iterations));
+    let lead = u64::from(request.exec.in_flight.max(request.schedule.depth));
+    warmup::iterate(session, mode, counts, lead, request.control)
 }
 
 /// Adds the samples of one mode, unless it has to give way to one that is there already.
@@ -155,8 +157,7 @@ fn sample(
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
-    let (warmup, iterations) = counts(request);
-    let samples = session.iterate(mode, warmup, iterations, request.control)?;
+    let Warmed { samples, warmup } = warmed(request, session, mode)?;
     let observed = match samples.stopped {
         true => Ok(Vec::new()),
         false => session.observe(mode, u64::from(request.observed_iterations), request.control),
@@ -166,7 +167,7 @@ fn sample(
         Ok(traces) => (traces, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
-    sampled.push(Sampled { mode, samples, traces, notes });
+    sampled.push(Sampled { mode, samples, warmup, traces, notes });
     failure
 }
 
@@ -191,12 +192,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
     let time = Times::of(&sampled.samples.time);
     let issue = Times::of(&sampled.samples.issue);
     let name = sampled.mode.name();
-    if let Some(cv) = time.cv.filter(|cv| *cv > NOISE) {
-        warnings.push(format!(
-            "{name}: the times vary by {:.0} % of their mean: figures that differ by less say nothing",
-            cv * 100.0
-        ));
-    }
+    warnings.extend(doubts::of(name, &time, &sampled.warmup, request.schedule.period.len()));
     let headline = time.p50_ns;
     let observed: Vec<f64> = sampled.traces.iter().map(|trace| trace.time.0 as f64).collect();
     let observer_effect = match (Summary::of(&observed), headline) {
@@ -246,6 +242,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
             trace: spans(&sampled.traces),
         }],
         time,
+        warmup: sampled.warmup,
         issue,
         notes: sampled.notes.clone(),
     }
