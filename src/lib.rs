@@ -42,6 +42,7 @@
 //!         observed_operations: 100,
 //!     },
 //!     control: &Control::default(),
+//!     profile: None,
 //!     expectations: Vec::new(),
 //!     places: &|_| String::new(),
 //! })?;

@@ -347,6 +347,7 @@ impl<'a> Run<'a> {
             .map(|expectation| (show::span_text(&loaded.sources, expectation.span), place(expectation.span)))
             .collect();
         let started = jiff::Timestamp::now().to_string();
+        let profile = backends::known(&backend.device(), self.settings)?;
         let request = measure::Request {
             program: &loaded.program,
             plan: &loaded.plan,
@@ -360,6 +361,7 @@ impl<'a> Run<'a> {
             },
             exec: exec_options,
             control: &self.control,
+            profile: profile.as_ref(),
             expectations,
             places: &place,
         };
@@ -462,7 +464,7 @@ impl<'a> Run<'a> {
 
     fn program(&self, schedule: &Schedule) -> ProgramRecord {
         let program = &self.loaded.program;
-        let (flops, bytes) = measure::totals(program);
+        let (flops, bytes) = measure::totals(program, None);
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
             cycle: program.cycle.len(),

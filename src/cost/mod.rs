@@ -2,6 +2,8 @@
 //!
 //! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
 
+pub mod floor;
+
 use crate::config::Profile;
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
 

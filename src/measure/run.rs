@@ -1,14 +1,16 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
-use crate::base::{Nanos, OpId};
-use crate::config::EffortPlan;
+use crate::base::{Nanos, OpId, Space};
+use crate::config::{EffortPlan, Profile};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Samples, Session, Trace};
-use crate::model::{Figure, FigureExpr, OpKind, Program};
+use crate::model::{FigureExpr, OpKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
+use super::alone::Alone;
 use super::doubts;
 use super::metrics::{Evidence, Known};
+use super::plausible::Limits;
 use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, WarmupRecord};
 use super::stats::Summary;
 use super::warmup::{self, Warmed};
@@ -27,6 +29,8 @@ pub struct Request<'a> {
     pub observed_iterations: u32,
     pub exec: exec::Options,
     pub control: &'a Control,
+    /// What is known of the device's limits; nothing of one that no profile describes.
+    pub profile: Option<&'a Profile>,
     /// The text and place of each expectation, as the file has them.
     pub expectations: Vec<(String, String)>,
     /// Where each span of the program stands, as `file:line:column`.
@@ -51,6 +55,12 @@ struct Sampled {
     warmup: WarmupRecord,
     traces: Vec<Trace>,
     notes: Vec<String>,
+}
+
+/// The same operations on one stream: the whole, and each alone.
+struct Serial {
+    samples: Samples,
+    alone: Alone,
 }
 
 /// Iterations that a run takes, for its progress.
@@ -97,7 +107,7 @@ fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<S
 fn serials(
     request: &Request,
     sampled: &[Sampled],
-    serial: &mut Vec<Option<Samples>>,
+    serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
@@ -112,7 +122,12 @@ fn serials(
                 serial.push(None);
                 continue;
             }
-            serial.push(Some(warmed(request, &mut session, variant.mode)?.samples));
+            let samples = warmed(request, &mut session, variant.mode)?.samples;
+            let traces = match samples.stopped {
+                true => Vec::new(),
+                false => session.observe(variant.mode, u64::from(request.observed_iterations), request.control)?,
+            };
+            serial.push(Some(Serial { samples, alone: Alone::of_serial(&traces) }));
         }
         Ok(())
     };
@@ -175,7 +190,7 @@ fn sample(
 fn wants_serial(program: &Program) -> bool {
     fn asks(expr: &FigureExpr) -> bool {
         match expr {
-            FigureExpr::Figure { figure, .. } => matches!(figure, Figure::SerialTime | Figure::Speedup),
+            FigureExpr::Figure { figure, .. } => figure.wants_serial(),
             FigureExpr::Unary(_, inner) => asks(inner),
             FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
             FigureExpr::Constant(_) | FigureExpr::Metric { .. } => false,
@@ -188,7 +203,7 @@ fn wants_serial(program: &Program) -> bool {
             .any(|expectation| asks(&expectation.condition) || expectation.when.as_ref().is_some_and(asks))
 }
 
-fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnings: &mut Vec<String>) -> Variant {
+fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
     let time = Times::of(&sampled.samples.time);
     let issue = Times::of(&sampled.samples.issue);
     let name = sampled.mode.name();
@@ -217,9 +232,13 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
     }
     let evidence = Evidence {
         program: request.program,
+        plan: request.plan,
         time: &sampled.samples.time,
-        serial: serial.map(|samples| samples.time.as_slice()),
+        serial: serial.map(|serial| serial.samples.time.as_slice()),
         traces: &sampled.traces,
+        alone: serial.map(|serial| &serial.alone),
+        memory: request.schedule.bytes(Space::Device),
+        limits: Limits(request.profile),
         known: Known::default(),
     };
     let expectations: Vec<ExpectationRecord> = request
@@ -233,7 +252,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
         launch: name.to_owned(),
         metrics: evidence.metrics(),
         expectations,
-        serial: serial.map(|samples| Times::of(&samples.time)),
+        serial: serial.map(|serial| Times::of(&serial.samples.time)),
         ranks: vec![RankRecord {
             rank: request.program.rank,
             time: time.clone(),
