@@ -43,6 +43,7 @@
 //!         gate_depth: 512,
 //!     },
 //!     control: &Control::default(),
+//!     profile: None,
 //!     expectations: Vec::new(),
 //!     places: &|_| String::new(),
 //! })?;

@@ -77,6 +77,7 @@ impl Prepared {
             observed_iterations: 2,
             exec: common::exec_options(),
             control,
+            profile: None,
             expectations: Vec::new(),
             places: &|_| String::new(),
         })
@@ -406,7 +407,7 @@ fn an_iteration_under_way_is_finished() {
 
 #[test]
 fn an_interruption_after_the_headline_is_no_complete_run() {
-    // The headline has six iterations, two observed ones have one before each, and the serial run has six again.
+    // The headline has six iterations, two observed ones have one before each, and the serial run has as many again.
     for (when, turn) in [("in the last iteration", 5), ("while observing", 6), ("while observing again", 9)] {
         let measured = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", turn);
         assert!(!measured.complete, "interrupted {when}:\n{}", summary(&measured));

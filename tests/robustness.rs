@@ -86,6 +86,7 @@ fn take_through(text: &str) -> Stage {
     if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > SIMULATED {
         return Stage::Schedule;
     }
+    let profile = Profile::named("h200").expect("embedded");
     let measured = measure::measure(&Request {
         program: &program,
         plan: &plan,
@@ -96,6 +97,7 @@ fn take_through(text: &str) -> Stage {
         observed_iterations: 1,
         exec: common::exec_options(),
         control: &Control::default(),
+        profile: Some(&profile),
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|span| sources.place(span),
     });

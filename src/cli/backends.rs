@@ -7,7 +7,7 @@ use crate::backend::gpu::Gpu;
 use crate::backend::host::Host;
 use crate::backend::sim::Sim;
 use crate::config::{Figure, Profile, Settings};
-use crate::exec::{Backend, ExecError};
+use crate::exec::{Backend, DeviceInfo, ExecError};
 
 use super::error::{CliError, InputError};
 use super::{environment, load};
@@ -88,4 +88,12 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
         profile.queues.count = Figure(f64::from(count), variable.to_owned());
     }
     Ok(profile)
+}
+
+/// What is known of a device's limits: the simulator's own profile, or the embedded one of a device of that very name.
+pub fn known(device: &DeviceInfo, settings: &Settings) -> Result<Option<Profile>, CliError> {
+    if device.simulated {
+        return profile(settings).map(Some);
+    }
+    Ok(Profile::names().filter_map(|name| Profile::named(name).ok()).find(|profile| profile.name == device.name))
 }

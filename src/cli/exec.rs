@@ -97,9 +97,9 @@ enum GateArg {
 enum EffortArg {
     /// One iteration, no measurement
     Sanity,
-    /// 3 iterations to warm up and 5 measured
+    /// 10 iterations to warm up and 5 measured
     Quick,
-    /// 10 and 100
+    /// As many and 100
     Full,
 }
 
@@ -371,6 +371,7 @@ impl<'a> Run<'a> {
             .map(|expectation| (show::span_text(&loaded.sources, expectation.span), place(expectation.span)))
             .collect();
         let started = jiff::Timestamp::now().to_string();
+        let profile = backends::known(&backend.device(), self.settings)?;
         let request = measure::Request {
             program: &loaded.program,
             plan: &loaded.plan,
@@ -384,6 +385,7 @@ impl<'a> Run<'a> {
             },
             exec: exec_options,
             control: &self.control,
+            profile: profile.as_ref(),
             expectations,
             places: &place,
         };
@@ -490,7 +492,7 @@ impl<'a> Run<'a> {
 
     fn program(&self, schedule: &Schedule) -> ProgramRecord {
         let program = &self.loaded.program;
-        let (flops, bytes) = measure::totals(program);
+        let (flops, bytes) = measure::totals(program, None);
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
             cycle: program.cycle.len(),

@@ -3,6 +3,7 @@
 //! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
 
 mod exchange;
+pub mod floor;
 
 use crate::config::Profile;
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};

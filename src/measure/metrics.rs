@@ -8,7 +8,12 @@ use crate::base::Nanos;
 use crate::base::units::{self, Dimension};
 use crate::exec::Trace;
 use crate::model::{Expectation, Figure, FigureExpr, OpKind, OpSet, Program, Statistic};
+use crate::plan::Plan;
 
+use super::alone::Alone;
+use super::bus;
+use super::observed::{self, Observed};
+use super::plausible::Limits;
 use super::record::{ExpectationRecord, MetricRecord};
 use super::stats::{Summary, samples_for};
 
@@ -16,9 +21,16 @@ use super::stats::{Summary, samples_for};
 #[derive(Debug)]
 pub struct Evidence<'a> {
     pub program: &'a Program,
+    pub plan: &'a Plan,
     pub time: &'a [Nanos],
     pub serial: Option<&'a [Nanos]>,
     pub traces: &'a [Trace],
+    /// What operations take when nothing runs beside them.
+    pub alone: Option<&'a Alone>,
+    /// Bytes of the device's memory that are laid out.
+    pub memory: u64,
+    /// What the device can do at most.
+    pub limits: Limits<'a>,
     pub known: Known,
 }
 
@@ -97,45 +109,56 @@ impl Series {
 }
 
 impl Evidence<'_> {
-    /// Operations and bytes of an iteration, or of some of its operations: the mean over the cycle.
-    fn totals(&self, set: Option<&OpSet>) -> (f64, f64) {
-        let mut totals = (0.0, 0.0);
-        for step in 0..self.program.cycle.len() {
-            let (flops, bytes) = step_totals(self.program, step, set);
-            totals = (totals.0 + flops, totals.1 + bytes);
+    /// For each observed iteration, something of the operations of a set, or of all. Nothing of an iteration that has
+    /// none of them.
+    fn observed(
+        &self,
+        set: Option<&OpSet>,
+        values: impl Fn(&Observed) -> Result<Vec<f64>, String>,
+    ) -> Result<Series, String> {
+        let mut samples = Vec::new();
+        let mut ran = false;
+        for trace in self.traces {
+            let observed = Observed::of(self.program, self.plan, trace, set);
+            if !observed.spans.is_empty() {
+                ran = true;
+                samples.extend(values(&observed)?);
+            }
         }
-        let cycle = self.program.cycle.len().max(1) as f64;
-        (totals.0 / cycle, totals.1 / cycle)
+        let text = set.map_or("the iteration", |set| set.text.as_str());
+        match (samples.is_empty(), ran, self.traces.is_empty()) {
+            (false, ..) => Ok(Series::Samples(samples)),
+            (true, _, true) => Err("no iteration was observed operation by operation".to_owned()),
+            (true, true, _) => Err(format!("no operation of `{text}` has what it is measured from")),
+            (true, false, _) => Err(format!("no operation that ran belongs to `{text}`")),
+        }
     }
 
-    /// For each observed iteration, something of the spans of a set.
-    fn of_set(&self, set: &OpSet, function: impl Fn(&Trace, &[(f64, f64)]) -> f64) -> Result<Series, String> {
-        let mut samples = Vec::new();
-        for trace in self.traces {
-            let step = &self.program.cycle[trace.step];
-            let mut spans: Vec<(f64, f64)> = trace
-                .spans
-                .iter()
-                .filter(|span| set.contains(self.program, step.op(span.op)))
-                .map(|span| (span.start.0 as f64, span.end.0 as f64))
-                .collect();
-            if spans.is_empty() {
-                continue;
-            }
-            spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-            samples.push(function(trace, &spans));
-        }
-        match (samples.is_empty(), self.traces.is_empty()) {
-            (false, _) => Ok(Series::Samples(samples)),
-            (true, true) => Err("no iteration was observed operation by operation".to_owned()),
-            (true, false) => Err(format!("no operation that ran belongs to `{}`", set.text)),
-        }
+    /// For each observed iteration, one number that is a time in which the set does all its work.
+    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<Series, String> {
+        self.observed(set, |observed| {
+            let time = value(observed);
+            self.limits.check(time, observed.specs())?;
+            Ok(vec![time])
+        })
+    }
+
+    /// A rate of the bytes that `bytes` finds in a set, over the time in which any of what has some runs.
+    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&crate::ops::Spec) -> Option<f64>) -> Result<Series, String> {
+        self.observed(set, |observed| {
+            let moving = observed.only(|spec| bytes(spec).is_some());
+            let time = moving.busy();
+            self.limits.check(time, moving.specs())?;
+            let total: f64 = moving.specs().filter_map(&bytes).sum();
+            Ok(if moving.spans.is_empty() { Vec::new() } else { vec![total / time] })
+        })
     }
 
     fn times(&self) -> Result<Series, String> {
         if self.time.is_empty() {
             return Err("no iteration was measured".to_owned());
         }
+        self.limits.check_iteration(self.program, self.time)?;
         Ok(Series::Samples(self.time.iter().map(|time| time.0 as f64).collect()))
     }
 
@@ -148,28 +171,45 @@ impl Evidence<'_> {
         }
     }
 
-    fn figure(&self, figure: Figure, set: Option<&OpSet>) -> Result<Series, String> {
+    fn figure(&self, figure: Figure, set: Option<&OpSet>, beside: Option<&OpSet>) -> Result<Series, String> {
         match (figure, set) {
             (Figure::Time, None) => self.times(),
-            (Figure::Time, Some(set)) => self.of_set(set, |_, spans| {
-                let end = spans.iter().map(|span| span.1).fold(f64::NEG_INFINITY, f64::max);
-                end - spans[0].0
+            (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
+            (Figure::Busy, _) => self.worked(set, |observed| observed.busy()),
+            (Figure::Overlap, _) => self.observed(set, |observed| {
+                let other = Observed::of(self.program, self.plan, observed.trace, beside);
+                Ok(observed.overlap(&other).into_iter().collect())
             }),
-            (Figure::Flops, set) => Ok(Series::Constant(self.totals(set).0)),
-            (Figure::Bytes, set) => Ok(Series::Constant(self.totals(set).1)),
+            (Figure::Exposed, None) => self.observed(None, |observed| {
+                Ok(vec![observed.only(|spec| !observed::computes(spec.operation.category())).exposed()])
+            }),
+            (Figure::Exposed, Some(_)) => self.observed(set, |observed| Ok(vec![observed.exposed()])),
+            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())),
+            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())),
+            (Figure::Stretch, _) => {
+                let alone = self.alone.ok_or("no operation was timed alone, on one stream")?;
+                self.observed(set, |observed| Ok(observed.stretch(alone).into_iter().collect()))
+            }
+            (Figure::Flops, set) => Ok(Series::Constant(totals(self.program, set).0)),
+            (Figure::Bytes, set) => Ok(Series::Constant(totals(self.program, set).1)),
             (Figure::Bandwidth, None) => {
-                let bytes = self.totals(None).1;
+                let bytes = totals(self.program, None).1;
                 Ok(self.times()?.map(|time| bytes / time))
             }
-            (Figure::Bandwidth, Some(set)) => self.of_set(set, |trace, spans| {
-                let bytes = step_totals(self.program, trace.step, Some(set)).1;
-                bytes / busy(spans)
+            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(spec.cost().bytes() as f64)),
+            (Figure::BusBandwidth, _) => self.rate(set, bus::bytes).map_err(|why| match self.traces.is_empty() {
+                true => why,
+                false => {
+                    "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()
+                }
             }),
+            (Figure::CriticalPath, _) => self.observed(None, |observed| Ok(vec![observed.critical_path()])),
             (Figure::SerialTime, _) => self.serial(),
             (Figure::Speedup, _) => {
                 let serial = self.serial()?.median();
                 Ok(self.times()?.map(|time| serial / time))
             }
+            (Figure::MemoryPeak, _) => Ok(Series::Constant(self.memory as f64)),
         }
     }
 
@@ -181,8 +221,8 @@ impl Evidence<'_> {
     fn series(&self, expr: &FigureExpr) -> Result<Series, String> {
         match expr {
             FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
-            FigureExpr::Figure { figure, set, statistic, .. } => {
-                let series = self.figure(*figure, set.as_ref())?;
+            FigureExpr::Figure { figure, set, beside, statistic, .. } => {
+                let series = self.figure(*figure, set.as_ref(), beside.as_ref())?;
                 match statistic {
                     None => Ok(series),
                     Some(statistic) => series.statistic(*statistic).map(Series::Constant),
@@ -211,8 +251,8 @@ impl Evidence<'_> {
     pub fn value(&self, expr: &FigureExpr) -> Result<f64, String> {
         let value = match expr {
             FigureExpr::Constant(value) => *value,
-            FigureExpr::Figure { figure, set, statistic, .. } => {
-                let series = self.figure(*figure, set.as_ref())?;
+            FigureExpr::Figure { figure, set, beside, statistic, .. } => {
+                let series = self.figure(*figure, set.as_ref(), beside.as_ref())?;
                 match statistic {
                     None => series.median(),
                     Some(statistic) => series.statistic(*statistic)?,
@@ -267,15 +307,10 @@ impl Evidence<'_> {
     }
 }
 
-/// Operations and bytes of an iteration: the mean over the cycle.
-pub fn totals(program: &Program) -> (f64, f64) {
-    Evidence { program, time: &[], serial: None, traces: &[], known: Known::default() }.totals(None)
-}
-
-/// Operations and bytes of one iteration of the cycle, or of a set in it.
-fn step_totals(program: &Program, step: usize, set: Option<&OpSet>) -> (f64, f64) {
+/// Operations and bytes of an iteration, or of some of its operations: the mean over the cycle.
+pub fn totals(program: &Program, set: Option<&OpSet>) -> (f64, f64) {
     let mut totals = (0.0, 0.0);
-    for op in &program.cycle[step].ops {
+    for op in program.cycle.iter().flat_map(|step| &step.ops) {
         if let OpKind::Run(spec) = op.kind
             && set.is_none_or(|set| set.contains(program, op))
         {
@@ -283,18 +318,8 @@ fn step_totals(program: &Program, step: usize, set: Option<&OpSet>) -> (f64, f64
             totals = (totals.0 + cost.flops, totals.1 + cost.bytes() as f64);
         }
     }
-    totals
-}
-
-/// How long at least one of the spans lasts; they come sorted by their start.
-fn busy(spans: &[(f64, f64)]) -> f64 {
-    let mut busy = 0.0;
-    let mut end = f64::NEG_INFINITY;
-    for &(start, stop) in spans {
-        busy += (stop - start.max(end)).max(0.0);
-        end = end.max(stop);
-    }
-    busy
+    let cycle = program.cycle.len().max(1) as f64;
+    (totals.0 / cycle, totals.1 / cycle)
 }
 
 fn si_unit(dimension: Dimension) -> String {
@@ -307,15 +332,5 @@ fn si_unit(dimension: Dimension) -> String {
         (-1, 1, 0) => "B/s".to_owned(),
         (-1, 0, 1) => "FLOP/s".to_owned(),
         _ => dimension.describe(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn busy_time_counts_overlaps_once() {
-        assert_eq!(busy(&[(0.0, 10.0), (5.0, 8.0), (9.0, 12.0), (20.0, 21.0)]), 13.0);
     }
 }

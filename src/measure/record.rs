@@ -140,6 +140,9 @@ pub struct Variant {
     pub launch: String,
     /// From the beginning of an iteration to its end, on the device; over ranks, the slowest's.
     pub time: Times,
+    /// What was run and thrown away before.
+    #[serde(default)]
+    pub warmup: WarmupRecord,
     /// How long the host took to issue an iteration.
     pub issue: Times,
     /// Without the gate, where `time` is that of iterations that were held until they had been issued.
@@ -169,11 +172,24 @@ pub struct HealthRecord {
     pub reasons: Vec<String>,
 }
 
+/// Iterations that were run before the measured ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarmupRecord {
+    pub iterations: u64,
+    /// How much the last round's times changed from its first third to its last, as a share; nothing without a trend.
+    pub trend: Option<f64>,
+    /// The last round had no trend; nothing where it was too short to tell.
+    pub settled: Option<bool>,
+}
+
 /// A series of times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
     pub n: usize,
     pub p50_ns: Option<Nanos>,
+    /// An interval that holds the true median with 95 % confidence.
+    pub p50_low_ns: Option<Nanos>,
+    pub p50_high_ns: Option<Nanos>,
     pub mean_ns: Option<Nanos>,
     pub std_ns: Option<Nanos>,
     pub min_ns: Option<Nanos>,
@@ -285,6 +301,8 @@ impl Times {
             Some(summary) => Times {
                 n: summary.n,
                 p50_ns: Some(round(summary.p50)),
+                p50_low_ns: summary.interval.map(|(low, _)| round(low)),
+                p50_high_ns: summary.interval.map(|(_, high)| round(high)),
                 mean_ns: Some(round(summary.mean)),
                 std_ns: summary.std.map(round),
                 min_ns: Some(round(summary.min)),

@@ -1,18 +1,21 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
-use crate::base::{Nanos, OpId, counted};
-use crate::config::EffortPlan;
+use crate::base::{Nanos, OpId, Space, counted};
+use crate::config::{EffortPlan, Profile};
 use crate::exec::{self, Backend, Control, ExecError, Health, LaunchMode, Samples, Session, Trace};
-use crate::model::{Figure, FigureExpr, OpKind, Program};
+use crate::model::{FigureExpr, OpKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
+use super::alone::Alone;
+use super::doubts;
 use super::metrics::{Evidence, Known};
-use super::record::{ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
+use super::plausible::Limits;
+use super::record::{
+    ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, WarmupRecord,
+};
 use super::stats::Summary;
-
-/// Variation beyond which a warning is given.
-const NOISE: f64 = 0.10;
+use super::warmup::{self, Warmed};
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
@@ -28,6 +31,8 @@ pub struct Request<'a> {
     pub observed_iterations: u32,
     pub exec: exec::Options,
     pub control: &'a Control,
+    /// What is known of the device's limits; nothing of one that no profile describes.
+    pub profile: Option<&'a Profile>,
     /// The text and place of each expectation, as the file has them.
     pub expectations: Vec<(String, String)>,
     /// Where each span of the program stands, as `file:line:column`.
@@ -49,12 +54,19 @@ pub struct Measured {
 struct Sampled {
     mode: LaunchMode,
     samples: Samples,
+    warmup: WarmupRecord,
     /// Without the gate, where the samples are with it.
     ungated: Option<Samples>,
     traces: Vec<Trace>,
     /// How the device was doing before and after.
     health: Vec<Health>,
     notes: Vec<String>,
+}
+
+/// The same operations on one stream: the whole, and each alone.
+struct Serial {
+    samples: Samples,
+    alone: Alone,
 }
 
 /// Iterations that a run takes, for its progress.
@@ -102,12 +114,11 @@ fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<S
 fn serials(
     request: &Request,
     sampled: &[Sampled],
-    serial: &mut Vec<Option<Samples>>,
+    serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
     let schedule = schedule::place(request.program, request.plan, request.backend.topology(), &options);
-    let (warmup, iterations) = counts(request);
     let mut run = || {
         let mut session = exec::prepare(request.program, &schedule, request.backend, &request.exec)?;
         for variant in sampled {
@@ -118,7 +129,12 @@ fn serials(
                 serial.push(None);
                 continue;
             }
-            serial.push(Some(session.iterate(variant.mode, warmup, iterations, request.control)?));
+            let samples = warmed(request, &mut session, variant.mode)?.samples;
+            let traces = match samples.stopped {
+                true => Vec::new(),
+                false => session.observe(variant.mode, u64::from(request.observed_iterations), request.control)?,
+            };
+            serial.push(Some(Serial { samples, alone: Alone::of_serial(&traces) }));
         }
         Ok(())
     };
@@ -136,8 +152,11 @@ fn failed(what: &str, error: &ExecError) -> String {
     format!("{what} failed, and the figures are of what was measured before: {error}")
 }
 
-fn counts(request: &Request) -> (u64, u64) {
-    (u64::from(request.effort.warmup), u64::from(request.effort.iterations))
+/// The measured iterations of a mode, warmed up.
+fn warmed(request: &Request, session: &mut Session, mode: LaunchMode) -> Result<Warmed, ExecError> {
+    let counts = (u64::from(request.effort.warmup), u64::from(request.effort.iterations));
+    let lead = u64::from(request.exec.in_flight.max(request.schedule.depth));
+    warmup::iterate(session, mode, counts, lead, request.control)
 }
 
 /// Adds the samples of one mode, unless it has to give way to one that is there already.
@@ -160,8 +179,8 @@ fn sample(
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
-    let (warmup, iterations) = counts(request);
-    let (samples, health) = watched(session, |session| session.iterate(mode, warmup, iterations, request.control))?;
+    let (warmed, health) = watched(session, |session| warmed(request, session, mode))?;
+    let Warmed { samples, warmup } = warmed;
     warnings.extend(throttled(mode, &samples, &health));
     let ungated = match samples.gated && !samples.stopped {
         true => Some(as_issued(request, session, mode)?),
@@ -178,7 +197,7 @@ fn sample(
         Ok(traces) => (traces, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
-    sampled.push(Sampled { mode, samples, ungated, traces, health, notes });
+    sampled.push(Sampled { mode, samples, warmup, ungated, traces, health, notes });
     failure
 }
 
@@ -231,7 +250,7 @@ fn throttled(mode: LaunchMode, samples: &Samples, health: &[Health]) -> Option<S
 fn wants_serial(program: &Program) -> bool {
     fn asks(expr: &FigureExpr) -> bool {
         match expr {
-            FigureExpr::Figure { figure, .. } => matches!(figure, Figure::SerialTime | Figure::Speedup),
+            FigureExpr::Figure { figure, .. } => figure.wants_serial(),
             FigureExpr::Unary(_, inner) => asks(inner),
             FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
             FigureExpr::Constant(_) | FigureExpr::Metric { .. } => false,
@@ -244,17 +263,12 @@ fn wants_serial(program: &Program) -> bool {
             .any(|expectation| asks(&expectation.condition) || expectation.when.as_ref().is_some_and(asks))
 }
 
-fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnings: &mut Vec<String>) -> Variant {
+fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
     let time = Times::of(&sampled.samples.time);
     let issue = Times::of(&sampled.samples.issue);
     let ungated = sampled.ungated.as_ref().map(|samples| Times::of(&samples.time));
     let name = sampled.mode.name();
-    if let Some(cv) = time.cv.filter(|cv| *cv > NOISE) {
-        warnings.push(format!(
-            "{name}: the times vary by {:.0} % of their mean: figures that differ by less say nothing",
-            cv * 100.0
-        ));
-    }
+    warnings.extend(doubts::of(name, &time, &sampled.warmup, request.schedule.period.len()));
     let headline = time.p50_ns;
     let observed: Vec<f64> = sampled.traces.iter().map(|trace| trace.time.0 as f64).collect();
     let observer_effect = match (Summary::of(&observed), headline) {
@@ -283,9 +297,13 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
     }
     let evidence = Evidence {
         program: request.program,
+        plan: request.plan,
         time: &sampled.samples.time,
-        serial: serial.map(|samples| samples.time.as_slice()),
+        serial: serial.map(|serial| serial.samples.time.as_slice()),
         traces: &sampled.traces,
+        alone: serial.map(|serial| &serial.alone),
+        memory: request.schedule.bytes(Space::Device),
+        limits: Limits(request.profile),
         known: Known::default(),
     };
     let expectations: Vec<ExpectationRecord> = request
@@ -299,7 +317,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
         launch: name.to_owned(),
         metrics: evidence.metrics(),
         expectations,
-        serial: serial.map(|samples| Times::of(&samples.time)),
+        serial: serial.map(|serial| Times::of(&serial.samples.time)),
         ranks: vec![RankRecord {
             rank: request.program.rank,
             time: time.clone(),
@@ -308,6 +326,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Samples>, warnin
             trace: spans(&sampled.traces),
         }],
         time,
+        warmup: sampled.warmup,
         issue,
         ungated,
         health: sampled.health.iter().map(health_record).collect(),

@@ -1,15 +1,16 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, StreamId, Symbol, suggest};
+use crate::base::{SrcSpan, Symbol, counted, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::figure::{Figure, Sets, Statistic};
 use super::functions::FUNCTIONS;
 use super::lower::binary;
-use super::program::{Op, Program};
+use super::sets::OpSet;
 use super::value::Value;
 
 /// A figure of the result.
@@ -38,6 +39,8 @@ pub enum FigureExpr {
     Figure {
         figure: Figure,
         set: Option<OpSet>,
+        /// The second set, where the figure compares two.
+        beside: Option<OpSet>,
         statistic: Option<Statistic>,
         span: SrcSpan,
     },
@@ -50,170 +53,18 @@ pub enum FigureExpr {
     Binary(Binary, Box<FigureExpr>, Box<FigureExpr>),
 }
 
-/// What a run measures or a plan knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Figure {
-    /// From the beginning of an iteration, or of the first operation of a set, to the end of the last.
-    Time,
-    /// Operations of an iteration, or of a set.
-    Flops,
-    /// Bytes that an iteration, or a set, has to move.
-    Bytes,
-    /// Bytes over time; of a set, over the time in which any of it runs.
-    Bandwidth,
-    /// The time of the same operations on one stream.
-    SerialTime,
-    /// Serial time over time.
-    Speedup,
-}
-
-impl Figure {
-    pub const ALL: [Figure; 6] =
-        [Figure::Time, Figure::Flops, Figure::Bytes, Figure::Bandwidth, Figure::SerialTime, Figure::Speedup];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Time => "time",
-            Figure::Flops => "flops",
-            Figure::Bytes => "bytes",
-            Figure::Bandwidth => "bandwidth",
-            Figure::SerialTime => "serial_time",
-            Figure::Speedup => "speedup",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Figure> {
-        Self::ALL.into_iter().find(|figure| figure.name() == name)
-    }
-
-    fn dimension(self) -> Dimension {
-        match self {
-            Figure::Time | Figure::SerialTime => Dimension::TIME,
-            Figure::Flops => Dimension::FLOPS,
-            Figure::Bytes => Dimension::BYTES,
-            Figure::Bandwidth => Dimension { time: -1, bytes: 1, flops: 0 },
-            Figure::Speedup => Dimension::NONE,
-        }
-    }
-
-    /// Whether it may be asked of some operations alone.
-    fn of_sets(self) -> bool {
-        !matches!(self, Figure::SerialTime | Figure::Speedup)
-    }
-}
-
-/// Figures of the language that this version does not have.
-const LATER: [&str; 12] = [
-    "busy",
-    "bus_bandwidth",
-    "critical_path",
-    "delay",
-    "device",
-    "exposed",
-    "gap",
-    "memory",
-    "overlap",
-    "slack",
-    "stretch",
-    "utilization",
-];
-
-/// What is taken of a figure's samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Statistic {
-    Mean,
-    Std,
-    /// The standard deviation as a share of the mean.
-    Cv,
-    Min,
-    P5,
-    P50,
-    P95,
-    P99,
-    Max,
-}
-
-impl Statistic {
-    pub const ALL: [Statistic; 9] = [
-        Statistic::Mean,
-        Statistic::Std,
-        Statistic::Cv,
-        Statistic::Min,
-        Statistic::P5,
-        Statistic::P50,
-        Statistic::P95,
-        Statistic::P99,
-        Statistic::Max,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Statistic::Mean => "mean",
-            Statistic::Std => "std",
-            Statistic::Cv => "cv",
-            Statistic::Min => "min",
-            Statistic::P5 => "p5",
-            Statistic::P50 => "p50",
-            Statistic::P95 => "p95",
-            Statistic::P99 => "p99",
-            Statistic::Max => "max",
-        }
-    }
-}
-
-/// Operations by what they belong to: the union of its parts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpSet {
-    pub parts: Vec<SetPart>,
-    /// As it is written.
-    pub text: String,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum SetPart {
-    /// Streams from the first on.
-    Streams {
-        first: u32,
-        count: u32,
-    },
-    /// A label, or a member of a family of labels.
-    Label {
-        name: Symbol,
-        index: Option<Box<[i64]>>,
-    },
-    Phase {
-        name: Symbol,
-        index: Option<Box<[i64]>>,
-    },
-}
-
-impl OpSet {
-    pub fn contains(&self, program: &Program, op: &Op) -> bool {
-        self.parts.iter().any(|part| match part {
-            SetPart::Streams { first, count } => (*first..first + count).contains(&op.stream.0),
-            SetPart::Label { name, index } => bears(&program.labels, op.label.index(), *name, index.as_deref()),
-            SetPart::Phase { name, index } => bears(&program.phases, op.phase.index(), *name, index.as_deref()),
-        })
-    }
-}
-
-/// Whether a label, or one around it, has that name and index.
-fn bears(labels: &[super::program::Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
-    while let Some(own) = labels[at].name {
-        if own == name && index.is_none_or(|index| *index == *labels[at].index) {
-            return true;
-        }
-        at = labels[at].parent.index();
-    }
-    false
-}
-
 /// What kind of value a part of an expression has.
 #[derive(Clone, Copy, PartialEq)]
 enum Type {
     Number(Dimension),
     Bool,
 }
+
+/// Figures of the language that this version does not have.
+const LATER: [&str; 3] = ["device", "slack", "utilization"];
+
+/// What `memory.peak` begins with.
+const MEMORY: &str = "memory";
 
 /// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
@@ -286,8 +137,7 @@ impl<'a> Analyzer<'a> {
     fn mentions_figure(&self, expr: &Expr) -> bool {
         let is_figure = |symbol: Symbol| {
             let name = self.names.name(symbol);
-            self.scopes.get(symbol).is_none()
-                && (Figure::from_name(name).is_some() || LATER.contains(&name) || self.metric(symbol).is_some())
+            self.scopes.get(symbol).is_none() && (is_name_of_figure(name) || self.metric(symbol).is_some())
         };
         match &expr.kind {
             ExprKind::Name(symbol) => is_figure(*symbol),
@@ -315,11 +165,13 @@ impl<'a> Analyzer<'a> {
             ExprKind::Name(symbol) => self.named(*symbol, None, None, expr.span),
             ExprKind::Call { callee, args } if self.scopes.get(callee.symbol).is_none() => {
                 let name = self.names.name(callee.symbol).to_owned();
-                if Figure::from_name(&name).is_some() || LATER.contains(&name.as_str()) {
-                    let set = self.set(args)?;
-                    return self.named(callee.symbol, Some(set), None, expr.span);
+                if is_name_of_figure(&name) {
+                    return self.named(callee.symbol, Some(args), None, expr.span);
                 }
                 self.figure_function(&name, args, expr)
+            }
+            ExprKind::Field { base, name } if self.is_memory_peak(base, name.symbol) => {
+                Some(whole(Figure::MemoryPeak, expr.span))
             }
             ExprKind::Field { base, name } => {
                 let text = self.names.name(name.symbol).to_owned();
@@ -334,8 +186,7 @@ impl<'a> Analyzer<'a> {
                 match &base.kind {
                     ExprKind::Name(symbol) => self.named(*symbol, None, Some(statistic), expr.span),
                     ExprKind::Call { callee, args } => {
-                        let set = self.set(args)?;
-                        self.named(callee.symbol, Some(set), Some(statistic), expr.span)
+                        self.named(callee.symbol, Some(args), Some(statistic), expr.span)
                     }
                     _ => {
                         self.error(ModelError::UnknownFigure {
@@ -402,7 +253,14 @@ impl<'a> Analyzer<'a> {
         None
     }
 
-    fn named(&mut self, symbol: Symbol, set: Option<OpSet>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {
+    /// Whether it is `memory.peak`, and not a member of something that the file calls so.
+    fn is_memory_peak(&self, base: &Expr, field: Symbol) -> bool {
+        let is_memory = |symbol| self.names.name(symbol) == MEMORY && self.scopes.get(symbol).is_none();
+        base.as_name().is_some_and(is_memory) && self.names.name(field) == "peak"
+    }
+
+    /// A metric, or a figure of the sets in the parentheses behind it.
+    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {
         let dimensionless = statistic == Some(Statistic::Cv);
         let measured = |dimension| Type::Number(if dimensionless { Dimension::NONE } else { dimension });
         if let Some(metric) = self.metric(symbol) {
@@ -414,22 +272,44 @@ impl<'a> Analyzer<'a> {
         }
         let name = self.names.name(symbol).to_owned();
         let Some(figure) = Figure::from_name(&name) else {
-            let help = match LATER.contains(&name.as_str()) {
-                true => Some(format!("`{name}` comes with a later version")),
-                false => suggest::did_you_mean(&name, Figure::ALL.map(Figure::name)),
+            let help = match name.as_str() {
+                MEMORY => Some("of memory there is `memory.peak`".to_owned()),
+                name if LATER.contains(&name) => Some(format!("`{name}` comes with a later version")),
+                name => suggest::did_you_mean(name, Figure::ALL.map(Figure::name)),
             };
             self.error(ModelError::UnknownFigure { name, at: span.into(), help });
             return None;
         };
-        if set.is_some() && !figure.of_sets() {
-            self.error(ModelError::UnknownFigure {
-                name: format!("{name}(…)"),
-                at: span.into(),
-                help: Some(format!("`{name}` is of the whole iteration: write it without parentheses")),
-            });
-            return None;
-        }
-        Some((FigureExpr::Figure { figure, set, statistic, span }, measured(figure.dimension())))
+        let (set, beside) = self.sets_of(figure, args, span)?;
+        Some((FigureExpr::Figure { figure, set, beside, statistic, span }, measured(figure.dimension())))
+    }
+
+    /// The sets that a figure is asked of, as many as it takes.
+    fn sets_of(
+        &mut self,
+        figure: Figure,
+        args: Option<&[Expr]>,
+        span: SrcSpan,
+    ) -> Option<(Option<OpSet>, Option<OpSet>)> {
+        let name = figure.name();
+        let (shown, help) = match (figure.sets(), args) {
+            (Sets::None | Sets::Optional, None) => return Some((None, None)),
+            (Sets::Optional, Some(args)) => return Some((Some(self.set(args)?), None)),
+            (Sets::Two, Some([first, second])) => {
+                let sets = (self.set(std::slice::from_ref(first)), self.set(std::slice::from_ref(second)));
+                return Some((Some(sets.0?), Some(sets.1?)));
+            }
+            (Sets::None, Some(_)) => {
+                (format!("{name}(…)"), format!("`{name}` is of the whole iteration: write it without parentheses"))
+            }
+            (Sets::Two, None) => (name.to_owned(), format!("`{name}` compares two sets: `{name}(first, second)`")),
+            (Sets::Two, Some(args)) => (
+                format!("{name} of {}", counted(args.len(), "set")),
+                format!("`{name}` compares two sets: `{name}(first, second)`"),
+            ),
+        };
+        self.error(ModelError::UnknownFigure { name: shown, at: span.into(), help: Some(help) });
+        None
     }
 
     fn figure_binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Lowered {
@@ -495,94 +375,17 @@ impl<'a> Analyzer<'a> {
         });
         None
     }
+}
 
-    /// A set of operations: streams, families, labels, phases.
-    fn set(&mut self, args: &[Expr]) -> Option<OpSet> {
-        let mut parts = Vec::new();
-        let mut texts = Vec::new();
-        let mut good = true;
-        for arg in args {
-            let (name, index) = match &arg.kind {
-                ExprKind::Name(symbol) => (Some(*symbol), None),
-                ExprKind::Index { base, items } => {
-                    let index: Option<Vec<i64>> = items.iter().map(|item| self.eval_whole(item)).collect();
-                    (base.as_name(), Some(index?))
-                }
-                _ => (None, None),
-            };
-            let Some(name) = name else {
-                let name = self.text_of(arg);
-                let help = Some("write a name, or a member: `time(f)`, `time(f[0])`".to_owned());
-                self.error(ModelError::UnknownSet { name, at: arg.span.into(), help });
-                good = false;
-                continue;
-            };
-            let mut text = self.names.name(name).to_owned();
-            if let Some(index) = &index {
-                let items: Vec<String> = index.iter().map(i64::to_string).collect();
-                text += &format!("[{}]", items.join(", "));
-            }
-            match self.set_part(name, index, arg) {
-                Some(part) => parts.push(part),
-                None => good = false,
-            }
-            texts.push(text);
-        }
-        good.then(|| OpSet { parts, text: texts.join(", ") })
-    }
+/// A figure of the whole iteration.
+fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
+    let value = FigureExpr::Figure { figure, set: None, beside: None, statistic: None, span };
+    (value, Type::Number(figure.dimension()))
+}
 
-    fn set_part(&mut self, name: Symbol, index: Option<Vec<i64>>, arg: &Expr) -> Option<SetPart> {
-        if let Some(&Value::Stream { first, count, .. }) = self.scopes.get(name) {
-            return match (index.as_deref(), count) {
-                (None, count) => Some(SetPart::Streams { first, count: count.unwrap_or(1) }),
-                (Some(&[member]), Some(count)) if (0..i64::from(count)).contains(&member) => {
-                    Some(SetPart::Streams { first: first + member as u32, count: 1 })
-                }
-                (Some(_), count) => {
-                    let size = u64::from(count.unwrap_or(0));
-                    let name = self.text_of(arg);
-                    let index = index.and_then(|index| index.first().copied()).unwrap_or(0);
-                    self.error(ModelError::IndexOutOfRange {
-                        name,
-                        index,
-                        size,
-                        last: size as i64 - 1,
-                        at: arg.span.into(),
-                    });
-                    None
-                }
-            };
-        }
-        if name == self.builtins.main
-            && let Some(main) = self.program.streams.iter().position(|stream| stream.family == name)
-        {
-            return Some(SetPart::Streams { first: StreamId::from(main).0, count: 1 });
-        }
-        if matches!(self.scopes.get(name), Some(Value::Unknown)) {
-            return None;
-        }
-        let index = index.map(Vec::into_boxed_slice);
-        let (labels, phases) = &self.sets;
-        if labels.contains(&name) {
-            return Some(SetPart::Label { name, index });
-        }
-        if phases.contains(&name) {
-            return Some(SetPart::Phase { name, index });
-        }
-        if !self.listens() {
-            return None;
-        }
-        let text = self.names.name(name).to_owned();
-        let streams = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
-            DeclKind::Stream { name, .. } => Some(name.symbol),
-            _ => None,
-        });
-        let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
-        let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
-        let help = suggest::did_you_mean(&text, known.iter().copied());
-        self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });
-        None
-    }
+/// Whether a name means something that only a run knows.
+fn is_name_of_figure(name: &str) -> bool {
+    Figure::from_name(name).is_some() || LATER.contains(&name) || name == MEMORY
 }
 
 fn is_comparison(op: BinaryOp) -> bool {

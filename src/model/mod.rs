@@ -11,6 +11,7 @@ mod declare;
 mod error;
 mod eval;
 mod expand;
+pub mod figure;
 pub mod figures;
 mod functions;
 mod index;
@@ -24,6 +25,7 @@ mod options;
 mod params;
 mod program;
 mod scopes;
+mod sets;
 mod slice;
 mod specs;
 mod unwritten;
@@ -35,10 +37,12 @@ use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
 pub use error::ModelError;
-pub use figures::{Expectation, Figure, FigureExpr, Metric, OpSet, Statistic};
+pub use figure::{Figure, Sets, Statistic};
+pub use figures::{Expectation, FigureExpr, Metric};
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use program::*;
+pub use sets::{OpSet, SetPart};
 pub use views::{Extent, Layout, View, Views};
 
 /// What the caller decides about a program.

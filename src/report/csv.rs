@@ -51,6 +51,8 @@ fn times(name: &str, times: &Times, add: &mut impl FnMut(&str, String)) {
     add(&format!("{name}.n"), times.n.to_string());
     for (statistic, value) in [
         ("p50_ns", times.p50_ns),
+        ("p50_low_ns", times.p50_low_ns),
+        ("p50_high_ns", times.p50_high_ns),
         ("mean_ns", times.mean_ns),
         ("std_ns", times.std_ns),
         ("min_ns", times.min_ns),

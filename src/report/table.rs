@@ -116,6 +116,10 @@ fn times(record: &RunRecord, out: &mut String) {
         _ => "–".to_owned(),
     };
     row("median", &|variant| text(variant.time.p50_ns));
+    row("95 % interval", &|variant| match (variant.time.p50_low_ns, variant.time.p50_high_ns) {
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        _ => "–".to_owned(),
+    });
     row("mean ± std", &|variant| spread(&variant.time));
     row("min", &|variant| text(variant.time.min_ns));
     row("p95", &|variant| text(variant.time.p95_ns));

@@ -7,9 +7,10 @@ pub fn figure(program: &Program, expr: &FigureExpr) -> String {
     let of = |statistic: &Option<Statistic>| statistic.map(|of| format!(".{}", of.name())).unwrap_or_default();
     match expr {
         FigureExpr::Constant(value) => value.to_string(),
-        FigureExpr::Figure { figure, set, statistic, .. } => {
-            let set = set.as_ref().map(|set| format!("({})", set.text)).unwrap_or_default();
-            format!("{}{set}{}", figure.name(), of(statistic))
+        FigureExpr::Figure { figure, set, beside, statistic, .. } => {
+            let sets: Vec<&str> = set.iter().chain(beside).map(|set| set.text.as_str()).collect();
+            let sets = if sets.is_empty() { String::new() } else { format!("({})", sets.join(", ")) };
+            format!("{}{sets}{}", figure.name(), of(statistic))
         }
         FigureExpr::Metric { metric, statistic } => {
             let name = program.metrics.get(*metric).map_or("?", |metric| metric.name.as_str());

@@ -1,0 +1,60 @@
+//! The least time in which a device can do some operations, whatever runs beside what: less is a mistake of measurement.
+
+use crate::config::Profile;
+use crate::ops::{Category, Direction, Launch, Spec};
+
+/// How far clocks may lift a device over its datasheet's peak: 1.98 GHz for an H200's 1.83.
+const BOOST: f64 = 1.1;
+
+/// How much faster caches, links and timers may be than they were measured for the profile. Most of what an operation
+/// reads may lie in the fastest of several caches.
+const CACHES: f64 = 2.0;
+const LINKS: f64 = 1.25;
+const TIMERS: f64 = 1.1;
+
+/// The least time for all of these operations together, in ns: that of the busiest of the matrix units, the caches and
+/// the two directions of the link.
+///
+/// Arithmetic of generated kernels counts for nothing, since compilers leave out what they can do without. The memory
+/// behind the cache counts for nothing either, since all operands may lie in the cache.
+pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -> f64 {
+    let (mut matrix, mut cache, mut to_device, mut to_host, mut held) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
+    for spec in specs {
+        let cost = spec.cost();
+        if let Some(hold) = cost.hold {
+            held = held.max(hold.0 as f64 / TIMERS);
+        }
+        if let Some(arithmetic) = cost.matrix {
+            matrix += cost.flops / (super::matrix_peak(arithmetic, profile) * BOOST) * 1e9;
+        }
+        match link_bytes(spec) {
+            Some((Direction::HostToDevice, bytes)) => to_device += bytes / link(Direction::HostToDevice, profile),
+            Some((Direction::DeviceToHost, bytes)) => to_host += bytes / link(Direction::DeviceToHost, profile),
+            // What lies on the host, or comes from other ranks, passes by other ways.
+            _ if spec.operation.category() == Category::Collective => {}
+            _ => {
+                let fast = profile.cache_bandwidth.value().max(profile.bandwidth.value());
+                cache += cost.bytes() as f64 / (fast * CACHES) * 1e9;
+            }
+        }
+    }
+    [matrix, cache, to_device, to_host, held].into_iter().fold(0.0, f64::max)
+}
+
+/// Bytes per ns that a link cannot pass.
+fn link(direction: Direction, profile: &Profile) -> f64 {
+    super::engines(direction, profile).link.value() * LINKS * 1e-9
+}
+
+/// The direction and the bytes of a copy between the host and the device.
+pub fn link_bytes(spec: &Spec) -> Option<(Direction, f64)> {
+    if spec.operation.category() != Category::Copy {
+        return None;
+    }
+    spec.launch().iter().find_map(|launch| match launch {
+        Launch::Copy(copy) if copy.direction != Direction::DeviceToDevice => {
+            Some((copy.direction, copy.bytes() as f64))
+        }
+        _ => None,
+    })
+}

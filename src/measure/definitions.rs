@@ -1,0 +1,239 @@
+//! What each figure is: the one place that `aorta explain metric` and the book's table are made from.
+
+/// The definition of a figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    pub name: &'static str,
+    /// How a file asks for it; empty for one that stands in reports alone.
+    pub usage: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    pub formula: &'static str,
+    /// Of its value, as the record has it.
+    pub unit: &'static str,
+    /// What its samples are, whose median it is.
+    pub samples: &'static str,
+    /// What it is good for.
+    pub good_for: &'static str,
+    /// Where it misleads.
+    pub traps: &'static str,
+}
+
+/// The definition of that name.
+pub fn find(name: &str) -> Option<&'static Definition> {
+    DEFINITIONS.iter().find(|definition| definition.name == name)
+}
+
+const MEASURED: &str = "each measured iteration";
+const OBSERVED: &str = "each observed iteration";
+const NO_SAMPLES: &str = "none: it is known before the run";
+
+/// Every figure: those that a file may ask for in their order, then those of reports.
+pub const DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "time",
+        usage: "`time`, `time(set)`",
+        summary: "how long an iteration takes, or a set in it",
+        formula: "end of the last − begin; of a set, last end − first start",
+        unit: "s",
+        samples: "each measured iteration; of a set, each observed one",
+        good_for: "the headline: the time that everything else explains",
+        traps: "`time(set)` holds what runs between, whether it belongs to the set or not; `busy` does not. With \
+                `sync: end`, the time of an iteration is from one end to the next: throughput, not latency",
+    },
+    Definition {
+        name: "busy",
+        usage: "`busy`, `busy(set)`",
+        summary: "how long any operation of a set runs",
+        formula: "|U(set)|, the length of the union of its spans",
+        unit: "s",
+        samples: OBSERVED,
+        good_for: "what a set costs where its operations overlap",
+        traps: "an operation counts from its start to its end, also while it waits for units or memory",
+    },
+    Definition {
+        name: "overlap",
+        usage: "`overlap(a, b)`",
+        summary: "the share of a's busy time in which b is busy too",
+        formula: "|U(a) ∩ U(b)| / |U(a)|",
+        unit: "1",
+        samples: OBSERVED,
+        good_for: "whether communication, or a copy, hides behind computation: `overlap(comm, compute)`",
+        traps: "not symmetric: tools divide by either side. It rises when both sides slow each other down, and nothing \
+                is gained: read it beside `stretch` and `speedup`",
+    },
+    Definition {
+        name: "exposed",
+        usage: "`exposed`, `exposed(set)`",
+        summary: "how long a set runs while no computation does",
+        formula: "|U(set) \\ U(computation)|; without a set, of all copies and collectives",
+        unit: "s",
+        samples: OBSERVED,
+        good_for: "the most that hiding communication better could gain",
+        traps: "exposed is not blocking: an iteration may wait for something else meanwhile; the split of the iteration \
+                tells. Copies and collectives are no computation; computation in the set hides itself",
+    },
+    Definition {
+        name: "gap",
+        usage: "`gap`, `gap(set)`",
+        summary: "from the end of an operation's neighbour on its real stream to its start",
+        formula: "start − end of the operation before it on its real stream",
+        unit: "s",
+        samples: "each operation of each observed iteration that has a neighbour before it",
+        good_for: "what launching costs on a stream, and whether the host keeps up",
+        traps: "it holds waits for other streams; `delay` does not. Signs are kept: it is negative where neighbours \
+                overlap. Stamps around each operation widen it",
+    },
+    Definition {
+        name: "delay",
+        usage: "`delay`, `delay(set)`",
+        summary: "from the end of the last thing that an operation waits for to its start",
+        formula: "start − max(end of everything that it waits for in its iteration)",
+        unit: "s",
+        samples: "each operation of each observed iteration that waits for something in it",
+        good_for: "what an edge between streams costs, and how long what is ready waits for the host, a queue or units",
+        traps: "waits for earlier iterations are not seen. Signs are kept. Stamps around each operation widen it",
+    },
+    Definition {
+        name: "stretch",
+        usage: "`stretch`, `stretch(set)`",
+        summary: "how much longer operations take beside others than alone",
+        formula: "Σ duration / Σ duration alone, alone as observed in the run on one stream",
+        unit: "1",
+        samples: OBSERVED,
+        good_for: "what sharing the device costs: 1 where nothing is lost",
+        traps: "alone, an operation finds other data in the cache than beside others: it may be below 1",
+    },
+    Definition {
+        name: "flops",
+        usage: "`flops`, `flops(set)`",
+        summary: "arithmetic of an iteration, or of a set in it",
+        formula: "Σ of the operations' costs; a multiply-add counts as two",
+        unit: "FLOP",
+        samples: NO_SAMPLES,
+        good_for: "rates: `flops / time`",
+        traps: "it counts what the operation means, not what a library does for it",
+    },
+    Definition {
+        name: "bytes",
+        usage: "`bytes`, `bytes(set)`",
+        summary: "bytes that an iteration, or a set in it, has to move",
+        formula: "Σ of the operations' costs: each input read once, each output written once",
+        unit: "B",
+        samples: NO_SAMPLES,
+        good_for: "rates: `bytes / time`",
+        traps: "what the cache serves counts too",
+    },
+    Definition {
+        name: "bandwidth",
+        usage: "`bandwidth`, `bandwidth(set)`",
+        summary: "bytes over time",
+        formula: "bytes / time; of a set, bytes(set) / |U(set)|",
+        unit: "B/s",
+        samples: "each measured iteration; of a set, each observed one",
+        good_for: "how near a copy or a kernel comes to its link or memory",
+        traps: "of the memory only where the data does not fit the cache: in the cache it exceeds the memory's peak",
+    },
+    Definition {
+        name: "bus_bandwidth",
+        usage: "`bus_bandwidth`, `bus_bandwidth(set)`",
+        summary: "what collectives move over the network, as nccl-tests count it",
+        formula: "Σ S·f / |U(collectives of the set)|; among n ranks f is 2(n−1)/n for all_reduce, (n−1)/n for \
+                  all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for broadcast, reduce and send_recv; S \
+                  is the larger side's bytes",
+        unit: "B/s",
+        samples: OBSERVED,
+        good_for: "comparing collectives of different kinds and numbers of ranks with the same link",
+        traps: "absent on one rank, where nothing crosses a network. Switches that add up in the network exceed the \
+                link's peak. Waiting for a late rank counts as time",
+    },
+    Definition {
+        name: "critical_path",
+        usage: "`critical_path`",
+        summary: "the longest chain of dependencies, by observed durations",
+        formula: "max over chains of Σ duration",
+        unit: "s",
+        samples: OBSERVED,
+        good_for: "what no further stream can shorten",
+        traps: "durations are those beside others, so it holds their `stretch`. Launching counts for nothing",
+    },
+    Definition {
+        name: "serial_time",
+        usage: "`serial_time`",
+        summary: "the time of the same operations on one stream",
+        formula: "time, on one stream, in the same mode",
+        unit: "s",
+        samples: "each iteration of the run on one stream",
+        good_for: "the other side of `speedup`",
+        traps: "on one stream too, the host may be what limits",
+    },
+    Definition {
+        name: "speedup",
+        usage: "`speedup`",
+        summary: "what several streams gain",
+        formula: "median of serial_time / time",
+        unit: "1",
+        samples: MEASURED,
+        good_for: "whether streams are worth it: below 1 they cost more than they hide",
+        traps: "it compares with the same file on one stream, not with the best that one stream could do",
+    },
+    Definition {
+        name: "memory.peak",
+        usage: "`memory.peak`",
+        summary: "bytes of the device's memory that the run holds",
+        formula: "everything laid out on the device: buffers, and scratch for every iteration under way",
+        unit: "B",
+        samples: NO_SAMPLES,
+        good_for: "how large a size still fits",
+        traps: "what the driver and the vendor's libraries take themselves is not in it",
+    },
+    Definition {
+        name: "share_of_peak",
+        usage: "",
+        summary: "which part of the device's peak rate an iteration reaches",
+        formula: "arithmetic: Σ flops / peak of its type, over time; memory: bytes / bandwidth, over time, without \
+                  copies between host and device and without collectives",
+        unit: "1",
+        samples: "the median of the measured iterations",
+        good_for: "how much a better kernel, or more of them, could gain at most",
+        traps: "over the whole iteration, gaps included. Of memory it exceeds 100 % where the cache serves. Absent for \
+                a device that no profile describes",
+    },
+    Definition {
+        name: "split",
+        usage: "",
+        summary: "what an observed iteration spent its time on, along the chain that it waited for",
+        formula: "time = operations + stretch + launch + queue + dependency + idle, exactly",
+        unit: "s",
+        samples: "the observed iteration of the median time",
+        good_for: "what to change first",
+        traps: "of one observed iteration, stamps included. Without a run on one stream, operations hold their stretch",
+    },
+    Definition {
+        name: "slack",
+        usage: "",
+        summary: "how much later an operation may end without making the critical path longer",
+        formula: "latest end − earliest end, by the medians of observed durations",
+        unit: "s",
+        samples: "none: of medians",
+        good_for: "which operations are not worth making faster",
+        traps: "launching counts for nothing, and durations are those beside others",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Figure;
+
+    #[test]
+    fn every_figure_of_the_language_is_defined() {
+        let asked: Vec<&str> = DEFINITIONS.iter().filter(|of| !of.usage.is_empty()).map(|of| of.name).collect();
+        assert_eq!(asked, Figure::ALL.map(Figure::name));
+        for definition in DEFINITIONS {
+            let texts =
+                [definition.summary, definition.formula, definition.unit, definition.good_for, definition.traps];
+            assert!(texts.iter().all(|text| !text.is_empty() && !text.contains("  ")), "{}", definition.name);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Figures of one observed iteration: of some of its operations, from when each started and ended.
+
+use crate::base::LaneId;
+use crate::exec::{Span, Trace};
+use crate::model::{OpSet, Program};
+use crate::ops::{Category, Spec};
+use crate::plan::Plan;
+
+use super::alone::Alone;
+use super::spans::{self, Stretch};
+
+/// Whether a category is computation; copies and collectives move data between memories, markers do nothing.
+pub fn computes(category: Category) -> bool {
+    !matches!(category, Category::Copy | Category::Collective | Category::Marker)
+}
+
+/// Some operations of an iteration that was observed. Times are in ns, from the iteration's beginning.
+pub struct Observed<'a> {
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    pub trace: &'a Trace,
+    pub spans: Vec<Span>,
+}
+
+impl<'a> Observed<'a> {
+    /// The operations of a set, or all.
+    pub fn of(program: &'a Program, plan: &'a Plan, trace: &'a Trace, set: Option<&OpSet>) -> Observed<'a> {
+        let step = &program.cycle[trace.step];
+        let belongs = |span: &&Span| set.is_none_or(|set| set.contains(program, step.op(span.op)));
+        let spans = trace.spans.iter().filter(belongs).copied().collect();
+        Observed { program, plan, trace, spans }
+    }
+
+    /// Those of the operations that are wanted.
+    pub fn only(&self, wanted: impl Fn(&Spec) -> bool) -> Observed<'a> {
+        let spans = self.spans.iter().filter(|span| self.spec(span).is_some_and(&wanted)).copied().collect();
+        Observed { spans, ..*self }
+    }
+
+    pub fn spec(&self, span: &Span) -> Option<&'a Spec> {
+        self.program.op_spec(self.program.cycle[self.trace.step].op(span.op))
+    }
+
+    pub fn specs(&self) -> impl Iterator<Item = &'a Spec> {
+        self.spans.iter().filter_map(|span| self.spec(span))
+    }
+
+    fn stretches(&self) -> Vec<Stretch> {
+        spans::union(self.spans.iter().map(|span| (span.start.0 as f64, span.end.0 as f64)).collect())
+    }
+
+    /// From the first start to the last end.
+    pub fn span(&self) -> f64 {
+        let start = self.spans.iter().map(|span| span.start.0).min().unwrap_or(0);
+        let end = self.spans.iter().map(|span| span.end.0).max().unwrap_or(0);
+        (end - start) as f64
+    }
+
+    /// How long any of them runs.
+    pub fn busy(&self) -> f64 {
+        spans::length(&self.stretches())
+    }
+
+    /// The share of their busy time in which others are busy too; nothing where they take no time.
+    pub fn overlap(&self, others: &Observed) -> Option<f64> {
+        let own = self.stretches();
+        let busy = spans::length(&own);
+        (busy > 0.0).then(|| spans::length(&spans::common(&own, &others.stretches())) / busy)
+    }
+
+    /// How long any of them runs and no computation of the iteration does.
+    pub fn exposed(&self) -> f64 {
+        let all = Observed::of(self.program, self.plan, self.trace, None);
+        let computation = all.only(|spec| computes(spec.operation.category()));
+        spans::beside(&self.stretches(), &computation.stretches())
+    }
+
+    /// For each that has a neighbour before it on its real stream: from that one's end to its start.
+    pub fn gaps(&self) -> Vec<f64> {
+        let lanes = self.trace.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
+        let mut before: Vec<Option<Span>> = vec![None; lanes];
+        let mut own = self.spans.iter().peekable();
+        let mut gaps = Vec::new();
+        // Spans come in the order of issue, which is that of each real stream.
+        for span in &self.trace.spans {
+            let LaneId(lane) = span.lane;
+            let neighbour = before[lane as usize].replace(*span);
+            if own.next_if(|own| own.op == span.op).is_some()
+                && let Some(neighbour) = neighbour
+            {
+                gaps.push((span.start - neighbour.end).0 as f64);
+            }
+        }
+        gaps
+    }
+
+    /// When each operation ends, by its number; nothing for one that did not run.
+    fn ends(&self) -> Vec<Option<f64>> {
+        let mut ends = vec![None; self.plan.steps[self.trace.step].operations()];
+        for span in &self.trace.spans {
+            ends[span.op.index()] = Some(span.end.0 as f64);
+        }
+        ends
+    }
+
+    /// For each that waits for something of its iteration: from the end of the last such thing to its start.
+    pub fn delays(&self) -> Vec<f64> {
+        let ends = self.ends();
+        let step = &self.plan.steps[self.trace.step];
+        let delay = |span: &Span| {
+            let last = step.incoming(span.op).filter_map(|edge| ends[edge.from.index()]).max_by(f64::total_cmp)?;
+            Some(span.start.0 as f64 - last)
+        };
+        self.spans.iter().filter_map(delay).collect()
+    }
+
+    /// The sum of their durations over the sum of what they take alone; nothing unless each was timed alone.
+    pub fn stretch(&self, alone: &Alone) -> Option<f64> {
+        let together: f64 = self.spans.iter().map(|span| span.duration().0 as f64).sum();
+        let apart: Option<Vec<f64>> = self.spans.iter().map(|span| alone.of(self.trace.step, span.op)).collect();
+        let apart: f64 = apart?.iter().sum();
+        (apart > 0.0).then(|| together / apart)
+    }
+
+    /// The duration of each operation, by its number; 0 for one that did not run.
+    pub fn durations(&self) -> Vec<f64> {
+        let mut durations = vec![0.0; self.plan.steps[self.trace.step].operations()];
+        for span in &self.trace.spans {
+            durations[span.op.index()] = span.duration().0 as f64;
+        }
+        durations
+    }
+
+    /// The longest chain of dependencies when each operation takes as long as it did.
+    pub fn critical_path(&self) -> f64 {
+        self.plan.steps[self.trace.step].critical_path(&self.durations()).length
+    }
+}

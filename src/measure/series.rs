@@ -1,0 +1,304 @@
+//! What a series of samples is like besides its statistics: whether it drifts, has two modes, or remembers.
+//!
+//! All tests go by ranks or medians, so that a few wild samples neither raise nor hide an alarm. Knows no unit.
+
+use super::stats::percentile;
+
+/// Fewest samples of which a trend is told.
+pub const TREND_SAMPLES: usize = 10;
+
+/// Fewest samples of which two modes are told.
+pub const MODE_SAMPLES: usize = 50;
+
+/// The deviation of a rank correlation, in standard deviations, that chance exceeds once in a hundred series.
+const SIGNIFICANT: f64 = 2.576;
+
+/// A trend of less than this share of the median is none that matters, however certain it is.
+const TREND: f64 = 0.01;
+
+/// Modes closer than this share of the median are none that matter.
+const MODES: f64 = 0.02;
+
+/// Distance between two modes, in their pooled spread, from which on they are two. Any split of a normal distribution
+/// gives about 2.3, of a uniform one 2.7.
+const APART: f64 = 6.0;
+
+/// The share of the samples that the smaller mode has at least, and their number.
+const SMALLER: f64 = 0.1;
+const FEWEST: usize = 5;
+
+/// Two groups that the samples fall into.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Modes {
+    /// The groups' medians.
+    pub low: f64,
+    pub high: f64,
+    /// The share of the samples that belong to the upper group.
+    pub upper: f64,
+}
+
+/// The samples of a program that repeats after `period` iterations, each as a share of the median of those that did the
+/// same work: what is left does not come from the work.
+pub fn in_phase(samples: &[f64], period: usize) -> Vec<f64> {
+    let period = period.max(1);
+    let medians: Vec<f64> = (0..period.min(samples.len()))
+        .map(|phase| median(&samples.iter().skip(phase).step_by(period).copied().collect::<Vec<_>>()))
+        .collect();
+    let share = |(index, sample): (usize, &f64)| match medians[index % period] {
+        0.0 => 1.0,
+        median => sample / median,
+    };
+    samples.iter().enumerate().map(share).collect()
+}
+
+/// How much the last third's median lies over the first third's, as a share of the whole's. Nothing where ranks do not
+/// correlate with time at the level of 1 % (Spearman), where it is less than 1 %, or where samples are fewer than 10.
+pub fn trend(samples: &[f64]) -> Option<f64> {
+    let n = samples.len();
+    if n < TREND_SAMPLES {
+        return None;
+    }
+    let times: Vec<f64> = (0..n).map(|index| index as f64).collect();
+    let certain = correlation(&ranks(samples), &times)? * ((n - 1) as f64).sqrt();
+    let third = n / 3;
+    let change = (median(&samples[n - third..]) - median(&samples[..third])) / median(samples).abs();
+    (certain.abs() > SIGNIFICANT && change.abs() > TREND && change.signum() == certain.signum()).then_some(change)
+}
+
+/// The two groups of a series that has two modes, each with a tenth of the samples at least.
+///
+/// The series is split where the variance between both sides is largest, outliers cut to the 5th and the 95th
+/// percentile. The groups are modes where their medians lie six times their pooled spread apart; the spread is the
+/// median absolute deviation, as that of a normal distribution.
+pub fn modes(samples: &[f64]) -> Option<Modes> {
+    let n = samples.len();
+    if n < MODE_SAMPLES {
+        return None;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let split = split(&sorted)?;
+    let (lower, upper) = sorted.split_at(split);
+    let (low, high) = (percentile(lower, 50.0), percentile(upper, 50.0));
+    let pooled = ((spread(lower, low).powi(2) + spread(upper, high).powi(2)) / 2.0).sqrt();
+    let distinct = high - low > APART * pooled && high - low > MODES * percentile(&sorted, 50.0).abs();
+    distinct.then_some(Modes { low, high, upper: upper.len() as f64 / n as f64 })
+}
+
+/// Where to split sorted samples so that the variance between both parts is largest.
+fn split(sorted: &[f64]) -> Option<usize> {
+    let n = sorted.len();
+    let (floor, ceiling) = (percentile(sorted, 5.0), percentile(sorted, 95.0));
+    let cut = |index: usize| sorted[index].clamp(floor, ceiling);
+    let total: f64 = (0..n).map(cut).sum();
+    let least = ((SMALLER * n as f64).ceil() as usize).max(FEWEST);
+    let mut sum = 0.0;
+    let mut best: Option<(f64, usize)> = None;
+    for index in 0..n - least {
+        sum += cut(index);
+        let left = index + 1;
+        // Equal samples belong to one group.
+        if left < least || sorted[index] == sorted[left] {
+            continue;
+        }
+        let apart = (total - sum) / (n - left) as f64 - sum / left as f64;
+        let between = (left * (n - left)) as f64 * apart * apart;
+        if best.is_none_or(|(most, _)| between > most) {
+            best = Some((between, left));
+        }
+    }
+    best.map(|(_, left)| left)
+}
+
+/// The median absolute deviation, scaled to the standard deviation of a normal distribution.
+fn spread(samples: &[f64], median_of: f64) -> f64 {
+    let deviations: Vec<f64> = samples.iter().map(|sample| (sample - median_of).abs()).collect();
+    1.4826 * median(&deviations)
+}
+
+/// How much neighbours resemble each other: the correlation of the samples' ranks with those of the samples before.
+/// Nothing where chance explains it (two standard deviations), or for fewer than 10 samples.
+pub fn autocorrelation(samples: &[f64]) -> Option<f64> {
+    let n = samples.len();
+    if n < TREND_SAMPLES {
+        return None;
+    }
+    let ranks = ranks(samples);
+    let rho = correlation(&ranks[1..], &ranks[..n - 1])?;
+    (rho.abs() > 2.0 / (n as f64).sqrt()).then_some(rho)
+}
+
+/// How many independent samples tell as much as these: fewer, where neighbours resemble each other.
+pub fn effective(samples: &[f64]) -> f64 {
+    let n = samples.len() as f64;
+    match autocorrelation(samples) {
+        Some(rho) if rho > 0.0 => n * (1.0 - rho) / (1.0 + rho),
+        _ => n,
+    }
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    percentile(&sorted, 50.0)
+}
+
+/// The rank of each sample, from 1; equal ones share the mean of theirs.
+fn ranks(samples: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..samples.len()).collect();
+    order.sort_by(|&a, &b| samples[a].total_cmp(&samples[b]));
+    let mut ranks = vec![0.0; samples.len()];
+    let mut first = 0;
+    for group in order.chunk_by(|&a, &b| samples[a] == samples[b]) {
+        let rank = first as f64 + (group.len() + 1) as f64 / 2.0;
+        group.iter().for_each(|&index| ranks[index] = rank);
+        first += group.len();
+    }
+    ranks
+}
+
+/// The linear correlation; nothing where one of the two does not vary.
+fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    let n = a.len() as f64;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let (mut both, mut only_a, mut only_b) = (0.0, 0.0, 0.0);
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (a - mean_a, b - mean_b);
+        both += a * b;
+        only_a += a * a;
+        only_b += b * b;
+    }
+    (only_a > 0.0 && only_b > 0.0).then(|| both / (only_a * only_b).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Random numbers that are the same on every machine.
+    struct Random(u64);
+
+    impl Random {
+        /// Between 0 and 1, never 0.
+        fn uniform(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+
+        fn normal(&mut self) -> f64 {
+            (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+        }
+    }
+
+    const SERIES: usize = 1000;
+
+    /// The share of made-up series that raise an alarm.
+    fn alarms(n: usize, sample: impl Fn(&mut Random, usize) -> f64, alarm: impl Fn(&[f64]) -> bool) -> f64 {
+        let mut random = Random(n as u64);
+        let raised = (0..SERIES).filter(|_| {
+            let series: Vec<f64> = (0..n).map(|index| sample(&mut random, index)).collect();
+            alarm(&series)
+        });
+        raised.count() as f64 / SERIES as f64
+    }
+
+    /// Kinds of noise with one mode and no trend: 20 % normal, uniform, skewed, with outliers, rounded by a clock.
+    const NOISE: [fn(&mut Random, usize) -> f64; 5] = [
+        |random, _| 100.0 + 20.0 * random.normal(),
+        |random, _| 100.0 + 40.0 * random.uniform(),
+        |random, _| 100.0 - 30.0 * random.uniform().ln(),
+        |random, index| 100.0 + random.normal() + if index % 33 == 7 { 500.0 } else { 0.0 },
+        |random, _| (100.0 + 5.0 * random.normal()).round(),
+    ];
+
+    #[test]
+    fn noise_alone_has_no_trend() {
+        for noise in NOISE {
+            for n in [10, 30, 100] {
+                let rate = alarms(n, noise, |series| trend(series).is_some());
+                assert!(rate <= 0.02, "{n} samples: {rate} of the alarms are false");
+            }
+        }
+    }
+
+    #[test]
+    fn noise_alone_has_one_mode() {
+        for (kind, noise) in NOISE.into_iter().enumerate() {
+            for (n, most) in [(50, 0.02), (100, 0.002), (1000, 0.002)] {
+                let rate = alarms(n, noise, |series| modes(series).is_some());
+                assert!(rate <= most, "noise {kind}, {n} samples: {rate} of the alarms are false");
+            }
+        }
+    }
+
+    #[test]
+    fn noise_alone_seldom_remembers() {
+        for n in [30, 100] {
+            let rate = alarms(n, NOISE[0], |series| autocorrelation(series).is_some());
+            assert!(rate <= 0.07, "{n} samples: {rate} of the alarms are false");
+        }
+    }
+
+    #[test]
+    fn a_trend_is_seen_through_noise() {
+        let drifting = |random: &mut Random, index: usize| 100.0 + 0.1 * index as f64 + 2.0 * random.normal();
+        assert!(alarms(100, drifting, |series| trend(series).is_some_and(|change| change > 0.03)) > 0.95);
+        let falling: Vec<f64> = (0..12).map(|index| 100.0 - f64::from(index)).collect();
+        assert_eq!(trend(&falling), Some(-8.0 / 94.5));
+        // Certain, and too small to matter.
+        let creeping: Vec<f64> = (0..100).map(|index| 1e6 + f64::from(index)).collect();
+        assert_eq!(trend(&creeping), None);
+        assert_eq!(trend(&falling[..9]), None);
+        assert_eq!(trend(&[5.0; 20]), None);
+    }
+
+    #[test]
+    fn two_modes_are_seen_beside_outliers() {
+        let flips = |random: &mut Random, index: usize| {
+            let mode = if index % 5 == 0 { 120.0 } else { 100.0 };
+            let outlier = if index % 40 == 3 { 900.0 } else { 0.0 };
+            mode + random.normal() + outlier
+        };
+        assert!(alarms(100, flips, |series| modes(series).is_some()) > 0.99);
+        let series: Vec<f64> = (0..60).map(|index| if index % 4 == 0 { 30.0 } else { 20.0 }).collect();
+        assert_eq!(modes(&series), Some(Modes { low: 20.0, high: 30.0, upper: 0.25 }));
+        assert_eq!(modes(&series[..49]), None);
+        assert_eq!(modes(&[7.0; 60]), None);
+    }
+
+    #[test]
+    fn neighbours_that_resemble_each_other_count_less() {
+        let mut random = Random(1);
+        let mut last = 0.0;
+        let series: Vec<f64> = (0..1000)
+            .map(|_| {
+                last = 0.8 * last + random.normal();
+                last
+            })
+            .collect();
+        let rho = autocorrelation(&series).unwrap();
+        assert!((rho - 0.8).abs() < 0.06, "{rho}");
+        // (1 - 0.8) / (1 + 0.8) of them.
+        assert!((effective(&series) - 111.0).abs() < 40.0);
+        // Those that alternate tell no more than independent ones.
+        let alternating: Vec<f64> = (0..20).map(|index| f64::from(index % 2)).collect();
+        assert_eq!(effective(&alternating), 20.0);
+    }
+
+    #[test]
+    fn work_that_differs_is_no_trend() {
+        let growing: Vec<f64> = (0..30).map(|index| 100.0 + 10.0 * f64::from(index % 15)).collect();
+        assert_eq!(in_phase(&growing, 15), [1.0; 30]);
+        assert_eq!(in_phase(&growing[..15], 15), [1.0; 15]);
+        assert_eq!(in_phase(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
+    }
+
+    #[test]
+    fn equal_samples_share_a_rank() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
+    }
+}

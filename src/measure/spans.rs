@@ -1,0 +1,79 @@
+//! Stretches of time as sets: unions, intersections, lengths. Times are plain numbers.
+
+/// From a beginning to an end.
+pub type Stretch = (f64, f64);
+
+/// Stretches joined where they touch or overlap, in order.
+pub fn union(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+    stretches.retain(|(start, end)| end > start);
+    stretches.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut joined: Vec<Stretch> = Vec::new();
+    for (start, end) in stretches {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// What two unions have in common.
+pub fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+    let (mut i, mut j) = (0, 0);
+    let mut common = Vec::new();
+    while i < a.len() && j < b.len() {
+        let (start, end) = (a[i].0.max(b[j].0), a[i].1.min(b[j].1));
+        if start < end {
+            common.push((start, end));
+        }
+        if a[i].1 < b[j].1 { i += 1 } else { j += 1 }
+    }
+    common
+}
+
+/// How long a union lasts.
+pub fn length(stretches: &[Stretch]) -> f64 {
+    stretches.iter().map(|(start, end)| end - start).sum()
+}
+
+/// How long a union lasts beside another.
+pub fn beside(stretches: &[Stretch], other: &[Stretch]) -> f64 {
+    length(stretches) - length(&common(stretches, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn overlaps_count_once() {
+        let all = union(vec![(9.0, 12.0), (0.0, 10.0), (5.0, 8.0), (20.0, 21.0), (3.0, 3.0)]);
+        assert_eq!(all, [(0.0, 12.0), (20.0, 21.0)]);
+        assert_eq!(length(&all), 13.0);
+        assert_eq!(common(&all, &[(11.0, 20.5)]), [(11.0, 12.0), (20.0, 20.5)]);
+        assert_eq!(beside(&all, &[(11.0, 20.5)]), 11.5);
+    }
+
+    proptest! {
+        /// Compared with counting whole moments.
+        #[test]
+        fn they_are_sets_of_moments(
+            a in prop::collection::vec((0u32..60, 0u32..12), 0..12),
+            b in prop::collection::vec((0u32..60, 0u32..12), 0..12),
+        ) {
+            let stretches = |list: &[(u32, u32)]| {
+                union(list.iter().map(|&(start, long)| (f64::from(start), f64::from(start + long))).collect())
+            };
+            let holds = |list: &[(u32, u32)], moment: u32| {
+                list.iter().any(|&(start, long)| (start..start + long).contains(&moment))
+            };
+            let count = |wanted: &dyn Fn(u32) -> bool| (0..80).filter(|&moment| wanted(moment)).count() as f64;
+            let (left, right) = (stretches(&a), stretches(&b));
+            prop_assert_eq!(length(&left), count(&|moment| holds(&a, moment)));
+            prop_assert_eq!(length(&common(&left, &right)), count(&|moment| holds(&a, moment) && holds(&b, moment)));
+            prop_assert_eq!(beside(&left, &right), count(&|moment| holds(&a, moment) && !holds(&b, moment)));
+        }
+    }
+}

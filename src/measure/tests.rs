@@ -1,0 +1,163 @@
+//! Figures of made-up traces, where every answer is known.
+
+use crate::base::{LaneId, Nanos, OpId};
+use crate::config::Profile;
+use crate::exec::{Span, Trace};
+use crate::model::{self, Program};
+use crate::plan::{self, Plan};
+use crate::syntax;
+
+use super::alone::Alone;
+use super::metrics::{Evidence, Known};
+use super::plausible::Limits;
+
+pub fn planned(text: &str) -> (Program, Plan) {
+    let (ast, errors) = syntax::parse(text, 0, &syntax::Limits::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    let program = model::analyze(&ast, &model::Options::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
+    (program, plan)
+}
+
+/// An iteration whose operations ran on these lanes from their starts to their ends.
+pub fn trace(time: i64, spans: &[(u32, i64, i64)]) -> Trace {
+    let span = |(op, &(lane, start, end)): (usize, &(u32, i64, i64))| Span {
+        op: OpId::from(op),
+        lane: LaneId(lane),
+        start: Nanos(start),
+        end: Nanos(end),
+    };
+    Trace { step: 0, time: Nanos(time), spans: spans.iter().enumerate().map(span).collect() }
+}
+
+/// Two maps in a row on one stream, a copy to the device and a map that reads it on the other.
+const TWO: &str = "
+stream a
+stream b
+buffer host: f32[1000] in pinned
+buffer x, y, z: f32[1000]
+step {
+  on a { first: map(x + 1 -> x)  second: map(x * 2 -> x) }
+  on b { load: copy(host -> y)  third: map(x + y -> z) }
+}
+";
+
+/// What each metric of a text is worth, or why it has no value.
+fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Profile>) -> String {
+    let (program, plan) = planned(&format!("{TWO}{metrics}"));
+    let alone = Alone::of_serial(alone);
+    let time: Vec<Nanos> = traces.iter().map(|trace| trace.time).collect();
+    let evidence = Evidence {
+        program: &program,
+        plan: &plan,
+        time: &time,
+        serial: None,
+        traces,
+        alone: Some(&alone),
+        memory: 12_000,
+        limits: Limits(limits),
+        known: Known::default(),
+    };
+    let lines = evidence.metrics().into_iter().map(|metric| {
+        let note = metric.note.map(|note| format!(": {note}")).unwrap_or_default();
+        format!("{} = {}{note}", metric.name, metric.text)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `first` 100 to 300, `second` 310 to 500, `load` 50 to 250, `third` 520 to 700.
+fn observed() -> Trace {
+    trace(800, &[(0, 100, 300), (0, 310, 500), (1, 50, 250), (1, 520, 700)])
+}
+
+#[test]
+fn figures_of_sets() {
+    let shown = values(
+        "metric whole = time(a)
+         metric busy_a = busy(a)
+         metric busy_all = busy
+         metric hidden = overlap(load, a)
+         metric other_side = overlap(a, load)
+         metric shown = exposed(load)
+         metric shown_all = exposed
+         metric shown_compute = exposed(a)
+         metric between = gap(a)
+         metric between_b = gap(b)
+         metric waited = delay(second)
+         metric waited_third = delay(third)
+         metric none = delay(first)
+         metric slower = stretch(a)
+         metric longest = critical_path
+         metric peak = memory.peak
+         metric bus = bus_bandwidth(load)",
+        &[observed()],
+        &[trace(900, &[(0, 0, 100), (0, 100, 250), (0, 300, 500), (0, 500, 680)])],
+        None,
+    );
+    insta::assert_snapshot!(shown, @r"
+    whole = 400 ns
+    busy_a = 390 ns
+    busy_all = 620 ns
+    hidden = 0.7500
+    other_side = 0.3846
+    shown = 50 ns
+    shown_all = 50 ns
+    shown_compute = 0 ns
+    between = 10 ns
+    between_b = 270 ns
+    waited = 10 ns
+    waited_third = 20 ns
+    none = –: no operation of `first` has what it is measured from
+    slower = 1.560
+    longest = 570 ns
+    peak = 11.72 KiB
+    bus = –: no collective of several ranks is among them: on one rank nothing crosses a network
+    ");
+}
+
+#[test]
+fn signs_are_kept() {
+    let early = trace(800, &[(0, 100, 300), (0, 290, 500), (1, 50, 250), (1, 480, 700)]);
+    insta::assert_snapshot!(values("metric g = gap(a)\nmetric d = delay(third)", &[early], &[], None), @r"
+    g = -10 ns
+    d = -20 ns
+    ");
+}
+
+#[test]
+fn samples_are_those_of_all_iterations() {
+    let later = trace(900, &[(0, 100, 300), (0, 330, 500), (1, 50, 250), (1, 520, 700)]);
+    let metrics = "metric n = gap(a).max\nmetric m = gap(a).min\nmetric alone = stretch(a)\nmetric both = gap / time";
+    insta::assert_snapshot!(values(metrics, &[observed(), later], &[], None), @r"
+    n = 30 ns
+    m = 10 ns
+    alone = –: no operation of `a` has what it is measured from
+    both = 0.1765
+    ");
+}
+
+#[test]
+fn what_no_device_can_do_has_no_value() {
+    let profile = Profile::named("h200").unwrap();
+    // 4000 bytes take 72 ns over the link.
+    let quick = trace(800, &[(0, 100, 300), (0, 310, 500), (1, 50, 70), (1, 520, 700)]);
+    let metrics =
+        "metric rate = bandwidth(load)\nmetric fine = bandwidth(a)\nmetric t = busy(load)\nmetric whole = time";
+    insta::assert_snapshot!(values(metrics, &[quick], &[], Some(&profile)), @r"
+    rate = –: it is refused: 20 ns is less than the 58 ns that the NVIDIA H200 needs at its peak
+    fine = 41.03 GB/s
+    t = –: it is refused: 20 ns is less than the 58 ns that the NVIDIA H200 needs at its peak
+    whole = 800 ns
+    ");
+    // The whole iteration is shorter than its copy can be.
+    let lost = trace(20, &[(0, 0, 5), (0, 5, 10), (1, 0, 10), (1, 10, 20)]);
+    insta::assert_snapshot!(values("metric rate = flops / time", &[lost], &[], Some(&profile)), @"rate = –: it is refused: 20 ns is less than the 58 ns that the NVIDIA H200 needs at its peak");
+}
+
+#[test]
+fn a_hot_cache_is_no_false_alarm() {
+    let profile = Profile::named("h200").unwrap();
+    // 12000 bytes in 2 ns are 6 TB/s: more than the memory's 4.8, and what the cache can do.
+    let hot = trace(800, &[(0, 100, 102), (0, 310, 312), (1, 50, 250), (1, 520, 522)]);
+    insta::assert_snapshot!(values("metric rate = bandwidth(third)", &[hot], &[], Some(&profile)), @"rate = 6 TB/s");
+}

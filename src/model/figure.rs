@@ -1,0 +1,165 @@
+//! The figures of the language, by name. What each is, by a formula, stands in `measure::definitions`.
+
+use crate::base::units::Dimension;
+
+/// What a run measures or a plan knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Figure {
+    /// From the beginning of an iteration, or of the first operation of a set, to the end of the last.
+    Time,
+    /// The time in which any of a set runs.
+    Busy,
+    /// The share of one set's busy time in which another is busy too.
+    Overlap,
+    /// The time in which a set runs and no computation does.
+    Exposed,
+    /// From the end of an operation's neighbour on its real stream to its start; signed.
+    Gap,
+    /// From the end of the last thing that an operation waits for to its start; signed.
+    Delay,
+    /// Duration over duration alone.
+    Stretch,
+    /// Operations of an iteration, or of a set.
+    Flops,
+    /// Bytes that an iteration, or a set, has to move.
+    Bytes,
+    /// Bytes over time; of a set, over the time in which any of it runs.
+    Bandwidth,
+    /// What collectives move over the network, over the time in which any of them runs.
+    BusBandwidth,
+    /// The longest chain of dependencies, by observed durations.
+    CriticalPath,
+    /// The time of the same operations on one stream.
+    SerialTime,
+    /// Serial time over time.
+    Speedup,
+    /// Bytes of the device's memory.
+    MemoryPeak,
+}
+
+/// How many sets a figure may be asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sets {
+    /// It is of the whole iteration.
+    None,
+    /// Without a set, it is of the whole iteration.
+    Optional,
+    /// It compares two.
+    Two,
+}
+
+impl Figure {
+    pub const ALL: [Figure; 15] = [
+        Figure::Time,
+        Figure::Busy,
+        Figure::Overlap,
+        Figure::Exposed,
+        Figure::Gap,
+        Figure::Delay,
+        Figure::Stretch,
+        Figure::Flops,
+        Figure::Bytes,
+        Figure::Bandwidth,
+        Figure::BusBandwidth,
+        Figure::CriticalPath,
+        Figure::SerialTime,
+        Figure::Speedup,
+        Figure::MemoryPeak,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::Time => "time",
+            Figure::Busy => "busy",
+            Figure::Overlap => "overlap",
+            Figure::Exposed => "exposed",
+            Figure::Gap => "gap",
+            Figure::Delay => "delay",
+            Figure::Stretch => "stretch",
+            Figure::Flops => "flops",
+            Figure::Bytes => "bytes",
+            Figure::Bandwidth => "bandwidth",
+            Figure::BusBandwidth => "bus_bandwidth",
+            Figure::CriticalPath => "critical_path",
+            Figure::SerialTime => "serial_time",
+            Figure::Speedup => "speedup",
+            Figure::MemoryPeak => "memory.peak",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Figure> {
+        Self::ALL.into_iter().find(|figure| figure.name() == name)
+    }
+
+    pub(super) fn dimension(self) -> Dimension {
+        match self {
+            Figure::Time
+            | Figure::Busy
+            | Figure::Exposed
+            | Figure::Gap
+            | Figure::Delay
+            | Figure::CriticalPath
+            | Figure::SerialTime => Dimension::TIME,
+            Figure::Flops => Dimension::FLOPS,
+            Figure::Bytes | Figure::MemoryPeak => Dimension::BYTES,
+            Figure::Bandwidth | Figure::BusBandwidth => Dimension { time: -1, bytes: 1, flops: 0 },
+            Figure::Overlap | Figure::Stretch | Figure::Speedup => Dimension::NONE,
+        }
+    }
+
+    pub fn sets(self) -> Sets {
+        match self {
+            Figure::CriticalPath | Figure::SerialTime | Figure::Speedup | Figure::MemoryPeak => Sets::None,
+            Figure::Overlap => Sets::Two,
+            _ => Sets::Optional,
+        }
+    }
+
+    /// Whether it compares with the same operations on one stream, which have to be run for it.
+    pub fn wants_serial(self) -> bool {
+        matches!(self, Figure::SerialTime | Figure::Speedup | Figure::Stretch)
+    }
+}
+
+/// What is taken of a figure's samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Statistic {
+    Mean,
+    Std,
+    /// The standard deviation as a share of the mean.
+    Cv,
+    Min,
+    P5,
+    P50,
+    P95,
+    P99,
+    Max,
+}
+
+impl Statistic {
+    pub const ALL: [Statistic; 9] = [
+        Statistic::Mean,
+        Statistic::Std,
+        Statistic::Cv,
+        Statistic::Min,
+        Statistic::P5,
+        Statistic::P50,
+        Statistic::P95,
+        Statistic::P99,
+        Statistic::Max,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Statistic::Mean => "mean",
+            Statistic::Std => "std",
+            Statistic::Cv => "cv",
+            Statistic::Min => "min",
+            Statistic::P5 => "p5",
+            Statistic::P50 => "p50",
+            Statistic::P95 => "p95",
+            Statistic::P99 => "p99",
+            Statistic::Max => "max",
+        }
+    }
+}

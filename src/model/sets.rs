@@ -1,0 +1,146 @@
+//! Sets of operations, by what they belong to.
+
+use crate::base::{StreamId, Symbol, suggest};
+use crate::syntax::ast::*;
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::program::{Label, Op, Program};
+use super::value::Value;
+
+/// Operations by what they belong to: the union of its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpSet {
+    pub parts: Vec<SetPart>,
+    /// As it is written.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetPart {
+    /// Streams from the first on.
+    Streams {
+        first: u32,
+        count: u32,
+    },
+    /// A label, or a member of a family of labels.
+    Label {
+        name: Symbol,
+        index: Option<Box<[i64]>>,
+    },
+    Phase {
+        name: Symbol,
+        index: Option<Box<[i64]>>,
+    },
+}
+
+impl OpSet {
+    pub fn contains(&self, program: &Program, op: &Op) -> bool {
+        self.parts.iter().any(|part| match part {
+            SetPart::Streams { first, count } => (*first..first + count).contains(&op.stream.0),
+            SetPart::Label { name, index } => bears(&program.labels, op.label.index(), *name, index.as_deref()),
+            SetPart::Phase { name, index } => bears(&program.phases, op.phase.index(), *name, index.as_deref()),
+        })
+    }
+}
+
+/// Whether a label, or one around it, has that name and index.
+fn bears(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
+    while let Some(own) = labels[at].name {
+        if own == name && index.is_none_or(|index| *index == *labels[at].index) {
+            return true;
+        }
+        at = labels[at].parent.index();
+    }
+    false
+}
+
+impl Analyzer<'_> {
+    /// A set of operations: streams, families, labels, phases.
+    pub(super) fn set(&mut self, args: &[Expr]) -> Option<OpSet> {
+        let mut parts = Vec::new();
+        let mut texts = Vec::new();
+        let mut good = true;
+        for arg in args {
+            let (name, index) = match &arg.kind {
+                ExprKind::Name(symbol) => (Some(*symbol), None),
+                ExprKind::Index { base, items } => {
+                    let index: Option<Vec<i64>> = items.iter().map(|item| self.eval_whole(item)).collect();
+                    (base.as_name(), Some(index?))
+                }
+                _ => (None, None),
+            };
+            let Some(name) = name else {
+                let name = self.text_of(arg);
+                let help = Some("write a name, or a member: `time(f)`, `time(f[0])`".to_owned());
+                self.error(ModelError::UnknownSet { name, at: arg.span.into(), help });
+                good = false;
+                continue;
+            };
+            let mut text = self.names.name(name).to_owned();
+            if let Some(index) = &index {
+                let items: Vec<String> = index.iter().map(i64::to_string).collect();
+                text += &format!("[{}]", items.join(", "));
+            }
+            match self.set_part(name, index, arg) {
+                Some(part) => parts.push(part),
+                None => good = false,
+            }
+            texts.push(text);
+        }
+        good.then(|| OpSet { parts, text: texts.join(", ") })
+    }
+
+    fn set_part(&mut self, name: Symbol, index: Option<Vec<i64>>, arg: &Expr) -> Option<SetPart> {
+        if let Some(&Value::Stream { first, count, .. }) = self.scopes.get(name) {
+            return match (index.as_deref(), count) {
+                (None, count) => Some(SetPart::Streams { first, count: count.unwrap_or(1) }),
+                (Some(&[member]), Some(count)) if (0..i64::from(count)).contains(&member) => {
+                    Some(SetPart::Streams { first: first + member as u32, count: 1 })
+                }
+                (Some(_), count) => {
+                    let size = u64::from(count.unwrap_or(0));
+                    let name = self.text_of(arg);
+                    let index = index.and_then(|index| index.first().copied()).unwrap_or(0);
+                    self.error(ModelError::IndexOutOfRange {
+                        name,
+                        index,
+                        size,
+                        last: size as i64 - 1,
+                        at: arg.span.into(),
+                    });
+                    None
+                }
+            };
+        }
+        if name == self.builtins.main
+            && let Some(main) = self.program.streams.iter().position(|stream| stream.family == name)
+        {
+            return Some(SetPart::Streams { first: StreamId::from(main).0, count: 1 });
+        }
+        if matches!(self.scopes.get(name), Some(Value::Unknown)) {
+            return None;
+        }
+        let index = index.map(Vec::into_boxed_slice);
+        let (labels, phases) = &self.sets;
+        if labels.contains(&name) {
+            return Some(SetPart::Label { name, index });
+        }
+        if phases.contains(&name) {
+            return Some(SetPart::Phase { name, index });
+        }
+        if !self.listens() {
+            return None;
+        }
+        let text = self.names.name(name).to_owned();
+        let streams = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
+            DeclKind::Stream { name, .. } => Some(name.symbol),
+            _ => None,
+        });
+        let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
+        let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
+        let help = suggest::did_you_mean(&text, known.iter().copied());
+        self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });
+        None
+    }
+}
