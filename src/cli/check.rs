@@ -62,15 +62,15 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
     let mut warnings = 0;
-    for &world in &args.ranks {
-        warnings += check_world(text.clone(), world, args, settings, how)?;
+    for (place, &world) in args.ranks.iter().enumerate() {
+        warnings += check_world(text.clone(), (world, place == 0), args, settings, how)?;
     }
     Ok(warnings)
 }
 
 fn check_world(
     text: load::Text,
-    world: u32,
+    (world, first): (u32, bool),
     args: &CheckArgs,
     settings: &Settings,
     how: DiagnosticsArg,
@@ -87,8 +87,9 @@ fn check_world(
         schedule::check_memory(&rank.program, &schedule, available, &has)
             .map_err(|error| CliError::Source { diagnostics: vec![error], sources: loaded.sources.clone() })?;
     }
-    let mut told: Vec<Boxed> = diagnostics::lint(&loaded);
-    if args.profile.is_some() {
+    // What looks like a mistake looks so in every world.
+    let mut told: Vec<Boxed> = if first { diagnostics::lint(&loaded) } else { Vec::new() };
+    if first && args.profile.is_some() {
         told.extend(diagnostics::lint_on(&loaded, &plan::place(&loaded, &profile), &profile));
     }
     if !told.is_empty() {

@@ -16,7 +16,7 @@ pub struct Table<'a> {
     entries: Vec<Vec<Collective>>,
     /// The number of each stream's name, the same on all ranks.
     streams: Vec<u32>,
-    /// For each operation of each step, what waits for it within the step.
+    /// For each operation of each step, what waits for it within the step; empty until it is asked for.
     followers: Vec<Followers>,
 }
 
@@ -53,6 +53,16 @@ impl<'a> Tables<'a> {
         Tables { tables, of }
     }
 
+    /// Finds what waits for each operation.
+    pub fn connect(&mut self, ranks: &[Rank]) {
+        for (rank, &table) in ranks.iter().zip(&self.of) {
+            let followers = &mut self.tables[table].followers;
+            if followers.is_empty() {
+                followers.extend(rank.plan.steps.iter().map(Followers::new));
+            }
+        }
+    }
+
     pub fn of(&self, rank: u32) -> &Table<'a> {
         &self.tables[self.of[rank as usize]]
     }
@@ -85,11 +95,7 @@ impl<'a> Table<'a> {
                 *names.entry(&stream.name).or_insert(next)
             })
             .collect();
-        let followers = match entries.iter().any(|entries| !entries.is_empty()) {
-            true => rank.plan.steps.iter().map(Followers::new).collect(),
-            false => Vec::new(),
-        };
-        Table { program, entries, streams, followers }
+        Table { program, entries, streams, followers: Vec::new() }
     }
 
     /// What an operation of a step calls; none for what is no collective.

@@ -32,7 +32,7 @@ impl Rank {
 /// order, sends and receives pair up, and nobody waits in a circle.
 pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     let Some(first) = ranks.first() else { return Ok(()) };
-    let tables = Tables::new(ranks);
+    let mut tables = Tables::new(ranks);
     let all_share = ranks.iter().all(|rank| rank.shares_with(first));
     // Equal programs come to equal collectives in the same order.
     if !tables.have_collectives() || (all_share && !tables.have_transfers()) {
@@ -41,6 +41,7 @@ pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     if let Some(error) = other_mesh(ranks) {
         return Err(vec![error]);
     }
+    tables.connect(ranks);
     let mut progress = Progress::new(ranks, &tables);
     progress.run();
     match progress.errors.is_empty() {
