@@ -10,7 +10,7 @@ use crate::schedule;
 
 use super::diagnostics::{self, Boxed, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, ConfigArgs, DONE, NOT_HELD, WorkloadArgs, backends, load, output, plan};
+use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, load, output, plan};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -20,6 +20,10 @@ pub struct CheckArgs {
     /// Say also what this device makes of them: `h200`, `mi300x`, or a profile (`.ron`)
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
+    /// Check the programs of all ranks of a world of this size, or of several, beside each other
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
+    ranks: Vec<u32>,
     /// A warning fails the check
     #[arg(long)]
     strict: bool,
@@ -54,27 +58,46 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
-/// Checks one file, and gives the number of its warnings.
+/// Checks one file in each of the worlds, and gives the number of its warnings.
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
-    let loaded = load::load(text, &args.workload, settings)?;
+    let mut warnings = 0;
+    for (place, &world) in args.ranks.iter().enumerate() {
+        warnings += check_world(text.clone(), (world, place == 0), args, settings, how)?;
+    }
+    Ok(warnings)
+}
+
+fn check_world(
+    text: load::Text,
+    (world, first): (u32, bool),
+    args: &CheckArgs,
+    settings: &Settings,
+    how: DiagnosticsArg,
+) -> Result<usize, CliError> {
+    let loaded = load::load_world(text, &args.workload, settings, world)?;
     let profile = backends::profile(settings)?;
-    let schedule = plan::place(&loaded, &profile);
     let (available, has) = match &args.profile {
         Some(_) => (profile.memory.value() as u64, format!("an {} has", profile.name)),
         None => (settings.max_memory.0, "allowed are".to_owned()),
     };
-    schedule::check_memory(&loaded.program, &schedule, available, &has)
-        .map_err(|error| CliError::Source { diagnostics: vec![error], sources: loaded.sources.clone() })?;
-    let mut told: Vec<Boxed> = diagnostics::lint(&loaded);
-    if args.profile.is_some() {
-        told.extend(diagnostics::lint_on(&loaded, &schedule, &profile));
+    let alone = loaded.ranks.windows(2).filter(|pair| !pair[1].shares_with(&pair[0])).map(|pair| &pair[1]);
+    for rank in std::iter::once(&loaded.ranks[0]).chain(alone) {
+        let schedule = plan::place_rank(&loaded, rank, &profile);
+        schedule::check_memory(&rank.program, &schedule, available, &has)
+            .map_err(|error| CliError::Source { diagnostics: vec![error], sources: loaded.sources.clone() })?;
+    }
+    // What looks like a mistake looks so in every world.
+    let mut told: Vec<Boxed> = if first { diagnostics::lint(&loaded) } else { Vec::new() };
+    if first && args.profile.is_some() {
+        told.extend(diagnostics::lint_on(&loaded, &plan::place(&loaded, &profile), &profile));
     }
     if !told.is_empty() {
         diagnostics::show(told.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.sources, how);
     }
     if how == DiagnosticsArg::Text {
-        output::print(&format!("{}: good: {}\n", loaded.parsed.name, summary(&loaded.program)));
+        let on = if world > 1 { format!(" on each of {world} ranks") } else { String::new() };
+        output::print(&format!("{}: good: {}{on}\n", loaded.parsed.name, summary(&loaded.program)));
     }
     Ok(diagnostics::warnings(&told))
 }

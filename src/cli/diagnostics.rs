@@ -1,7 +1,9 @@
 //! Diagnostics on their way out: in which format, to where.
 
+use std::fmt;
+
 use clap::ValueEnum;
-use miette::{Diagnostic, Severity};
+use miette::{Diagnostic, LabeledSpan, Severity};
 
 use crate::base::{SourceMap, counted};
 use crate::config::Profile;
@@ -40,6 +42,45 @@ pub type Boxed = Box<dyn Diagnostic + Send + Sync>;
 /// Diagnostics of one kind as those of any.
 pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item = D>) -> Vec<Boxed> {
     all.into_iter().map(|one| Box::new(one) as Boxed).collect()
+}
+
+/// A mistake that another rank than the first has.
+#[derive(Debug)]
+struct OnRank {
+    what: Boxed,
+    rank: u32,
+    world: u32,
+}
+
+/// The same diagnostic, told of one rank.
+pub fn on_rank(what: Boxed, rank: u32, world: u32) -> Boxed {
+    Box::new(OnRank { what, rank, world })
+}
+
+impl fmt::Display for OnRank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, on rank {} of {}", self.what, self.rank, self.world)
+    }
+}
+
+impl std::error::Error for OnRank {}
+
+impl Diagnostic for OnRank {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.what.code()
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        self.what.severity()
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.what.help()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.what.labels()
+    }
 }
 
 /// Shows diagnostics, and their number where people read them.

@@ -10,15 +10,16 @@ use sha2::{Digest, Sha256};
 use crate::base::{SourceMap, SrcSpan};
 use crate::config::Settings;
 use crate::model::{self, Program};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, Rank};
 use crate::syntax::ast::DeclKind;
 use crate::syntax::{self, Ast, Limits};
 
-use super::diagnostics::{boxed, first_offset};
+use super::diagnostics::{Boxed, boxed, first_offset, on_rank};
 use super::error::{CliError, InputError};
 use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
 
 /// A workload's text and where it is from.
+#[derive(Clone)]
 pub struct Text {
     pub name: String,
     pub origin: String,
@@ -34,11 +35,14 @@ pub struct Parsed {
     pub sha256: String,
 }
 
-/// A workload that has been analyzed and planned.
+/// A workload that has been analyzed and planned, for each rank of a world.
 pub struct Loaded {
     pub parsed: ParsedInfo,
-    pub program: Program,
-    pub plan: Plan,
+    /// The program of rank 0 and its plan: the first of `ranks`.
+    pub program: Arc<Program>,
+    pub plan: Arc<Plan>,
+    /// All ranks, in the order of their numbers; those whose programs are equal share one.
+    pub ranks: Vec<Rank>,
     pub sources: Arc<SourceMap>,
     /// The ceiling of real streams: `--streams` where the file has no parameter of that name.
     pub ceiling: Option<u32>,
@@ -209,15 +213,83 @@ pub fn parse(text: Text, settings: &Settings) -> Result<(Parsed, Vec<syntax::Syn
     Ok((Parsed { ast, sources, name: text.name, origin: text.origin, sha256 }, errors))
 }
 
-/// Parses, analyzes and plans a workload. All errors of the file come at once.
+/// Parses, analyzes and plans a workload for one rank. All errors of the file come at once.
 pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Loaded, CliError> {
+    load_world(text, args, settings, 1)
+}
+
+/// Parses, analyzes and plans a workload for every rank of a world, and checks the ranks beside each other.
+pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: u32) -> Result<Loaded, CliError> {
     let (mut parsed, syntax_errors) = parse(text, settings)?;
     let mut diagnostics = boxed(syntax_errors);
-    let mut set = Vec::new();
     let has_streams = parsed.ast.decls.iter().any(|decl| match &decl.kind {
         DeclKind::Param { name, .. } => parsed.ast.names.name(name.symbol) == "streams",
         _ => false,
     });
+    let set = given(&mut parsed, args, settings, has_streams, &mut diagnostics)?;
+    let mut options = model::Options {
+        preset: args.preset.clone(),
+        set,
+        rank: 0,
+        world,
+        cycle: args.cycle.unwrap_or(settings.cycle),
+        sync: args.sync.map(|sync| match sync {
+            SyncArg::Iteration => model::Sync::Iteration,
+            SyncArg::End => model::Sync::End,
+        }),
+        max_operations: settings.max_operations,
+        max_memory: settings.max_memory.0,
+    };
+    let analyzed = model::analyze(&parsed.ast, &options);
+    let Parsed { ast, sources, name, origin, sha256 } = parsed;
+    let sources = Arc::new(sources);
+    let program = match analyzed {
+        Ok(program) if diagnostics.is_empty() => program,
+        other => {
+            // Where the text itself is broken, a missing step or name may only be a consequence of that.
+            let broken = !diagnostics.is_empty();
+            let lost = words(ast.lost.iter().map(|&span| sources.text(span)));
+            let errors = other.err().unwrap_or_default();
+            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error, &lost));
+            diagnostics.extend(boxed(told));
+            diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
+            return Err(CliError::Source { diagnostics, sources });
+        }
+    };
+    let wrong = |diagnostics: Vec<Boxed>| CliError::Source { diagnostics, sources: sources.clone() };
+    let by_rank = program.by_rank;
+    let mut ranks = vec![planned(program).map_err(|errors| wrong(boxed(errors)))?];
+    for rank in 1..world {
+        if !by_rank {
+            ranks.push(ranks[0].clone());
+            continue;
+        }
+        options.rank = rank;
+        let on_rank = |all: Vec<Boxed>| wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect());
+        let program = model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors)))?;
+        ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors)))?);
+    }
+    plan::ranks::check(&ranks).map_err(|errors| wrong(boxed(errors)))?;
+    let parsed = ParsedInfo { ast, name, origin, sha256, preset: args.preset.clone() };
+    let ceiling = args.streams.filter(|_| !has_streams);
+    let (program, plan) = (ranks[0].program.clone(), ranks[0].plan.clone());
+    Ok(Loaded { parsed, program, plan, ranks, sources, ceiling })
+}
+
+fn planned(program: Program) -> Result<Rank, Vec<plan::PlanError>> {
+    let plan = plan::build(&program)?;
+    Ok(Rank { program: Arc::new(program), plan: Arc::new(plan) })
+}
+
+/// The values of parameters that the caller gives.
+fn given(
+    parsed: &mut Parsed,
+    args: &WorkloadArgs,
+    settings: &Settings,
+    has_streams: bool,
+    diagnostics: &mut Vec<Boxed>,
+) -> Result<Vec<model::Setting>, CliError> {
+    let mut set = Vec::new();
     let mut given: Vec<String> = args.set.clone();
     if let Some(streams) = args.streams {
         if streams == 0 {
@@ -246,45 +318,7 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
             Err(errors) => diagnostics.extend(boxed(errors)),
         }
     }
-    let options = model::Options {
-        preset: args.preset.clone(),
-        set,
-        rank: 0,
-        world: 1,
-        cycle: args.cycle.unwrap_or(settings.cycle),
-        sync: args.sync.map(|sync| match sync {
-            SyncArg::Iteration => model::Sync::Iteration,
-            SyncArg::End => model::Sync::End,
-        }),
-        max_operations: settings.max_operations,
-        max_memory: settings.max_memory.0,
-    };
-    let analyzed = model::analyze(&parsed.ast, &options);
-    let sources = Arc::new(parsed.sources);
-    let program = match analyzed {
-        Ok(program) if diagnostics.is_empty() => program,
-        other => {
-            // Where the text itself is broken, a missing step or name may only be a consequence of that.
-            let broken = !diagnostics.is_empty();
-            let lost = words(parsed.ast.lost.iter().map(|&span| sources.text(span)));
-            let errors = other.err().unwrap_or_default();
-            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error, &lost));
-            diagnostics.extend(boxed(told));
-            diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
-            return Err(CliError::Source { diagnostics, sources });
-        }
-    };
-    let plan = plan::build(&program)
-        .map_err(|errors| CliError::Source { diagnostics: boxed(errors), sources: sources.clone() })?;
-    let parsed = ParsedInfo {
-        ast: parsed.ast,
-        name: parsed.name,
-        origin: parsed.origin,
-        sha256: parsed.sha256,
-        preset: args.preset.clone(),
-    };
-    let ceiling = args.streams.filter(|_| !has_streams);
-    Ok(Loaded { parsed, program, plan, sources, ceiling })
+    Ok(set)
 }
 
 /// Every word of some texts.

@@ -154,6 +154,9 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// Ranks of a world: each may have a program of its own.
+const MAX_RANKS: i64 = 16384;
+
 /// Done.
 const DONE: u8 = 0;
 /// An expectation did not hold, or a file is not in its form.

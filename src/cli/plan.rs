@@ -6,11 +6,12 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{Profile, Settings};
 use crate::measure::record::Workload;
+use crate::plan::Rank;
 use crate::report::plan::{self as report, PlanDocument};
 use crate::schedule::{self, Schedule, Topology};
 
 use super::error::{CliError, InputError};
-use super::{CliResult, ConfigArgs, DIFFERENT, DONE, WorkloadArgs, backends, list, load, output};
+use super::{CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, list, load, output};
 
 /// Operations up to which Graphviz draws a plan in seconds.
 const DOT_OPERATIONS: usize = 2000;
@@ -26,6 +27,13 @@ pub struct PlanArgs {
     /// What the plan is written as
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+    /// Plan for a world of this many ranks, each of which is checked beside the others
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
+    ranks: u32,
+    /// Show the plan of this rank
+    #[arg(long, value_name = "R", default_value = "0", hide_default_value = true)]
+    rank: u32,
     /// Compare two plans: files, names, or what `--format json` wrote (`.json`). Exit code 1 says that they differ
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["file", "format"])]
     diff: Option<Vec<String>>,
@@ -50,11 +58,22 @@ enum Format {
 
 pub fn run(args: PlanArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
+    if args.rank >= args.ranks {
+        return Err(InputError::BadValue {
+            what: "`--rank`".to_owned(),
+            value: args.rank.to_string(),
+            why: match args.ranks {
+                1 => "there is one rank, 0: `--ranks N` plans for more".to_owned(),
+                ranks => format!("ranks go from 0 to {}", ranks - 1),
+            },
+        }
+        .into());
+    }
     if let [a, b] = args.diff.as_deref().unwrap_or_default() {
-        return compare(a, b, &args.workload, &settings);
+        return compare(a, b, &args, &settings);
     }
     let file = args.file.as_deref().unwrap_or_default();
-    let document = document(file, &args.workload, &settings)?;
+    let document = document(file, &args, &settings)?;
     warn_of_size(&document, args.format);
     output::stream(|out| match args.format {
         Format::Text => report::text(&document, out),
@@ -81,9 +100,10 @@ fn warn_of_size(document: &PlanDocument, format: Format) {
     }
 }
 
-fn compare(a: &str, b: &str, args: &WorkloadArgs, settings: &Settings) -> CliResult {
+fn compare(a: &str, b: &str, args: &PlanArgs, settings: &Settings) -> CliResult {
     let is_json = |name: &str| name.ends_with(".json");
-    if is_json(a) && is_json(b) && *args != WorkloadArgs::default() {
+    let asks = args.workload != WorkloadArgs::default() || args.ranks > 1;
+    if is_json(a) && is_json(b) && asks {
         return Err(InputError::PlannedAlready.into());
     }
     let read = |name: &str| match is_json(name) {
@@ -108,26 +128,32 @@ fn read(name: &str) -> Result<PlanDocument, CliError> {
     report::parse(&text).map_err(|why| InputError::NoPlan { name: name.to_owned(), why }.into())
 }
 
-fn document(file: &str, args: &WorkloadArgs, settings: &Settings) -> Result<PlanDocument, CliError> {
+fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocument, CliError> {
     let text = load::find(file, settings)?;
-    let loaded = load::load(text, args, settings)?;
+    let loaded = load::load_world(text, &args.workload, settings, args.ranks)?;
     let profile = backends::profile(settings)?;
-    let schedule = place(&loaded, &profile);
+    let rank = &loaded.ranks[args.rank as usize];
+    let schedule = place_rank(&loaded, rank, &profile);
     Ok(report::build(report::Request {
         workload: workload(&loaded),
-        program: &loaded.program,
-        plan: &loaded.plan,
+        program: &rank.program,
+        plan: &rank.plan,
         schedule: &schedule,
         profile: &profile,
         places: &|span| loaded.sources.place(span),
     }))
 }
 
-/// The schedule on the device of a profile.
+/// The schedule of rank 0 on the device of a profile.
 pub fn place(loaded: &load::Loaded, profile: &Profile) -> Schedule {
+    place_rank(loaded, &loaded.ranks[0], profile)
+}
+
+/// The schedule of any rank.
+pub fn place_rank(loaded: &load::Loaded, rank: &Rank, profile: &Profile) -> Schedule {
     let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
     let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
-    schedule::place(&loaded.program, &loaded.plan, topology, &options)
+    schedule::place(&rank.program, &rank.plan, topology, &options)
 }
 
 fn workload(loaded: &load::Loaded) -> Workload {

@@ -321,7 +321,7 @@ pub enum ModelError {
     #[diagnostic(
         code(aorta::model::mesh),
         help(
-            "its factors have to multiply to the number of ranks: give {ranks}, or let a factor follow from the \
+            "its factors have to multiply to the number of ranks: {give}, or let a factor follow from the \
              others, `mesh dp = world / 4, tp = 4`"
         )
     )]
@@ -329,8 +329,8 @@ pub enum ModelError {
         /// The number of ranks.
         world: String,
         why: String,
-        /// What to give to make it fit.
-        ranks: String,
+        /// What to do to make it fit.
+        give: String,
         #[label("{why}")]
         at: SourceSpan,
     },

@@ -49,7 +49,7 @@ impl Analyzer<'_> {
         let size = number.whole().and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
         if size.is_none() {
             let why = format!("`{}` would be {}", self.names.name(factor.name.symbol), number.text());
-            self.mesh_error(why, "the number of ranks".to_owned(), at);
+            self.mesh_error(why, "give a number of ranks that they divide, `--ranks N`".to_owned(), at);
         }
         size
     }
@@ -62,13 +62,13 @@ impl Analyzer<'_> {
         let text: Vec<String> = sizes.iter().map(u32::to_string).collect();
         let text = text.join(" × ");
         let why = if sizes.len() > 1 { format!("{text} = {product}") } else { text };
-        self.mesh_error(why, format!("`--ranks {product}`"), at);
+        self.mesh_error(why, format!("give `--ranks {product}`"), at);
         false
     }
 
-    fn mesh_error(&mut self, why: String, ranks: String, at: SrcSpan) {
+    fn mesh_error(&mut self, why: String, give: String, at: SrcSpan) {
         let world = counted(self.options.world as usize, "rank");
-        self.error(ModelError::Mesh { world, why, ranks, at: at.into() });
+        self.error(ModelError::Mesh { world, why, give, at: at.into() });
     }
 
     /// `dp.rank`, `dp.size`.

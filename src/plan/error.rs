@@ -45,4 +45,49 @@ pub enum PlanError {
         #[label("one of them")]
         at: SourceSpan,
     },
+
+    #[error("rank {first} and rank {second} do not agree on {what}")]
+    #[diagnostic(code(aorta::plan::ranks_differ), help("{help}"))]
+    Differ {
+        first: u32,
+        second: u32,
+        what: &'static str,
+        #[label("{here}")]
+        at: SourceSpan,
+        /// What the first rank does there; both, where they do it at one place.
+        here: String,
+        #[label("{there}")]
+        second_at: Option<SourceSpan>,
+        there: String,
+        help: String,
+    },
+
+    #[error("rank {rank} waits for rank {other}, which never {verb}")]
+    #[diagnostic(code(aorta::plan::unmatched), help("{help}"))]
+    Unmatched {
+        rank: u32,
+        other: u32,
+        call: String,
+        /// What the other rank would have to do.
+        verb: &'static str,
+        #[label("rank {rank}: {call}")]
+        at: SourceSpan,
+        #[label("the last of its kind on rank {other}")]
+        last: Option<SourceSpan>,
+        help: String,
+    },
+
+    #[error("{who}")]
+    #[diagnostic(code(aorta::plan::deadlock), help("{help}"))]
+    Deadlock {
+        who: String,
+        #[label("{here}")]
+        at: SourceSpan,
+        /// What the first rank waits for there; the second too, where it is at the same place.
+        here: String,
+        #[label("{there}")]
+        second_at: Option<SourceSpan>,
+        there: String,
+        help: &'static str,
+    },
 }

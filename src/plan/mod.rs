@@ -12,6 +12,7 @@ mod hazards;
 mod latest;
 mod lint;
 mod races;
+pub mod ranks;
 mod regions;
 
 pub use clocks::{Clocks, Place};
@@ -20,6 +21,7 @@ pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
 pub use latest::Latest;
 pub use lint::{PlanWarning, lint};
+pub use ranks::Rank;
 
 use crate::model::Program;
 

@@ -1,0 +1,153 @@
+//! What the ranks call, by numbers: the collectives of each spec, the communicator of each group and stream.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{GroupId, OpId};
+use crate::model::{OpKind, Program};
+use crate::ops::{Category, Collective, CollectiveKind, Launch};
+
+use super::Rank;
+
+/// A program, whatever ranks share it.
+#[derive(Debug)]
+pub struct Table<'a> {
+    pub program: &'a Program,
+    /// The collectives of each spec, in their order; none for every other operation.
+    entries: Vec<Vec<Collective>>,
+    /// The number of each stream's name, the same on all ranks.
+    streams: Vec<u32>,
+    /// For each operation of each step, what waits for it within the step; empty until it is asked for.
+    followers: Vec<Followers>,
+}
+
+/// What waits for an operation, one list behind the other.
+#[derive(Debug)]
+struct Followers {
+    ends: Vec<u32>,
+    ops: Vec<OpId>,
+}
+
+/// The distinct programs of a world.
+#[derive(Debug)]
+pub struct Tables<'a> {
+    tables: Vec<Table<'a>>,
+    /// The table of each rank.
+    of: Vec<usize>,
+}
+
+/// Ranks that meet on one stream: the group, its first rank, and the number of the stream's name.
+pub type Channel = (GroupId, u32, u32);
+
+impl<'a> Tables<'a> {
+    pub fn new(ranks: &'a [Rank]) -> Tables<'a> {
+        let mut names = FxHashMap::default();
+        let mut known: FxHashMap<*const Program, usize> = FxHashMap::default();
+        let mut tables = Vec::new();
+        let of = ranks.iter().map(|rank| {
+            *known.entry(std::sync::Arc::as_ptr(&rank.program)).or_insert_with(|| {
+                tables.push(Table::new(rank, &mut names));
+                tables.len() - 1
+            })
+        });
+        let of = of.collect();
+        Tables { tables, of }
+    }
+
+    /// Finds what waits for each operation.
+    pub fn connect(&mut self, ranks: &[Rank]) {
+        for (rank, &table) in ranks.iter().zip(&self.of) {
+            let followers = &mut self.tables[table].followers;
+            if followers.is_empty() {
+                followers.extend(rank.plan.steps.iter().map(Followers::new));
+            }
+        }
+    }
+
+    pub fn of(&self, rank: u32) -> &Table<'a> {
+        &self.tables[self.of[rank as usize]]
+    }
+
+    pub fn have_collectives(&self) -> bool {
+        self.tables.iter().any(|table| table.entries.iter().any(|entries| !entries.is_empty()))
+    }
+
+    pub fn have_transfers(&self) -> bool {
+        self.tables.iter().flat_map(|table| table.entries.iter().flatten()).any(is_transfer)
+    }
+}
+
+impl<'a> Table<'a> {
+    fn new(rank: &'a Rank, names: &mut FxHashMap<&'a str, u32>) -> Table<'a> {
+        let program: &'a Program = &rank.program;
+        let entries: Vec<Vec<Collective>> = program
+            .specs
+            .iter()
+            .map(|spec| match spec.operation.category() {
+                Category::Collective => spec.launch().into_iter().flat_map(collectives).collect(),
+                _ => Vec::new(),
+            })
+            .collect();
+        let streams = program
+            .streams
+            .iter()
+            .map(|stream| {
+                let next = names.len() as u32;
+                *names.entry(&stream.name).or_insert(next)
+            })
+            .collect();
+        Table { program, entries, streams, followers: Vec::new() }
+    }
+
+    /// What an operation of a step calls; none for what is no collective.
+    pub fn calls(&self, step: usize, op: OpId) -> &[Collective] {
+        match self.program.cycle[step].op(op).kind {
+            OpKind::Run(spec) => &self.entries[spec.index()],
+            _ => &[],
+        }
+    }
+
+    /// Where a rank makes a call.
+    pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> Channel {
+        let stream = self.program.cycle[step].op(op).stream;
+        let first = self.program.groups[group.index()].members_with(rank).next().unwrap_or(0);
+        (group, first, self.streams[stream.index()])
+    }
+
+    pub fn followers(&self, step: usize, op: OpId) -> &[OpId] {
+        let Followers { ends, ops } = &self.followers[step];
+        let start = op.index().checked_sub(1).map_or(0, |before| ends[before]);
+        &ops[start as usize..ends[op.index()] as usize]
+    }
+}
+
+fn collectives(launch: Launch) -> Vec<Collective> {
+    match launch {
+        Launch::Collective(entries) => entries.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+pub fn is_transfer(call: &Collective) -> bool {
+    matches!(call.kind, CollectiveKind::Send | CollectiveKind::Recv)
+}
+
+impl Followers {
+    fn new(plan: &crate::plan::StepPlan) -> Followers {
+        let mut ends = vec![0u32; plan.operations() + 1];
+        for edge in plan.all() {
+            ends[edge.from.index() + 1] += 1;
+        }
+        for index in 1..ends.len() {
+            ends[index] += ends[index - 1];
+        }
+        let mut ops = vec![OpId(0); plan.edges()];
+        for edge in plan.all() {
+            // Moves each beginning up to the end of its list.
+            let place = &mut ends[edge.from.index()];
+            ops[*place as usize] = edge.to;
+            *place += 1;
+        }
+        ends.pop();
+        Followers { ends, ops }
+    }
+}

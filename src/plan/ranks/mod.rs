@@ -1,0 +1,75 @@
+//! The programs of all ranks beside each other: that their collectives meet, and that none waits in a circle.
+//!
+//! Each rank's operations are gone through in the order that its plan allows, and a collective is complete when all that
+//! take part have come to it. What then is left over can never run.
+
+mod calls;
+mod progress;
+mod stuck;
+
+use std::sync::Arc;
+
+use crate::model::Program;
+
+use super::{Plan, PlanError};
+use calls::Tables;
+use progress::Progress;
+
+/// The program of one rank, with its plan. Ranks whose programs are equal share both.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    pub program: Arc<Program>,
+    pub plan: Arc<Plan>,
+}
+
+impl Rank {
+    pub fn shares_with(&self, other: &Rank) -> bool {
+        Arc::ptr_eq(&self.program, &other.program)
+    }
+}
+
+/// Checks the ranks of a world, in the order of their numbers: members of a group issue the same collectives in the same
+/// order, sends and receives pair up, and nobody waits in a circle.
+pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
+    let Some(first) = ranks.first() else { return Ok(()) };
+    let mut tables = Tables::new(ranks);
+    let all_share = ranks.iter().all(|rank| rank.shares_with(first));
+    // Equal programs come to equal collectives in the same order.
+    if !tables.have_collectives() || (all_share && !tables.have_transfers()) {
+        return Ok(());
+    }
+    if let Some(error) = other_mesh(ranks) {
+        return Err(vec![error]);
+    }
+    tables.connect(ranks);
+    let mut progress = Progress::new(ranks, &tables);
+    progress.run();
+    match progress.errors.is_empty() {
+        false => Err(progress.errors),
+        true => stuck::explain(&progress).map_or(Ok(()), |error| Err(vec![error])),
+    }
+}
+
+/// The world is factored alike on all ranks.
+fn other_mesh(ranks: &[Rank]) -> Option<PlanError> {
+    let factors = |rank: &Rank| -> Vec<(String, u32)> {
+        rank.program.groups.iter().map(|group| (group.name.clone(), group.size())).collect()
+    };
+    let text = |factors: &[(String, u32)]| -> String {
+        let factors: Vec<String> = factors[1..].iter().map(|(name, size)| format!("{name} = {size}")).collect();
+        format!("`mesh {}`", factors.join(", "))
+    };
+    let first = factors(&ranks[0]);
+    let (number, other) = ranks.iter().enumerate().find(|(_, rank)| factors(rank) != first)?;
+    let group = other.program.groups.get(1).or(ranks[0].program.groups.get(1))?;
+    Some(PlanError::Differ {
+        first: 0,
+        second: number as u32,
+        what: "the mesh",
+        at: group.span.into(),
+        here: format!("rank 0: {}; rank {number}: {}", text(&first), text(&factors(other))),
+        second_at: None,
+        there: String::new(),
+        help: "the factors of a mesh may not depend on `rank`".to_owned(),
+    })
+}

@@ -1,0 +1,354 @@
+//! How far the ranks come: every operation is complete as soon as nothing holds it up.
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{GroupId, OpId};
+use crate::model::Step;
+use crate::ops::{Collective, CollectiveKind};
+use crate::plan::{PlanError, StepPlan};
+
+use super::calls::{Channel, Table, Tables, is_transfer};
+use super::{Rank, stuck};
+
+/// Iterations that are gone through at most, where the ranks' cycles have no small common length.
+const ITERATIONS: u64 = 4096;
+
+/// Disagreements that are told.
+const MAX_ERRORS: usize = 20;
+
+/// What a complete operation waits for.
+const DONE: u32 = u32::MAX;
+
+/// An operation of a rank in an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Node {
+    pub rank: u32,
+    pub iteration: u32,
+    pub op: OpId,
+}
+
+/// One side of a collective: the operation, and which of its calls.
+pub type Side = (Node, u32);
+
+pub struct Progress<'a> {
+    pub tables: &'a Tables<'a>,
+    pub ranks: Vec<State<'a>>,
+    pub iterations: u32,
+    channels: FxHashMap<Channel, Meetings>,
+    /// What is sent and received between two, by their numbers in the world.
+    ways: FxHashMap<(Channel, u32, u32), Way>,
+    /// Calls that each operation under way still waits in.
+    waiting: FxHashMap<Node, u32>,
+    ready: VecDeque<Node>,
+    /// Uneven exchanges whose counts have been compared.
+    compared: FxHashSet<Vec<*const Collective>>,
+    pub errors: Vec<PlanError>,
+}
+
+/// How far one rank is.
+pub struct State<'a> {
+    rank: &'a Rank,
+    /// The first iteration that is open, and for each what its operations still wait for.
+    pub first: u32,
+    pub open: VecDeque<Vec<u32>>,
+    /// Operations of the open iterations that are not complete.
+    left: VecDeque<usize>,
+    /// What operations of later iterations wait for.
+    later: FxHashMap<(u32, OpId), Vec<(u32, OpId)>>,
+    /// The last operation of each stream that was opened.
+    last: Vec<Option<(u32, OpId)>>,
+}
+
+/// The collectives of a channel that not all members have come to.
+#[derive(Default)]
+struct Meetings {
+    first: usize,
+    open: VecDeque<Vec<Side>>,
+    /// How many collectives each member has come to.
+    arrived: FxHashMap<u32, usize>,
+    differs: bool,
+}
+
+#[derive(Default)]
+struct Way {
+    sends: VecDeque<Side>,
+    receives: VecDeque<Side>,
+    /// Pairs that have met.
+    met: usize,
+    differs: bool,
+}
+
+impl<'a> Progress<'a> {
+    pub fn new(ranks: &'a [Rank], tables: &'a Tables<'a>) -> Progress<'a> {
+        let cycle = |rank: &Rank| rank.program.cycle.len().max(1) as u64;
+        let iterations = ranks.iter().map(cycle).fold(1, |all, cycle| (all / gcd(all, cycle) * cycle).min(ITERATIONS));
+        let states = ranks.iter().map(|rank| State {
+            rank,
+            first: 0,
+            open: VecDeque::new(),
+            left: VecDeque::new(),
+            later: FxHashMap::default(),
+            last: vec![None; rank.program.streams.len()],
+        });
+        Progress {
+            tables,
+            ranks: states.collect(),
+            iterations: iterations as u32,
+            channels: FxHashMap::default(),
+            ways: FxHashMap::default(),
+            waiting: FxHashMap::default(),
+            ready: VecDeque::new(),
+            compared: FxHashSet::default(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Goes on until nothing can.
+    pub fn run(&mut self) {
+        for rank in 0..self.ranks.len() as u32 {
+            self.open(rank);
+        }
+        while let Some(node) = self.ready.pop_front() {
+            let tables = self.tables;
+            let table = tables.of(node.rank);
+            let step = node.iteration as usize % table.program.cycle.len();
+            let calls = table.calls(step, node.op);
+            if calls.is_empty() {
+                self.complete(node);
+                continue;
+            }
+            self.waiting.insert(node, calls.len() as u32);
+            for (place, call) in calls.iter().enumerate() {
+                let channel = table.channel(step, node.op, call.group, node.rank);
+                let side = (node, place as u32);
+                match is_transfer(call) {
+                    true => self.transfer(channel, side, call, table),
+                    false => self.meet(channel, side, table, call.group),
+                }
+            }
+        }
+    }
+
+    /// Opens as many iterations of a rank as may be under way.
+    fn open(&mut self, rank: u32) {
+        let state = &mut self.ranks[rank as usize];
+        let program = &state.rank.program;
+        let depth = program.step.under_way() as usize;
+        loop {
+            while state.left.front() == Some(&0) {
+                state.left.pop_front();
+                state.open.pop_front();
+                state.first += 1;
+            }
+            let iteration = state.first + state.open.len() as u32;
+            if iteration >= self.iterations || state.open.len() >= depth {
+                return;
+            }
+            let waits = state.waits(iteration);
+            let free = waits.iter().enumerate().filter(|(_, waits)| **waits == 0);
+            self.ready.extend(free.map(|(op, _)| Node { rank, iteration, op: OpId::from(op) }));
+            state.left.push_back(waits.len());
+            state.open.push_back(waits);
+        }
+    }
+
+    fn complete(&mut self, node: Node) {
+        let tables = self.tables;
+        let table = tables.of(node.rank);
+        let step = node.iteration as usize % table.program.cycle.len();
+        let state = &mut self.ranks[node.rank as usize];
+        let place = (node.iteration - state.first) as usize;
+        state.open[place][node.op.index()] = DONE;
+        state.left[place] -= 1;
+        let later = state.later.remove(&(node.iteration, node.op)).unwrap_or_default();
+        let here = table.followers(step, node.op).iter().map(|&op| (node.iteration, op));
+        for (iteration, op) in here.chain(later) {
+            let waits = &mut state.open[(iteration - state.first) as usize][op.index()];
+            *waits -= 1;
+            if *waits == 0 {
+                self.ready.push_back(Node { iteration, op, ..node });
+            }
+        }
+        if state.left.front() == Some(&0) {
+            self.open(node.rank);
+        }
+    }
+
+    /// One of the calls of an operation is through.
+    fn passed(&mut self, (node, _): Side) {
+        let Some(calls) = self.waiting.get_mut(&node) else { return };
+        *calls -= 1;
+        if *calls == 0 {
+            self.waiting.remove(&node);
+            self.complete(node);
+        }
+    }
+
+    pub fn call(&self, (node, place): Side) -> &'a Collective {
+        let tables: &'a Tables<'a> = self.tables;
+        let table = tables.of(node.rank);
+        &table.calls(node.iteration as usize % table.program.cycle.len(), node.op)[place as usize]
+    }
+
+    // --- Collectives ------------------------------------------------------------------------------------------
+
+    fn meet(&mut self, channel: Channel, side: Side, table: &Table, group: GroupId) {
+        let size = table.program.groups[group.index()].size() as usize;
+        let meetings = self.channels.entry(channel).or_default();
+        let arrived = meetings.arrived.entry(side.0.rank).or_default();
+        let place = *arrived - meetings.first;
+        *arrived += 1;
+        if meetings.open.len() <= place {
+            meetings.open.push_back(Vec::new());
+        }
+        let sides = &mut meetings.open[place];
+        sides.push(side);
+        let (first, all) = (sides[0], sides.len() == size);
+        if !meetings.differs && !alike(self.call(first), self.call(side)) {
+            self.disagree(channel, first, side);
+        }
+        if all && let Some(meetings) = self.channels.get_mut(&channel) {
+            let sides = meetings.open.remove(place).unwrap_or_default();
+            meetings.first += 1;
+            self.compare_counts(channel, &sides);
+            sides.into_iter().for_each(|side| self.passed(side));
+        }
+    }
+
+    /// What goes from each to each is as much on both sides.
+    fn compare_counts(&mut self, channel: Channel, sides: &[Side]) {
+        if self.call(sides[0]).parts.is_none() || self.channels[&channel].differs {
+            return;
+        }
+        let mut sides = sides.to_vec();
+        sides.sort_unstable();
+        let calls: Vec<&Collective> = sides.iter().map(|side| self.call(*side)).collect();
+        if !self.compared.insert(calls.iter().map(|call| std::ptr::from_ref(*call)).collect()) {
+            return;
+        }
+        let parts: Vec<_> = calls.iter().filter_map(|call| call.parts.as_ref()).collect();
+        for (from, sender) in parts.iter().enumerate() {
+            let differs = parts.iter().enumerate().find(|(to, receiver)| sender.sent[*to] != receiver.received[from]);
+            if let Some((to, _)) = differs {
+                return self.disagree(channel, sides[from], sides[to]);
+            }
+        }
+    }
+
+    fn disagree(&mut self, channel: Channel, first: Side, second: Side) {
+        if let Some(meetings) = self.channels.get_mut(&channel) {
+            meetings.differs = true;
+        }
+        if self.errors.len() < MAX_ERRORS {
+            let error = stuck::differ(self, first.min(second), first.max(second));
+            self.errors.push(error);
+        }
+    }
+
+    // --- Transfers --------------------------------------------------------------------------------------------
+
+    fn transfer(&mut self, channel: Channel, side: Side, call: &Collective, table: &Table) {
+        let rank = side.0.rank;
+        let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
+        let sends = call.kind == CollectiveKind::Send;
+        let (from, to) = if sends { (rank, peer) } else { (peer, rank) };
+        let way = self.ways.entry((channel, from, to)).or_default();
+        let (mine, others) =
+            if sends { (&mut way.sends, &mut way.receives) } else { (&mut way.receives, &mut way.sends) };
+        let Some(other) = others.pop_front() else { return mine.push_back(side) };
+        way.met += 1;
+        let known = way.differs;
+        let (mine, theirs) = (self.call(side), self.call(other));
+        if (mine.count, mine.dtype) != (theirs.count, theirs.dtype) && !known {
+            self.ways.entry((channel, from, to)).or_default().differs = true;
+            if self.errors.len() < MAX_ERRORS {
+                let error = stuck::differ(self, side.min(other), side.max(other));
+                self.errors.push(error);
+            }
+        }
+        self.passed(side);
+        self.passed(other);
+    }
+
+    // --- What is left -----------------------------------------------------------------------------------------
+
+    /// Operations that have come to their collectives and are not through, in the order of the ranks.
+    pub fn under_way(&self) -> Vec<Node> {
+        let mut nodes: Vec<Node> = self.waiting.keys().copied().collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// How many of a collective's members have come to it before this one: its place on the channel.
+    pub fn place_of(&self, channel: Channel, side: Side) -> Option<usize> {
+        let meetings = self.channels.get(&channel)?;
+        let place = meetings.open.iter().position(|sides| sides.contains(&side))?;
+        Some(meetings.first + place)
+    }
+
+    /// How many collectives a member has come to on a channel.
+    pub fn arrived(&self, channel: Channel, rank: u32) -> usize {
+        self.channels.get(&channel).and_then(|meetings| meetings.arrived.get(&rank)).copied().unwrap_or(0)
+    }
+
+    /// The number of a send or receive among those of its way, if it has not met its other side.
+    pub fn place_on_way(&self, channel: Channel, from: u32, to: u32, side: Side) -> Option<usize> {
+        let way = self.ways.get(&(channel, from, to))?;
+        let place = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
+        Some(way.met + place)
+    }
+
+    pub fn step(&self, node: Node) -> &'a Step {
+        let program = &self.ranks[node.rank as usize].rank.program;
+        &program.cycle[node.iteration as usize % program.cycle.len()]
+    }
+
+    pub fn plan(&self, node: Node) -> &'a StepPlan {
+        let plan = &self.ranks[node.rank as usize].rank.plan;
+        &plan.steps[node.iteration as usize % plan.steps.len()]
+    }
+}
+
+impl State<'_> {
+    /// What the operations of an iteration that is opened wait for.
+    fn waits(&mut self, iteration: u32) -> Vec<u32> {
+        let (program, plan) = (&self.rank.program, &self.rank.plan);
+        let index = iteration as usize % program.cycle.len();
+        let (step, plan) = (&program.cycle[index], &plan.steps[index]);
+        let mut waits = vec![0u32; step.ops.len()];
+        for edge in plan.all() {
+            waits[edge.to.index()] += 1;
+        }
+        let across = plan.across.iter().filter(|edge| edge.distance <= iteration);
+        let mut earlier: Vec<(u32, OpId, OpId)> =
+            across.map(|edge| (iteration - edge.distance, edge.from, edge.to)).collect();
+        for op in step.ids() {
+            let last = self.last[step.op(op).stream.index()].replace((iteration, op));
+            earlier.extend(last.filter(|last| last.0 != iteration).map(|(before, from)| (before, from, op)));
+        }
+        for (before, from, to) in earlier {
+            let open = before.checked_sub(self.first).and_then(|place| self.open.get(place as usize));
+            if open.is_some_and(|open| open[from.index()] != DONE) {
+                self.later.entry((before, from)).or_default().push((iteration, to));
+                waits[to.index()] += 1;
+            }
+        }
+        waits
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Whether two ranks make the same call.
+fn alike(a: &Collective, b: &Collective) -> bool {
+    a.kind == b.kind
+        && a.dtype == b.dtype
+        && a.count == b.count
+        && a.reduction == b.reduction
+        && a.peer == b.peer
+        && a.parts.is_some() == b.parts.is_some()
+}

@@ -1,0 +1,291 @@
+//! Why ranks do not get on with each other: what two of them do, and where.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{OpId, SrcSpan};
+use crate::ops::{Collective, CollectiveKind, Reduction};
+use crate::plan::PlanError;
+
+use super::calls::{Channel, is_transfer};
+use super::progress::{Node, Progress, Side};
+
+/// Ranks of a circle that are named.
+const NAMED: usize = 4;
+
+/// An operation that cannot go on, and whom it waits for.
+struct Wait {
+    side: Side,
+    for_rank: u32,
+}
+
+/// What is missing for an operation to go on.
+enum Missing {
+    /// The other rank comes to it, behind something else.
+    Later(Wait, Node),
+    /// It never does; what it calls there last.
+    Never(Wait, Option<Node>),
+}
+
+/// Two ranks that meet in a collective, or in both halves of a transfer, and do not mean the same.
+pub fn differ(progress: &Progress, first: Side, second: Side) -> PlanError {
+    let (a, b) = (progress.call(first), progress.call(second));
+    let (group, stream) = place(progress, first);
+    let alike = || "all ranks of a group give the same; only what the tensors hold may differ".to_owned();
+    let (what, help) = if a.kind != b.kind && !is_transfer(a) {
+        let help = format!(
+            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: what a branch \
+             on `rank` leaves out on one rank, the others wait for"
+        );
+        ("which collective comes next", help)
+    } else if a.dtype != b.dtype {
+        ("the element type", alike())
+    } else if a.count != b.count {
+        let help = match is_transfer(a) {
+            true => "receive as many elements as are sent: change the slice on one side".to_owned(),
+            false => alike(),
+        };
+        ("the number of elements", help)
+    } else if a.reduction != b.reduction {
+        ("the reduction", alike())
+    } else if a.peer != b.peer && !is_transfer(a) {
+        ("the root", alike())
+    } else {
+        let help = "give every rank the same `counts`: what a rank sends is what the other gets".to_owned();
+        ("the counts", help)
+    };
+    let (ranks, spans) = ([first.0.rank, second.0.rank], [span(progress, first.0), span(progress, second.0)]);
+    let texts = [format!("rank {}: {}", ranks[0], describe(a)), format!("rank {}: {}", ranks[1], describe(b))];
+    let (here, second_at, there) = beside(spans, texts);
+    let (first, second) = (ranks[0], ranks[1]);
+    PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
+}
+
+/// What of all that has come to a halt holds up the rest; nothing where all is through.
+pub fn explain(progress: &Progress) -> Option<PlanError> {
+    let mut node = *progress.under_way().first()?;
+    let mut chain: Vec<Wait> = Vec::new();
+    let mut seen: FxHashMap<Node, usize> = FxHashMap::default();
+    loop {
+        if let Some(&start) = seen.get(&node) {
+            return Some(circle(progress, &chain[start..]));
+        }
+        seen.insert(node, chain.len());
+        match missing(progress, node)? {
+            Missing::Never(wait, last) => return Some(unmatched(progress, &wait, last)),
+            Missing::Later(wait, other) => {
+                chain.push(wait);
+                node = holds_up(progress, other)?;
+            }
+        }
+    }
+}
+
+/// The first thing that an operation waits for.
+fn missing(progress: &Progress, node: Node) -> Option<Missing> {
+    let table = progress.tables.of(node.rank);
+    let step = node.iteration as usize % table.program.cycle.len();
+    let calls = table.calls(step, node.op);
+    calls.iter().enumerate().find_map(|(place, call)| {
+        let side = (node, place as u32);
+        let channel = table.channel(step, node.op, call.group, node.rank);
+        let group = &table.program.groups[call.group.index()];
+        if is_transfer(call) {
+            let for_rank = group.members_with(node.rank).nth(call.peer as usize)?;
+            let sends = call.kind == CollectiveKind::Send;
+            let (from, to) = if sends { (node.rank, for_rank) } else { (for_rank, node.rank) };
+            let place = progress.place_on_way(channel, from, to, side)?;
+            let fits = |other: &Collective| {
+                is_transfer(other)
+                    && other.kind != call.kind
+                    && group.members_with(for_rank).nth(other.peer as usize) == Some(node.rank)
+            };
+            return Some(found(progress, Wait { side, for_rank }, channel, place, fits));
+        }
+        let place = progress.place_of(channel, side)?;
+        let for_rank = group.members_with(node.rank).find(|rank| progress.arrived(channel, *rank) <= place)?;
+        Some(found(progress, Wait { side, for_rank }, channel, place, |other| !is_transfer(other)))
+    })
+}
+
+/// Looks for the call at that place among those of the other rank that fit.
+fn found(
+    progress: &Progress,
+    wait: Wait,
+    channel: Channel,
+    place: usize,
+    fits: impl Fn(&Collective) -> bool,
+) -> Missing {
+    let (rank, table) = (wait.for_rank, progress.tables.of(wait.for_rank));
+    let (mut count, mut last) = (0, None);
+    for iteration in 0..progress.iterations {
+        let step = iteration as usize % table.program.cycle.len();
+        for op in table.program.cycle[step].ids() {
+            let calls = table.calls(step, op).iter();
+            let here = calls.filter(|call| table.channel(step, op, call.group, rank) == channel && fits(call)).count();
+            let node = Node { rank, iteration, op };
+            if here > 0 {
+                last = Some(node);
+            }
+            count += here;
+            if count > place {
+                return Missing::Later(wait, node);
+            }
+        }
+    }
+    Missing::Never(wait, last)
+}
+
+/// What an operation that its rank has not come to stands behind.
+fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
+    let stuck: Vec<Node> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
+    let plan = progress.plan(node);
+    let mut seen = vec![false; plan.operations()];
+    let mut open = vec![node.op];
+    let mut before: Vec<OpId> = Vec::new();
+    while let Some(op) = open.pop() {
+        for edge in plan.incoming(op) {
+            if !std::mem::replace(&mut seen[edge.from.index()], true) {
+                open.push(edge.from);
+                before.push(edge.from);
+            }
+        }
+    }
+    before.sort_unstable();
+    let here = before.into_iter().map(|op| Node { op, ..node }).find(|node| stuck.binary_search(node).is_ok());
+    // Else an earlier iteration holds it up.
+    here.or_else(|| stuck.first().copied())
+}
+
+// --- Words ----------------------------------------------------------------------------------------------------
+
+fn unmatched(progress: &Progress, wait: &Wait, last: Option<Node>) -> PlanError {
+    let (rank, other) = (wait.side.0.rank, wait.for_rank);
+    let call = progress.call(wait.side);
+    let (group, stream) = place(progress, wait.side);
+    let help = match call.kind {
+        CollectiveKind::Send => {
+            format!("write `recv(-> y, from: …)` for rank {other}, on stream `{stream}` too, or leave the `send` out")
+        }
+        CollectiveKind::Recv => {
+            format!("write `send(x, to: …)` for rank {other}, on stream `{stream}` too, or leave the `recv` out")
+        }
+        _ => format!(
+            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`, whatever \
+             `if rank == 0` says: move the call out of the branch"
+        ),
+    };
+    let at = span(progress, wait.side.0);
+    let last = last.map(|node| span(progress, node)).filter(|span| *span != at);
+    PlanError::Unmatched {
+        rank,
+        other,
+        call: describe(call),
+        verb: match call.kind {
+            CollectiveKind::Send => "receives it",
+            CollectiveKind::Recv => "sends it",
+            _ => "makes the same call",
+        },
+        at: at.into(),
+        last: last.map(Into::into),
+        help,
+    }
+}
+
+fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
+    let ranks: Vec<u32> = waits.iter().map(|wait| wait.side.0.rank).collect();
+    let who = match ranks.as_slice() {
+        [one] => format!("rank {one} waits for itself"),
+        [a, b] => format!("rank {a} and rank {b} wait for each other"),
+        many => {
+            let named: Vec<String> = many.iter().take(NAMED).map(u32::to_string).collect();
+            let rest = many.len().saturating_sub(NAMED);
+            let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            format!("ranks {}{more} wait for each other in a circle", named.join(", "))
+        }
+    };
+    let text = |wait: &Wait| {
+        let (call, (_, stream)) = (progress.call(wait.side), place(progress, wait.side));
+        format!("rank {} waits in `{}` on `{stream}` for rank {}", wait.side.0.rank, name(call.kind), wait.for_rank)
+    };
+    let help = match waits.iter().any(|wait| is_transfer(progress.call(wait.side))) {
+        true => {
+            "issue them together, `group { send(…) recv(…) }`, so that none waits for another; or let one rank receive \
+             before it sends"
+        }
+        false => {
+            "let every rank come to its collectives in the same order, or give those that may pass each other streams"
+        }
+    };
+    let at = span(progress, waits[0].side.0);
+    let (here, second_at, there) = match waits.get(1) {
+        Some(second) => beside([at, span(progress, second.side.0)], [text(&waits[0]), text(second)]),
+        None => (text(&waits[0]), None, String::new()),
+    };
+    PlanError::Deadlock { who, at: at.into(), here, second_at, there, help }
+}
+
+/// Two texts at two places, or both at one.
+fn beside(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette::SourceSpan>, String) {
+    let [here, there] = texts;
+    match spans[0] == spans[1] {
+        true => (format!("{here}; {there}"), None, String::new()),
+        false => (here, Some(spans[1].into()), there),
+    }
+}
+
+fn span(progress: &Progress, node: Node) -> SrcSpan {
+    progress.step(node).op(node.op).span
+}
+
+/// The names of the group and the stream of a call.
+fn place(progress: &Progress, side: Side) -> (String, String) {
+    let program = progress.tables.of(side.0.rank).program;
+    let stream = progress.step(side.0).op(side.0.op).stream;
+    let group = &program.groups[progress.call(side).group.index()];
+    (group.name.clone(), program.streams[stream.index()].name.clone())
+}
+
+/// `all_reduce` of 8 f32, `op: mean`.
+fn describe(call: &Collective) -> String {
+    use CollectiveKind::*;
+    let mut text = format!("`{}`", name(call.kind));
+    if call.parts.is_some() {
+        text += &format!(" of {} by `counts`", call.dtype);
+    } else if call.kind != Barrier {
+        text += &format!(" of {} {}", call.count, call.dtype);
+    }
+    if matches!(call.kind, AllReduce | ReduceScatter | Reduce) {
+        text += &format!(", `op: {}`", reduction(call.reduction));
+    }
+    match call.kind {
+        Broadcast | Reduce => text += &format!(", `root: {}`", call.peer),
+        Send => text += &format!(", `to: {}`", call.peer),
+        Recv => text += &format!(", `from: {}`", call.peer),
+        _ => {}
+    }
+    text
+}
+
+fn name(kind: CollectiveKind) -> &'static str {
+    match kind {
+        CollectiveKind::AllReduce => "all_reduce",
+        CollectiveKind::AllGather => "all_gather",
+        CollectiveKind::ReduceScatter => "reduce_scatter",
+        CollectiveKind::AllToAll => "all_to_all",
+        CollectiveKind::Broadcast => "broadcast",
+        CollectiveKind::Reduce => "reduce",
+        CollectiveKind::Send => "send",
+        CollectiveKind::Recv => "recv",
+        CollectiveKind::Barrier => "barrier",
+    }
+}
+
+fn reduction(reduction: Reduction) -> &'static str {
+    match reduction {
+        Reduction::Sum => "sum",
+        Reduction::Mean => "mean",
+        Reduction::Min => "min",
+        Reduction::Max => "max",
+        Reduction::Product => "product",
+    }
+}
