@@ -11,7 +11,7 @@ use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
 use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Session};
-use aorta::measure::{self, Measured, Request};
+use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::render::{self, Style};
@@ -68,9 +68,7 @@ impl Prepared {
 
     fn measure(&self, mock: &Mock, modes: &[LaunchMode], control: &Control) -> Result<Measured, ExecError> {
         measure::measure(&Request {
-            program: &self.program,
-            plan: &self.plan,
-            schedule: &self.schedule,
+            ranks: &[RankRequest { number: 0, program: &self.program, plan: &self.plan, schedule: &self.schedule }],
             backend: mock,
             modes,
             effort: EffortPlan { warmup: 2, iterations: 4 },
@@ -316,8 +314,7 @@ fn a_refused_capture_of_the_serial_run_is_told() {
 fn a_backend_without_memory_is_not_verified() {
     let prepared = Prepared::of(MEETING);
     let verification = measure::verify(&measure::Question {
-        program: &prepared.program,
-        plan: &prepared.plan,
+        ranks: &[(0, &prepared.program, &prepared.plan)],
         backend: &Mock::silent(),
         reference: &Host,
         streams: None,

@@ -44,8 +44,7 @@ fn folder() -> tempfile::TempDir {
 
 fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
     let question = measure::Question {
-        program,
-        plan,
+        ranks: &[(program.rank, program, plan)],
         backend: gpu,
         reference: &Host,
         streams: None,

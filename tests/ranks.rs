@@ -34,8 +34,12 @@ impl World {
     }
 
     fn open(&self, backend: &dyn Backend) -> Ranks {
-        let ranks: Vec<Rank> =
-            self.programs.iter().zip(&self.schedules).map(|(program, schedule)| Rank { program, schedule }).collect();
+        let ranks: Vec<Rank> = self
+            .programs
+            .iter()
+            .zip(&self.schedules)
+            .map(|(program, schedule)| Rank { number: program.rank, program, schedule })
+            .collect();
         exec::prepare_ranks(&ranks, backend, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -111,7 +115,7 @@ fn simulated(text: &str, world: u32) -> Vec<i64> {
     let control = Control::default();
     let mut open = ranks.open(&sim);
     let samples = open.iterate(LaunchMode::Stream, 2, 3, &control).unwrap_or_else(|error| panic!("{error}"));
-    samples.iter().map(|samples| samples.time[2].0).collect()
+    samples.ranks.iter().map(|samples| samples.time[2].0).collect()
 }
 
 #[test]
@@ -151,9 +155,9 @@ fn an_interrupted_run_ends_on_all_ranks() {
     let control = Control::default();
     control.stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let samples = ranks.open(&Host).iterate(LaunchMode::Stream, 0, 1000, &control).unwrap_or_else(|e| panic!("{e}"));
-    let counts: Vec<usize> = samples.iter().map(|samples| samples.time.len()).collect();
+    let counts: Vec<usize> = samples.ranks.iter().map(|samples| samples.time.len()).collect();
     assert!(
-        samples.iter().all(|samples| samples.stopped) && counts.windows(2).all(|pair| pair[0] == pair[1]),
+        samples.ranks.iter().all(|samples| samples.stopped) && counts.windows(2).all(|pair| pair[0] == pair[1]),
         "{counts:?}"
     );
 }

@@ -12,7 +12,7 @@ use aorta::backend::sim::Sim;
 use aorta::base::{Interner, SourceMap};
 use aorta::config::{EffortPlan, Profile, Scenario, Settings};
 use aorta::exec::{Control, LaunchMode};
-use aorta::measure::{self, Request};
+use aorta::measure::{self, RankRequest, Request};
 use aorta::model::{self, Options};
 use aorta::ops::CATALOGUE;
 use aorta::plan;
@@ -88,9 +88,7 @@ fn take_through(text: &str) -> Stage {
     }
     let profile = Profile::named("h200").expect("embedded");
     let measured = measure::measure(&Request {
-        program: &program,
-        plan: &plan,
-        schedule: &schedule,
+        ranks: &[RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
         backend: &sim,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 0, iterations: 2 },

@@ -9,7 +9,7 @@ use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{Control, LaunchMode};
-use aorta::measure::{self, Measured, Request};
+use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule;
@@ -90,15 +90,14 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
     let options = schedule::Options { streams, ..schedule::Options::default() };
     let schedule = common::placed(program, plan, &sim, &options);
     let request = Request {
-        program,
-        plan,
-        schedule: &schedule,
+        ranks: &[RankRequest { number: 0, program, plan, schedule: &schedule }],
         backend: &sim,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 0, iterations: 1 },
         observed_iterations: 1,
         exec: common::exec_options(),
         control: &Control::default(),
+        profile: None,
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|_| String::new(),
     };

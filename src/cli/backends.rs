@@ -33,8 +33,19 @@ pub struct Chosen {
     pub why: Option<String>,
 }
 
-/// Opens the backend that was asked for.
-pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> Result<Chosen, CliError> {
+/// GPUs that a file with collectives takes when nobody says how many: all that there are, or the one that was named.
+pub fn gpus(wanted: BackendArg, device: Option<u32>) -> u32 {
+    match wanted {
+        BackendArg::Auto | BackendArg::Cuda if device.is_none() => match cuda::find(&environment::library_paths()) {
+            cuda::Found::Devices(count) => count,
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+/// Opens the backend that was asked for, with as many devices as there are ranks.
+pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>, ranks: u32) -> Result<Chosen, CliError> {
     match (wanted, device) {
         (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
         (BackendArg::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
@@ -43,7 +54,7 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device),
+        BackendArg::Cuda => open_cuda(device, ranks),
         BackendArg::Hip => Err(failed(ExecError::NoDevice {
             backend: "HIP",
             why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
@@ -58,16 +69,19 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
             }
             // A driver that is there and does not work is not passed over in silence.
             cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device),
+            cuda::Found::Devices(_) => open_cuda(device, ranks),
         },
     }
 }
 
-fn open_cuda(device: Option<u32>) -> Result<Chosen, CliError> {
-    let paths = environment::library_paths();
-    let cuda = Cuda::open(paths, device.unwrap_or(0), environment::queues("nvidia").map(|(_, count)| count))
-        .map_err(failed)?;
-    Ok(Chosen { backend: Box::new(Gpu::new(vec![cuda], environment::cache_folder())), why: None })
+/// The devices from the one that was named on, one for each rank.
+fn open_cuda(device: Option<u32>, ranks: u32) -> Result<Chosen, CliError> {
+    let first = device.unwrap_or(0);
+    let queues = environment::queues("nvidia").map(|(_, count)| count);
+    let open = |index| Cuda::open(environment::library_paths(), index, queues);
+    let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
+    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder());
+    Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
 fn failed(error: ExecError) -> CliError {

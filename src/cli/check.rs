@@ -75,7 +75,7 @@ fn check_world(
     settings: &Settings,
     how: DiagnosticsArg,
 ) -> Result<usize, CliError> {
-    let loaded = load::load_world(text, &args.workload, settings, world)?;
+    let loaded = load::load_world(text, &args.workload, settings, load::World::Of(world))?;
     let profile = backends::profile(settings)?;
     let (available, has) = match &args.profile {
         Some(_) => (profile.memory.value() as u64, format!("an {} has", profile.name)),

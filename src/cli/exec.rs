@@ -14,6 +14,7 @@ use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
 };
 use crate::measure::{self, Measured};
+use crate::plan::Rank;
 use crate::report;
 use crate::schedule::{self, Schedule};
 
@@ -22,6 +23,9 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
 use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show};
+
+/// Ranks at most: each has a thread.
+pub const MAX_RANKS: u32 = 1024;
 
 #[derive(Debug, Args)]
 pub struct ExecArgs {
@@ -35,6 +39,9 @@ pub struct ExecArgs {
     /// The GPU, by its number
     #[arg(long, value_name = "N")]
     device: Option<u32>,
+    /// Ranks, each on a GPU of its own, or simulated; without it, a file with collectives takes all GPUs of this machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    ranks: Option<u32>,
     /// How operations reach the device
     #[arg(long, value_name = "HOW")]
     launch: Option<LaunchArg>,
@@ -144,9 +151,10 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
         let parsed = LaunchArg::from_str(&launch, true);
         args.launch = Some(parsed.map_err(|_| bad("launch", &launch, "it is stream, graph or both"))?);
     }
-    if let Some(ranks) = scenario.ranks.filter(|ranks| *ranks != 1) {
-        return Err(bad("ranks", &ranks.to_string(), "this version runs one rank").into());
+    if let Some(ranks) = scenario.ranks.filter(|ranks| !(1..=MAX_RANKS).contains(ranks)) {
+        return Err(bad("ranks", &ranks.to_string(), &format!("it is between 1 and {MAX_RANKS}")).into());
     }
+    args.ranks = args.ranks.or(scenario.ranks);
     if let Some(profile) = scenario.profile {
         let chosen = args.config.config.iter().any(|pair| pair.starts_with("profile="));
         if !chosen {
@@ -178,14 +186,19 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
         return restart(&args.env);
     }
     let text = load::find(&args.file, &settings)?;
-    let loaded = load::load(text, &args.workload, &settings)?;
+    let wanted = args.backend.unwrap_or(BackendArg::Auto);
+    let world = match args.ranks {
+        Some(ranks) => load::World::Of(ranks),
+        None => load::World::OfCollectives(backends::gpus(wanted, args.device)),
+    };
+    let loaded = load::load_world(text, &args.workload, &settings, world)?;
     for path in [&args.json, &args.csv, &args.trace].into_iter().flatten() {
         output::check_file(path)?;
     }
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
-    let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device)?;
+    let chosen = backends::choose(wanted, &settings, args.device, loaded.ranks.len() as u32)?;
     let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
     if let (Some(flag), true) = (computed, chosen.backend.device().simulated) {
         return Err(InputError::NoResults { flag }.into());
@@ -333,26 +346,38 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn schedule(&self) -> Schedule {
+    /// The schedule of each rank.
+    fn schedules(&self) -> Vec<Schedule> {
         let options = schedule::Options { streams: self.loaded.ceiling, ..schedule::Options::default() };
-        schedule::place(&self.loaded.program, &self.loaded.plan, self.chosen.backend.topology(), &options)
+        let topology = self.chosen.backend.topology();
+        let place = |rank: &Rank| schedule::place(&rank.program, &rank.plan, topology, &options);
+        self.loaded.ranks.iter().map(place).collect()
     }
 
-    /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits.
+    /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits. Several
+    /// ranks have a folder each.
     fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
-        let program = &self.loaded.program;
+        let schedules = self.schedules();
+        let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
         let backend = self.chosen.backend.as_ref();
-        let buffers = measure::buffers(program, &self.schedule(), backend, &self.exec_options(), &self.control);
+        let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
         let Some(buffers) = buffers.map_err(|error| self.failed(error))? else {
             interrupted(record, "its outputs were computed");
             return Ok(());
         };
         output::make_folder(folder)?;
-        for (memory, bytes) in buffers {
-            let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
-            let name = program.names.name(program.memory(memory).name);
-            let mark = if dtype == DType::BF16 { ".bf16" } else { "" };
-            output::write_file(&folder.join(format!("{name}{mark}.npy")), &report::npy(dtype, &dims, &bytes))?;
+        for (rank, buffers) in ranks.iter().zip(buffers) {
+            let folder = match ranks.len() {
+                1 => folder.to_owned(),
+                _ => folder.join(format!("rank{}", rank.number)),
+            };
+            output::make_folder(&folder)?;
+            for (memory, bytes) in buffers {
+                let (dtype, dims) = rank.program.shapes.get(rank.program.memory(memory).shape);
+                let name = rank.program.names.name(rank.program.memory(memory).name);
+                let mark = if dtype == DType::BF16 { ".bf16" } else { "" };
+                output::write_file(&folder.join(format!("{name}{mark}.npy")), &report::npy(dtype, &dims, &bytes))?;
+            }
         }
         Ok(())
     }
@@ -361,7 +386,7 @@ impl<'a> Run<'a> {
     fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
         let backend = self.chosen.backend.as_ref();
-        let schedule = self.schedule();
+        let schedules = self.schedules();
         let exec_options = self.exec_options();
         let place = |span: SrcSpan| loaded.sources.place(span);
         let expectations = loaded
@@ -372,10 +397,18 @@ impl<'a> Run<'a> {
             .collect();
         let started = jiff::Timestamp::now().to_string();
         let profile = backends::known(&backend.device(), self.settings)?;
+        let ranks: Vec<measure::RankRequest> = (0..)
+            .zip(&loaded.ranks)
+            .zip(&schedules)
+            .map(|((number, rank), schedule)| measure::RankRequest {
+                number,
+                program: &rank.program,
+                plan: &rank.plan,
+                schedule,
+            })
+            .collect();
         let request = measure::Request {
-            program: &loaded.program,
-            plan: &loaded.plan,
-            schedule: &schedule,
+            ranks: &ranks,
             backend,
             modes: self.modes(),
             effort: self.plan,
@@ -394,11 +427,11 @@ impl<'a> Run<'a> {
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
-        let mut record = self.assemble(&schedule, measured, started);
+        let mut record = self.assemble(&schedules[0], measured, started);
         if self.verify && record.complete {
+            let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
             let question = measure::Question {
-                program: &loaded.program,
-                plan: &loaded.plan,
+                ranks: &ranks,
                 backend,
                 reference: &Host,
                 streams: loaded.ceiling,
@@ -460,6 +493,7 @@ impl<'a> Run<'a> {
                 depth: schedule.depth,
                 streams: loaded.ceiling,
                 in_flight: self.settings.in_flight,
+                ranks: loaded.ranks.len() as u32,
                 gate: self.gate.name().to_owned(),
             },
             device: Device {
@@ -520,6 +554,11 @@ impl<'a> Run<'a> {
             },
         }
     }
+}
+
+/// A rank with its number and schedule.
+fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
+    exec::Rank { number, program: &rank.program, schedule }
 }
 
 /// The first Ctrl-C ends the run after the iteration under way, the second at once.

@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use crate::base::{SourceMap, SrcSpan};
 use crate::config::Settings;
 use crate::model::{self, Program};
+use crate::ops::{self, Category};
 use crate::plan::{self, Plan, Rank};
-use crate::syntax::ast::DeclKind;
+use crate::syntax::ast::{DeclKind, StmtKind};
 use crate::syntax::{self, Ast, Limits};
 
 use super::diagnostics::{Boxed, boxed, first_offset, on_rank};
@@ -215,12 +216,39 @@ pub fn parse(text: Text, settings: &Settings) -> Result<(Parsed, Vec<syntax::Syn
 
 /// Parses, analyzes and plans a workload for one rank. All errors of the file come at once.
 pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Loaded, CliError> {
-    load_world(text, args, settings, 1)
+    load_world(text, args, settings, World::Of(1))
+}
+
+/// How many ranks there are.
+#[derive(Clone, Copy, Debug)]
+pub enum World {
+    Of(u32),
+    /// That many where the file has collectives, else one.
+    OfCollectives(u32),
+}
+
+/// Whether a step asks for something that ranks do together.
+fn has_collectives(ast: &Ast) -> bool {
+    let mut found = false;
+    syntax::walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind
+            && let [name] = &call.callee[..]
+        {
+            let operation = ops::find(ast.names.name(name.symbol));
+            found |= operation.is_some_and(|operation| operation.category() == Category::Collective);
+        }
+    });
+    found
 }
 
 /// Parses, analyzes and plans a workload for every rank of a world, and checks the ranks beside each other.
-pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: u32) -> Result<Loaded, CliError> {
+pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: World) -> Result<Loaded, CliError> {
     let (mut parsed, syntax_errors) = parse(text, settings)?;
+    let world = match world {
+        World::Of(ranks) => ranks,
+        World::OfCollectives(ranks) if ranks > 1 && has_collectives(&parsed.ast) => ranks,
+        World::OfCollectives(_) => 1,
+    };
     let mut diagnostics = boxed(syntax_errors);
     let has_streams = parsed.ast.decls.iter().any(|decl| match &decl.kind {
         DeclKind::Param { name, .. } => parsed.ast.names.name(name.symbol) == "streams",

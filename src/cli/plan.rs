@@ -130,7 +130,7 @@ fn read(name: &str) -> Result<PlanDocument, CliError> {
 
 fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocument, CliError> {
     let text = load::find(file, settings)?;
-    let loaded = load::load_world(text, &args.workload, settings, args.ranks)?;
+    let loaded = load::load_world(text, &args.workload, settings, load::World::Of(args.ranks))?;
     let profile = backends::profile(settings)?;
     let rank = &loaded.ranks[args.rank as usize];
     let schedule = place_rank(&loaded, rank, &profile);

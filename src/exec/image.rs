@@ -6,8 +6,10 @@ use std::sync::Arc;
 use crate::base::{DType, GroupId, OpId, Space, SrcSpan, StreamId};
 use crate::model::{MemoryKind, OpKind, Priority, Program};
 use crate::ops::init::Init;
-use crate::ops::{Category, Launch, Spec};
-use crate::schedule::{Command, Schedule};
+use crate::ops::{Category, Collective, Launch, Spec};
+use crate::schedule::Command;
+
+use super::ranks::Rank;
 
 /// Everything that has to be made before a run.
 #[derive(Debug)]
@@ -111,17 +113,12 @@ pub struct StepCommands {
 }
 
 /// Lowers a schedule. `extra_lanes` are added behind its own, `stamps` made beside its events.
-pub fn lower(
-    program: &Program,
-    schedule: &Schedule,
-    extra_lanes: &[ImageLane],
-    stamps: u32,
-    gemm_candidates: u32,
-) -> (Image, Vec<StepCommands>) {
+pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Vec<StepCommands>) {
+    let (program, schedule) = (rank.program, rank.schedule);
     let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
     let mut comms = Comms::of(program);
     let mut image = Image {
-        rank: program.rank,
+        rank: rank.number,
         comms: Vec::new(),
         lanes: schedule
             .lanes
@@ -133,7 +130,7 @@ pub fn lower(
         stamps,
         gates: 0,
         bytes: [Space::Device, Space::Pinned, Space::Host].map(|space| schedule.bytes(space)),
-        fills: fills(program, schedule),
+        fills: fills(rank),
         works: Vec::new(),
         ops: Vec::new(),
         addresses: Vec::new(),
@@ -154,7 +151,7 @@ pub fn lower(
                     };
                     let work = *works[spec_id.index()].get_or_insert_with(|| {
                         let spec = Arc::new(program.spec(spec_id).clone());
-                        let launches = spec.launch().into();
+                        let launches = launches(&spec, rank);
                         image.works.push(Work { spec, launches, span: step.op(op).span });
                         image.works.len() as u32 - 1
                     });
@@ -183,6 +180,23 @@ pub fn lower(
     }
     image.comms = comms.into_list();
     (image, period)
+}
+
+/// What is launched for a spec. Ranks may share a program: a collective then says only here whose it is.
+fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
+    let own = |launch: Launch| match launch {
+        Launch::Collective(collectives) => {
+            let own = |mut one: Collective| {
+                let ranks = &rank.program.groups[one.group.index()].ranks;
+                let number = ranks.iter().position(|&other| other == rank.number);
+                one.rank = number.map_or(one.rank, |number| number as u32);
+                one
+            };
+            Launch::Collective(collectives.iter().cloned().map(own).collect())
+        }
+        other => other,
+    };
+    spec.launch().into_iter().map(own).collect()
 }
 
 /// The communicators of a program: for each group and stream that needs one.
@@ -226,7 +240,8 @@ impl<'a> Comms<'a> {
     }
 }
 
-fn fills(program: &Program, schedule: &Schedule) -> Vec<Fill> {
+fn fills(rank: &Rank) -> Vec<Fill> {
+    let (program, schedule) = (rank.program, rank.schedule);
     (0..program.memories.len())
         .map(crate::base::MemoryId::from)
         .filter_map(|id| {
@@ -234,7 +249,7 @@ fn fills(program: &Program, schedule: &Schedule) -> Vec<Fill> {
             let layout = program.layout(id);
             let (space, offset) = schedule.memory.offset(id, 0);
             let elements = layout.dims.iter().product();
-            Some(Fill { space, offset, dtype: layout.dtype, elements, init: init.of_rank(program.rank) })
+            Some(Fill { space, offset, dtype: layout.dtype, elements, init: init.of_rank(rank.number) })
         })
         .collect()
 }

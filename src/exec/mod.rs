@@ -15,6 +15,6 @@ pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, Work};
-pub use ranks::{Rank, Ranks, prepare_ranks};
+pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
 pub use trace::{Span, Trace};

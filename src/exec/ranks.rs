@@ -5,20 +5,50 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::base::MemoryId;
+use crate::base::{MemoryId, Nanos};
 use crate::model::Program;
 use crate::schedule::Schedule;
 
 use super::driver::Backend;
 use super::error::ExecError;
+use super::health::Health;
 use super::session::{self, Control, LaunchMode, Options, Samples, Session};
 use super::trace::Trace;
 
 /// What one rank runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank<'a> {
+    /// Its number in the world; several ranks may share a program.
+    pub number: u32,
     pub program: &'a Program,
     pub schedule: &'a Schedule,
+}
+
+/// What iterating gave on all ranks of this process.
+#[derive(Clone, Debug, Default)]
+pub struct RankSamples {
+    /// Each iteration as it was on the rank that took longest.
+    pub slowest: Samples,
+    /// In the order of the ranks.
+    pub ranks: Vec<Samples>,
+}
+
+impl RankSamples {
+    fn of(ranks: Vec<Samples>) -> RankSamples {
+        let largest = |of: fn(&Samples) -> &[Nanos]| {
+            let count = ranks.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
+            let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
+            (0..count).map(at).collect()
+        };
+        let slowest = Samples {
+            time: largest(|samples| &samples.time),
+            issue: largest(|samples| &samples.issue),
+            gated: ranks.iter().all(|samples| samples.gated),
+            ungated: ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0),
+            stopped: ranks.iter().any(|samples| samples.stopped),
+        };
+        RankSamples { slowest, ranks }
+    }
 }
 
 /// The sessions of this process, in the order of the ranks.
@@ -31,7 +61,7 @@ pub struct Ranks {
 pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Ranks, ExecError> {
     let (mut images, mut parts) = (Vec::with_capacity(ranks.len()), Vec::with_capacity(ranks.len()));
     for rank in ranks {
-        let (image, part) = session::lower(rank.program, rank.schedule, options);
+        let (image, part) = session::lower(rank, options);
         session::check_room(rank.program, &image, backend)?;
         images.push(image);
         parts.push(part);
@@ -39,7 +69,7 @@ pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -
     let drivers = backend.open(images)?;
     let alone = ranks.len() == 1;
     let sessions = drivers.into_iter().zip(parts).map(|(driver, part)| Session::new(driver, part, alone)).collect();
-    Ok(Ranks { sessions, numbers: ranks.iter().map(|rank| rank.program.rank).collect() })
+    Ok(Ranks { sessions, numbers: ranks.iter().map(|rank| rank.number).collect() })
 }
 
 impl Ranks {
@@ -112,8 +142,28 @@ impl Ranks {
         warmup: u64,
         iterations: u64,
         control: &Control,
-    ) -> Result<Vec<Samples>, ExecError> {
-        self.each(control, |session| session.iterate(mode, warmup, iterations, control))
+    ) -> Result<RankSamples, ExecError> {
+        self.each(control, |session| session.iterate(mode, warmup, iterations, control)).map(RankSamples::of)
+    }
+
+    /// The iterations of the period, as iterations of the program's cycle.
+    pub fn period(&self) -> usize {
+        self.sessions[0].period()
+    }
+
+    /// Holds iterations until they are issued, as far as that can be, or no longer.
+    pub fn set_gate(&mut self, on: bool) {
+        self.sessions.iter_mut().for_each(|session| session.set_gate(on));
+    }
+
+    /// Why iterations are not held, where they might be.
+    pub fn gate_refused(&self) -> Option<&str> {
+        self.sessions.iter().find_map(Session::gate_refused)
+    }
+
+    /// How the devices are doing now, where they say so: to be asked outside of what is measured.
+    pub fn health(&mut self) -> Vec<Health> {
+        self.sessions.iter_mut().filter_map(Session::health).collect()
     }
 
     /// Times each operation on every rank: [`Session::observe`].

@@ -158,19 +158,21 @@ pub fn prepare(
     backend: &dyn Backend,
     options: &Options,
 ) -> Result<Session, ExecError> {
-    let ranks = super::ranks::prepare_ranks(&[super::Rank { program, schedule }], backend, options)?;
+    let ranks =
+        super::ranks::prepare_ranks(&[super::Rank { number: program.rank, program, schedule }], backend, options)?;
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
 
 /// An image for a backend, and what the session keeps.
-pub(super) fn lower(program: &Program, schedule: &Schedule, options: &Options) -> (Image, Lowered) {
+pub(super) fn lower(rank: &super::Rank, options: &Options) -> (Image, Lowered) {
+    let (program, schedule) = (rank.program, rank.schedule);
     let lanes = schedule.lanes.len() as u32;
     let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
     let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
-    let (mut image, period) = image::lower(program, schedule, &extra, stamps, options.gemm_candidates);
+    let (mut image, period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
     let joins = image.events;
     image.events += lanes + 1;
     let launches = image

@@ -8,7 +8,7 @@ pub fn bytes(spec: &Spec) -> Option<f64> {
     if spec.team.ranks < 2 {
         return None;
     }
-    Some(counted(spec) as f64 * factor(spec.operation.name(), spec.team.ranks)?)
+    Some(counted(spec) as f64 * factor(spec.operation.name(), u64::from(spec.team.ranks))?)
 }
 
 /// The bytes that nccl-tests count: those of the larger side, which is the whole of what is gathered or scattered.

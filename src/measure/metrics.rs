@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::base::Nanos;
 use crate::base::units::{self, Dimension};
 use crate::exec::Trace;
-use crate::model::{Expectation, Figure, FigureExpr, OpKind, OpSet, Program, Statistic};
+use crate::model::{Expectation, Figure, FigureExpr, Metric, OpKind, OpSet, Program, Statistic};
 use crate::plan::Plan;
 
 use super::alone::Alone;
@@ -268,30 +268,6 @@ impl Evidence<'_> {
         if value.is_finite() { Ok(value) } else { Err("it divides by zero".to_owned()) }
     }
 
-    /// Every metric of the program.
-    pub fn metrics(&self) -> Vec<MetricRecord> {
-        self.program
-            .metrics
-            .iter()
-            .map(|metric| {
-                let (value, note) = match self.value(&metric.value) {
-                    Ok(value) => (Some(value), None),
-                    Err(note) => (None, Some(note)),
-                };
-                let si = value.map(|value| value * metric.dimension.to_si());
-                // The value is in SI units; a unit of the language's own, such as `ms`, is one of the text alone.
-                let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
-                let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
-                let text = match (value, &metric.unit) {
-                    (Some(value), Some(unit)) => metric.dimension.display_in(value, unit),
-                    (Some(value), None) => metric.dimension.display(value),
-                    (None, _) => "–".to_owned(),
-                };
-                MetricRecord { name: metric.name.clone(), value: si, unit, text, note }
-            })
-            .collect()
-    }
-
     /// Whether an expectation holds; a figure that does not exist fails it.
     pub fn expectation(&self, expectation: &Expectation, text: String, place: String) -> ExpectationRecord {
         let truth = |expr: &FigureExpr| self.value(expr).map(|value| value != 0.0);
@@ -305,6 +281,43 @@ impl Evidence<'_> {
         };
         ExpectationRecord { text, place, verdict: verdict.to_owned() }
     }
+}
+
+/// Every metric of the program: over ranks, a time is the slowest's, anything else the mean; absent where a rank has none.
+pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
+    let Some(first) = ranks.first() else { return Vec::new() };
+    first
+        .program
+        .metrics
+        .iter()
+        .enumerate()
+        .map(|(index, metric)| {
+            let values: Result<Vec<f64>, String> =
+                ranks.iter().map(|rank| rank.value(&rank.program.metrics[index].value)).collect();
+            let joined = values.map(|values| match metric.dimension {
+                Dimension::TIME => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                _ => values.iter().sum::<f64>() / values.len() as f64,
+            });
+            record(metric, joined)
+        })
+        .collect()
+}
+
+fn record(metric: &Metric, value: Result<f64, String>) -> MetricRecord {
+    let (value, note) = match value {
+        Ok(value) => (Some(value), None),
+        Err(note) => (None, Some(note)),
+    };
+    let si = value.map(|value| value * metric.dimension.to_si());
+    // The value is in SI units; a unit of the language's own, such as `ms`, is one of the text alone.
+    let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
+    let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
+    let text = match (value, &metric.unit) {
+        (Some(value), Some(unit)) => metric.dimension.display_in(value, unit),
+        (Some(value), None) => metric.dimension.display(value),
+        (None, _) => "–".to_owned(),
+    };
+    MetricRecord { name: metric.name.clone(), value: si, unit, text, note }
 }
 
 /// Operations and bytes of an iteration, or of some of its operations: the mean over the cycle.

@@ -12,12 +12,13 @@ mod run;
 pub mod series;
 mod spans;
 pub mod stats;
+mod variant;
 mod verify;
 mod warmup;
 
 pub use metrics::totals;
 pub use record::RunRecord;
-pub use run::{Measured, Request, iterations, measure};
+pub use run::{Measured, RankRequest, Request, iterations, measure};
 pub use verify::{Comparison, Question, Verification, buffers, compare, verify};
 
 #[cfg(test)]

@@ -63,9 +63,16 @@ pub struct Settings {
     /// The ceiling of real streams, where one was given and the file has no parameter of that name.
     pub streams: Option<u32>,
     pub in_flight: u32,
+    #[serde(default = "one")]
+    pub ranks: u32,
     /// `auto` or `off`: whether iterations are held until they have been issued.
     #[serde(default)]
     pub gate: String,
+}
+
+/// Ranks of a record that does not say how many: older ones had one.
+fn one() -> u32 {
+    1
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,30 +1,21 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
-use crate::base::{Nanos, OpId, Space, counted};
+use crate::base::{Nanos, counted};
 use crate::config::{EffortPlan, Profile};
-use crate::exec::{self, Backend, Control, ExecError, Health, LaunchMode, Samples, Session, Trace};
-use crate::model::{FigureExpr, OpKind, Program};
+use crate::exec::{self, Backend, Control, ExecError, Health, LaunchMode, Rank, RankSamples, Ranks, Samples, Trace};
+use crate::model::{FigureExpr, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
 use super::alone::Alone;
-use super::doubts;
-use super::metrics::{Evidence, Known};
-use super::plausible::Limits;
-use super::record::{
-    ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, WarmupRecord,
-};
-use super::stats::Summary;
+use super::record::{Variant, WarmupRecord};
+use super::variant;
 use super::warmup::{self, Warmed};
-
-/// Disturbance by timing single operations beyond which a warning is given.
-const OBSERVER: f64 = 0.02;
 
 /// What is to be measured.
 pub struct Request<'a> {
-    pub program: &'a Program,
-    pub plan: &'a Plan,
-    pub schedule: &'a Schedule,
+    /// The ranks that run in this process, one at least.
+    pub ranks: &'a [RankRequest<'a>],
     pub backend: &'a dyn Backend,
     pub modes: &'a [LaunchMode],
     pub effort: EffortPlan,
@@ -39,6 +30,39 @@ pub struct Request<'a> {
     pub places: &'a dyn Fn(crate::base::SrcSpan) -> String,
 }
 
+/// What one rank runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RankRequest<'a> {
+    pub number: u32,
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    pub schedule: &'a Schedule,
+}
+
+impl<'a> Request<'a> {
+    /// The first rank of this process: what all have in common is asked of it.
+    fn first(&self) -> &RankRequest<'a> {
+        &self.ranks[0]
+    }
+
+    fn open(&self) -> Result<Ranks, ExecError> {
+        let rank =
+            |rank: &RankRequest<'a>| Rank { number: rank.number, program: rank.program, schedule: rank.schedule };
+        exec::prepare_ranks(&self.ranks.iter().map(rank).collect::<Vec<_>>(), self.backend, &self.exec)
+    }
+
+    /// All ranks, each on one stream.
+    fn open_serial(&self) -> Result<Ranks, ExecError> {
+        let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
+        let place = |rank: &RankRequest| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
+        let schedules: Vec<Schedule> = self.ranks.iter().map(place).collect();
+        let ranks = self.ranks.iter().zip(&schedules);
+        let ranks: Vec<Rank> =
+            ranks.map(|(rank, schedule)| Rank { number: rank.number, program: rank.program, schedule }).collect();
+        exec::prepare_ranks(&ranks, self.backend, &self.exec)
+    }
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub struct Measured {
@@ -51,28 +75,29 @@ pub struct Measured {
 }
 
 /// The samples of one variant.
-struct Sampled {
-    mode: LaunchMode,
-    samples: Samples,
-    warmup: WarmupRecord,
+pub(super) struct Sampled {
+    pub mode: LaunchMode,
+    pub samples: RankSamples,
+    pub warmup: WarmupRecord,
     /// Without the gate, where the samples are with it.
-    ungated: Option<Samples>,
-    traces: Vec<Trace>,
-    /// How the device was doing before and after.
-    health: Vec<Health>,
-    notes: Vec<String>,
+    pub ungated: Option<Samples>,
+    /// Of each rank.
+    pub traces: Vec<Vec<Trace>>,
+    pub health: Watched,
+    pub notes: Vec<String>,
 }
 
 /// The same operations on one stream: the whole, and each alone.
-struct Serial {
-    samples: Samples,
-    alone: Alone,
+pub(super) struct Serial {
+    pub samples: Samples,
+    /// On each rank.
+    pub alone: Vec<Alone>,
 }
 
 /// Iterations that a run takes, for its progress.
 pub fn iterations(request: &Request) -> u64 {
     let each = u64::from(request.effort.warmup) + u64::from(request.effort.iterations);
-    let runs = if wants_serial(request.program) { 2 } else { 1 };
+    let runs = if wants_serial(request.first().program) { 2 } else { 1 };
     let gated = request.exec.gate_depth > 0 && request.modes.contains(&LaunchMode::Stream) && each > 1;
     each * (runs * request.modes.len() as u64 + u64::from(gated))
 }
@@ -87,7 +112,7 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
         return Err(error);
     }
     let mut serial = Vec::new();
-    if failure.is_none() && wants_serial(request.program) && !request.control.stopped() {
+    if failure.is_none() && wants_serial(request.first().program) && !request.control.stopped() {
         failure = serials(request, &sampled, &mut serial, &mut warnings).err();
     }
     // Also where the headline was through: what was observed, and the serial run, may be missing.
@@ -95,14 +120,16 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     let variants = sampled
         .iter()
         .enumerate()
-        .map(|(index, variant)| record(request, variant, serial.get(index).and_then(Option::as_ref), &mut warnings))
+        .map(|(index, sampled)| {
+            variant::record(request, sampled, serial.get(index).and_then(Option::as_ref), &mut warnings)
+        })
         .collect();
     Ok(Measured { variants, warnings, complete, failure })
 }
 
 /// Measures each mode.
 fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<String>) -> Result<(), ExecError> {
-    let mut session = exec::prepare(request.program, request.schedule, request.backend, &request.exec)?;
+    let mut session = request.open()?;
     for &mode in request.modes {
         sample(request, &mut session, mode, sampled, warnings)
             .inspect_err(|error| warnings.push(failed(runs_as(mode), error)))?;
@@ -117,24 +144,23 @@ fn serials(
     serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
-    let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
-    let schedule = schedule::place(request.program, request.plan, request.backend.topology(), &options);
     let mut run = || {
-        let mut session = exec::prepare(request.program, &schedule, request.backend, &request.exec)?;
+        let mut session = request.open_serial()?;
         for variant in sampled {
             if variant.mode == LaunchMode::Graph
-                && let Err(error) = session.capture()
+                && let Err(error) = session.capture(request.control)
             {
                 warnings.push(format!("no graph could be made of the serial run, so its time is missing: {error}"));
                 serial.push(None);
                 continue;
             }
-            let samples = warmed(request, &mut session, variant.mode)?.samples;
+            let samples = warmed(request, &mut session, variant.mode)?.samples.slowest;
             let traces = match samples.stopped {
                 true => Vec::new(),
                 false => session.observe(variant.mode, u64::from(request.observed_iterations), request.control)?,
             };
-            serial.push(Some(Serial { samples, alone: Alone::of_serial(&traces) }));
+            serial
+                .push(Some(Serial { samples, alone: traces.iter().map(|traces| Alone::of_serial(traces)).collect() }));
         }
         Ok(())
     };
@@ -153,16 +179,16 @@ fn failed(what: &str, error: &ExecError) -> String {
 }
 
 /// The measured iterations of a mode, warmed up.
-fn warmed(request: &Request, session: &mut Session, mode: LaunchMode) -> Result<Warmed, ExecError> {
+fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<Warmed, ExecError> {
     let counts = (u64::from(request.effort.warmup), u64::from(request.effort.iterations));
-    let lead = u64::from(request.exec.in_flight.max(request.schedule.depth));
+    let lead = u64::from(request.exec.in_flight.max(request.first().schedule.depth));
     warmup::iterate(session, mode, counts, lead, request.control)
 }
 
 /// Adds the samples of one mode, unless it has to give way to one that is there already.
 fn sample(
     request: &Request,
-    session: &mut Session,
+    session: &mut Ranks,
     mode: LaunchMode,
     sampled: &mut Vec<Sampled>,
     warnings: &mut Vec<String>,
@@ -170,7 +196,7 @@ fn sample(
     let mut mode = mode;
     let mut notes = Vec::new();
     if mode == LaunchMode::Graph
-        && let Err(error) = session.capture()
+        && let Err(error) = session.capture(request.control)
     {
         warnings.push(format!("no graph could be made, the run went on as streams: {error}"));
         if request.modes.contains(&LaunchMode::Stream) {
@@ -179,16 +205,17 @@ fn sample(
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
-    let (warmed, health) = watched(session, |session| warmed(request, session, mode))?;
-    let Warmed { samples, warmup } = warmed;
-    warnings.extend(throttled(mode, &samples, &health));
-    let ungated = match samples.gated && !samples.stopped {
+    let before = session.health();
+    let Warmed { samples, warmup } = warmed(request, session, mode)?;
+    let health = Watched { before, after: session.health() };
+    warnings.extend(throttled(mode, &samples.slowest, &health));
+    let ungated = match samples.slowest.gated && !samples.slowest.stopped {
         true => Some(as_issued(request, session, mode)?),
         false => None,
     };
     notes.extend(gate_note(session, mode));
-    warnings.extend(too_early(mode, &samples));
-    let observed = match samples.stopped {
+    warnings.extend(too_early(mode, &samples.slowest));
+    let observed = match samples.slowest.stopped {
         true => Ok(Vec::new()),
         false => session.observe(mode, u64::from(request.observed_iterations), request.control),
     };
@@ -202,16 +229,16 @@ fn sample(
 }
 
 /// The same iterations as they are issued, without the gate.
-fn as_issued(request: &Request, session: &mut Session, mode: LaunchMode) -> Result<Samples, ExecError> {
-    let (warmup, iterations) = counts(request);
+fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<Samples, ExecError> {
+    let (warmup, iterations) = (u64::from(request.effort.warmup), u64::from(request.effort.iterations));
     session.set_gate(false);
     let samples = session.iterate(mode, warmup, iterations, request.control);
     session.set_gate(true);
-    samples
+    samples.map(|samples| samples.slowest)
 }
 
 /// Why iterations were not held, where they might have been.
-fn gate_note(session: &Session, mode: LaunchMode) -> Option<String> {
+fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
     Some(format!("iterations begin before the host has issued them, since {why}"))
 }
@@ -228,22 +255,22 @@ fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
     })
 }
 
-/// Runs something, and asks how the device is doing before and after.
-fn watched(
-    session: &mut Session,
-    run: impl FnOnce(&mut Session) -> Result<Samples, ExecError>,
-) -> Result<(Samples, Vec<Health>), ExecError> {
-    let before = session.health();
-    let samples = run(session)?;
-    let after = session.health();
-    Ok((samples, before.into_iter().chain(after).collect()))
+/// How the devices were doing before and after.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub before: Vec<Health>,
+    pub after: Vec<Health>,
 }
 
-/// A warning, where something held the device back.
-fn throttled(mode: LaunchMode, samples: &Samples, health: &[Health]) -> Option<String> {
-    let [before, after] = health else { return None };
+/// A warning for each device that something held back.
+fn throttled(mode: LaunchMode, samples: &Samples, health: &Watched) -> Vec<String> {
     let window = samples.time.iter().fold(Nanos(0), |sum, time| sum + *time);
-    Some(format!("{}: throttled: {}", mode.name(), after.throttled(before, window)?))
+    let mut told: Vec<String> = Vec::new();
+    for (before, after) in health.before.iter().zip(&health.after) {
+        let why = after.throttled(before, window).map(|why| format!("{}: throttled: {why}", mode.name()));
+        told.extend(why.filter(|why| !told.contains(why)));
+    }
+    told
 }
 
 /// Whether a figure needs the time of the same operations on one stream.
@@ -261,148 +288,4 @@ fn wants_serial(program: &Program) -> bool {
             .expectations
             .iter()
             .any(|expectation| asks(&expectation.condition) || expectation.when.as_ref().is_some_and(asks))
-}
-
-fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
-    let time = Times::of(&sampled.samples.time);
-    let issue = Times::of(&sampled.samples.issue);
-    let ungated = sampled.ungated.as_ref().map(|samples| Times::of(&samples.time));
-    let name = sampled.mode.name();
-    warnings.extend(doubts::of(name, &time, &sampled.warmup, request.schedule.period.len()));
-    let headline = time.p50_ns;
-    let observed: Vec<f64> = sampled.traces.iter().map(|trace| trace.time.0 as f64).collect();
-    let observer_effect = match (Summary::of(&observed), headline) {
-        (Some(summary), Some(Nanos(headline))) if headline > 0 => Some(summary.p50 / headline as f64 - 1.0),
-        _ => None,
-    };
-    if let Some(effect) = observer_effect.filter(|effect| effect.abs() > OBSERVER) {
-        warnings.push(format!(
-            "{name}: timing single operations changes the iteration by {:+.0} %: \
-             take their times as shares, and the headline for the whole",
-            effect * 100.0
-        ));
-    }
-    if let (Some(issue), Some(headline)) = (issue.p50_ns, headline)
-        && sampled.mode == LaunchMode::Stream
-        && issue.0 as f64 > 0.9 * headline.0 as f64
-    {
-        let waits = match ungated.as_ref().and_then(|ungated| ungated.p50_ns) {
-            Some(ungated) => format!("without the gate the device waits for it, and it becomes {ungated}"),
-            None => "the device waits for it".to_owned(),
-        };
-        warnings.push(format!(
-            "{name}: the host takes {issue} to issue an iteration of {headline}: {waits}; \
-             `--launch graph` issues it by one call"
-        ));
-    }
-    let evidence = Evidence {
-        program: request.program,
-        plan: request.plan,
-        time: &sampled.samples.time,
-        serial: serial.map(|serial| serial.samples.time.as_slice()),
-        traces: &sampled.traces,
-        alone: serial.map(|serial| &serial.alone),
-        memory: request.schedule.bytes(Space::Device),
-        limits: Limits(request.profile),
-        known: Known::default(),
-    };
-    let expectations: Vec<ExpectationRecord> = request
-        .program
-        .expectations
-        .iter()
-        .zip(&request.expectations)
-        .map(|(expectation, (text, place))| evidence.expectation(expectation, text.clone(), place.clone()))
-        .collect();
-    Variant {
-        launch: name.to_owned(),
-        metrics: evidence.metrics(),
-        expectations,
-        serial: serial.map(|serial| Times::of(&serial.samples.time)),
-        ranks: vec![RankRecord {
-            rank: request.program.rank,
-            time: time.clone(),
-            operations: operations(request, &sampled.traces),
-            observer_effect,
-            trace: spans(&sampled.traces),
-        }],
-        time,
-        warmup: sampled.warmup,
-        issue,
-        ungated,
-        health: sampled.health.iter().map(health_record).collect(),
-        notes: sampled.notes.clone(),
-    }
-}
-
-fn health_record(health: &Health) -> HealthRecord {
-    HealthRecord {
-        clock_mhz: health.clock_mhz,
-        max_clock_mhz: health.max_clock_mhz,
-        power_watts: health.power_watts,
-        power_limit_watts: health.power_limit_watts,
-        celsius: health.celsius,
-        reasons: health.reasons.iter().map(|reason| (*reason).to_owned()).collect(),
-    }
-}
-
-/// The spans of the last observed iteration of the cycle's first step.
-fn spans(traces: &[Trace]) -> Vec<SpanRecord> {
-    let trace = traces.iter().rev().find(|trace| trace.step == 0);
-    trace.map_or_else(Vec::new, |trace| {
-        trace.spans.iter().map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end }).collect()
-    })
-}
-
-fn operations(request: &Request, traces: &[Trace]) -> Vec<OperationRecord> {
-    let program = request.program;
-    let step = &program.cycle[0];
-    let graph = &request.plan.steps[0];
-    let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    for trace in traces.iter().filter(|trace| trace.step == 0) {
-        for span in &trace.spans {
-            starts[span.op.index()].push(span.start.0 as f64);
-            times[span.op.index()].push(span.duration().0 as f64);
-        }
-    }
-    let median = |samples: &[f64]| Summary::of(samples).map(|summary| Nanos(summary.p50.round() as i64));
-    step.ids()
-        .map(|op| {
-            let info = step.op(op);
-            let spec = program.op_spec(info);
-            let cost = spec.map(|spec| spec.cost()).unwrap_or_default();
-            let category = spec.map_or(crate::ops::Category::Marker, |spec| spec.operation.category());
-            OperationRecord {
-                id: op.0,
-                name: program.op_text(info),
-                operation: program.op_name(info).to_owned(),
-                category: category.name().to_owned(),
-                phase: program.phase_text(info.phase),
-                stream: program.streams[info.stream.index()].name.clone(),
-                lane: request.schedule.lane_of[info.stream.index()].0,
-                place: (request.places)(info.span),
-                shape: shape(program, op),
-                flops: cost.flops,
-                bytes: cost.bytes(),
-                after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
-                time_ns: median(&times[op.index()]),
-                start_ns: median(&starts[op.index()]),
-            }
-        })
-        .collect()
-}
-
-/// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
-pub fn shape(program: &Program, op: OpId) -> String {
-    let step = &program.cycle[0];
-    let OpKind::Run(_) = step.op(op).kind else { return String::new() };
-    let list = |views: &[crate::base::ViewId]| {
-        views.iter().map(|view| program.views.tensor(*view).to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let (inputs, outputs) = (list(step.inputs(op)), list(step.outputs(op)));
-    match (inputs.is_empty(), outputs.is_empty()) {
-        (_, true) => inputs,
-        (true, false) => format!("-> {outputs}"),
-        (false, false) => format!("{inputs} -> {outputs}"),
-    }
 }

@@ -58,7 +58,7 @@ fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Prof
         limits: Limits(limits),
         known: Known::default(),
     };
-    let lines = evidence.metrics().into_iter().map(|metric| {
+    let lines = super::metrics::of_ranks(std::slice::from_ref(&evidence)).into_iter().map(|metric| {
         let note = metric.note.map(|note| format!(": {note}")).unwrap_or_default();
         format!("{} = {}{note}", metric.name, metric.text)
     });

@@ -1,7 +1,7 @@
 //! Whether a backend computes what the reference does: every output, as streams and as a graph.
 
 use crate::base::{DType, MemoryId};
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Session};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
 use crate::model::{MemoryKind, Program};
 use crate::ops::Spec;
 use crate::plan::Plan;
@@ -110,8 +110,8 @@ pub type Contents = Vec<(MemoryId, Vec<u8>)>;
 
 /// What is compared with what.
 pub struct Question<'a> {
-    pub program: &'a Program,
-    pub plan: &'a Plan,
+    /// The ranks that run in this process, each with its number.
+    pub ranks: &'a [(u32, &'a Program, &'a Plan)],
     pub backend: &'a dyn Backend,
     pub reference: &'a dyn Backend,
     /// Real streams at most.
@@ -123,49 +123,64 @@ pub struct Question<'a> {
 
 /// Runs the same iterations on both backends and compares what they leave in memory; nothing when it was stopped.
 pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
-    let Question { program, plan, backend, reference, streams, modes, ref options, control } = *question;
-    let placed = |backend: &dyn Backend| {
+    let Question { ranks, backend, reference, streams, modes, ref options, control } = *question;
+    let placed = |backend: &dyn Backend| -> Vec<Schedule> {
         // Scratch memory is kept apart, so that each output can be read at the end.
         let options = schedule::Options { streams, share_scratch: false };
-        schedule::place(program, plan, backend.topology(), &options)
+        ranks.iter().map(|(_, program, plan)| schedule::place(program, plan, backend.topology(), &options)).collect()
     };
-    let (schedule, reference_schedule) = (placed(backend), placed(reference));
-    let outputs = outputs(program, &schedule);
+    let open = |schedules: &[Schedule], backend| {
+        let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
+        exec::prepare_ranks(&ranks.iter().zip(schedules).map(rank).collect::<Vec<_>>(), backend, options)
+    };
+    let (schedules, reference_schedules) = (placed(backend), placed(reference));
+    let outputs: Vec<(usize, MemoryId)> = ranks
+        .iter()
+        .zip(&schedules)
+        .enumerate()
+        .flat_map(|(rank, ((_, program, _), schedule))| {
+            outputs(program, schedule).into_iter().map(move |memory| (rank, memory))
+        })
+        .collect();
     // One round of the period and the first iteration again: what one leaves to the next is seen too.
-    let iterations = schedule.period.len() as u64 + 1;
-    let mut expected_session = exec::prepare(program, &reference_schedule, reference, options)?;
-    if expected_session.iterate(LaunchMode::Stream, 0, iterations, control)?.stopped {
+    let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
+    let mut expected_session = open(&reference_schedules, reference)?;
+    if expected_session.iterate(LaunchMode::Stream, 0, iterations, control)?.slowest.stopped {
         return Ok(None);
     }
     let expected = read(&mut expected_session, &outputs)?;
     drop(expected_session);
 
-    let coarsest = coarsest(program);
-    let mut session = exec::prepare(program, &schedule, backend, options)?;
+    let coarsest: Vec<Vec<f64>> = ranks.iter().map(|(_, program, _)| coarsest(program)).collect();
+    let mut session = open(&schedules, backend)?;
     let mut warnings = Vec::new();
     let mut variants = Vec::new();
     for &mode in modes {
         if mode == LaunchMode::Graph
-            && let Err(error) = session.capture()
+            && let Err(error) = session.capture(control)
         {
             warnings.push(format!("the graph could not be verified: {error}"));
             continue;
         }
-        session.reset()?;
-        if session.iterate(mode, 0, iterations, control)?.stopped {
+        session.reset(control)?;
+        if session.iterate(mode, 0, iterations, control)?.slowest.stopped {
             return Ok(None);
         }
         let actual = read(&mut session, &outputs)?;
         let compared: Vec<_> = outputs
             .iter()
             .zip(actual.iter().zip(&expected))
-            .filter_map(|(&memory, (actual, expected))| {
+            .filter_map(|(&(rank, memory), (actual, expected))| {
+                let (number, program, _) = ranks[rank];
                 let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
                 let row = dims.last().map_or(1, |&length| length as usize);
-                let bound = bound(dtype, coarsest[memory.index()]);
+                let bound = bound(dtype, coarsest[rank][memory.index()]);
                 let comparison = compare(dtype, row, actual.as_ref()?, expected.as_ref()?, bound);
                 Some(OutputVerification {
-                    name: name(program, memory),
+                    name: match ranks.len() {
+                        1 => name(program, memory),
+                        _ => format!("{} on rank {number}", name(program, memory)),
+                    },
                     shape: format!("{dtype}{dims}"),
                     error: comparison.error,
                     bound: comparison.bound,
@@ -184,27 +199,32 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
     Ok(Some(Verification { record, warnings }))
 }
 
-/// Runs one round of the period on `backend`, and gives every buffer as it then is; nothing when it was stopped.
+/// Runs one round of the period on `backend`, and gives every buffer of every rank as it then is; nothing when it was
+/// stopped.
 pub fn buffers(
-    program: &Program,
-    schedule: &Schedule,
+    ranks: &[Rank],
     backend: &dyn Backend,
     options: &exec::Options,
     control: &Control,
-) -> Result<Option<Contents>, ExecError> {
-    let mut session = exec::prepare(program, schedule, backend, options)?;
-    if session.iterate(LaunchMode::Stream, 0, schedule.period.len() as u64, control)?.stopped {
+) -> Result<Option<Vec<Contents>>, ExecError> {
+    let mut session = exec::prepare_ranks(ranks, backend, options)?;
+    let period = ranks.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
+    if session.iterate(LaunchMode::Stream, 0, period, control)?.slowest.stopped {
         return Ok(None);
     }
-    let mut buffers = Vec::new();
-    for memory in (0..program.memories.len()).map(MemoryId::from) {
-        if let MemoryKind::Buffer(_) = program.memory(memory).kind
-            && let Some(bytes) = session.read(memory)?
-        {
-            buffers.push((memory, bytes));
+    let mut all = Vec::with_capacity(ranks.len());
+    for (index, rank) in ranks.iter().enumerate() {
+        let mut buffers = Vec::new();
+        for memory in (0..rank.program.memories.len()).map(MemoryId::from) {
+            if let MemoryKind::Buffer(_) = rank.program.memory(memory).kind
+                && let Some(bytes) = session.read(index, memory)?
+            {
+                buffers.push((memory, bytes));
+            }
         }
+        all.push(buffers);
     }
-    Ok(Some(buffers))
+    Ok(Some(all))
 }
 
 fn name(program: &Program, memory: MemoryId) -> String {
@@ -280,8 +300,8 @@ fn outputs(program: &Program, schedule: &Schedule) -> Vec<MemoryId> {
     outputs
 }
 
-fn read(session: &mut Session, outputs: &[MemoryId]) -> Result<Vec<Option<Vec<u8>>>, ExecError> {
-    outputs.iter().map(|&memory| session.read(memory)).collect()
+fn read(session: &mut Ranks, outputs: &[(usize, MemoryId)]) -> Result<Vec<Option<Vec<u8>>>, ExecError> {
+    outputs.iter().map(|&(rank, memory)| session.read(rank, memory)).collect()
 }
 
 #[cfg(test)]

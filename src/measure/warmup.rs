@@ -1,7 +1,7 @@
 //! Warm-up: iterations that are thrown away, until their times show no trend.
 
 use crate::base::Nanos;
-use crate::exec::{Control, ExecError, LaunchMode, Samples, Session};
+use crate::exec::{Control, ExecError, LaunchMode, RankSamples, Ranks};
 
 use super::record::WarmupRecord;
 use super::series;
@@ -15,14 +15,14 @@ const ROUNDS: u64 = 10;
 /// What iterating gave, and how it was warmed up.
 #[derive(Debug)]
 pub struct Warmed {
-    pub samples: Samples,
+    pub samples: RankSamples,
     pub warmup: WarmupRecord,
 }
 
 /// Warms up and measures. Rounds of `warmup` iterations are run until one shows no trend, ten at most; `lead` more let
 /// the host get ahead again. Fewer than ten show no trend: then they are run once.
 pub fn iterate(
-    session: &mut Session,
+    session: &mut Ranks,
     mode: LaunchMode,
     (warmup, iterations): (u64, u64),
     lead: u64,
@@ -35,7 +35,7 @@ pub fn iterate(
     let mut rounds = 0;
     let mut trend = None;
     while rounds < ROUNDS && !control.stopped() {
-        let samples = session.iterate(mode, 0, warmup, control)?;
+        let samples = session.iterate(mode, 0, warmup, control)?.slowest;
         rounds += 1;
         trend = series::trend(&in_phase(&samples.time, session.period()));
         if trend.is_none() {
