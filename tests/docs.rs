@@ -4,7 +4,8 @@
 //! The words behind a fence in README.md and docs/ say what a block is:
 //! - `console`: lines `$ command`, each with what it prints below. A line `...` stands for any number of lines, `[..]`
 //!   for any text within one. The commands of a page run one after the other in a folder of their own.
-//! - `aorta`: a file that has to pass `aorta check`; with `wrong`, one that must not; with `fragment`, a piece of one.
+//! - `aorta`: a file that has to pass `aorta check`; with `wrong`, one that must not; with `fragment`, a piece of one;
+//!   with `ranks=N`, on that many ranks.
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
 //!
 //! `AORTA_DOCS=write cargo test --test docs` puts what the commands print now into the pages. Read the difference
@@ -316,7 +317,8 @@ fn console(lines: &mut Vec<String>, shell: &mut Shell, write: bool) -> Vec<Strin
 
 /// Whether an `aorta` block is what its fence says it is.
 fn checks(info: &[&str], path: &str, shell: &mut Shell) -> Result<(), String> {
-    let output = shell.aorta(&["check".to_owned(), path.to_owned()]);
+    let ranks = info.iter().find_map(|word| word.strip_prefix("ranks=")).unwrap_or("1");
+    let output = shell.aorta(&["check", path, "--ranks", ranks].map(str::to_owned));
     match (info.contains(&"wrong"), shell.code) {
         (false, 0) | (true, 2) => Ok(()),
         (true, code) => Err(format!("a file that is shown as wrong passes `aorta check` (exit code {code})\n{output}")),

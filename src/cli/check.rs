@@ -5,7 +5,7 @@ use miette::Diagnostic;
 
 use crate::base::counted;
 use crate::config::Settings;
-use crate::model::Program;
+use crate::plan::Rank;
 use crate::schedule;
 
 use super::diagnostics::{self, Boxed, DiagnosticsArg};
@@ -96,16 +96,22 @@ fn check_world(
         diagnostics::show(told.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.sources, how);
     }
     if how == DiagnosticsArg::Text {
-        let on = if world > 1 { format!(" on each of {world} ranks") } else { String::new() };
-        output::print(&format!("{}: good: {}{on}\n", loaded.parsed.name, summary(&loaded.program)));
+        output::print(&format!("{}: good: {}\n", loaded.parsed.name, summary(&loaded.ranks)));
     }
     Ok(diagnostics::warnings(&told))
 }
 
-/// `3 operations on 2 streams`.
-fn summary(program: &Program) -> String {
-    let operations = program.cycle.iter().map(|step| step.ops.len()).sum();
-    let on = format!("{} on {}", counted(operations, "operation"), counted(program.streams.len(), "stream"));
+/// `3 operations on 2 streams`; of several ranks, what the one with the fewest and the one with the most have.
+fn summary(ranks: &[Rank]) -> String {
+    let operations = |rank: &Rank| rank.program.cycle.iter().map(|step| step.ops.len()).sum::<usize>();
+    let most = ranks.iter().map(operations).max().unwrap_or(0);
+    let fewest = ranks.iter().map(operations).min().unwrap_or(0);
+    let from = if fewest < most { format!("{fewest} to ") } else { String::new() };
+    let program = &ranks[0].program;
+    let mut on = format!("{from}{} on {}", counted(most, "operation"), counted(program.streams.len(), "stream"));
+    if ranks.len() > 1 {
+        on += &format!(" on each of {} ranks", ranks.len());
+    }
     match program.cycle.len() {
         1 => on,
         cycle => format!("{on} in a cycle of {cycle} iterations"),

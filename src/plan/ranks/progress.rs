@@ -44,6 +44,8 @@ pub struct Progress<'a> {
     ready: VecDeque<Node>,
     /// Uneven exchanges whose counts have been compared.
     compared: FxHashSet<Vec<*const Collective>>,
+    /// Where the calls stand of which a disagreement was told.
+    told: FxHashSet<[u32; 2]>,
     pub errors: Vec<PlanError>,
 }
 
@@ -101,6 +103,7 @@ impl<'a> Progress<'a> {
             waiting: FxHashMap::default(),
             ready: VecDeque::new(),
             compared: FxHashSet::default(),
+            told: FxHashSet::default(),
             errors: Vec::new(),
         }
     }
@@ -241,8 +244,15 @@ impl<'a> Progress<'a> {
         if let Some(meetings) = self.channels.get_mut(&channel) {
             meetings.differs = true;
         }
-        if self.errors.len() < MAX_ERRORS {
-            let error = stuck::differ(self, first.min(second), first.max(second));
+        self.tell(first, second);
+    }
+
+    /// Notes a disagreement, once for its place: other groups may have the same.
+    fn tell(&mut self, first: Side, second: Side) {
+        let (first, second) = (first.min(second), first.max(second));
+        let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
+        if self.errors.len() < MAX_ERRORS && self.told.insert(places) {
+            let error = stuck::differ(self, first, second);
             self.errors.push(error);
         }
     }
@@ -263,10 +273,7 @@ impl<'a> Progress<'a> {
         let (mine, theirs) = (self.call(side), self.call(other));
         if (mine.count, mine.dtype) != (theirs.count, theirs.dtype) && !known {
             self.ways.entry((channel, from, to)).or_default().differs = true;
-            if self.errors.len() < MAX_ERRORS {
-                let error = stuck::differ(self, side.min(other), side.max(other));
-                self.errors.push(error);
-            }
+            self.tell(side, other);
         }
         self.passed(side);
         self.passed(other);

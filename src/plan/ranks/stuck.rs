@@ -54,10 +54,29 @@ pub fn differ(progress: &Progress, first: Side, second: Side) -> PlanError {
         ("the counts", help)
     };
     let (ranks, spans) = ([first.0.rank, second.0.rank], [span(progress, first.0), span(progress, second.0)]);
-    let texts = [format!("rank {}: {}", ranks[0], describe(a)), format!("rank {}: {}", ranks[1], describe(b))];
+    let texts = uneven(progress, first, second).unwrap_or_else(|| {
+        [format!("rank {}: {}", ranks[0], describe(a)), format!("rank {}: {}", ranks[1], describe(b))]
+    });
     let (here, second_at, there) = beside(spans, texts);
     let (first, second) = (ranks[0], ranks[1]);
     PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
+}
+
+/// What one of two ranks sends and the other expects, where their counts differ.
+fn uneven(progress: &Progress, first: Side, second: Side) -> Option<[String; 2]> {
+    let (a, b) = (progress.call(first), progress.call(second));
+    let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];
+    let (here, there) = (group.number_of(first.0.rank) as usize, group.number_of(second.0.rank) as usize);
+    let (left, right) = (a.parts.as_ref()?, b.parts.as_ref()?);
+    let (mine, theirs) = (first.0.rank, second.0.rank);
+    let (sends, gets) = (
+        |rank, to, count| format!("rank {rank} sends {count} {} to rank {to}", a.dtype),
+        |rank, count| format!("rank {rank} waits for {count}"),
+    );
+    if left.sent[there] != right.received[here] {
+        return Some([sends(mine, theirs, left.sent[there]), gets(theirs, right.received[here])]);
+    }
+    Some([gets(mine, left.received[there]), sends(theirs, mine, right.sent[here])])
 }
 
 /// What of all that has come to a halt holds up the rest; nothing where all is through.
