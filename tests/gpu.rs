@@ -184,3 +184,34 @@ fn the_device_says_how_it_is_doing() {
         assert!(value.is_some_and(|value| value > 0), "{name}: {:?}", fact(name));
     }
 }
+
+#[test]
+fn the_timer_s_cost_is_known() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let timer = gpu.timer().unwrap_or_else(|error| panic!("{error}")).expect("a GPU has one");
+    println!("{timer:?}");
+    assert!(timer.resolution.0 > 0 && timer.resolution <= timer.null_kernel, "{timer:?}");
+    assert!(timer.empty <= timer.null_kernel, "a kernel takes longer than none: {timer:?}");
+}
+
+#[test]
+fn caches_can_be_emptied() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a { map(x + 1 -> y) } }\n";
+    let (program, plan) = common::planned(text);
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    for cold in [false, true] {
+        let options = exec::Options { cold, ..common::exec_options() };
+        let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(session.is_cold(), cold);
+        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+            session.capture().unwrap_or_else(|error| panic!("{error}"));
+            let samples = session.iterate(mode, 5, 21, &Control::default());
+            let mut times = samples.unwrap_or_else(|error| panic!("{error}")).time;
+            times.sort_unstable();
+            println!("{} cold {cold}: {}", mode.name(), times[times.len() / 2]);
+        }
+    }
+}

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
 use crate::base::{Bytes, DType, Space, SrcSpan, counted};
-use crate::config::{Effort, EffortPlan, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
-use crate::exec::{self, Control, LaunchMode};
+use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
+use crate::exec::{self, Control, LaunchMode, Timer};
 use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
 };
@@ -41,6 +41,9 @@ pub struct ExecArgs {
     /// Whether iterations are held until the host has issued them
     #[arg(long, value_name = "WHEN")]
     gate: Option<GateArg>,
+    /// How iterations find the device's caches
+    #[arg(long, value_name = "STATE")]
+    cache: Option<CacheArg>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
@@ -91,6 +94,14 @@ enum GateArg {
     Auto,
     /// Never: their times contain the host's
     Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CacheArg {
+    /// As the iteration before left them
+    Hot,
+    /// Emptied before each iteration, outside of its time
+    Cold,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -276,6 +287,9 @@ struct Run<'a> {
     gate: GateSetting,
     /// A variable that makes every call wait for the device, so that nothing can be held.
     blocking: Option<&'static str>,
+    cache: CacheSetting,
+    /// What timing costs on the device, where it could be measured.
+    timer: Option<Timer>,
     verify: bool,
     control: Arc<Control>,
 }
@@ -303,9 +317,29 @@ impl<'a> Run<'a> {
             Some(GateArg::Off) => GateSetting::Off,
         };
         let blocking = environment::blocking_calls().filter(|_| gate == GateSetting::Auto);
+        let cache = match args.cache {
+            None => settings.cache,
+            Some(CacheArg::Hot) => CacheSetting::Hot,
+            Some(CacheArg::Cold) => CacheSetting::Cold,
+        };
+        // What is no measurement needs none of its timer either. A run that can go on without does.
+        let timer = (effort != Effort::Sanity).then(|| chosen.backend.timer().ok().flatten()).flatten();
         let control = Arc::new(Control::default());
         watch_for_interrupt(&control);
-        Run { settings, loaded, chosen, effort, plan, launch, gate, blocking, verify: args.verify, control }
+        Run {
+            settings,
+            loaded,
+            chosen,
+            effort,
+            plan,
+            launch,
+            gate,
+            blocking,
+            cache,
+            timer,
+            verify: args.verify,
+            control,
+        }
     }
 
     fn modes(&self) -> &'static [LaunchMode] {
@@ -330,6 +364,7 @@ impl<'a> Run<'a> {
                 (GateSetting::Auto, None) => self.settings.gate_depth,
                 _ => 0,
             },
+            cold: self.cache == CacheSetting::Cold,
         }
     }
 
@@ -434,6 +469,10 @@ impl<'a> Run<'a> {
         if let Some(variable) = self.blocking {
             warnings.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
         }
+        for variant in &measured.variants {
+            let told = self.timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
+            warnings.extend(told.map(|told| format!("{}: {told}", variant.launch)));
+        }
         warnings.extend(measured.warnings);
         RunRecord {
             schema: SCHEMA.to_owned(),
@@ -459,13 +498,14 @@ impl<'a> Run<'a> {
                 streams: loaded.ceiling,
                 in_flight: self.settings.in_flight,
                 gate: self.gate.name().to_owned(),
+                cache: self.cache.name().to_owned(),
             },
             device: Device {
                 name: device.name,
                 index: device.index,
                 units: device.units,
                 memory_bytes: device.memory_bytes,
-                facts: device.facts.into_iter().collect(),
+                facts: device.facts.into_iter().chain(self.timer.iter().flat_map(Timer::facts)).collect(),
             },
             environment: environment::describe(),
             program: self.program(schedule),

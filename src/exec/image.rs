@@ -17,6 +17,8 @@ pub struct Image {
     pub stamps: u32,
     /// Gates at which lanes can be held.
     pub gates: u32,
+    /// The operations before which the caches of data are emptied: each iteration's first; none where they stay.
+    pub cold: Vec<u32>,
     /// Bytes of `device`, `pinned` and `host` memory.
     pub bytes: [u64; 3],
     /// What memory holds at the beginning; everything else is poisoned.
@@ -112,6 +114,7 @@ pub fn lower(
         events: schedule.events,
         stamps,
         gates: 0,
+        cold: Vec::new(),
         bytes: [Space::Device, Space::Pinned, Space::Host].map(|space| schedule.bytes(space)),
         fills: fills(program, schedule),
         works: Vec::new(),

@@ -8,6 +8,7 @@ mod gate;
 mod health;
 mod image;
 mod session;
+mod timer;
 mod trace;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
@@ -15,4 +16,5 @@ pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Fill, Image, ImageLane, ImageOp, Work};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
+pub use timer::Timer;
 pub use trace::{Span, Trace};

@@ -66,6 +66,9 @@ pub struct Settings {
     /// `auto` or `off`: whether iterations are held until they have been issued.
     #[serde(default)]
     pub gate: String,
+    /// `hot` or `cold`: how iterations find the device's caches.
+    #[serde(default)]
+    pub cache: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -168,6 +168,7 @@ fn sample(
         false => None,
     };
     notes.extend(gate_note(session, mode));
+    notes.extend(cold_note(request, session));
     warnings.extend(too_early(mode, &samples));
     let observed = match samples.stopped {
         true => Ok(Vec::new()),
@@ -195,6 +196,18 @@ fn as_issued(request: &Request, session: &mut Session, mode: LaunchMode) -> Resu
 fn gate_note(session: &Session, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
     Some(format!("iterations begin before the host has issued them, since {why}"))
+}
+
+/// How iterations found the caches, where they were to be empty.
+fn cold_note(request: &Request, session: &Session) -> Option<String> {
+    let note = match session.is_cold() {
+        true => "the caches were emptied before each iteration, outside of its time",
+        false => {
+            "the caches are as the iteration before left them: they can be emptied on a GPU or a simulated one, \
+                  and where iterations do not overlap"
+        }
+    };
+    request.exec.cold.then(|| note.to_owned())
 }
 
 /// A warning, where a gate opened before the host had issued an iteration.

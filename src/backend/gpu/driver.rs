@@ -24,6 +24,9 @@ const WORKSPACE: u64 = 32 << 20;
 /// Memory for all lanes' products together.
 const ALL_WORKSPACES: u64 = 4 << 30;
 
+/// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
+const SWEEP: u64 = 2;
+
 /// Host memory that the runtime knows nothing of, aligned as allocations are.
 struct Pageable {
     words: Vec<u64>,
@@ -47,6 +50,8 @@ pub struct GpuDriver<A: Api> {
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     gates: Option<Gates<A>>,
+    /// Memory that is written to empty the caches, and its bytes.
+    sweep: (u64, u64),
     capturing: bool,
     /// The device does not answer.
     abandoned: bool,
@@ -83,6 +88,7 @@ impl<A: Api> GpuDriver<A> {
             collectives: None,
             graphs: Vec::new(),
             gates: None,
+            sweep: (0, 0),
             capturing: false,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
@@ -187,6 +193,10 @@ impl<A: Api> GpuDriver<A> {
             let function = self.kernels.get(&gate::source());
             let gates = Gates::new(self.api.as_ref(), function, self.image.gates);
             self.gates = Some(gates.map_err(|fault| gate::failed(&fault))?);
+        }
+        let bytes = SWEEP * self.api.cache_bytes();
+        if !self.image.cold.is_empty() && bytes > 0 {
+            self.sweep = (self.api.allocate(bytes).map_err(device)?, bytes);
         }
         Ok(())
     }
@@ -387,6 +397,16 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.gates.as_ref().is_some_and(|gates| gates.forced(gate))
     }
 
+    fn flushes(&self) -> bool {
+        self.sweep.1 > 0
+    }
+
+    fn flush(&mut self, lane: u32) -> Call {
+        let (address, bytes) = self.sweep;
+        // SAFETY: the memory is there for this alone, and lives as long as the driver.
+        unsafe { self.api.memset(address, 0, bytes, self.streams[lane as usize]) }
+    }
+
     fn now(&self) -> Nanos {
         static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         Nanos(START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as i64)
@@ -501,6 +521,9 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
                 self.api.free(address);
+            }
+            if self.sweep.0 != 0 {
+                self.api.free(self.sweep.0);
             }
             if let Some(gates) = self.gates.take() {
                 gates.free(self.api.as_ref());

@@ -8,11 +8,12 @@ pub mod gate;
 mod kernels;
 mod lower;
 mod products;
+mod timer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Timer};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
@@ -41,6 +42,10 @@ impl<A: Api> Backend for Gpu<A> {
 
     fn topology(&self) -> Topology {
         self.api.topology()
+    }
+
+    fn timer(&self) -> Result<Option<Timer>, ExecError> {
+        timer::measure(self.api.as_ref(), self.cache.as_deref()).map(Some)
     }
 
     fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
