@@ -57,6 +57,8 @@ fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
     let verification = verification.expect("nobody stopped it");
     assert_eq!(verification.record.variants.len(), 2, "{name}: {:?}", verification.warnings);
     for variant in &verification.record.variants {
+        assert!(variant.witnessed.is_some(), "{name}, {}: no witness", variant.launch);
+        assert!(variant.missed.is_empty(), "{name}, {}: {:?}", variant.launch, variant.missed);
         for output in &variant.outputs {
             assert!(output.held, "{name}, {}: {} is off by {}", variant.launch, output.name, output.error);
         }
@@ -212,6 +214,40 @@ fn caches_can_be_emptied() {
             let mut times = samples.unwrap_or_else(|error| panic!("{error}")).time;
             times.sort_unstable();
             println!("{} cold {cold}: {}", mode.name(), times[times.len() / 2]);
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_not_there_is_missed() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let text = "\
+stream a
+stream b
+buffer x, y: f32[4]
+step {
+  on a { spin(20ms) }
+  on a { fill(1 -> x) }
+  on b { map(x + 1 -> y) }
+}
+";
+    let (program, plan) = common::planned(text);
+    let whole = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let mut broken = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    for step in &mut broken.period {
+        step.commands.retain(|command| !matches!(command, schedule::Command::Wait { .. }));
+    }
+    for (schedule, held) in [(whole, true), (broken, false)] {
+        let witness = exec::witness(&program, &plan, &schedule, &gpu, &common::exec_options());
+        let mut witness = witness.unwrap_or_else(|error| panic!("{error}"));
+        witness.session.capture().unwrap_or_else(|error| panic!("{error}"));
+        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+            witness.session.reset().unwrap_or_else(|error| panic!("{error}"));
+            let samples = witness.session.iterate(mode, 0, 3, &Control::default());
+            samples.unwrap_or_else(|error| panic!("{error}"));
+            let missed = witness.missed().unwrap_or_else(|error| panic!("{error}")).expect("a GPU has memory");
+            assert_eq!(missed.is_empty(), held, "{}: {missed:?}", mode.name());
         }
     }
 }

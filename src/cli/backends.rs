@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
 use crate::backend::host::Host;
+use crate::backend::ranges::Ranges;
 use crate::backend::sim::Sim;
 use crate::config::{Figure, Profile, Settings};
 use crate::exec::{Backend, ExecError};
@@ -34,7 +35,12 @@ pub struct Chosen {
 }
 
 /// Opens the backend that was asked for.
-pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> Result<Chosen, CliError> {
+pub fn choose(
+    wanted: BackendArg,
+    settings: &Settings,
+    device: Option<u32>,
+    ranges: Option<Ranges>,
+) -> Result<Chosen, CliError> {
     match (wanted, device) {
         (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
         (BackendArg::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
@@ -43,7 +49,7 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device),
+        BackendArg::Cuda => open_cuda(device, ranges),
         BackendArg::Hip => Err(failed(ExecError::NoDevice {
             backend: "HIP",
             why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
@@ -58,16 +64,16 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>) -> R
             }
             // A driver that is there and does not work is not passed over in silence.
             cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device),
+            cuda::Found::Devices(_) => open_cuda(device, ranges),
         },
     }
 }
 
-fn open_cuda(device: Option<u32>) -> Result<Chosen, CliError> {
+fn open_cuda(device: Option<u32>, ranges: Option<Ranges>) -> Result<Chosen, CliError> {
     let paths = environment::library_paths();
     let cuda = Cuda::open(paths, device.unwrap_or(0), environment::queues("nvidia").map(|(_, count)| count))
         .map_err(failed)?;
-    Ok(Chosen { backend: Box::new(Gpu::new(cuda, environment::cache_folder())), why: None })
+    Ok(Chosen { backend: Box::new(Gpu::new(cuda, environment::cache_folder()).with_ranges(ranges)), why: None })
 }
 
 fn failed(error: ExecError) -> CliError {

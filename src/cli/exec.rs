@@ -21,7 +21,9 @@ use super::backends::{self, BackendArg, Chosen};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show};
+use super::{
+    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, profile, show,
+};
 
 #[derive(Debug, Args)]
 pub struct ExecArgs {
@@ -68,6 +70,9 @@ pub struct ExecArgs {
     /// Write every buffer, as it is after one iteration, as a NumPy file into this folder
     #[arg(long, value_name = "FOLDER")]
     outputs: Option<PathBuf>,
+    /// Tell a profiler of each operation: `aorta profile` sets it.
+    #[arg(long, hide = true)]
+    ranges: Option<profile::RangesArg>,
     /// Set a variable for the vendor's driver
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -196,7 +201,8 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
-    let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device)?;
+    let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
+    let chosen = backends::choose(args.backend.unwrap_or(BackendArg::Auto), &settings, args.device, ranges)?;
     let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
     if let (Some(flag), true) = (computed, chosen.backend.device().simulated) {
         return Err(InputError::NoResults { flag }.into());
@@ -291,6 +297,8 @@ struct Run<'a> {
     /// What timing costs on the device, where it could be measured.
     timer: Option<Timer>,
     verify: bool,
+    /// A profiler watches.
+    profiled: bool,
     control: Arc<Control>,
 }
 
@@ -338,6 +346,7 @@ impl<'a> Run<'a> {
             cache,
             timer,
             verify: args.verify,
+            profiled: args.ranges.is_some(),
             control,
         }
     }
@@ -465,6 +474,9 @@ impl<'a> Run<'a> {
         }
         if !measurement {
             warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
+        }
+        if self.profiled {
+            warnings.push("the run went under a profiler: its figures are no measurement".to_owned());
         }
         if let Some(variable) = self.blocking {
             warnings.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));

@@ -66,6 +66,8 @@ pub struct ImageOp {
     pub lane: u32,
     /// The first of its operands in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
+    /// Where it stands in the text.
+    pub span: SrcSpan,
 }
 
 /// A place in memory, in bytes.
@@ -150,7 +152,7 @@ pub fn lower(
                         image.addresses.push(Address { space, offset });
                     }
                     ops.push(op);
-                    image.ops.push(ImageOp { work, lane: lane.0, operands });
+                    image.ops.push(ImageOp { work, lane: lane.0, operands, span: step.op(op).span });
                     Step::Launch { op: image.ops.len() as u32 - 1, lane: lane.0 }
                 }
             });

@@ -10,6 +10,7 @@ mod image;
 mod session;
 mod timer;
 mod trace;
+mod witness;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
@@ -18,3 +19,4 @@ pub use image::{Address, Fill, Image, ImageLane, ImageOp, Work};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
 pub use timer::Timer;
 pub use trace::{Span, Trace};
+pub use witness::{Edge, Witness, witness};

@@ -115,13 +115,25 @@ pub fn prepare(
     backend: &dyn Backend,
     options: &Options,
 ) -> Result<Session, ExecError> {
+    prepare_with(program, schedule, backend, options, |_, _| {})
+}
+
+/// As [`prepare`], with something done to the image before it is opened. Launches that are added come behind all others.
+pub(super) fn prepare_with(
+    program: &Program,
+    schedule: &Schedule,
+    backend: &dyn Backend,
+    options: &Options,
+    alter: impl FnOnce(&mut Image, &mut [StepCommands]),
+) -> Result<Session, ExecError> {
     let lanes = schedule.lanes.len() as u32;
     let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
     let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
-    let (mut image, period) = image::lower(program, schedule, &extra, stamps, options.gemm_candidates);
+    let (mut image, mut period) = image::lower(program, schedule, &extra, stamps, options.gemm_candidates);
+    alter(&mut image, &mut period);
     let joins = image.events;
     image.events += lanes + 1;
     let launches = image

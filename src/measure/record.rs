@@ -267,6 +267,12 @@ pub struct VerificationRecord {
 pub struct VariantVerification {
     pub launch: String,
     pub outputs: Vec<OutputVerification>,
+    /// Dependencies of which a run showed that what waits did wait; nothing where none could be looked at.
+    #[serde(default)]
+    pub witnessed: Option<u64>,
+    /// Those that did not hold, in words.
+    #[serde(default)]
+    pub missed: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

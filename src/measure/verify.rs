@@ -177,11 +177,50 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
             warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.name()));
             continue;
         }
-        variants.push(VariantVerification { launch: mode.name().to_owned(), outputs: compared });
+        let launch = mode.name().to_owned();
+        variants.push(VariantVerification { launch, outputs: compared, witnessed: None, missed: Vec::new() });
     }
-    let held = !variants.is_empty() && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held));
+    drop(session);
+    if !witness_order(question, &schedule, &mut variants)? {
+        return Ok(None);
+    }
+    let held = !variants.is_empty()
+        && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held) && variant.missed.is_empty());
     let record = VerificationRecord { iterations: iterations as u32, held, variants };
     Ok(Some(Verification { record, warnings }))
+}
+
+/// Runs the schedule with a mark behind each operation and a look before it; false when it was stopped.
+fn witness_order(
+    question: &Question,
+    schedule: &Schedule,
+    variants: &mut [VariantVerification],
+) -> Result<bool, ExecError> {
+    let Question { program, plan, backend, ref options, control, .. } = *question;
+    let mut witness = exec::witness(program, plan, schedule, backend, options)?;
+    for variant in variants {
+        let mode = if variant.launch == LaunchMode::Graph.name() { LaunchMode::Graph } else { LaunchMode::Stream };
+        // With its marks an iteration may be too large to be captured: then there is nothing to say.
+        if mode == LaunchMode::Graph && witness.session.capture().is_err() {
+            continue;
+        }
+        witness.session.reset()?;
+        // Twice round the period, so that each iteration has had others before it.
+        let iterations = 2 * schedule.period.len() as u64 + 1;
+        if witness.session.iterate(mode, 0, iterations, control)?.stopped {
+            return Ok(false);
+        }
+        if let Some(missed) = witness.missed()? {
+            variant.witnessed = Some(witness.edges() as u64);
+            let name = |(step, op): (usize, crate::base::OpId)| program.op_text(program.cycle[step].op(op));
+            let told = |(edge, count): &(exec::Edge, u32)| {
+                let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+                format!("`{}` began {times} before `{}` was done", name(edge.to), name(edge.from))
+            };
+            variant.missed = missed.iter().map(told).collect();
+        }
+    }
+    Ok(true)
 }
 
 /// Runs one round of the period on `backend`, and gives every buffer as it then is; nothing when it was stopped.

@@ -20,6 +20,7 @@ mod movement;
 mod routing;
 mod rowwise;
 mod synthetic;
+pub mod witness;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,13 @@
 //! An image on a device: everything is made once, then only resolved calls are issued.
 
+use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::collective::{Collectives, Comm};
+use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Driver, ExecError, Fault, Health, Image};
@@ -57,6 +59,8 @@ pub struct GpuDriver<A: Api> {
     abandoned: bool,
     pageable: Pageable,
     notes: Vec<String>,
+    /// What tells a profiler of operations, with the name of each.
+    ranges: Option<(Arc<Ranges>, Vec<CString>)>,
 }
 
 fn device(fault: Box<Fault>) -> ExecError {
@@ -93,6 +97,7 @@ impl<A: Api> GpuDriver<A> {
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
             notes: Vec::new(),
+            ranges: None,
             api,
             image,
         };
@@ -105,6 +110,15 @@ impl<A: Api> GpuDriver<A> {
         driver.choose_products()?;
         driver.reset().map_err(device)?;
         Ok(driver)
+    }
+
+    /// Tells a profiler of each operation from now on.
+    pub fn with_ranges(mut self, ranges: Option<Arc<Ranges>>) -> Self {
+        self.ranges = ranges.map(|ranges| {
+            let names = self.image.ops.iter().map(|op| ranges.named(op.span)).collect();
+            (ranges, names)
+        });
+        self
     }
 
     fn make_streams(&mut self) -> Result<(), ExecError> {
@@ -330,10 +344,14 @@ fn wanted(image: &Image) -> Vec<Wanted> {
 impl<A: Api> Driver for GpuDriver<A> {
     fn launch(&mut self, op: u32) -> Call {
         let (first, end) = self.calls.ops[op as usize];
-        for call in first..end {
-            self.issue(call)?;
+        if let Some((ranges, names)) = &self.ranges {
+            ranges.enter(&names[op as usize]);
         }
-        Ok(())
+        let issued = (first..end).try_for_each(|call| self.issue(call));
+        if let Some((ranges, _)) = &self.ranges {
+            ranges.leave();
+        }
+        issued
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Call {

@@ -13,6 +13,7 @@ mod timer;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Timer};
 use crate::schedule::Topology;
 
@@ -23,11 +24,18 @@ pub struct Gpu<A: Api> {
     api: Arc<A>,
     /// Where compiled kernels are kept.
     cache: Option<PathBuf>,
+    /// What tells a profiler of operations, where one is attached.
+    ranges: Option<Arc<Ranges>>,
 }
 
 impl<A: Api> Gpu<A> {
     pub fn new(api: A, cache: Option<PathBuf>) -> Self {
-        Gpu { api: Arc::new(api), cache }
+        Gpu { api: Arc::new(api), cache, ranges: None }
+    }
+
+    /// Tells a profiler of each operation that is launched.
+    pub fn with_ranges(self, ranges: Option<Ranges>) -> Self {
+        Gpu { ranges: ranges.map(Arc::new), ..self }
     }
 }
 
@@ -49,6 +57,7 @@ impl<A: Api> Backend for Gpu<A> {
     }
 
     fn open(&self, image: Image) -> Result<Box<dyn Driver>, ExecError> {
-        Ok(Box::new(driver::GpuDriver::new(self.api.clone(), image, self.cache.as_deref())?))
+        let driver = driver::GpuDriver::new(self.api.clone(), image, self.cache.as_deref())?;
+        Ok(Box::new(driver.with_ranges(self.ranges.clone())))
     }
 }
