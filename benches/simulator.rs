@@ -51,6 +51,7 @@ fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
         gemm_candidates: 1,
         observed_operations: 0,
         gate_depth: 0,
+        cold: false,
     };
     let mut session = exec::prepare(&program, &schedule, &sim, &options).expect("the simulator opens");
     if mode == LaunchMode::Graph {

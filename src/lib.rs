@@ -41,6 +41,7 @@
 //!         gemm_candidates: 1,
 //!         observed_operations: 100,
 //!         gate_depth: 512,
+//!         cold: false,
 //!     },
 //!     control: &Control::default(),
 //!     profile: None,

@@ -505,3 +505,29 @@ fn the_time_without_the_gate_is_kept_beside() {
     let graph = prepared.measure(&mock, &[LaunchMode::Graph], &Control::default()).expect("nothing fails");
     assert!(graph.variants[0].ungated.is_none());
 }
+
+// --- Caches ---------------------------------------------------------------------------------------------------------
+
+#[test]
+fn cold_caches_are_emptied_before_an_iteration_begins() {
+    let calls = |text: &str, mode: LaunchMode| {
+        let mock = Mock::new(Script { has_gates: true, has_caches: true, ..Script::default() });
+        let Prepared { program, schedule, .. } = Prepared::of(text);
+        let options = exec::Options { cold: true, ..common::exec_options() };
+        let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
+        session.capture().expect("nothing fails");
+        mock.take();
+        session.iterate(mode, 1, 1, &Control::default()).expect("nothing fails");
+        let calls = mock.take().into_iter();
+        let of_interest = |call: &String| ["flush", "hold", "stamp"].iter().any(|word| call.starts_with(word));
+        calls.filter(of_interest).collect::<Vec<_>>()
+    };
+    let flush = "flush on a before [0]";
+    let held =
+        [flush, "stamp t0 on a", "stamp t1 on a", flush, "hold a at gate 1 of 256", "stamp t2 on a", "stamp t3 on a"];
+    assert_eq!(calls(MEETING, LaunchMode::Stream), held);
+    let graph = [flush, "stamp t0 on a", "stamp t1 on a", flush, "stamp t2 on a", "stamp t3 on a"];
+    assert_eq!(calls(MEETING, LaunchMode::Graph), graph);
+    let overlapping = calls(OVERLAPPING, LaunchMode::Stream);
+    assert!(!overlapping.iter().any(|call| call.starts_with("flush")), "there is no place for it: {overlapping:?}");
+}

@@ -56,6 +56,8 @@ fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
     let verification = verification.expect("nobody stopped it");
     assert_eq!(verification.record.variants.len(), 2, "{name}: {:?}", verification.warnings);
     for variant in &verification.record.variants {
+        assert!(variant.witnessed.is_some(), "{name}, {}: no witness", variant.launch);
+        assert!(variant.missed.is_empty(), "{name}, {}: {:?}", variant.launch, variant.missed);
         for output in &variant.outputs {
             assert!(output.held, "{name}, {}: {} is off by {}", variant.launch, output.name, output.error);
         }
@@ -181,5 +183,75 @@ fn the_device_says_how_it_is_doing() {
     for name in ["clock_mhz", "max_clock_mhz", "power_watts", "power_limit_watts", "celsius", "max_pcie_width"] {
         let value = fact(name).and_then(|value| value.parse::<u32>().ok());
         assert!(value.is_some_and(|value| value > 0), "{name}: {:?}", fact(name));
+    }
+}
+
+#[test]
+fn the_timer_s_cost_is_known() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let timer = gpu.timer().unwrap_or_else(|error| panic!("{error}")).expect("a GPU has one");
+    println!("{timer:?}");
+    assert!(timer.resolution.0 > 0 && timer.resolution <= timer.null_kernel, "{timer:?}");
+    assert!(timer.empty <= timer.null_kernel, "a kernel takes longer than none: {timer:?}");
+}
+
+#[test]
+fn caches_can_be_emptied() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a { map(x + 1 -> y) } }\n";
+    let (program, plan) = common::planned(text);
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    for cold in [false, true] {
+        let options = exec::Options { cold, ..common::exec_options() };
+        let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(session.is_cold(), cold);
+        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+            session.capture().unwrap_or_else(|error| panic!("{error}"));
+            let samples = session.iterate(mode, 5, 21, &Control::default());
+            let mut times = samples.unwrap_or_else(|error| panic!("{error}")).time;
+            times.sort_unstable();
+            println!("{} cold {cold}: {}", mode.name(), times[times.len() / 2]);
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_not_there_is_missed() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let text = "\
+stream a
+stream b
+buffer x, y: f32[4]
+step {
+  on a { spin(20ms) }
+  on a { fill(1 -> x) }
+  on b { map(x + 1 -> y) }
+}
+";
+    let (program, plan) = common::planned(text);
+    let whole = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let mut broken = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    for step in &mut broken.period {
+        step.commands.retain(|command| !matches!(command, schedule::Command::Wait { .. }));
+    }
+    for (schedule, held) in [(whole, true), (broken, false)] {
+        let witness = exec::witness(
+            &[exec::Rank { number: 0, program: &program, schedule: &schedule }],
+            &[&plan],
+            &gpu,
+            &common::exec_options(),
+        );
+        let mut witness = witness.unwrap_or_else(|error| panic!("{error}"));
+        witness.ranks.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+            witness.ranks.reset(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+            let samples = witness.ranks.iterate(mode, 0, 3, &Control::default());
+            samples.unwrap_or_else(|error| panic!("{error}"));
+            let missed = witness.missed(0).unwrap_or_else(|error| panic!("{error}")).expect("a GPU has memory");
+            assert_eq!(missed.is_empty(), held, "{}: {missed:?}", mode.name());
+        }
     }
 }

@@ -9,7 +9,7 @@ use aorta::backend::SearchPaths;
 use aorta::backend::cuda::Nvrtc;
 use aorta::backend::gpu::gate;
 use aorta::model::{MemoryKind, Options, Setting};
-use aorta::ops::{Launch, Source};
+use aorta::ops::{Launch, Source, witness};
 
 /// Every kernel of the file with all operations, for one element type.
 fn kernels(dtype: &str, sources: &mut BTreeMap<String, Source>) {
@@ -52,6 +52,12 @@ fn every_kernel_compiles() {
     let mut sources = BTreeMap::new();
     for dtype in ["f64", "f32", "f16", "bf16"] {
         kernels(dtype, &mut sources);
+    }
+    for spec in [witness::mark(), witness::check(0)] {
+        for launch in spec.launch() {
+            let Launch::Kernel(kernel) = launch else { panic!("a witness is a kernel") };
+            sources.insert(kernel.source.name.clone(), (*kernel.source).clone());
+        }
     }
     let gate = gate::source();
     sources.insert(gate.name.clone(), (*gate).clone());

@@ -5,7 +5,7 @@ mod common;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};
-use aorta::exec::{Control, LaunchMode, Session, Trace};
+use aorta::exec::{self, Control, LaunchMode, Session, Trace};
 use aorta::schedule;
 
 /// An H200 without any latency: only what is asked for takes time.
@@ -273,4 +273,20 @@ fn twice_the_same() {
         on s[3] { spin(2us, units: 500) }";
     let run = || trace(Profile::named("h200").expect("embedded"), body, LaunchMode::Stream);
     assert_eq!(run(), run());
+}
+
+#[test]
+fn cold_caches_cost_what_they_would_have_saved() {
+    let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a { map(x + 1 -> y) } }\n";
+    let (program, plan) = common::planned(text);
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let time = |cold: bool| {
+        let options = exec::Options { cold, ..common::exec_options() };
+        let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(session.is_cold(), cold);
+        let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default()).expect("runs");
+        samples.time[1]
+    };
+    assert!(time(true) > time(false), "{} and {}", time(true), time(false));
 }

@@ -9,6 +9,7 @@ pub mod cuda;
 pub mod gpu;
 pub mod host;
 mod libraries;
+pub mod ranges;
 pub mod sim;
 mod system;
 

@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
 use crate::backend::host::Host;
+use crate::backend::ranges::Ranges;
 use crate::backend::sim::Sim;
 use crate::config::{Figure, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError};
@@ -45,7 +46,13 @@ pub fn gpus(wanted: BackendArg, device: Option<u32>) -> u32 {
 }
 
 /// Opens the backend that was asked for, with as many devices as there are ranks.
-pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>, ranks: u32) -> Result<Chosen, CliError> {
+pub fn choose(
+    wanted: BackendArg,
+    settings: &Settings,
+    device: Option<u32>,
+    ranks: u32,
+    ranges: Option<Ranges>,
+) -> Result<Chosen, CliError> {
     match (wanted, device) {
         (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
         (BackendArg::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
@@ -54,7 +61,7 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>, rank
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device, ranks),
+        BackendArg::Cuda => open_cuda(device, ranks, ranges),
         BackendArg::Hip => Err(failed(ExecError::NoDevice {
             backend: "HIP",
             why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
@@ -69,18 +76,18 @@ pub fn choose(wanted: BackendArg, settings: &Settings, device: Option<u32>, rank
             }
             // A driver that is there and does not work is not passed over in silence.
             cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device, ranks),
+            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges),
         },
     }
 }
 
 /// The devices from the one that was named on, one for each rank.
-fn open_cuda(device: Option<u32>, ranks: u32) -> Result<Chosen, CliError> {
+fn open_cuda(device: Option<u32>, ranks: u32, ranges: Option<Ranges>) -> Result<Chosen, CliError> {
     let first = device.unwrap_or(0);
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
-    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder());
+    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 

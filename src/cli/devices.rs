@@ -3,11 +3,11 @@
 use clap::Args;
 
 use crate::backend::cuda::{self, Cuda};
-use crate::backend::gpu::Api;
+use crate::backend::gpu::{Api, Gpu};
 use crate::backend::host::Host;
 use crate::base::Bytes;
 use crate::config::Profile;
-use crate::exec::Backend;
+use crate::exec::{Backend, Timer};
 
 use super::{CliResult, DONE, environment, output};
 
@@ -53,6 +53,18 @@ fn machine(text: &mut String) {
     }
 }
 
+/// What timing costs on a device.
+fn timer(text: &mut String, gpu: &Gpu<Cuda>) {
+    match gpu.timer() {
+        Ok(timer) => {
+            for (name, value) in timer.iter().flat_map(Timer::facts) {
+                *text += &format!("     {name:26}  {value}\n");
+            }
+        }
+        Err(error) => *text += &format!("     its timer could not be measured: {error}\n"),
+    }
+}
+
 fn cuda_devices(text: &mut String, long: bool) {
     let paths = environment::library_paths();
     let count = match cuda::find(&paths) {
@@ -82,6 +94,9 @@ fn cuda_devices(text: &mut String, long: bool) {
                     }
                 }
                 libraries = cuda.libraries();
+                if long {
+                    timer(text, &Gpu::new(vec![cuda], environment::cache_folder()));
+                }
             }
         }
     }

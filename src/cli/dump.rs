@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::backend::sim::Sim;
-use crate::config::GateSetting;
+use crate::config::{CacheSetting, GateSetting};
 use crate::exec::{self, Backend, Control, LaunchMode, Trace};
 use crate::report::dump;
 use crate::syntax;
@@ -68,6 +68,7 @@ pub fn run(args: DumpArgs) -> CliResult {
                 gemm_candidates: settings.gemm_candidates,
                 observed_operations: settings.observed_operations,
                 gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
+                cold: settings.cache == CacheSetting::Cold,
             };
             let backend = Sim::new(profile);
             let traces = traces(&loaded, &schedule, &backend, &options)?;

@@ -123,6 +123,16 @@ pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
     (1..=32).contains(&count).then_some((variable, count))
 }
 
+/// The library that an NVIDIA profiler has named, for ranges.
+pub fn nvtx_injection() -> Option<PathBuf> {
+    std::env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Where a program is, of the folders of PATH.
+pub fn program(name: &str) -> Option<PathBuf> {
+    folders("PATH").into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
 /// A variable that is set and lets every call of a vendor's driver wait for the device.
 pub fn blocking_calls() -> Option<&'static str> {
     let names = ["CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY"];

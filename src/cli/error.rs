@@ -73,6 +73,14 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_restart))]
     NoRestart { why: String },
 
+    #[error("there is no `{name}` in the folders of PATH")]
+    #[diagnostic(code(aorta::cli::no_profiler))]
+    NoProfiler {
+        name: &'static str,
+        #[help]
+        help: String,
+    },
+
     #[error("{what} cannot be `{value}`: {why}")]
     #[diagnostic(code(aorta::cli::bad_value))]
     BadValue { what: String, value: String, why: String },

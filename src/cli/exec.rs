@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
 use crate::base::{Bytes, DType, Space, SrcSpan, counted};
-use crate::config::{Effort, EffortPlan, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
-use crate::exec::{self, Control, LaunchMode};
+use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings};
+use crate::exec::{self, Control, LaunchMode, Timer};
 use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
 };
@@ -22,7 +22,9 @@ use super::backends::{self, BackendArg, Chosen};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, show};
+use super::{
+    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, profile, show,
+};
 
 /// Ranks at most: each has a thread.
 pub const MAX_RANKS: u32 = 1024;
@@ -48,6 +50,9 @@ pub struct ExecArgs {
     /// Whether iterations are held until the host has issued them
     #[arg(long, value_name = "WHEN")]
     gate: Option<GateArg>,
+    /// How iterations find the device's caches
+    #[arg(long, value_name = "STATE")]
+    cache: Option<CacheArg>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
@@ -72,6 +77,9 @@ pub struct ExecArgs {
     /// Write every buffer, as it is after one iteration, as a NumPy file into this folder
     #[arg(long, value_name = "FOLDER")]
     outputs: Option<PathBuf>,
+    /// Tell a profiler of each operation: `aorta profile` sets it.
+    #[arg(long, hide = true)]
+    ranges: Option<profile::RangesArg>,
     /// Set a variable for the vendor's driver
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -98,6 +106,14 @@ enum GateArg {
     Auto,
     /// Never: their times contain the host's
     Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CacheArg {
+    /// As the iteration before left them
+    Hot,
+    /// Emptied before each iteration, outside of its time
+    Cold,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -198,7 +214,8 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
-    let chosen = backends::choose(wanted, &settings, args.device, loaded.ranks.len() as u32)?;
+    let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
+    let chosen = backends::choose(wanted, &settings, args.device, loaded.ranks.len() as u32, ranges)?;
     let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
     if let (Some(flag), true) = (computed, chosen.backend.device().simulated) {
         return Err(InputError::NoResults { flag }.into());
@@ -289,7 +306,12 @@ struct Run<'a> {
     gate: GateSetting,
     /// A variable that makes every call wait for the device, so that nothing can be held.
     blocking: Option<&'static str>,
+    cache: CacheSetting,
+    /// What timing costs on the device, where it could be measured.
+    timer: Option<Timer>,
     verify: bool,
+    /// A profiler watches.
+    profiled: bool,
     control: Arc<Control>,
 }
 
@@ -316,9 +338,30 @@ impl<'a> Run<'a> {
             Some(GateArg::Off) => GateSetting::Off,
         };
         let blocking = environment::blocking_calls().filter(|_| gate == GateSetting::Auto);
+        let cache = match args.cache {
+            None => settings.cache,
+            Some(CacheArg::Hot) => CacheSetting::Hot,
+            Some(CacheArg::Cold) => CacheSetting::Cold,
+        };
+        // What is no measurement needs none of its timer either. A run that can go on without does.
+        let timer = (effort != Effort::Sanity).then(|| chosen.backend.timer().ok().flatten()).flatten();
         let control = Arc::new(Control::default());
         watch_for_interrupt(&control);
-        Run { settings, loaded, chosen, effort, plan, launch, gate, blocking, verify: args.verify, control }
+        Run {
+            settings,
+            loaded,
+            chosen,
+            effort,
+            plan,
+            launch,
+            gate,
+            blocking,
+            cache,
+            timer,
+            verify: args.verify,
+            profiled: args.ranges.is_some(),
+            control,
+        }
     }
 
     fn modes(&self) -> &'static [LaunchMode] {
@@ -343,6 +386,7 @@ impl<'a> Run<'a> {
                 (GateSetting::Auto, None) => self.settings.gate_depth,
                 _ => 0,
             },
+            cold: self.cache == CacheSetting::Cold,
         }
     }
 
@@ -466,8 +510,15 @@ impl<'a> Run<'a> {
         if !measurement {
             warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
         }
+        if self.profiled {
+            warnings.push("the run went under a profiler: its figures are no measurement".to_owned());
+        }
         if let Some(variable) = self.blocking {
             warnings.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
+        }
+        for variant in &measured.variants {
+            let told = self.timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
+            warnings.extend(told.map(|told| format!("{}: {told}", variant.launch)));
         }
         warnings.extend(measured.warnings);
         RunRecord {
@@ -495,13 +546,14 @@ impl<'a> Run<'a> {
                 in_flight: self.settings.in_flight,
                 ranks: loaded.ranks.len() as u32,
                 gate: self.gate.name().to_owned(),
+                cache: self.cache.name().to_owned(),
             },
             device: Device {
                 name: device.name,
                 index: device.index,
                 units: device.units,
                 memory_bytes: device.memory_bytes,
-                facts: device.facts.into_iter().collect(),
+                facts: device.facts.into_iter().chain(self.timer.iter().flat_map(Timer::facts)).collect(),
             },
             environment: environment::describe(),
             program: self.program(schedule),

@@ -17,6 +17,7 @@ mod load;
 mod new;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 mod report;
 mod show;
@@ -68,6 +69,8 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Print a stage on the way from the text to the figures: for work on aorta itself
     Dump(dump::DumpArgs),
+    /// Run a workload under a vendor's profiler, with the names of its operations in the timeline
+    Profile(profile::ProfileArgs),
     /// Show the devices that a run can use
     Devices(devices::DevicesArgs),
     /// Explain an error or a warning by its code
@@ -139,6 +142,7 @@ pub fn run() -> ExitCode {
         Command::Show(args) => show::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Profile(args) => profile::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Explain(args) => explain::run(args),
         Command::New(args) => new::run(args),

@@ -68,6 +68,25 @@ impl GateSetting {
     }
 }
 
+/// In which state iterations find the device's caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheSetting {
+    /// As the iteration before left them.
+    Hot,
+    /// Emptied before each.
+    Cold,
+}
+
+impl CacheSetting {
+    pub fn name(self) -> &'static str {
+        match self {
+            CacheSetting::Hot => "hot",
+            CacheSetting::Cold => "cold",
+        }
+    }
+}
+
 /// Settings with every layer applied.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -81,6 +100,7 @@ pub struct Settings {
     pub in_flight: u32,
     pub gate: GateSetting,
     pub gate_depth: u32,
+    pub cache: CacheSetting,
     pub timeout: Nanos,
     pub gemm_candidates: u32,
     pub profile: String,
@@ -105,6 +125,7 @@ struct Layer {
     in_flight: Option<u32>,
     gate: Option<GateSetting>,
     gate_depth: Option<u32>,
+    cache: Option<CacheSetting>,
     timeout: Option<String>,
     gemm_candidates: Option<u32>,
     profile: Option<String>,
@@ -115,7 +136,7 @@ struct Layer {
     max_memory: Option<String>,
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "sanity",
     "quick",
     "full",
@@ -126,6 +147,7 @@ const KEYS: [&str; 18] = [
     "in_flight",
     "gate",
     "gate_depth",
+    "cache",
     "timeout",
     "gemm_candidates",
     "profile",
@@ -216,6 +238,7 @@ impl Layer {
             in_flight: self.in_flight.or(below.in_flight),
             gate: self.gate.or(below.gate),
             gate_depth: self.gate_depth.or(below.gate_depth),
+            cache: self.cache.or(below.cache),
             timeout: self.timeout.or(below.timeout),
             gemm_candidates: self.gemm_candidates.or(below.gemm_candidates),
             profile: self.profile.or(below.profile),
@@ -257,6 +280,7 @@ impl Layer {
             in_flight: self.in_flight.expect(missing),
             gate: self.gate.expect(missing),
             gate_depth: self.gate_depth.expect(missing),
+            cache: self.cache.expect(missing),
             timeout: Nanos(time as i64),
             gemm_candidates: self.gemm_candidates.expect(missing),
             profile: self.profile.expect(missing),

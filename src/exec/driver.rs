@@ -3,7 +3,7 @@
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
-use super::{ExecError, Health, Image};
+use super::{ExecError, Health, Image, Timer};
 
 /// A device, or something that stands for one.
 pub trait Backend {
@@ -13,6 +13,11 @@ pub trait Backend {
     fn device(&self) -> DeviceInfo;
 
     fn topology(&self) -> Topology;
+
+    /// Measures what timing costs; nothing where time is not told by a device's clock.
+    fn timer(&self) -> Result<Option<Timer>, ExecError> {
+        Ok(None)
+    }
 
     /// Makes everything that the images need, one of each rank that this process runs: streams, events, memory with its
     /// contents, kernels, communicators. Nothing of this happens again while a run is measured. Gives a driver for each,
@@ -107,6 +112,16 @@ pub trait Driver: Send {
     /// Whether a gate that has been passed opened by itself.
     fn forced(&mut self, _gate: u32) -> bool {
         false
+    }
+
+    /// Whether the caches of data can be emptied.
+    fn flushes(&self) -> bool {
+        false
+    }
+
+    /// Empties the caches of data at this place of a lane.
+    fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
+        Err(Fault::new("flush", "this backend empties no caches"))
     }
 
     /// The host's clock, from any beginning.

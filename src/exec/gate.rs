@@ -6,7 +6,9 @@
 
 use crate::ops::Launch;
 
+use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
+use super::session::{LaunchMode, RING, Session, device};
 
 /// Gates that opened by themselves before no more iterations are held: what has kept the host waiting goes on doing so.
 const ENOUGH: u32 = 3;
@@ -70,6 +72,67 @@ impl Gate {
     /// Notes that a gate opened by itself.
     pub fn was_forced(&mut self) {
         self.forced += 1;
+    }
+}
+
+impl Session {
+    /// What stands before an iteration: caches are emptied, and the device is held, where it can be and `hold` says so,
+    /// until `issue` is through.
+    pub(super) fn lead_in(
+        &mut self,
+        mode: LaunchMode,
+        iteration: u64,
+        observe: bool,
+        hold: bool,
+    ) -> Result<(), ExecError> {
+        let gate = (iteration % RING) as u32;
+        let origin = match mode {
+            LaunchMode::Stream => self.origin((iteration % self.period.len() as u64) as usize),
+            LaunchMode::Graph => 0,
+        };
+        if self.cold {
+            self.driver.flush(origin).map_err(device)?;
+        }
+        let held = hold && mode == LaunchMode::Stream && self.gate.holds(observe);
+        self.gate.set_held(gate, held);
+        if held {
+            self.driver.hold(gate, origin).map_err(device)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the gate of an iteration that has been issued.
+    pub(super) fn let_go(&mut self, iteration: u64) {
+        let gate = (iteration % RING) as u32;
+        if self.gate.held(gate) {
+            self.driver.release(gate);
+        }
+    }
+
+    /// Whether an iteration that is complete was held until it had been issued.
+    pub(super) fn was_held(&mut self, iteration: u64) -> bool {
+        let gate = (iteration % RING) as u32;
+        let held = self.gate.held(gate);
+        let forced = held && self.driver.forced(gate);
+        if forced {
+            self.gate.was_forced();
+        }
+        held && !forced
+    }
+
+    /// Holds iterations until they are issued, as far as that can be, or no longer.
+    pub fn set_gate(&mut self, on: bool) {
+        self.gate.set(on);
+    }
+
+    /// Why iterations are not held, where they might be.
+    pub fn gate_refused(&self) -> Option<&str> {
+        self.gate.refused.as_deref()
+    }
+
+    /// Whether the caches of data are emptied before each iteration.
+    pub fn is_cold(&self) -> bool {
+        self.cold
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Image {
     pub stamps: u32,
     /// Gates at which lanes can be held.
     pub gates: u32,
+    /// The operations before which the caches of data are emptied: each iteration's first; none where they stay.
+    pub cold: Vec<u32>,
     /// Bytes of `device`, `pinned` and `host` memory.
     pub bytes: [u64; 3],
     /// What memory holds at the beginning; everything else is poisoned.
@@ -80,6 +82,8 @@ pub struct ImageOp {
     pub comm: u32,
     /// The first of its operands in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
+    /// Where it stands in the text.
+    pub span: SrcSpan,
 }
 
 /// What stands in place of a communicator's number where there is none.
@@ -129,6 +133,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         events: schedule.events,
         stamps,
         gates: 0,
+        cold: Vec::new(),
         bytes: [Space::Device, Space::Pinned, Space::Host].map(|space| schedule.bytes(space)),
         fills: fills(rank),
         works: Vec::new(),
@@ -165,7 +170,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                     }
                     ops.push(op);
                     let comm = comms.number(step.op(op).stream, &image.works[work as usize].launches);
-                    image.ops.push(ImageOp { work, lane: lane.0, comm, operands });
+                    image.ops.push(ImageOp { work, lane: lane.0, comm, operands, span: step.op(op).span });
                     Step::Launch { op: image.ops.len() as u32 - 1, lane: lane.0 }
                 }
             });

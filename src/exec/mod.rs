@@ -9,7 +9,9 @@ mod health;
 mod image;
 mod ranks;
 mod session;
+mod timer;
 mod trace;
+mod witness;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
@@ -17,4 +19,6 @@ pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, Work};
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use session::{Control, LaunchMode, Options, Samples, Session, largest, prepare};
+pub use timer::Timer;
 pub use trace::{Span, Trace};
+pub use witness::{Edge, Witness, witness};

@@ -5,13 +5,14 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::base::{MemoryId, Nanos};
+use crate::base::{MemoryId, Nanos, Space};
 use crate::model::Program;
 use crate::schedule::Schedule;
 
 use super::driver::Backend;
 use super::error::ExecError;
 use super::health::Health;
+use super::image::{Image, StepCommands};
 use super::session::{self, Control, LaunchMode, Options, Samples, Session};
 use super::trace::Trace;
 
@@ -59,9 +60,19 @@ pub struct Ranks {
 
 /// Opens a backend for all ranks of this process, and makes everything that their schedules need.
 pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Ranks, ExecError> {
+    prepare_with(ranks, backend, options, |_, _, _| {})
+}
+
+/// As [`prepare_ranks`], with something done to the image of each rank before it is opened: see [`session::lower`].
+pub(super) fn prepare_with(
+    ranks: &[Rank],
+    backend: &dyn Backend,
+    options: &Options,
+    mut alter: impl FnMut(&Rank, &mut Image, &mut [StepCommands]),
+) -> Result<Ranks, ExecError> {
     let (mut images, mut parts) = (Vec::with_capacity(ranks.len()), Vec::with_capacity(ranks.len()));
     for rank in ranks {
-        let (image, part) = session::lower(rank, options);
+        let (image, part) = session::lower(rank, options, |image, period| alter(rank, image, period));
         session::check_room(rank.program, &image, backend)?;
         images.push(image);
         parts.push(part);
@@ -144,6 +155,16 @@ impl Ranks {
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
         self.each(control, |session| session.iterate(mode, warmup, iterations, control)).map(RankSamples::of)
+    }
+
+    /// Whether iterations find the caches empty.
+    pub fn is_cold(&self) -> bool {
+        self.sessions.iter().all(Session::is_cold)
+    }
+
+    /// Reads the device's memory of the rank that is the `index`-th here.
+    pub(super) fn read_at(&mut self, index: usize, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
+        self.sessions[index].driver.read(Space::Device, offset, bytes).map_err(session::device)
     }
 
     /// The iterations of the period, as iterations of the program's cycle.

@@ -14,7 +14,7 @@ use super::image::{self, Image, Step, StepCommands};
 use super::trace::{Span, Trace};
 
 /// Iterations whose stamps are kept until somebody reads them.
-const RING: u64 = 256;
+pub(super) const RING: u64 = 256;
 
 /// Polls for a stamp between two looks at the clock.
 const POLLS: u32 = 64;
@@ -49,12 +49,14 @@ pub struct Options {
     /// Commands that a hardware queue is sure to take: an iteration that fits is held until all of it is issued. 0 for
     /// no gate.
     pub gate_depth: u32,
+    /// Empty the caches of data before each iteration.
+    pub cold: bool,
 }
 
 /// A schedule prepared on a backend.
 pub struct Session {
-    driver: Box<dyn Driver>,
-    period: Vec<StepCommands>,
+    pub(super) driver: Box<dyn Driver>,
+    pub(super) period: Vec<StepCommands>,
     /// The graphs of the period, once they are made.
     graphs: Vec<u32>,
     observed_graphs: Vec<Option<u32>>,
@@ -72,7 +74,8 @@ pub struct Session {
     clock: u32,
     /// The first of the stamps around operations; nothing when there are too many to observe.
     observed: Option<u32>,
-    gate: Gate,
+    pub(super) gate: Gate,
+    pub(super) cold: bool,
     /// No other rank runs in this process.
     alone: bool,
 }
@@ -90,6 +93,7 @@ pub(super) struct Lowered {
     clock: u32,
     observed: Option<u32>,
     gate: Gate,
+    cold: bool,
 }
 
 /// How a run is watched and stopped from outside.
@@ -163,8 +167,13 @@ pub fn prepare(
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
 
-/// An image for a backend, and what the session keeps.
-pub(super) fn lower(rank: &super::Rank, options: &Options) -> (Image, Lowered) {
+/// An image for a backend, and what the session keeps. `alter` does something to it before; launches that it adds come
+/// behind all others.
+pub(super) fn lower(
+    rank: &super::Rank,
+    options: &Options,
+    alter: impl FnOnce(&mut Image, &mut [StepCommands]),
+) -> (Image, Lowered) {
     let (program, schedule) = (rank.program, rank.schedule);
     let lanes = schedule.lanes.len() as u32;
     let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
@@ -172,7 +181,8 @@ pub(super) fn lower(rank: &super::Rank, options: &Options) -> (Image, Lowered) {
     let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
-    let (mut image, period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
+    let (mut image, mut period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
+    alter(&mut image, &mut period);
     let joins = image.events;
     image.events += lanes + 1;
     let launches = image
@@ -188,6 +198,11 @@ pub(super) fn lower(rank: &super::Rank, options: &Options) -> (Image, Lowered) {
     let depth = if overlapping { 0 } else { options.gate_depth };
     let gate = Gate::new(&image, &period, depth, RING);
     image.gates = if gate.on { RING as u32 } else { 0 };
+    if options.cold && !overlapping {
+        let before = period.iter().scan(0, |ops, step| Some(std::mem::replace(ops, *ops + step.ops.len() as u32)));
+        image.cold = before.collect();
+    }
+    let cold = !image.cold.is_empty();
     let placements = (0..program.memories.len())
         .map(MemoryId::from)
         .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
@@ -204,6 +219,7 @@ pub(super) fn lower(rank: &super::Rank, options: &Options) -> (Image, Lowered) {
         clock: lanes,
         observed,
         gate,
+        cold,
     };
     (image, lowered)
 }
@@ -265,9 +281,10 @@ pub fn largest(program: &Program) -> String {
 
 impl Session {
     pub(super) fn new(driver: Box<dyn Driver>, lowered: Lowered, alone: bool) -> Session {
-        let Lowered { period, launches, lanes, placements, sync, ahead, timeout, joins, clock, observed, gate } =
+        let Lowered { period, launches, lanes, placements, sync, ahead, timeout, joins, clock, observed, gate, cold } =
             lowered;
         let gate = if driver.gates() { gate } else { Gate::default() };
+        let cold = cold && driver.flushes();
         Session {
             driver,
             observed_graphs: vec![None; period.len()],
@@ -283,6 +300,7 @@ impl Session {
             clock,
             observed,
             gate,
+            cold,
             alone,
         }
     }
@@ -319,7 +337,7 @@ impl Session {
         graph
     }
 
-    fn origin(&self, index: usize) -> u32 {
+    pub(super) fn origin(&self, index: usize) -> u32 {
         self.period[index].used.first().copied().unwrap_or(0)
     }
 
@@ -396,37 +414,11 @@ impl Session {
         Self::begin_stamp(iteration) + 1
     }
 
-    /// Holds the device, where it can be held, until `issue` is through with this iteration.
-    fn hold(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
-        let gate = (iteration % RING) as u32;
-        let held = mode == LaunchMode::Stream && self.gate.holds(observe);
-        self.gate.set_held(gate, held);
-        if held {
-            let origin = self.origin((iteration % self.period.len() as u64) as usize);
-            self.driver.hold(gate, origin).map_err(device)?;
-        }
-        Ok(())
-    }
-
     /// Issues one whole iteration with its stamps, and opens its gate.
     fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
         let issued = self.issue_held(mode, iteration, observe);
-        let gate = (iteration % RING) as u32;
-        if self.gate.held(gate) {
-            self.driver.release(gate);
-        }
+        self.let_go(iteration);
         issued
-    }
-
-    /// Whether an iteration that is complete was held until it had been issued.
-    fn was_held(&mut self, iteration: u64) -> bool {
-        let gate = (iteration % RING) as u32;
-        let held = self.gate.held(gate);
-        let forced = held && self.driver.forced(gate);
-        if forced {
-            self.gate.was_forced();
-        }
-        held && !forced
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
@@ -538,9 +530,7 @@ impl Session {
                     samples.stopped = true;
                     continue;
                 }
-                if issued >= first {
-                    self.hold(mode, issued, false)?;
-                }
+                self.lead_in(mode, issued, false, issued >= first)?;
                 let start = self.driver.now();
                 self.issue(mode, issued, false)?;
                 if issued >= warmup {
@@ -593,7 +583,7 @@ impl Session {
                 if let Some(before) = iteration.checked_sub(self.ahead.max(2)) {
                     self.retire(mode, before, control)?;
                 }
-                self.hold(mode, iteration, iteration == observed)?;
+                self.lead_in(mode, iteration, iteration == observed, true)?;
                 self.issue(mode, iteration, iteration == observed)?;
             }
             let time = self.retire(mode, observed, control)?;
@@ -640,16 +630,6 @@ impl Session {
         self.period.len()
     }
 
-    /// Holds iterations until they are issued, as far as that can be, or no longer.
-    pub fn set_gate(&mut self, on: bool) {
-        self.gate.set(on);
-    }
-
-    /// Why iterations are not held, where they might be.
-    pub fn gate_refused(&self) -> Option<&str> {
-        self.gate.refused.as_deref()
-    }
-
     /// How the device is doing now, where it says so: to be asked outside of what is measured.
     pub fn health(&mut self) -> Option<Health> {
         self.driver.health()
@@ -660,7 +640,7 @@ impl Session {
     }
 }
 
-fn device(fault: Box<Fault>) -> ExecError {
+pub(super) fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 

@@ -68,6 +68,9 @@ pub struct Settings {
     /// `auto` or `off`: whether iterations are held until they have been issued.
     #[serde(default)]
     pub gate: String,
+    /// `hot` or `cold`: how iterations find the device's caches.
+    #[serde(default)]
+    pub cache: String,
 }
 
 /// Ranks of a record that does not say how many: older ones had one.
@@ -287,6 +290,12 @@ pub struct VerificationRecord {
 pub struct VariantVerification {
     pub launch: String,
     pub outputs: Vec<OutputVerification>,
+    /// Dependencies of which a run showed that what waits did wait; nothing where none could be looked at.
+    #[serde(default)]
+    pub witnessed: Option<u64>,
+    /// Those that did not hold, in words.
+    #[serde(default)]
+    pub missed: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

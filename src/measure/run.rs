@@ -214,6 +214,7 @@ fn sample(
         false => None,
     };
     notes.extend(gate_note(session, mode));
+    notes.extend(cold_note(request, session));
     warnings.extend(too_early(mode, &samples.slowest));
     let observed = match samples.slowest.stopped {
         true => Ok(Vec::new()),
@@ -241,6 +242,18 @@ fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result
 fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
     Some(format!("iterations begin before the host has issued them, since {why}"))
+}
+
+/// How iterations found the caches, where they were to be empty.
+fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
+    let note = match session.is_cold() {
+        true => "the caches were emptied before each iteration, outside of its time",
+        false => {
+            "the caches are as the iteration before left them: they can be emptied on a GPU or a simulated one, \
+                  and where iterations do not overlap"
+        }
+    };
+    request.exec.cold.then(|| note.to_owned())
 }
 
 /// A warning, where a gate opened before the host had issued an iteration.

@@ -192,11 +192,55 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
             warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.name()));
             continue;
         }
-        variants.push(VariantVerification { launch: mode.name().to_owned(), outputs: compared });
+        let launch = mode.name().to_owned();
+        variants.push(VariantVerification { launch, outputs: compared, witnessed: None, missed: Vec::new() });
     }
-    let held = !variants.is_empty() && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held));
+    drop(session);
+    if !witness_order(question, &schedules, &mut variants)? {
+        return Ok(None);
+    }
+    let held = !variants.is_empty()
+        && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held) && variant.missed.is_empty());
     let record = VerificationRecord { iterations: iterations as u32, held, variants };
     Ok(Some(Verification { record, warnings }))
+}
+
+/// Runs the schedules with a mark behind each operation and a look before it; false when it was stopped.
+fn witness_order(
+    question: &Question,
+    schedules: &[Schedule],
+    variants: &mut [VariantVerification],
+) -> Result<bool, ExecError> {
+    let Question { ranks, backend, ref options, control, .. } = *question;
+    let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
+    let opened: Vec<Rank> = ranks.iter().zip(schedules).map(rank).collect();
+    let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
+    let mut witness = exec::witness(&opened, &plans, backend, options)?;
+    // Twice round the period, so that each iteration has had others before it.
+    let period = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64;
+    for variant in variants {
+        let mode = if variant.launch == LaunchMode::Graph.name() { LaunchMode::Graph } else { LaunchMode::Stream };
+        // With its marks an iteration may be too large to be captured: then there is nothing to say.
+        if mode == LaunchMode::Graph && witness.ranks.capture(control).is_err() {
+            continue;
+        }
+        witness.ranks.reset(control)?;
+        if witness.ranks.iterate(mode, 0, 2 * period + 1, control)?.slowest.stopped {
+            return Ok(false);
+        }
+        for (index, (number, program, _)) in ranks.iter().enumerate() {
+            let Some(missed) = witness.missed(index)? else { continue };
+            variant.witnessed = Some(witness.edges() as u64);
+            let name = |(step, op): (usize, crate::base::OpId)| program.op_text(program.cycle[step].op(op));
+            let told = |(edge, count): &(exec::Edge, u32)| {
+                let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+                let at = if ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
+                format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
+            };
+            variant.missed.extend(missed.iter().map(told));
+        }
+    }
+    Ok(true)
 }
 
 /// Runs one round of the period on `backend`, and gives every buffer of every rank as it then is; nothing when it was

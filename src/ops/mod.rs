@@ -20,6 +20,7 @@ mod movement;
 mod routing;
 mod rowwise;
 mod synthetic;
+pub mod witness;
 
 use std::fmt;
 use std::sync::Arc;
@@ -256,6 +257,11 @@ pub struct Team {
     pub ranks: u32,
     /// The number of this rank in it.
     pub rank: u32,
+}
+
+impl Team {
+    /// One rank by itself.
+    pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
 }
 
 /// An operation with everything that decides what runs, apart from where its operands lie.

@@ -268,6 +268,16 @@ fn verification(record: &RunRecord, out: &mut String) {
             variant.outputs.len(),
             verification.iterations,
         );
+        if let Some(witnessed) = variant.witnessed {
+            let edges = counted(witnessed as usize, "edge");
+            let _ = match variant.missed.len() {
+                0 => writeln!(out, "  {edges} witnessed: nothing began before what it waits for was done"),
+                missed => writeln!(out, "  {missed} of {edges} did not hold"),
+            };
+        }
+        for missed in variant.missed.iter().take(OPERATIONS) {
+            let _ = writeln!(out, "  {missed}");
+        }
         for output in failed {
             let _ = writeln!(
                 out,

@@ -31,6 +31,8 @@ pub struct Script {
     pub memory_bytes: Option<u64>,
     /// Lanes can be held at a gate.
     pub has_gates: bool,
+    /// Caches can be emptied.
+    pub has_caches: bool,
     /// Gates open by themselves.
     pub forces_gates: bool,
     /// What the device says of itself, question by question; the last from then on.
@@ -219,6 +221,15 @@ impl Driver for MockDriver {
     fn forced(&mut self, gate: u32) -> bool {
         self.note(|_| format!("did gate {gate} open by itself?"));
         self.script.forces_gates
+    }
+
+    fn flushes(&self) -> bool {
+        self.script.has_caches
+    }
+
+    fn flush(&mut self, lane: u32) -> Result<(), Box<Fault>> {
+        self.note(|image| format!("flush on {} before {:?}", lane_name(image, lane), image.cold));
+        Ok(())
     }
 
     fn now(&self) -> Nanos {

@@ -47,6 +47,7 @@ pub fn exec_options() -> exec::Options {
         gemm_candidates: 1,
         observed_operations: 100_000,
         gate_depth: 512,
+        cold: false,
     }
 }
 

@@ -18,12 +18,13 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// The backend's files, each with the siblings that it may use.
-const BACKENDS: [(&str, &[&str]); 8] = [
+const BACKENDS: [(&str, &[&str]); 9] = [
     ("libraries", &[]),
     ("system", &[]),
     ("host", &["system"]),
     ("collective", &["libraries"]),
-    ("gpu", &["libraries", "collective", "system"]),
+    ("ranges", &["libraries"]),
+    ("gpu", &["libraries", "collective", "system", "ranges"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),
     ("hip", &["libraries", "collective", "gpu", "system"]),
     ("sim", &[]),

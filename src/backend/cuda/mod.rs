@@ -270,6 +270,10 @@ impl Api for Cuda {
         self.nvml().map(Nvml::health)
     }
 
+    fn cache_bytes(&self) -> u64 {
+        self.driver.attribute(self.device, number::ATTRIBUTE_L2_BYTES).unwrap_or(0).max(0) as u64
+    }
+
     fn ticks(&self, time: Nanos) -> u64 {
         // `globaltimer` counts nanoseconds.
         time.0.max(0) as u64

@@ -38,6 +38,9 @@ pub trait Api: Send + Sync + 'static {
     /// How the device is doing now, where the vendor has means to say so.
     fn health(&self) -> Option<Health>;
 
+    /// Bytes of the last cache before the device's memory.
+    fn cache_bytes(&self) -> u64;
+
     /// The device's clock that never changes its pace.
     fn ticks(&self, time: Nanos) -> u64;
 

@@ -1,11 +1,13 @@
 //! An image on a device: everything is made once, then only resolved calls are issued.
 
+use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
 use crate::backend::collective::{Collectives, Comm, Meeting};
+use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Driver, ExecError, Fault, Health, Image};
@@ -26,6 +28,9 @@ const ALL_WORKSPACES: u64 = 4 << 30;
 
 /// Device memory for what the library needs beside operands.
 const SCRATCH: u64 = 256;
+
+/// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
+const SWEEP: u64 = 2;
 
 /// Host memory that the runtime knows nothing of, aligned as allocations are.
 struct Pageable {
@@ -53,11 +58,15 @@ pub struct GpuDriver<A: Api> {
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     gates: Option<Gates<A>>,
+    /// Memory that is written to empty the caches, and its bytes.
+    sweep: (u64, u64),
     capturing: bool,
     /// The device does not answer.
     abandoned: bool,
     pageable: Pageable,
     notes: Vec<String>,
+    /// What tells a profiler of operations, with the name of each.
+    ranges: Option<(Arc<Ranges>, Vec<CString>)>,
 }
 
 // SAFETY: a vendor's handles may be used from any thread that has made their device its own, and `Driver::enter` does
@@ -111,10 +120,12 @@ impl<A: Api> GpuDriver<A> {
             collectives: None,
             graphs: Vec::new(),
             gates: None,
+            sweep: (0, 0),
             capturing: false,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
             notes: Vec::new(),
+            ranges: None,
             api,
             image,
         };
@@ -125,6 +136,15 @@ impl<A: Api> GpuDriver<A> {
         driver.allocate()?;
         driver.make_gates()?;
         Ok(driver)
+    }
+
+    /// Tells a profiler of each operation from now on.
+    pub fn with_ranges(mut self, ranges: Option<Arc<Ranges>>) -> Self {
+        self.ranges = ranges.map(|ranges| {
+            let names = self.image.ops.iter().map(|op| ranges.named(op.span)).collect();
+            (ranges, names)
+        });
+        self
     }
 
     fn make_streams(&mut self) -> Result<(), ExecError> {
@@ -208,6 +228,10 @@ impl<A: Api> GpuDriver<A> {
             let function = self.kernels.get(&gate::source());
             let gates = Gates::new(self.api.as_ref(), function, self.image.gates);
             self.gates = Some(gates.map_err(|fault| gate::failed(&fault))?);
+        }
+        let bytes = SWEEP * self.api.cache_bytes();
+        if !self.image.cold.is_empty() && bytes > 0 {
+            self.sweep = (self.api.allocate(bytes).map_err(device)?, bytes);
         }
         Ok(())
     }
@@ -343,10 +367,14 @@ fn wanted(image: &Image) -> Vec<Wanted> {
 impl<A: Api> Driver for GpuDriver<A> {
     fn launch(&mut self, op: u32) -> Call {
         let (first, end) = self.calls.ops[op as usize];
-        for call in first..end {
-            self.issue(call)?;
+        if let Some((ranges, names)) = &self.ranges {
+            ranges.enter(&names[op as usize]);
         }
-        Ok(())
+        let issued = (first..end).try_for_each(|call| self.issue(call));
+        if let Some((ranges, _)) = &self.ranges {
+            ranges.leave();
+        }
+        issued
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Call {
@@ -412,6 +440,16 @@ impl<A: Api> Driver for GpuDriver<A> {
 
     fn forced(&mut self, gate: u32) -> bool {
         self.gates.as_ref().is_some_and(|gates| gates.forced(gate))
+    }
+
+    fn flushes(&self) -> bool {
+        self.sweep.1 > 0
+    }
+
+    fn flush(&mut self, lane: u32) -> Call {
+        let (address, bytes) = self.sweep;
+        // SAFETY: the memory is there for this alone, and lives as long as the driver.
+        unsafe { self.api.memset(address, 0, bytes, self.streams[lane as usize]) }
     }
 
     fn now(&self) -> Nanos {
@@ -532,6 +570,9 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             if self.scratch != 0 {
                 self.api.free(self.scratch);
+            }
+            if self.sweep.0 != 0 {
+                self.api.free(self.sweep.0);
             }
             if let Some(gates) = self.gates.take() {
                 gates.free(self.api.as_ref());

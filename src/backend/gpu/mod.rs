@@ -8,12 +8,14 @@ pub mod gate;
 mod kernels;
 mod lower;
 mod products;
+mod timer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::collective::Meeting;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
+use crate::backend::ranges::Ranges;
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Timer};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
@@ -23,13 +25,20 @@ pub struct Gpu<A: Api> {
     apis: Vec<Arc<A>>,
     /// Where compiled kernels are kept.
     cache: Option<PathBuf>,
+    /// What tells a profiler of operations, where one is attached.
+    ranges: Option<Arc<Ranges>>,
 }
 
 impl<A: Api> Gpu<A> {
     /// One device at least.
     pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
         assert!(!apis.is_empty(), "a backend needs a device");
-        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache }
+        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache, ranges: None }
+    }
+
+    /// Tells a profiler of each operation that is launched.
+    pub fn with_ranges(self, ranges: Option<Ranges>) -> Self {
+        Gpu { ranges: ranges.map(Arc::new), ..self }
     }
 }
 
@@ -46,6 +55,10 @@ impl<A: Api> Backend for Gpu<A> {
         self.apis[0].topology()
     }
 
+    fn timer(&self) -> Result<Option<Timer>, ExecError> {
+        timer::measure(self.apis[0].as_ref(), self.cache.as_deref()).map(Some)
+    }
+
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         if images.len() > self.apis.len() {
             return Err(ExecError::NoDevice {
@@ -56,7 +69,8 @@ impl<A: Api> Backend for Gpu<A> {
         }
         let meeting = Meeting::new(images.len());
         let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {
-            Ok(Box::new(driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), &meeting)?))
+            let driver = driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), &meeting)?;
+            Ok(Box::new(driver.with_ranges(self.ranges.clone())))
         };
         if images.len() == 1 {
             return images.into_iter().map(|image| make(&self.apis[0], image)).collect();

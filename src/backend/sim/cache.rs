@@ -46,6 +46,11 @@ impl Cache {
         hit
     }
 
+    fn clear(&mut self) {
+        self.used.clear();
+        self.order.clear();
+    }
+
     /// Uses a stretch, and gives the bytes of it that were there.
     fn touch_range(&mut self, offset: u64, bytes: u64) -> u64 {
         if bytes == 0 {
@@ -54,8 +59,7 @@ impl Cache {
         let pages = offset / PAGE..(offset + bytes).div_ceil(PAGE);
         let count = pages.end - pages.start;
         if count > self.capacity as u64 {
-            self.used.clear();
-            self.order.clear();
+            self.clear();
             return 0;
         }
         let hits = pages.filter(|&page| self.touch(page)).count() as u64;
@@ -71,7 +75,10 @@ pub fn shares(image: &Image, profile: &Profile, otherwise: impl Fn(u32) -> u8) -
     let mut shares = vec![0; image.ops.len()];
     // The first round fills the cache, the second is what every later one finds.
     for _ in 0..2 {
-        for (op, share) in image.ops.iter().zip(&mut shares) {
+        for ((op, share), number) in image.ops.iter().zip(&mut shares).zip(0..) {
+            if image.cold.binary_search(&number).is_ok() {
+                cache.clear();
+            }
             let spec = &image.works[op.work as usize].spec;
             let tensors = spec.inputs.iter().chain(&spec.outputs);
             let (mut all, mut found) = (0, 0);

@@ -459,6 +459,15 @@ impl Driver for SimDriver {
         }
     }
 
+    fn flushes(&self) -> bool {
+        true
+    }
+
+    /// What lies in the cache was worked out with the image.
+    fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
+        Ok(())
+    }
+
     fn now(&self) -> Nanos {
         Nanos(self.host.round() as i64)
     }

@@ -1,0 +1,156 @@
+//! What timing costs on this device: measured on a stream of its own, before anything else runs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::base::{Nanos, SrcSpan};
+use crate::exec::{ExecError, Fault, Timer};
+use crate::model::Priority;
+use crate::ops::{Source, kernel};
+
+use super::api::{Api, Call};
+use super::gate::{self, Gates};
+use super::kernels::{Kernels, Wanted};
+
+/// Pairs of stamps in a round: with the kernels between them they fit a queue by far.
+const PAIRS: usize = 64;
+
+/// Rounds; the last counts, since a device that was idle has to raise its clock.
+const ROUNDS: usize = 20;
+
+fn device(fault: Box<Fault>) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: None }
+}
+
+fn null() -> Arc<Source> {
+    kernel::source("nop", "", &[], "")
+}
+
+/// Measures what stamps and an empty kernel take. `cache` keeps the two kernels that it needs.
+pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, ExecError> {
+    api.make_current().map_err(device)?;
+    let wanted = [gate::source(), null()].map(|source| Wanted {
+        source: (*source).clone(),
+        what: "timer",
+        span: SrcSpan::default(),
+    });
+    let mut kernels = Kernels::load(api, &wanted, cache)?;
+    let measured = on_stream(api, &kernels);
+    kernels.unload(api);
+    measured.map_err(device)
+}
+
+fn on_stream<A: Api>(api: &A, kernels: &Kernels<A>) -> Call<Timer> {
+    let stream = api.stream(Priority::Normal)?;
+    let mut events = Vec::with_capacity(2 * PAIRS);
+    let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
+    let mut run = || {
+        for _ in 0..2 * PAIRS {
+            events.push(api.event(true)?);
+        }
+        let mut bench = Bench { api, stream, events: &events, gates: &mut gates, null: kernels.get(&null()) };
+        bench.timer()
+    };
+    let timer = run();
+    gates.release_all();
+    let _ = api.synchronize();
+    // SAFETY: all were made above, and the device is idle.
+    unsafe {
+        gates.free(api);
+        events.into_iter().for_each(|event| api.destroy_event(event));
+        api.destroy_stream(stream);
+    }
+    timer
+}
+
+struct Bench<'a, A: Api> {
+    api: &'a A,
+    stream: A::Stream,
+    events: &'a [A::Event],
+    gates: &'a mut Gates<A>,
+    null: A::Function,
+}
+
+impl<A: Api> Bench<'_, A> {
+    fn timer(&mut self) -> Call<Timer> {
+        let mut last = None;
+        for _ in 0..ROUNDS {
+            let (empty, stamps) = self.round(false)?;
+            let (full, calls) = self.round(true)?;
+            last = Some((empty, full, stamps, calls));
+        }
+        let (empty, full, stamps, calls) = last.expect("there is more than one round");
+        let resolution = smallest_step(empty.iter().chain(&full).copied());
+        let each = |all: Nanos, count: usize| Nanos(all.0 / count as i64);
+        Ok(Timer {
+            resolution,
+            empty: median(empty),
+            null_kernel: median(full),
+            stamp_call: each(stamps, 2 * PAIRS),
+            launch_call: each(Nanos((calls - stamps).0.max(0)), PAIRS),
+        })
+    }
+
+    /// The time between the stamps of each pair, with an empty kernel between them or without, and what the calls took.
+    /// The gate is shut meanwhile: else the host's calls would be what lies between.
+    fn round(&mut self, kernel: bool) -> Call<(Vec<Nanos>, Nanos)> {
+        self.gates.hold(self.api, 0, self.stream)?;
+        let start = Instant::now();
+        let issued = self.issue(kernel);
+        let calls = Nanos(start.elapsed().as_nanos() as i64);
+        self.gates.release(0);
+        issued?;
+        self.api.synchronize()?;
+        if self.gates.forced(0) {
+            return Err(Fault::new("timer", "every call waits for the device, so that its own time does not show"));
+        }
+        let pairs = self.events.chunks_exact(2);
+        // SAFETY: the events are alive and have been reached.
+        let times: Call<Vec<Nanos>> = pairs.map(|pair| unsafe { self.api.elapsed(pair[0], pair[1]) }).collect();
+        Ok((times?, calls))
+    }
+
+    fn issue(&self, kernel: bool) -> Call {
+        for pair in self.events.chunks_exact(2) {
+            // SAFETY: stream, events and kernel are alive, and the kernel takes no arguments.
+            unsafe {
+                self.api.record(pair[0], self.stream)?;
+                if kernel {
+                    self.api.launch(self.null, 1, 1, 0, self.stream, std::ptr::null_mut())?;
+                }
+                self.api.record(pair[1], self.stream)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn median(mut times: Vec<Nanos>) -> Nanos {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// The smallest difference between times that differ; the smallest time where all are equal.
+fn smallest_step(times: impl Iterator<Item = Nanos>) -> Nanos {
+    let mut times: Vec<Nanos> = times.collect();
+    times.sort_unstable();
+    times.dedup();
+    let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
+    // Times come as fractions of a millisecond in 32 bits: what is rounded differs by a nanosecond or two.
+    let step = steps.filter(|step| step.0 > 2).min();
+    step.or(times.first().copied()).unwrap_or(Nanos(1)).max(Nanos(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_s_step_shows_in_its_times() {
+        let step = |times: &[i64]| smallest_step(times.iter().map(|&time| Nanos(time))).0;
+        assert_eq!(step(&[1024, 1056, 1088, 1025]), 31, "rounding is no step");
+        assert_eq!(step(&[2000, 2000, 2000]), 2000, "one value tells no more than itself");
+        assert_eq!(step(&[1500, 2000, 3000]), 500);
+    }
+}

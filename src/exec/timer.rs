@@ -1,0 +1,64 @@
+//! What timing itself costs on a device.
+
+use crate::base::Nanos;
+
+/// How often a time has to be longer than the resolution before its digits mean something.
+const ENOUGH: i64 = 10;
+
+/// Measured on the device, before a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer {
+    /// The smallest difference between two times that a device tells apart.
+    pub resolution: Nanos,
+    /// Between two stamps with nothing in between.
+    pub empty: Nanos,
+    /// Between two stamps around an empty kernel of one thread.
+    pub null_kernel: Nanos,
+    /// What a stamp, and the launch of a kernel, cost the host.
+    pub stamp_call: Nanos,
+    pub launch_call: Nanos,
+}
+
+impl Timer {
+    /// The figures by name, in nanoseconds.
+    pub fn facts(&self) -> [(String, String); 5] {
+        [
+            ("timer_resolution_ns", self.resolution),
+            ("timer_empty_ns", self.empty),
+            ("timer_null_kernel_ns", self.null_kernel),
+            ("timer_stamp_call_ns", self.stamp_call),
+            ("timer_launch_call_ns", self.launch_call),
+        ]
+        .map(|(name, time)| (name.to_owned(), time.0.to_string()))
+    }
+
+    /// What to say of a time that is too short for the device's clock; nothing of one that is not.
+    pub fn too_short(&self, time: Nanos) -> Option<String> {
+        (time.0 < ENOUGH * self.resolution.0).then(|| {
+            format!(
+                "{time} is less than {ENOUGH} times the {} that the device's clock tells apart: let an iteration do more",
+                self.resolution
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_steps_of_the_clock_are_enough() {
+        let timer = Timer {
+            resolution: Nanos(500),
+            empty: Nanos(1_500),
+            null_kernel: Nanos(3_000),
+            stamp_call: Nanos(900),
+            launch_call: Nanos(2_000),
+        };
+        assert_eq!(timer.too_short(Nanos(5_000)), None);
+        let told = timer.too_short(Nanos(4_999)).unwrap();
+        assert!(told.starts_with("4.999 µs is less than 10 times the 500 ns"), "{told}");
+        assert_eq!(timer.facts()[0], ("timer_resolution_ns".to_owned(), "500".to_owned()));
+    }
+}

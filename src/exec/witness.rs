@@ -1,0 +1,234 @@
+//! The witness of order: a run in which every operation leaves a mark, and looks first whether all that it waits for
+//! have left theirs. What computes the right results may still have been lucky; this shows that it had to wait.
+//!
+//! The marks and looks are launches like others, on the operations' own lanes, so they go wherever the operations go: as
+//! streams, as a graph, on a GPU and on the CPU.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::{OpId, Space, SrcSpan};
+use crate::model::{OpKind, Program};
+use crate::ops::init::Init;
+use crate::ops::{Spec, witness as ops};
+use crate::plan::{Plan, StepPlan};
+
+use super::driver::Backend;
+use super::error::ExecError;
+use super::image::{Address, Fill, Image, ImageOp, NO_COMM, Step, StepCommands, Work};
+use super::ranks::{Rank, Ranks, prepare_with};
+use super::session::Options;
+
+/// Bytes of a counter.
+const BYTES: u64 = 4;
+
+/// Dependencies that are looked at, at most: those of the rest are not.
+const EDGES: usize = 1 << 20;
+
+/// Sessions that witness, with what their counters are of.
+pub struct Witness {
+    pub ranks: Ranks,
+    counters: Vec<Counters>,
+}
+
+/// The counters of a rank.
+#[derive(Debug, Default)]
+struct Counters {
+    /// Each dependency: an operation of the cycle and one that waits for it.
+    edges: Vec<Edge>,
+    /// Where the counters of misses begin.
+    misses: u64,
+}
+
+/// A dependency that is witnessed: the iteration of the cycle and the operation, of what is waited for and of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    pub from: (usize, OpId),
+    pub to: (usize, OpId),
+}
+
+/// Opens a backend with the ranks' operations, each between its marks and looks; `plans` has the plan of each rank.
+pub fn witness(
+    ranks: &[Rank],
+    plans: &[&Plan],
+    backend: &dyn Backend,
+    options: &Options,
+) -> Result<Witness, ExecError> {
+    let mut counters = Vec::with_capacity(ranks.len());
+    let ranks = prepare_with(ranks, backend, options, |rank, image, period| {
+        let found = dependencies(rank.program, plans[counters.len()], image, period);
+        let misses = insert(image, period, &found);
+        counters.push(Counters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses });
+    })?;
+    Ok(Witness { ranks, counters })
+}
+
+impl Witness {
+    /// How many dependencies are looked at, on all ranks.
+    pub fn edges(&self) -> usize {
+        self.counters.iter().map(|counters| counters.edges.len()).sum()
+    }
+
+    /// The dependencies of a rank that did not hold in what has been run, with how often they did not; nothing where a
+    /// backend has no memory.
+    pub fn missed(&mut self, index: usize) -> Result<Option<Vec<(Edge, u32)>>, ExecError> {
+        let Counters { edges, misses } = &self.counters[index];
+        if edges.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let read = self.ranks.read_at(index, *misses, edges.len() as u64 * BYTES)?;
+        Ok(read.map(|bytes| {
+            let counts = bytes.chunks_exact(BYTES as usize);
+            let counts = counts.map(|count| u32::from_le_bytes(count.try_into().expect("four bytes")));
+            edges.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect()
+        }))
+    }
+}
+
+/// A dependency between two launches of the image, by their numbers.
+struct Dependency {
+    from: u32,
+    to: u32,
+    /// Rounds of the period that the first is behind the second.
+    rounds: u32,
+    edge: Edge,
+}
+
+/// Every dependency of the plan between operations that run. What only stands for a place in a stream, such as a
+/// `sync`, passes on what it waits for.
+fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCommands]) -> Vec<Dependency> {
+    let mut first = 0;
+    let launches: Vec<BTreeMap<OpId, u32>> = period
+        .iter()
+        .map(|step| {
+            let numbers = step.ops.iter().copied().zip(first..).collect();
+            first += step.ops.len() as u32;
+            numbers
+        })
+        .collect();
+    debug_assert_eq!(first as usize, image.ops.len());
+    let sources: Vec<Vec<Vec<OpId>>> =
+        plan.steps.iter().enumerate().map(|(step, graph)| running(program, step, graph)).collect();
+    let mut found = Vec::new();
+    let steps = period.len() as u32;
+    for (index, step) in period.iter().enumerate() {
+        let mut add = |at: usize, from: OpId, to: OpId, rounds: u32| {
+            if let (Some(&producer), Some(&consumer)) = (launches[at].get(&from), launches[index].get(&to))
+                && found.len() < EDGES
+            {
+                let edge = Edge { from: (period[at].step, from), to: (step.step, to) };
+                found.push(Dependency { from: producer, to: consumer, rounds, edge });
+            }
+        };
+        for &to in &step.ops {
+            for &from in &sources[step.step][to.index()] {
+                add(index, from, to, 0);
+            }
+        }
+        for edge in &plan.steps[step.step].across {
+            // So many iterations back in the period, and so many rounds of it.
+            let back = edge.distance as i64 - index as i64;
+            let rounds = if back > 0 { (back as u32).div_ceil(steps) } else { 0 };
+            let at = (index as i64 - i64::from(edge.distance)).rem_euclid(i64::from(steps)) as usize;
+            add(at, edge.from, edge.to, rounds);
+        }
+    }
+    found
+}
+
+/// For each operation of a step what it waits for that runs.
+fn running(program: &Program, step: usize, graph: &StepPlan) -> Vec<Vec<OpId>> {
+    let ops = &program.cycle[step];
+    let mut sources: Vec<Vec<OpId>> = Vec::with_capacity(graph.operations());
+    for op in ops.ids() {
+        let mut known = Vec::new();
+        for edge in graph.incoming(op) {
+            match ops.op(edge.from).kind {
+                OpKind::Run(_) => known.push(edge.from),
+                _ => known.extend(&sources[edge.from.index()]),
+            }
+        }
+        known.sort_unstable();
+        known.dedup();
+        sources.push(known);
+    }
+    sources
+}
+
+/// Puts marks and looks into an image; returns where the counters of misses begin.
+fn insert(image: &mut Image, period: &mut [StepCommands], dependencies: &[Dependency]) -> u64 {
+    let operations = image.ops.len() as u64;
+    let base = image.bytes[0].next_multiple_of(256);
+    let counters = operations + dependencies.len() as u64;
+    image.bytes[0] = base + counters * BYTES;
+    let fill = Fill { space: Space::Device, offset: base, dtype: ops::COUNTER, elements: counters, init: Init::Zeros };
+    image.fills.push(fill);
+    let misses = base + operations * BYTES;
+
+    let mut maker = Maker { image, mark: None, checks: BTreeMap::new() };
+    let mut looks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (dependency, miss) in dependencies.iter().zip((misses..).step_by(BYTES as usize)) {
+        let lane = maker.image.ops[dependency.to as usize].lane;
+        let counter = |op: u32| base + u64::from(op) * BYTES;
+        let work = maker.check(dependency.rounds);
+        let look = maker.add(work, lane, &[counter(dependency.from), counter(dependency.to), miss]);
+        looks.entry(dependency.to).or_default().push(look);
+    }
+    for step in period {
+        let mut commands = Vec::with_capacity(3 * step.commands.len());
+        for command in std::mem::take(&mut step.commands) {
+            let Step::Launch { op, lane } = command else {
+                commands.push(command);
+                continue;
+            };
+            let before = looks.get(&op).into_iter().flatten();
+            commands.extend(before.map(|&look| Step::Launch { op: look, lane }));
+            commands.push(command);
+            let work = maker.mark();
+            let mark = maker.add(work, lane, &[base + u64::from(op) * BYTES]);
+            commands.push(Step::Launch { op: mark, lane });
+        }
+        step.commands = commands;
+    }
+    misses
+}
+
+/// Adds works and operations to an image.
+struct Maker<'a> {
+    image: &'a mut Image,
+    mark: Option<u32>,
+    /// By the rounds that they allow for.
+    checks: BTreeMap<u32, u32>,
+}
+
+impl Maker<'_> {
+    fn work(&mut self, spec: Spec) -> u32 {
+        let launches = spec.launch().into();
+        self.image.works.push(Work { spec: Arc::new(spec), launches, span: SrcSpan::default() });
+        self.image.works.len() as u32 - 1
+    }
+
+    fn mark(&mut self) -> u32 {
+        let work = self.mark.unwrap_or_else(|| self.work(ops::mark()));
+        self.mark = Some(work);
+        work
+    }
+
+    fn check(&mut self, rounds: u32) -> u32 {
+        match self.checks.get(&rounds) {
+            Some(&work) => work,
+            None => {
+                let work = self.work(ops::check(i64::from(rounds)));
+                self.checks.insert(rounds, work);
+                work
+            }
+        }
+    }
+
+    fn add(&mut self, work: u32, lane: u32, offsets: &[u64]) -> u32 {
+        let operands = self.image.addresses.len() as u32;
+        self.image.addresses.extend(offsets.iter().map(|&offset| Address { space: Space::Device, offset }));
+        self.image.ops.push(ImageOp { work, lane, comm: NO_COMM, operands, span: SrcSpan::default() });
+        self.image.ops.len() as u32 - 1
+    }
+}

@@ -1,0 +1,138 @@
+//! Operations that show that nothing began too early: counters behind what is waited for, and looks at them before what
+//! waits. They stand in no catalogue: no text can name them.
+
+use crate::base::{DType, Dims, Nanos, Space};
+
+use super::kernel::source;
+use super::*;
+
+/// How long a mark takes, so that a consumer that does not wait is likely to come too early. The CPU takes none.
+const LATE: Nanos = Nanos(5_000);
+
+/// The element type of all counters.
+pub const COUNTER: DType = DType::I32;
+
+fn counter() -> Tensor {
+    Tensor {
+        dtype: COUNTER,
+        dims: Dims::from_slice(&[1]).expect("one dimension"),
+        strides: Dims::from_slice(&[1]).expect("one dimension"),
+        space: Space::Device,
+        align: 4,
+    }
+}
+
+fn spec(operation: &'static dyn Operation, attrs: Attrs, inputs: usize) -> Spec {
+    Spec {
+        operation,
+        attrs,
+        expression: None,
+        inputs: vec![counter(); inputs],
+        outputs: vec![counter()],
+        team: Team::ALONE,
+    }
+}
+
+/// Adds one to a counter: an operation has been done once more.
+pub fn mark() -> Spec {
+    spec(&Mark, Attrs::default(), 0)
+}
+
+/// Adds one to the last of three counters, unless the first is ahead of the second, or behind it by less than `rounds`:
+/// what is waited for has been done, and what waits has not.
+pub fn check(rounds: i64) -> Spec {
+    let mut attrs = Attrs::default();
+    attrs.push("rounds", Attr::Int(rounds), None);
+    spec(&Check, attrs, 2)
+}
+
+fn nothing_to_take() -> &'static Signature {
+    &Signature { inputs: &[], outputs: &[], options: &[] }
+}
+
+fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
+    let source = source(name, "", params, body);
+    vec![Launch::Kernel(Kernel { source, grid: 1, block: 1, shared: Shared::Bytes(0), args })]
+}
+
+struct Mark;
+
+impl Operation for Mark {
+    fn name(&self) -> &'static str {
+        "witness mark"
+    }
+
+    fn summary(&self) -> &'static str {
+        "counts how often an operation has been done"
+    }
+
+    fn category(&self) -> Category {
+        Category::Synthetic
+    }
+
+    fn signature(&self) -> &'static Signature {
+        nothing_to_take()
+    }
+
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, _: &Spec) -> Cost {
+        Cost { blocks: 1, share: 1, ..Cost::default() }
+    }
+
+    fn reference(&self, _: &Spec, _: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0][0] += 1.0;
+    }
+
+    fn launch(&self, _: &Spec) -> Vec<Launch> {
+        let body = "  u64 start = WHOLE_CLOCK();\n  while (WHOLE_CLOCK() - start < ticks) {}\n  \
+                    volatile i32* count = done;\n  *count = *count + 1;\n  __threadfence();\n";
+        let params = ["i32* done".to_owned(), "u64 ticks".into()];
+        one_thread("mark", &params, body, vec![Arg::Operand(0), Arg::Ticks(LATE)])
+    }
+}
+
+struct Check;
+
+impl Operation for Check {
+    fn name(&self) -> &'static str {
+        "witness check"
+    }
+
+    fn summary(&self) -> &'static str {
+        "counts how often what is waited for had not been done"
+    }
+
+    fn category(&self) -> Category {
+        Category::Synthetic
+    }
+
+    fn signature(&self) -> &'static Signature {
+        nothing_to_take()
+    }
+
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, _: &Spec) -> Cost {
+        Cost { blocks: 1, share: 1, ..Cost::default() }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let needed = inputs[1][0] + 1.0 - spec.attrs.int("rounds") as f64;
+        if inputs[0][0] < needed {
+            outputs[0][0] += 1.0;
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let body = "  volatile const i32* first = from;\n  volatile const i32* second = to;\n  \
+                    if (*first < *second + 1 - (i32)rounds) *missed = *missed + 1;\n";
+        let params = ["const i32* from".to_owned(), "const i32* to".into(), "i32* missed".into(), "u32 rounds".into()];
+        let rounds = u32::try_from(spec.attrs.int("rounds")).unwrap_or(u32::MAX);
+        one_thread("check", &params, body, vec![Arg::Operand(0), Arg::Operand(1), Arg::Operand(2), Arg::U32(rounds)])
+    }
+}
