@@ -99,6 +99,7 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
         observed_iterations: 1,
         exec: common::exec_options(),
         control: &Control::default(),
+        profile: None,
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|_| String::new(),
     };

@@ -1,22 +1,27 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
-use crate::base::{Nanos, OpId, Space};
+use crate::base::{Nanos, Space};
 use crate::config::{EffortPlan, Profile};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Samples, Session, Trace};
-use crate::model::{FigureExpr, OpKind, Program};
+use crate::model::{FigureExpr, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
 use super::alone::Alone;
+use super::analysis::{self, Subject};
 use super::doubts;
 use super::metrics::{Evidence, Known};
+use super::operations::operations;
 use super::plausible::Limits;
-use super::record::{ExpectationRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, WarmupRecord};
+use super::record::{ExpectationRecord, RankRecord, SpanRecord, Times, Variant, WarmupRecord};
 use super::stats::Summary;
 use super::warmup::{self, Warmed};
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
+
+/// The share of the headline from which on the host's time to issue is what limits.
+const HOST: f64 = 0.9;
 
 /// What is to be measured.
 pub struct Request<'a> {
@@ -204,9 +209,15 @@ fn wants_serial(program: &Program) -> bool {
 }
 
 fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
-    let time = Times::of(&sampled.samples.time);
+    let limits = Limits(request.profile);
+    let refused = limits.check_iteration(request.program, &sampled.samples.time).err();
+    let time = match &refused {
+        None => Times::of(&sampled.samples.time),
+        Some(_) => Times::bare(&sampled.samples.time),
+    };
     let issue = Times::of(&sampled.samples.issue);
     let name = sampled.mode.name();
+    warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     warnings.extend(doubts::of(name, &time, &sampled.warmup, request.schedule.period.len()));
     let headline = time.p50_ns;
     let observed: Vec<f64> = sampled.traces.iter().map(|trace| trace.time.0 as f64).collect();
@@ -221,10 +232,12 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warning
             effect * 100.0
         ));
     }
+    let mut host_bound = false;
     if let (Some(issue), Some(headline)) = (issue.p50_ns, headline)
         && sampled.mode == LaunchMode::Stream
-        && issue.0 as f64 > 0.9 * headline.0 as f64
+        && issue.0 as f64 > HOST * headline.0 as f64
     {
+        host_bound = true;
         warnings.push(format!(
             "{name}: the host takes {issue} to issue an iteration of {headline}: the device waits for it; \
              `--launch graph` issues it by one call"
@@ -238,7 +251,7 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warning
         traces: &sampled.traces,
         alone: serial.map(|serial| &serial.alone),
         memory: request.schedule.bytes(Space::Device),
-        limits: Limits(request.profile),
+        limits,
         known: Known::default(),
     };
     let expectations: Vec<ExpectationRecord> = request
@@ -248,7 +261,19 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warning
         .zip(&request.expectations)
         .map(|(expectation, (text, place))| evidence.expectation(expectation, text.clone(), place.clone()))
         .collect();
+    let lanes = &request.schedule.lanes;
+    let analysis = analysis::analyze(&Subject {
+        program: request.program,
+        plan: request.plan,
+        traces: &sampled.traces,
+        alone: serial.map(|serial| &serial.alone),
+        host_bound,
+        queues: (sampled.mode == LaunchMode::Stream).then(|| lanes.iter().map(|lane| lane.queue).collect()),
+        time: headline,
+        profile: request.profile,
+    });
     Variant {
+        refused,
         launch: name.to_owned(),
         metrics: evidence.metrics(),
         expectations,
@@ -256,7 +281,8 @@ fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warning
         ranks: vec![RankRecord {
             rank: request.program.rank,
             time: time.clone(),
-            operations: operations(request, &sampled.traces),
+            analysis,
+            operations: operations(request, &sampled.traces, serial.map(|serial| &serial.alone)),
             observer_effect,
             trace: spans(&sampled.traces),
         }],
@@ -273,58 +299,4 @@ fn spans(traces: &[Trace]) -> Vec<SpanRecord> {
     trace.map_or_else(Vec::new, |trace| {
         trace.spans.iter().map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end }).collect()
     })
-}
-
-fn operations(request: &Request, traces: &[Trace]) -> Vec<OperationRecord> {
-    let program = request.program;
-    let step = &program.cycle[0];
-    let graph = &request.plan.steps[0];
-    let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    for trace in traces.iter().filter(|trace| trace.step == 0) {
-        for span in &trace.spans {
-            starts[span.op.index()].push(span.start.0 as f64);
-            times[span.op.index()].push(span.duration().0 as f64);
-        }
-    }
-    let median = |samples: &[f64]| Summary::of(samples).map(|summary| Nanos(summary.p50.round() as i64));
-    step.ids()
-        .map(|op| {
-            let info = step.op(op);
-            let spec = program.op_spec(info);
-            let cost = spec.map(|spec| spec.cost()).unwrap_or_default();
-            let category = spec.map_or(crate::ops::Category::Marker, |spec| spec.operation.category());
-            OperationRecord {
-                id: op.0,
-                name: program.op_text(info),
-                operation: program.op_name(info).to_owned(),
-                category: category.name().to_owned(),
-                phase: program.phase_text(info.phase),
-                stream: program.streams[info.stream.index()].name.clone(),
-                lane: request.schedule.lane_of[info.stream.index()].0,
-                place: (request.places)(info.span),
-                shape: shape(program, op),
-                flops: cost.flops,
-                bytes: cost.bytes(),
-                after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
-                time_ns: median(&times[op.index()]),
-                start_ns: median(&starts[op.index()]),
-            }
-        })
-        .collect()
-}
-
-/// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
-pub fn shape(program: &Program, op: OpId) -> String {
-    let step = &program.cycle[0];
-    let OpKind::Run(_) = step.op(op).kind else { return String::new() };
-    let list = |views: &[crate::base::ViewId]| {
-        views.iter().map(|view| program.views.tensor(*view).to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let (inputs, outputs) = (list(step.inputs(op)), list(step.outputs(op)));
-    match (inputs.is_empty(), outputs.is_empty()) {
-        (_, true) => inputs,
-        (true, false) => format!("-> {outputs}"),
-        (false, false) => format!("{inputs} -> {outputs}"),
-    }
 }
