@@ -108,7 +108,7 @@ fn categories(subject: &Subject, traces: &[&Trace], links: &[Link]) -> Vec<Categ
     present.into_iter().filter(|(category, _)| *category != Category::Marker).map(record).collect()
 }
 
-/// The time at the end in which only one real stream is busy; nothing where there is no other.
+/// The time at the end in which only one real stream has work left; nothing where there is no other.
 fn tail(trace: &Trace) -> Nanos {
     let mut ends: BTreeMap<_, Nanos> = BTreeMap::new();
     for span in &trace.spans {

@@ -10,7 +10,8 @@ const TAIL: f64 = 0.25;
 /// Parts of an iteration that are less than this share of it make no verdict.
 const LITTLE: f64 = 0.25;
 
-/// The verdict and what usually helps. `tail` is the time at the end in which only one stream is busy.
+/// The verdict and what usually helps. `tail` is the time at the end in which only one stream has
+/// work left.
 pub fn verdict(split: &SplitRecord, categories: &[CategoryRecord], tail: Nanos) -> (String, String) {
     let mut parts: Vec<(&str, Nanos)> =
         categories.iter().map(|category| (category.category.as_str(), category.chain_ns)).collect();
@@ -35,7 +36,8 @@ pub fn verdict(split: &SplitRecord, categories: &[CategoryRecord], tail: Nanos) 
         split.time_ns
     );
     if tail.0 as f64 > TAIL * whole {
-        verdict += &format!("; for the last {:.0} % only one stream is busy: a tail", 100.0 * tail.0 as f64 / whole);
+        verdict +=
+            &format!("; for the last {:.0} % only one stream has work left: a tail", 100.0 * tail.0 as f64 / whole);
     }
     (verdict, help.to_owned())
 }
@@ -129,12 +131,14 @@ mod tests {
         let said = |categories: &[CategoryRecord], tail| verdict(&split, categories, Nanos(tail)).0;
         assert_eq!(
             said(&[category("matrix", 600), category("copy", 100)], 0),
-            "GEMM-bound: matrix multiplication is 60 % of what the iteration waits for (600 ns of 1 µs)"
+            "GEMM-bound: matrix multiplication is 60 % of what the iteration waits for (600 ns of 1.000 µs)"
         );
         assert!(said(&[category("copy", 400), category("matrix", 300)], 0).starts_with("copy-bound"));
         assert!(said(&[category("collective", 700)], 0).starts_with("bound by exposed communication"));
         assert!(said(&[category("matrix", 150)], 0).starts_with("balanced, no part is large: the time between"));
-        assert!(said(&[category("matrix", 700)], 300).ends_with("for the last 30 % only one stream is busy: a tail"));
+        assert!(
+            said(&[category("matrix", 700)], 300).ends_with("for the last 30 % only one stream has work left: a tail")
+        );
         let host = SplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..SplitRecord::default() };
         assert!(verdict(&host, &[category("copy", 20)], Nanos(0)).0.starts_with("host-bound: waiting for the host"));
         assert_eq!(verdict(&SplitRecord::default(), &[], Nanos(0)).0, "nothing ran");

@@ -8,6 +8,9 @@ use crate::measure::verdict;
 
 use super::table::{new_table, plain_name, push, variant_name};
 
+/// Categories that are named.
+const CATEGORIES: usize = 3;
+
 /// Operations of a chain that are named.
 const NAMED: usize = 6;
 
@@ -68,12 +71,13 @@ fn split(analysis: &AnalysisRecord) -> String {
 fn categories(analysis: &AnalysisRecord) -> String {
     let mut categories: Vec<_> = analysis.categories.iter().collect();
     categories.sort_by_key(|category| (std::cmp::Reverse(category.busy_ns), category.category.clone()));
-    let text = categories.into_iter().map(|category| {
+    let more = if categories.len() > CATEGORIES { ", …" } else { "" };
+    let text = categories.into_iter().take(CATEGORIES).map(|category| {
         let exposed = category.exposed_ns.map(|exposed| format!(", exposed {exposed}")).unwrap_or_default();
         let share = share(category.busy_ns, analysis.split.time_ns);
         format!("{} {} ({share}{exposed})", category.category, category.busy_ns)
     });
-    text.collect::<Vec<_>>().join(", ")
+    text.collect::<Vec<_>>().join(", ") + more
 }
 
 /// Its length and its operations, those of one name in a row once.

@@ -120,7 +120,8 @@ fn times(record: &RunRecord, out: &mut String) {
     };
     row("median", &|variant| text(variant.time.p50_ns));
     row("95 % interval", &|variant| match (variant.time.p50_low_ns, variant.time.p50_high_ns) {
-        (Some(low), Some(high)) => format!("{low} to {high}"),
+        // Of equal samples, as the simulator's are, it says nothing more than the median.
+        (Some(low), Some(high)) if low.to_string() != high.to_string() => format!("{low} to {high}"),
         _ => "–".to_owned(),
     });
     row("mean ± std", &|variant| spread(&variant.time));
