@@ -127,7 +127,9 @@ fn serials(
                 serial.push(None);
                 continue;
             }
-            let samples = warmed(request, &mut session, variant.mode)?.samples;
+            let Warmed { samples, warmup } = warmed(request, &mut session, variant.mode)?;
+            let name = format!("{}, on one stream", variant.mode.name());
+            warnings.extend(doubts::of(&name, &Times::of(&samples.time), &warmup, session.period()));
             let traces = match samples.stopped {
                 true => Vec::new(),
                 false => session.observe(variant.mode, u64::from(request.observed_iterations), request.control)?,

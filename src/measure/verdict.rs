@@ -35,7 +35,9 @@ pub fn verdict(split: &SplitRecord, categories: &[CategoryRecord], tail: Nanos) 
         share * 100.0,
         split.time_ns
     );
-    if tail.0 as f64 > TAIL * whole {
+    // Where waiting decides, the end waits too.
+    let works = categories.iter().any(|category| category.category == part);
+    if works && tail.0 as f64 > TAIL * whole {
         verdict +=
             &format!("; for the last {:.0} % only one stream has work left: a tail", 100.0 * tail.0 as f64 / whole);
     }
