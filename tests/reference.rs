@@ -1,10 +1,11 @@
-//! The tables of the language reference are what the code says: each stands between `<!-- generated: NAME -->` and
-//! `<!-- end -->` in docs/language.md. `AORTA_DOCS=write cargo test --test reference` writes them anew.
+//! The tables of the language reference, and the definitions of figures, are what the code says: each stands between
+//! `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md or docs/metrics.md. `AORTA_DOCS=write cargo test --test reference` writes them anew.
 
 use std::path::Path;
 
 use aorta::base::{Bytes, DType, units};
 use aorta::config::Settings;
+use aorta::measure::definitions::{DEFINITIONS, Definition};
 use aorta::model::{Statistic, limits};
 use aorta::ops::{self, Preset};
 use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
@@ -93,6 +94,35 @@ fn statistics() -> String {
     code(Statistic::ALL.map(Statistic::name)) + "\n"
 }
 
+/// The figures that a file may ask for.
+fn figures() -> String {
+    let asked = DEFINITIONS.iter().filter(|definition| !definition.usage.is_empty());
+    table(["figure", "is"], asked.map(|definition| [definition.usage.to_owned(), definition.summary.to_owned()]))
+}
+
+/// Definitions in full, of figures for files or of those for reports.
+fn definitions(asked: bool) -> String {
+    let wanted = DEFINITIONS.iter().filter(|definition| definition.usage.is_empty() != asked);
+    let section = |definition: &Definition| {
+        let usage = if definition.usage.is_empty() { "" } else { "Written " };
+        let usage = format!("{usage}{}{}", definition.usage, if usage.is_empty() { "" } else { ". " });
+        let summary = definition.summary;
+        let first = summary.chars().next().expect("a summary has words").to_uppercase().to_string();
+        let unit = if definition.unit == "1" { "none, a ratio" } else { definition.unit };
+        format!(
+            "### `{}`\n\n{first}{}. {usage}\n\n- Formula: {}\n- Unit: {unit}\n- Samples: {}\n- Good for: {}\n- Traps: {}\n",
+            definition.name,
+            &summary[first.len()..],
+            definition.formula,
+            definition.samples,
+            definition.good_for,
+            definition.traps,
+        )
+        .replace(" \n", "\n")
+    };
+    wanted.map(section).collect::<Vec<_>>().join("\n")
+}
+
 fn limits() -> String {
     let settings = Settings::layered(None, &[]).expect("the defaults are good");
     let row = |what: &str, limit: String, by: &str| {
@@ -127,32 +157,45 @@ fn limits() -> String {
 
 #[test]
 fn tables_are_what_the_code_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/language.md");
+    check(
+        "docs/language.md",
+        &[
+            ("words", words()),
+            ("types", types()),
+            ("units", units()),
+            ("operations", operations()),
+            ("options", options()),
+            ("figures", figures()),
+            ("statistics", statistics()),
+            ("limits", limits()),
+        ],
+    );
+}
+
+#[test]
+fn definitions_are_what_the_code_says() {
+    check("docs/metrics.md", &[("figures of files", definitions(true)), ("figures of reports", definitions(false))]);
+}
+
+/// Compares what a page has between its marks with what the code says, or writes it anew.
+fn check(file: &str, tables: &[(&str, String)]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let page = std::fs::read_to_string(&path).expect("the reference is there");
-    let tables = [
-        ("words", words()),
-        ("types", types()),
-        ("units", units()),
-        ("operations", operations()),
-        ("options", options()),
-        ("statistics", statistics()),
-        ("limits", limits()),
-    ];
     let mut written = page.clone();
-    for (name, table) in &tables {
+    for (name, table) in tables {
         let mark = format!("<!-- generated: {name} -->\n");
-        let (before, rest) = written.split_once(&mark).unwrap_or_else(|| panic!("docs/language.md lacks {mark}"));
+        let (before, rest) = written.split_once(&mark).unwrap_or_else(|| panic!("{file} lacks {mark}"));
         let (_, after) = rest.split_once("<!-- end -->").unwrap_or_else(|| panic!("{mark} has no end"));
         written = format!("{before}{mark}\n{table}\n<!-- end -->{after}");
     }
-    assert_eq!(page.matches("<!-- generated: ").count(), tables.len(), "each table is one of these");
+    assert_eq!(page.matches("<!-- generated: ").count(), tables.len(), "{file}: each table is one of these");
     if std::env::var("AORTA_DOCS").is_ok_and(|mode| mode == "write") {
         std::fs::write(&path, &written).expect("the pages are the repository's own");
     } else {
         let differs = page.lines().zip(written.lines()).find(|(page, code)| page != code);
         assert!(
             page == written,
-            "the page and the code differ, here first: {differs:?}\n\
+            "{file} and the code differ, here first: {differs:?}\n\
              AORTA_DOCS=write cargo test --test reference writes the tables anew"
         );
     }

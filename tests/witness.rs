@@ -108,7 +108,12 @@ fn a_simulator_has_nothing_to_say() {
     let program = common::planned(LATE);
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = placed(&program, &sim);
-    let witness = exec::witness(&program.0, &program.1, &schedule, &sim, &common::exec_options());
+    let witness = exec::witness(
+        &[Rank { number: 0, program: &program.0, schedule: &schedule }],
+        &[&program.1],
+        &sim,
+        &common::exec_options(),
+    );
     let mut witness = witness.unwrap_or_else(|error| panic!("{error}"));
     assert!(witness.edges() > 0);
     assert_eq!(witness.missed(0).expect("nothing fails"), None);

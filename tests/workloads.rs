@@ -89,6 +89,8 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let options = schedule::Options { streams, ..schedule::Options::default() };
     let schedule = common::placed(program, plan, &sim, &options);
+    // With the device's limits, so that none of the simulator's figures is refused.
+    let profile = Profile::named("h200").expect("embedded");
     let request = Request {
         ranks: &[RankRequest { number: 0, program, plan, schedule: &schedule }],
         backend: &sim,
@@ -97,7 +99,7 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
         observed_iterations: 1,
         exec: common::exec_options(),
         control: &Control::default(),
-        profile: None,
+        profile: Some(&profile),
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|_| String::new(),
     };

@@ -65,6 +65,9 @@ pub struct ExecArgs {
     /// Compare every output with the CPU's
     #[arg(long)]
     verify: bool,
+    /// Show the N operations with the most time of their own, and what usually helps each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
     /// Write the record of the run
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -231,6 +234,9 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
         _ => Ok(()),
     };
     output::print(&report::table(&record));
+    if let Some(top) = args.top {
+        output::print(&report::top(&record, top as usize));
+    }
     // What cannot be written does not keep the rest from it.
     let json = args.json.as_ref().map_or(Ok(()), |path| output::write_file(path, record.to_json().as_bytes()));
     let others = super::report::write(&record, args.csv.as_ref(), args.trace.as_ref());

@@ -1,4 +1,4 @@
-//! `aorta explain`: the page of a diagnostic.
+//! `aorta explain`: the page of a diagnostic, or the definition of a figure.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,7 @@ use clap::Args;
 use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
+use crate::measure::definitions::{self, DEFINITIONS, Definition};
 
 use super::error::InputError;
 use super::{CliResult, DONE, output};
@@ -15,18 +16,93 @@ static PAGES: Dir = include_dir!("$CARGO_MANIFEST_DIR/docs/errors");
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The code of an error or a warning, such as `aorta::plan::race`, or just `race`; all codes where it is left out
+    /// The code of an error or a warning, such as `aorta::plan::race`, or just `race`; or the word `metric`; all codes
+    /// and figures where it is left out
     code: Option<String>,
+    /// Behind `metric`, the name of a figure; all of them where it is left out
+    name: Option<String>,
 }
 
 pub fn run(args: ExplainArgs) -> CliResult {
     let pages = pages();
-    let text = match &args.code {
-        None => index(&pages),
-        Some(code) => shown(find(&pages, code)?.text),
+    let text = match (args.code.as_deref(), args.name.as_deref()) {
+        (None, _) => index(&pages) + "\n" + &figures(),
+        (Some(METRIC), None) => figures(),
+        (Some(METRIC), Some(name)) => definition(figure(name)?),
+        (Some(code), None) => shown(find(&pages, code)?.text),
+        (Some(code), Some(name)) => {
+            let help = format!("only `metric` has a name behind it: `aorta explain metric {name}`");
+            return Err(InputError::UnknownCode { code: format!("{code} {name}"), help }.into());
+        }
     };
     output::print(&text);
     Ok(DONE)
+}
+
+/// The word before the name of a figure.
+const METRIC: &str = "metric";
+
+/// The figure of that name.
+fn figure(name: &str) -> Result<&'static Definition, InputError> {
+    definitions::find(name).ok_or_else(|| {
+        let near = suggest::nearest(name, DEFINITIONS.iter().map(|definition| definition.name));
+        let help = near.map_or_else(
+            || "`aorta explain metric` lists all figures".to_owned(),
+            |near| format!("did you mean `metric {near}`?"),
+        );
+        InputError::UnknownCode { code: format!("{METRIC} {name}"), help }
+    })
+}
+
+/// Every figure in one line.
+fn figures() -> String {
+    let width = DEFINITIONS.iter().map(|definition| definition.name.len()).max().unwrap_or(0);
+    let mut text = "metric\n".to_owned();
+    for definition in DEFINITIONS {
+        let _ = writeln!(text, "  {:width$}  {}", definition.name, definition.summary);
+    }
+    text + "\n`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.\n"
+}
+
+/// A definition as it reads on a terminal.
+fn definition(definition: &Definition) -> String {
+    let usage = match definition.usage {
+        "" => "in reports alone".to_owned(),
+        usage => usage.replace('`', ""),
+    };
+    let unit = if definition.unit == "1" { "none, a ratio" } else { definition.unit };
+    let mut text = format!("{}: {}\n\n", definition.name, definition.summary);
+    for (name, value) in [
+        ("written", usage.as_str()),
+        ("formula", definition.formula),
+        ("unit", unit),
+        ("samples", definition.samples),
+        ("good for", definition.good_for),
+        ("traps", definition.traps),
+    ] {
+        for (index, line) in wrapped(value).iter().enumerate() {
+            let _ = writeln!(text, "  {:10}{line}", if index == 0 { name } else { "" });
+        }
+    }
+    text
+}
+
+/// Columns of a definition's text.
+const COLUMNS: usize = 100;
+
+/// A text in lines that fit.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one from the beginning");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push(word.to_owned());
+        } else {
+            let space = if line.is_empty() { "" } else { " " };
+            *line += &format!("{space}{word}");
+        }
+    }
+    lines
 }
 
 /// The page of one code.

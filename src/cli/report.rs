@@ -14,6 +14,9 @@ use super::{CliResult, DONE, load, output};
 pub struct ReportArgs {
     /// A record that `exec --json` wrote
     record: PathBuf,
+    /// Show the N operations with the most time of their own, and what usually helps each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
     /// Write the record as CSV
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
@@ -30,6 +33,9 @@ pub fn run(args: ReportArgs) -> CliResult {
     let record = RunRecord::from_json(&text)
         .map_err(|why| InputError::NoRecord { name: args.record.display().to_string(), why })?;
     output::print(&report::table(&record));
+    if let Some(top) = args.top {
+        output::print(&report::top(&record, top as usize));
+    }
     write(&record, args.csv.as_ref(), args.trace.as_ref())?;
     Ok(DONE)
 }

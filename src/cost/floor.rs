@@ -41,6 +41,20 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
     [matrix, cache, to_device, to_host, held].into_iter().fold(0.0, f64::max)
 }
 
+/// How long an operation's arithmetic and its traffic with the device's memory take at their peaks, in ns. Copies between
+/// the host and the device, and collectives, have neither.
+pub fn ideal(spec: &Spec, profile: &Profile) -> (f64, f64) {
+    let cost = spec.cost();
+    if spec.operation.category() == Category::Collective || link_bytes(spec).is_some() {
+        return (0.0, 0.0);
+    }
+    let peak = match cost.matrix {
+        Some(arithmetic) => super::matrix_peak(arithmetic, profile),
+        None => profile.peak["vector"].value(),
+    };
+    (cost.flops / peak * 1e9, cost.bytes() as f64 / profile.bandwidth.value() * 1e9)
+}
+
 /// Bytes per ns that a link cannot pass.
 fn link(direction: Direction, profile: &Profile) -> f64 {
     super::engines(direction, profile).link.value() * LINKS * 1e-9

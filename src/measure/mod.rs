@@ -1,18 +1,22 @@
 //! Session to record: warm-up, samples, statistics, metrics, expectations. Knows no backend.
 
 mod alone;
+mod analysis;
 mod bus;
 pub mod definitions;
 mod doubts;
 mod metrics;
 mod observed;
+mod operations;
 mod plausible;
 pub mod record;
 mod run;
 pub mod series;
 mod spans;
+mod split;
 pub mod stats;
 mod variant;
+pub mod verdict;
 mod verify;
 mod warmup;
 

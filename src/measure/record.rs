@@ -150,6 +150,9 @@ pub struct Variant {
     pub launch: String,
     /// From the beginning of an iteration to its end, on the device; over ranks, the slowest's.
     pub time: Times,
+    /// Why `time` holds samples and no statistics.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// What was run and thrown away before.
     #[serde(default)]
     pub warmup: WarmupRecord,
@@ -238,12 +241,77 @@ pub struct ExpectationRecord {
 pub struct RankRecord {
     pub rank: u32,
     pub time: Times,
+    /// What its time went into; nothing where no operation was observed.
+    #[serde(default)]
+    pub analysis: Option<AnalysisRecord>,
     /// Operation by operation, from iterations in which each was timed.
     pub operations: Vec<OperationRecord>,
     /// What timing operations cost: the observed iterations' median over the headline's, less 1.
     pub observer_effect: Option<f64>,
     /// One iteration, operation by operation.
     pub trace: Vec<SpanRecord>,
+}
+
+/// What the iterations of the cycle's first step spent their time on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AnalysisRecord {
+    /// What the iteration waits for most, in words.
+    pub verdict: String,
+    /// What usually helps.
+    pub help: String,
+    pub split: SplitRecord,
+    pub critical_path: PathRecord,
+    pub categories: Vec<CategoryRecord>,
+    /// How much of the device's peaks the iteration reaches; nothing of a device that no profile describes.
+    pub peak: Option<PeakRecord>,
+}
+
+/// One observed iteration, that of the median time; the parts add up to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SplitRecord {
+    pub time_ns: Nanos,
+    /// The chain's operations, as long as each takes alone, or as it took where none was timed alone.
+    pub operations_ns: Nanos,
+    /// What running beside others added to them, signed; nothing without a run on one stream.
+    pub stretch_ns: Option<Nanos>,
+    /// Waiting for the host to issue.
+    pub launch_ns: Nanos,
+    /// Waiting behind another stream's operation on the same hardware queue.
+    pub queue_ns: Nanos,
+    /// From the end of what an operation waited for to its start, the rest.
+    pub dependency_ns: Nanos,
+    /// Before the first operation and behind the last.
+    pub idle_ns: Nanos,
+    /// The operations that the iteration waited for, from its beginning.
+    pub chain: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PathRecord {
+    pub length_ns: Nanos,
+    pub operations: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CategoryRecord {
+    pub category: String,
+    pub operations: usize,
+    /// How long any of them runs; the median of the observed iterations.
+    pub busy_ns: Nanos,
+    /// How long any of them runs and no computation does, for copies and collectives.
+    pub exposed_ns: Option<Nanos>,
+    /// Their part of the chain that the split's iteration waited for.
+    pub chain_ns: Nanos,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeakRecord {
+    /// The profile that the peaks are of.
+    pub profile: String,
+    /// Of the arithmetic, each type by its own peak.
+    pub flops: f64,
+    /// Of the memory's bandwidth; above 1 where the cache serves.
+    pub bytes: f64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -269,6 +337,18 @@ pub struct OperationRecord {
     pub time_ns: Option<Nanos>,
     /// Median of its start.
     pub start_ns: Option<Nanos>,
+    /// Median of its duration in the run on one stream.
+    #[serde(default)]
+    pub alone_ns: Option<Nanos>,
+    /// How much later it may end without making the critical path longer.
+    #[serde(default)]
+    pub slack_ns: Option<Nanos>,
+    /// What it takes at the device's peaks, its operands in memory.
+    #[serde(default)]
+    pub ideal_ns: Option<Nanos>,
+    /// Why its time is refused.
+    #[serde(default)]
+    pub refused: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -330,6 +410,13 @@ impl Times {
                 samples_ns: samples.to_vec(),
             },
         }
+    }
+}
+
+impl Times {
+    /// The samples alone, where no statistic of them can be believed.
+    pub fn bare(samples: &[Nanos]) -> Times {
+        Times { n: samples.len(), samples_ns: samples.to_vec(), ..Times::default() }
     }
 }
 

@@ -8,7 +8,8 @@ use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
 use super::alone::Alone;
-use super::record::{Variant, WarmupRecord};
+use super::doubts;
+use super::record::{Times, Variant, WarmupRecord};
 use super::variant;
 use super::warmup::{self, Warmed};
 
@@ -154,7 +155,10 @@ fn serials(
                 serial.push(None);
                 continue;
             }
-            let samples = warmed(request, &mut session, variant.mode)?.samples.slowest;
+            let Warmed { samples, warmup } = warmed(request, &mut session, variant.mode)?;
+            let samples = samples.slowest;
+            let name = format!("{}, on one stream", variant.mode.name());
+            warnings.extend(doubts::of(&name, &Times::of(&samples.time), &warmup, session.period()));
             let traces = match samples.stopped {
                 true => Vec::new(),
                 false => session.observe(variant.mode, u64::from(request.observed_iterations), request.control)?,

@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn two_modes_are_seen_beside_outliers() {
         let flips = |random: &mut Random, index: usize| {
-            let mode = if index % 5 == 0 { 120.0 } else { 100.0 };
+            let mode = if index.is_multiple_of(5) { 120.0 } else { 100.0 };
             let outlier = if index % 40 == 3 { 900.0 } else { 0.0 };
             mode + random.normal() + outlier
         };

@@ -1,29 +1,45 @@
 //! What was measured of a variant, as the record has it.
 
-use crate::base::{Nanos, OpId, Space};
+use crate::base::{Nanos, Space};
 use crate::exec::{Health, LaunchMode, Samples, Trace};
-use crate::model::{OpKind, Program};
 
+use super::alone::Alone;
+use super::analysis::{self, Subject};
 use super::doubts;
 use super::metrics::{self, Evidence, Known};
+use super::operations::operations;
 use super::plausible::Limits;
-use super::record::{ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant};
+use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
 use super::run::{RankRequest, Request, Sampled, Serial};
 use super::stats::Summary;
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
 
+/// The share of the headline from which on the host's time to issue is what limits.
+const HOST: f64 = 0.9;
+
 /// A variant's record. Over ranks, its times are those of the slowest in each iteration.
 pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
     let Sampled { samples, ungated, warmup, mode, health, .. } = sampled;
-    let time = Times::of(&samples.slowest.time);
+    let limits = Limits(request.profile);
+    let checked = request.ranks.iter().map(|rank| limits.check_iteration(rank.program, &samples.slowest.time));
+    let refused = checked.filter_map(Result::err).next();
+    let time = match &refused {
+        None => Times::of(&samples.slowest.time),
+        Some(_) => Times::bare(&samples.slowest.time),
+    };
     let issue = Times::of(&samples.slowest.issue);
     let ungated = ungated.as_ref().map(|samples| Times::of(&samples.time));
     let name = mode.name();
     let period = request.ranks[0].schedule.period.len();
+    warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     warnings.extend(doubts::of(name, &time, warmup, period));
-    let ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| rank(request, sampled, index)).collect();
+    let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
+    // Held until it is issued, an iteration waits for the host no more.
+    let host_bound = slow_host.is_some() && !samples.slowest.gated;
+    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some() };
+    let ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
     if let Some(effect) = effects.max_by(|a, b| a.abs().total_cmp(&b.abs())).filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
@@ -32,10 +48,10 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
             effect * 100.0
         ));
     }
-    warnings.extend(waits_for_host(*mode, &time, &issue, ungated.as_ref()));
-    let evidence: Vec<Evidence> =
-        (0..request.ranks.len()).map(|index| evidence(request, sampled, serial, index)).collect();
+    warnings.extend(slow_host);
+    let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| of.evidence(index)).collect();
     Variant {
+        refused,
         launch: name.to_owned(),
         metrics: metrics::of_ranks(&evidence),
         expectations: expectations(request, &evidence),
@@ -53,7 +69,7 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
 /// A warning, where the host takes nearly as long to issue an iteration as the device to run it.
 fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
-    if mode != LaunchMode::Stream || issue.0 as f64 <= 0.9 * headline.0 as f64 {
+    if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
         return None;
     }
     let waits = match ungated.and_then(|ungated| ungated.p50_ns) {
@@ -66,18 +82,66 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
     ))
 }
 
-fn evidence<'a>(request: &'a Request, sampled: &'a Sampled, serial: Option<&'a Serial>, index: usize) -> Evidence<'a> {
-    let RankRequest { program, plan, schedule, .. } = request.ranks[index];
-    Evidence {
-        program,
-        plan,
-        time: &sampled.samples.slowest.time,
-        serial: serial.map(|serial| serial.samples.time.as_slice()),
-        traces: traces(sampled, index),
-        alone: serial.and_then(|serial| serial.alone.get(index)),
-        memory: schedule.bytes(Space::Device),
-        limits: Limits(request.profile),
-        known: Known::default(),
+/// A variant while its record is made.
+struct Of<'a> {
+    request: &'a Request<'a>,
+    sampled: &'a Sampled,
+    serial: Option<&'a Serial>,
+    host_bound: bool,
+    /// No device can be as fast as its times say.
+    refused: bool,
+}
+
+impl<'a> Of<'a> {
+    fn alone(&self, index: usize) -> Option<&'a Alone> {
+        self.serial.and_then(|serial| serial.alone.get(index))
+    }
+
+    fn evidence(&self, index: usize) -> Evidence<'a> {
+        let RankRequest { program, plan, schedule, .. } = self.request.ranks[index];
+        Evidence {
+            program,
+            plan,
+            time: &self.sampled.samples.slowest.time,
+            serial: self.serial.map(|serial| serial.samples.time.as_slice()),
+            traces: traces(self.sampled, index),
+            alone: self.alone(index),
+            memory: schedule.bytes(Space::Device),
+            limits: Limits(self.request.profile),
+            known: Known::default(),
+        }
+    }
+
+    fn rank(&self, index: usize) -> RankRecord {
+        let of = &self.request.ranks[index];
+        let none = Samples::default();
+        let samples = self.sampled.samples.ranks.get(index).unwrap_or(&none);
+        let traces = traces(self.sampled, index);
+        let time = if self.refused { Times::bare(&samples.time) } else { Times::of(&samples.time) };
+        let observed: Vec<f64> = traces.iter().map(|trace| trace.time.0 as f64).collect();
+        let observer_effect = match (Summary::of(&observed), time.p50_ns) {
+            (Some(summary), Some(Nanos(headline))) if headline > 0 => Some(summary.p50 / headline as f64 - 1.0),
+            _ => None,
+        };
+        let as_streams = self.sampled.mode == LaunchMode::Stream;
+        let analysis = analysis::analyze(&Subject {
+            program: of.program,
+            plan: of.plan,
+            traces,
+            alone: self.alone(index),
+            host_bound: self.host_bound,
+            queues: as_streams.then(|| of.schedule.lanes.iter().map(|lane| lane.queue).collect()),
+            time: time.p50_ns,
+            profile: self.request.profile,
+        });
+        RankRecord {
+            rank: of.number,
+            analysis,
+            operations: operations(self.request, of, traces, self.alone(index)),
+            observer_effect,
+            trace: spans(traces),
+            time,
+        }
     }
 }
 
@@ -104,26 +168,6 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
     each.flatten().collect()
 }
 
-fn rank(request: &Request, sampled: &Sampled, index: usize) -> RankRecord {
-    let none = Samples::default();
-    let samples = sampled.samples.ranks.get(index).unwrap_or(&none);
-    let traces = traces(sampled, index);
-    let time = Times::of(&samples.time);
-    let observed: Vec<f64> = traces.iter().map(|trace| trace.time.0 as f64).collect();
-    let observer_effect = match (Summary::of(&observed), time.p50_ns) {
-        (Some(summary), Some(Nanos(headline))) if headline > 0 => Some(summary.p50 / headline as f64 - 1.0),
-        _ => None,
-    };
-    let of = &request.ranks[index];
-    RankRecord {
-        rank: of.number,
-        time,
-        operations: operations(request, of, traces),
-        observer_effect,
-        trace: spans(traces),
-    }
-}
-
 fn health_record(health: &Health) -> HealthRecord {
     HealthRecord {
         clock_mhz: health.clock_mhz,
@@ -141,58 +185,4 @@ fn spans(traces: &[Trace]) -> Vec<SpanRecord> {
     trace.map_or_else(Vec::new, |trace| {
         trace.spans.iter().map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end }).collect()
     })
-}
-
-fn operations(request: &Request, rank: &RankRequest, traces: &[Trace]) -> Vec<OperationRecord> {
-    let program = rank.program;
-    let step = &program.cycle[0];
-    let graph = &rank.plan.steps[0];
-    let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    for trace in traces.iter().filter(|trace| trace.step == 0) {
-        for span in &trace.spans {
-            starts[span.op.index()].push(span.start.0 as f64);
-            times[span.op.index()].push(span.duration().0 as f64);
-        }
-    }
-    let median = |samples: &[f64]| Summary::of(samples).map(|summary| Nanos(summary.p50.round() as i64));
-    step.ids()
-        .map(|op| {
-            let info = step.op(op);
-            let spec = program.op_spec(info);
-            let cost = spec.map(|spec| spec.cost()).unwrap_or_default();
-            let category = spec.map_or(crate::ops::Category::Marker, |spec| spec.operation.category());
-            OperationRecord {
-                id: op.0,
-                name: program.op_text(info),
-                operation: program.op_name(info).to_owned(),
-                category: category.name().to_owned(),
-                phase: program.phase_text(info.phase),
-                stream: program.streams[info.stream.index()].name.clone(),
-                lane: rank.schedule.lane_of[info.stream.index()].0,
-                place: (request.places)(info.span),
-                shape: shape(program, op),
-                flops: cost.flops,
-                bytes: cost.bytes(),
-                after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
-                time_ns: median(&times[op.index()]),
-                start_ns: median(&starts[op.index()]),
-            }
-        })
-        .collect()
-}
-
-/// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
-pub fn shape(program: &Program, op: OpId) -> String {
-    let step = &program.cycle[0];
-    let OpKind::Run(_) = step.op(op).kind else { return String::new() };
-    let list = |views: &[crate::base::ViewId]| {
-        views.iter().map(|view| program.views.tensor(*view).to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let (inputs, outputs) = (list(step.inputs(op)), list(step.outputs(op)));
-    match (inputs.is_empty(), outputs.is_empty()) {
-        (_, true) => inputs,
-        (true, false) => format!("-> {outputs}"),
-        (false, false) => format!("{inputs} -> {outputs}"),
-    }
 }

@@ -1,5 +1,6 @@
 //! One row for each variant, for pandas and spreadsheets.
 
+use crate::base::Nanos;
 use crate::measure::record::{RunRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; what is absent is empty.
@@ -32,6 +33,7 @@ fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     times("time", &variant.time, &mut add);
     times("issue", &variant.issue, &mut add);
     times("serial", variant.serial.as_ref().unwrap_or(&Times::default()), &mut add);
+    analysis(variant, &mut add);
     add("operations", record.program.operations.to_string());
     add("flops", record.program.flops.to_string());
     add("bytes", record.program.bytes.to_string());
@@ -46,8 +48,26 @@ fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     row
 }
 
+/// Where the time goes, of the first rank.
+fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
+    let analysis = variant.ranks.first().and_then(|rank| rank.analysis.as_ref());
+    let split = analysis.map(|analysis| &analysis.split);
+    let peak = analysis.and_then(|analysis| analysis.peak.as_ref());
+    let time = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
+    add("split.time_ns", time(split.map(|split| split.time_ns)));
+    add("split.operations_ns", time(split.map(|split| split.operations_ns)));
+    add("split.stretch_ns", time(split.and_then(|split| split.stretch_ns)));
+    add("split.launch_ns", time(split.map(|split| split.launch_ns)));
+    add("split.queue_ns", time(split.map(|split| split.queue_ns)));
+    add("split.dependency_ns", time(split.map(|split| split.dependency_ns)));
+    add("split.idle_ns", time(split.map(|split| split.idle_ns)));
+    add("critical_path_ns", time(analysis.map(|analysis| analysis.critical_path.length_ns)));
+    add("peak.flops", peak.map(|peak| peak.flops.to_string()).unwrap_or_default());
+    add("peak.bytes", peak.map(|peak| peak.bytes.to_string()).unwrap_or_default());
+}
+
 fn times(name: &str, times: &Times, add: &mut impl FnMut(&str, String)) {
-    let text = |time: Option<crate::base::Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
+    let text = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
     add(&format!("{name}.n"), times.n.to_string());
     for (statistic, value) in [
         ("p50_ns", times.p50_ns),

@@ -7,7 +7,9 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
-use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Times, Variant};
+use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
+
+use super::analysis;
 
 /// Rows of operations at most.
 const OPERATIONS: usize = 16;
@@ -20,6 +22,7 @@ pub fn table(record: &RunRecord) -> String {
     let mut out = String::new();
     header(record, &mut out);
     times(record, &mut out);
+    analysis::section(record, &mut out);
     if let Some(variant) = record.variants.first()
         && let Some(rank) = variant.ranks.first()
     {
@@ -71,7 +74,7 @@ fn header(record: &RunRecord, out: &mut String) {
     out.push('\n');
 }
 
-fn new_table(header: &[String]) -> Table {
+pub(super) fn new_table(header: &[String]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -83,7 +86,7 @@ fn new_table(header: &[String]) -> Table {
     table
 }
 
-fn push(out: &mut String, table: &Table) {
+pub(super) fn push(out: &mut String, table: &Table) {
     for line in table.to_string().lines() {
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -91,7 +94,7 @@ fn push(out: &mut String, table: &Table) {
 }
 
 /// `as streams`, or `as a graph, simulated`.
-fn variant_name(record: &RunRecord, variant: &Variant) -> String {
+pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
     let mark = if record.simulated { ", simulated" } else { "" };
     let launch = if variant.launch == "graph" { "as a graph" } else { "as streams" };
     format!("{launch}{mark}")
@@ -117,7 +120,8 @@ fn times(record: &RunRecord, out: &mut String) {
     };
     row("median", &|variant| text(variant.time.p50_ns));
     row("95 % interval", &|variant| match (variant.time.p50_low_ns, variant.time.p50_high_ns) {
-        (Some(low), Some(high)) => format!("{low} to {high}"),
+        // Of equal samples, as the simulator's are, it says nothing more than the median.
+        (Some(low), Some(high)) if low.to_string() != high.to_string() => format!("{low} to {high}"),
         _ => "–".to_owned(),
     });
     row("mean ± std", &|variant| spread(&variant.time));
@@ -128,6 +132,12 @@ fn times(record: &RunRecord, out: &mut String) {
     row("issued by the host in", &|variant| text(variant.issue.p50_ns));
     row("without the gate", &|variant| text(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
     row("on one stream", &|variant| text(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
+    let of_peak = |variant: &Variant, share: fn(&PeakRecord) -> f64| {
+        let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
+        peak.map(share).filter(|share| *share > 0.0).map_or_else(|| "–".to_owned(), percent)
+    };
+    row("of peak arithmetic", &|variant| of_peak(variant, |peak| peak.flops));
+    row("of peak bandwidth", &|variant| of_peak(variant, |peak| peak.bytes));
     let metrics = record.variants.first().map_or(&[][..], |variant| &variant.metrics);
     for (index, metric) in metrics.iter().enumerate() {
         row(&metric.name, &|variant| {
@@ -140,6 +150,19 @@ fn times(record: &RunRecord, out: &mut String) {
             let _ = writeln!(out, "{}: no value, since {note}\n", metric.name);
         }
     }
+}
+
+/// A share with two digits that say something.
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    let digits = if percent >= 10.0 {
+        0
+    } else if percent >= 1.0 {
+        1
+    } else {
+        2
+    };
+    if percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.digits$} %") }
 }
 
 fn iteration_title(record: &RunRecord) -> String {
@@ -208,10 +231,16 @@ fn operations(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mu
     if hidden > 0 {
         let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");
     }
+    let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
+    if let Some(first) = refused.first() {
+        let others = if refused.len() > 1 { format!(", nor have {} others", refused.len() - 1) } else { String::new() };
+        let why = first.refused.as_deref().unwrap_or_default();
+        let _ = writeln!(out, "{} ({}) has no time{others}, since {why}\n", first.name, first.place);
+    }
 }
 
 /// The name without indices: `f[3].up` and `f[4].up` are one row.
-fn plain_name(name: &str) -> String {
+pub(super) fn plain_name(name: &str) -> String {
     let mut depth = 0;
     name.chars()
         .filter(|c| {

@@ -117,7 +117,8 @@ fn every_code_is_explained() {
     let list = sandbox.good(&["explain"]);
     let mut phase = "";
     let mut pages = 0;
-    for line in list.lines() {
+    let (codes, figures) = list.split_once("\nmetric\n").expect("figures stand behind the codes");
+    for line in codes.lines() {
         if let Some(name) = line.strip_prefix("aorta::") {
             phase = name;
         } else if let Some(entry) = line.strip_prefix("  ") {
@@ -129,6 +130,17 @@ fn every_code_is_explained() {
         }
     }
     assert!(pages > 8, "{list}");
+    for entry in figures.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let name = entry.split(' ').next().expect("a line begins with the name");
+        let text = sandbox.good(&["explain", "metric", name]);
+        assert!(text.starts_with(&format!("{name}: ")) && text.contains("\n  formula   "), "{text}");
+        pages += 1;
+    }
+    assert!(sandbox.good(&["explain", "metric"]).ends_with(figures), "the figures by themselves");
+    let unknown = sandbox.run(&["explain", "metric", "overlp"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `metric overlap`?"), "{}", unknown.stderr);
+    let two = sandbox.run(&["explain", "race", "time"]);
+    assert!(two.code == Some(2) && two.stderr.contains("`aorta explain metric time`"), "{}", two.stderr);
     assert_eq!(sandbox.good(&["explain", "race"]), sandbox.good(&["explain", "plan::race"]));
     let unknown = sandbox.run(&["explain", "rase"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `race`?"), "{}", unknown.stderr);

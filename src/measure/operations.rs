@@ -1,0 +1,77 @@
+//! The record of each operation of the cycle's first step, from the iterations in which it was observed.
+
+use crate::base::{Nanos, OpId};
+use crate::exec::Trace;
+use crate::model::{OpKind, Program};
+
+use super::alone::Alone;
+use super::analysis;
+use super::plausible::Limits;
+use super::record::OperationRecord;
+use super::run::{RankRequest, Request};
+use super::stats::Summary;
+
+/// What observing gave of each operation.
+pub fn operations(
+    request: &Request,
+    rank: &RankRequest,
+    traces: &[Trace],
+    alone: Option<&Alone>,
+) -> Vec<OperationRecord> {
+    let (program, step) = (rank.program, &rank.program.cycle[0]);
+    let graph = &rank.plan.steps[0];
+    let traces: Vec<&Trace> = traces.iter().filter(|trace| trace.step == 0).collect();
+    let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
+    for span in traces.iter().flat_map(|trace| &trace.spans) {
+        starts[span.op.index()].push(span.start.0 as f64);
+    }
+    let round = |time: f64| Nanos(time.round() as i64);
+    let times = analysis::medians(step.ops.len(), &traces);
+    let slack = (!traces.is_empty()).then(|| graph.timing(&times).slack);
+    step.ids()
+        .map(|op| {
+            let info = step.op(op);
+            let spec = program.op_spec(info);
+            let cost = spec.map(|spec| spec.cost()).unwrap_or_default();
+            let category = spec.map_or(crate::ops::Category::Marker, |spec| spec.operation.category());
+            let start = Summary::of(&starts[op.index()]).map(|summary| summary.p50);
+            let time = times[op.index()];
+            let refused = start.and_then(|_| Limits(request.profile).check(time, spec).err());
+            OperationRecord {
+                id: op.0,
+                name: program.op_text(info),
+                operation: program.op_name(info).to_owned(),
+                category: category.name().to_owned(),
+                phase: program.phase_text(info.phase),
+                stream: program.streams[info.stream.index()].name.clone(),
+                lane: rank.schedule.lane_of[info.stream.index()].0,
+                place: (request.places)(info.span),
+                shape: shape(program, op),
+                flops: cost.flops,
+                bytes: cost.bytes(),
+                after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
+                time_ns: start.filter(|_| refused.is_none()).map(|_| round(time)),
+                start_ns: start.map(round),
+                alone_ns: alone.and_then(|alone| alone.of(0, op)).map(round),
+                slack_ns: slack.as_ref().map(|slack| round(slack[op.index()])),
+                ideal_ns: request.profile.zip(spec).and_then(|(profile, spec)| analysis::ideal(spec, profile)),
+                refused,
+            }
+        })
+        .collect()
+}
+
+/// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
+pub fn shape(program: &Program, op: OpId) -> String {
+    let step = &program.cycle[0];
+    let OpKind::Run(_) = step.op(op).kind else { return String::new() };
+    let list = |views: &[crate::base::ViewId]| {
+        views.iter().map(|view| program.views.tensor(*view).to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let (inputs, outputs) = (list(step.inputs(op)), list(step.outputs(op)));
+    match (inputs.is_empty(), outputs.is_empty()) {
+        (_, true) => inputs,
+        (true, false) => format!("-> {outputs}"),
+        (false, false) => format!("{inputs} -> {outputs}"),
+    }
+}

@@ -1,0 +1,219 @@
+//! What an observed iteration spent its time on, along the chain that it waited for.
+//!
+//! The chain is walked from the iteration's end to its beginning: from the operation that ended last to the last of
+//! those that it waited for, and so on. Each moment of the iteration belongs to one link of the chain, or lies before
+//! one, so the parts add up to the iteration whatever the times are.
+
+use crate::base::{Nanos, OpId};
+use crate::exec::{Span, Trace};
+use crate::plan::StepPlan;
+
+use super::alone::Alone;
+use super::record::SplitRecord;
+
+/// What the split has to know besides the trace.
+pub struct Around<'a> {
+    pub step: &'a StepPlan,
+    pub alone: Option<&'a Alone>,
+    /// The host issues too slowly: what waits for no reason that the trace shows waits for the host.
+    pub host_bound: bool,
+    /// The hardware queue that an operation goes by; nothing for one that goes by none.
+    pub queue: &'a dyn Fn(&Span) -> Option<u32>,
+}
+
+/// A part of the chain: an operation, with its own part of the iteration.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub op: OpId,
+    pub time: i64,
+}
+
+/// Splits an iteration; the links come from its beginning to its end.
+pub fn split(trace: &Trace, around: &Around) -> (SplitRecord, Vec<Link>) {
+    let mut split = SplitRecord { time_ns: trace.time, ..SplitRecord::default() };
+    let mut links = Vec::new();
+    let mut stretch = around.alone.map(|_| 0);
+    let held_up = held_up(trace, around);
+    let places = places(trace, around.step.operations());
+    // Everything from here on is accounted for.
+    let mut cursor = trace.time.0.max(0);
+    let last = (0..trace.spans.len()).max_by_key(|&at| (trace.spans[at].end, std::cmp::Reverse(at)));
+    let mut next: Option<usize> = None;
+    let mut current = last;
+    while let Some(at) = current {
+        let span = &trace.spans[at];
+        let end = span.end.0.clamp(0, cursor);
+        match next {
+            None => split.idle_ns.0 += cursor - end,
+            Some(next) => wait(&mut split, (end, cursor), held_up[next], around),
+        }
+        let start = span.start.0.clamp(0, end);
+        let whole = span.duration().0;
+        let time = end - start;
+        let alone = around.alone.and_then(|alone| alone.of(trace.step, span.op));
+        let own = match (alone, &mut stretch) {
+            // Of an operation that is on the chain in part, the same part of what it takes alone.
+            (Some(alone), Some(stretch)) if whole > 0 => {
+                let own = (alone * time as f64 / whole as f64).round() as i64;
+                *stretch += time - own;
+                own
+            }
+            _ => time,
+        };
+        split.operations_ns.0 += own;
+        links.push(Link { op: span.op, time });
+        cursor = start;
+        next = Some(at);
+        let before = around.step.incoming(span.op).filter_map(|edge| places[edge.from.index()]);
+        current = before.max_by_key(|&at| (trace.spans[at].end, std::cmp::Reverse(at)));
+    }
+    let rest = if around.host_bound { &mut split.launch_ns } else { &mut split.idle_ns };
+    rest.0 += cursor;
+    split.stretch_ns = stretch.map(Nanos);
+    links.reverse();
+    split.chain = links.iter().map(|link| link.op.0).collect();
+    (split, links)
+}
+
+/// Accounts for the time between the end of the last thing that an operation waited for and its start.
+fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &Around) {
+    // Where the host limits, what was issued before started late for the same reason.
+    if around.host_bound {
+        split.launch_ns.0 += to - from;
+        return;
+    }
+    let queued = held_up.map_or(from, |until| until.clamp(from, to));
+    split.queue_ns.0 += queued - from;
+    split.dependency_ns.0 += to - queued;
+}
+
+/// Where each operation stands in the trace.
+fn places(trace: &Trace, operations: usize) -> Vec<Option<usize>> {
+    let mut places = vec![None; operations];
+    for (at, span) in trace.spans.iter().enumerate() {
+        places[span.op.index()] = Some(at);
+    }
+    places
+}
+
+/// For each span, when the one started that was issued last before it on the same hardware queue for another stream:
+/// a queue goes on when its head has started.
+fn held_up(trace: &Trace, around: &Around) -> Vec<Option<i64>> {
+    // For each queue the last span, and the last before it of another stream.
+    let mut last: Vec<(Option<Span>, Option<Span>)> = Vec::new();
+    let mut starts = Vec::with_capacity(trace.spans.len());
+    for span in &trace.spans {
+        let Some(queue) = (around.queue)(span) else {
+            starts.push(None);
+            continue;
+        };
+        if last.len() <= queue as usize {
+            last.resize(queue as usize + 1, (None, None));
+        }
+        let (newest, other) = &mut last[queue as usize];
+        if newest.is_some_and(|newest| newest.lane != span.lane) {
+            *other = *newest;
+        }
+        *newest = Some(*span);
+        starts.push(other.map(|other| other.start.0));
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::{planned, trace};
+    use super::*;
+
+    /// Two streams that meet twice.
+    const MEETING: &str = "
+stream a
+stream b
+buffer x: f32[4]
+buffer y: f32[4]
+step {
+  on a { map(x + 1 -> x) }
+  on b { map(y + 1 -> y) }
+  on a { map(x + y -> x)  map(x * 2 -> x) }
+  on b { map(x + y -> y)  map(y * 2 -> y) }
+}
+";
+
+    fn parts(split: &SplitRecord) -> [i64; 6] {
+        let stretch = split.stretch_ns.map_or(0, |stretch| stretch.0);
+        let Nanos(operations) = split.operations_ns;
+        [operations, stretch, split.launch_ns.0, split.queue_ns.0, split.dependency_ns.0, split.idle_ns.0]
+    }
+
+    #[test]
+    fn each_part_is_what_it_says() {
+        let (_, plan) = planned(MEETING);
+        let observed =
+            trace(1000, &[(0, 100, 200), (1, 100, 300), (0, 340, 440), (0, 450, 500), (1, 520, 700), (1, 710, 950)]);
+        let alone =
+            trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
+        let alone = Alone::of_serial(&[alone]);
+        let mut around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
+        let (split, _) = split(&observed, &around);
+        // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 behind the last.
+        assert_eq!(split.chain, [1, 2, 3, 4, 5]);
+        assert_eq!(parts(&split), [770, 0, 0, 0, 80, 150]);
+        around.host_bound = true;
+        assert_eq!(parts(&super::split(&observed, &around).0), [770, 0, 180, 0, 0, 50]);
+        around.alone = Some(&alone);
+        assert_eq!(parts(&super::split(&observed, &around).0), [680, 90, 180, 0, 0, 50]);
+    }
+
+    #[test]
+    fn a_queue_holds_up_what_is_behind() {
+        let (_, plan) = planned(
+            "stream a
+             stream b
+             buffer x: f32[4]
+             buffer y: f32[4]
+             step {
+               on a { map(x + 1 -> x) }
+               on b { map(y + 1 -> y) }
+               on a { map(x * 2 -> x) }
+               on b { map(y * 2 -> y) }
+             }",
+        );
+        // The second of b was issued behind the second of a, which started at 600: b's first ended at 150.
+        let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
+        let around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
+        let (split, links) = split(&observed, &around);
+        assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(1, 140), (3, 370)]);
+        assert_eq!(parts(&split), [510, 0, 0, 450, 20, 20]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_add_up(
+            time in 0i64..2000,
+            spans in prop::collection::vec((0u32..2, -300i64..2000, 0i64..600), 6),
+            alone in prop::collection::vec(0i64..600, 6),
+            host_bound: bool,
+            timed_alone: bool,
+            queues in prop::option::of(1u32..3),
+        ) {
+            let (_, plan) = planned(MEETING);
+            let spans: Vec<_> = spans.iter().map(|&(lane, start, long)| (lane, start, start + long)).collect();
+            let alone: Vec<_> = alone.iter().map(|&long| (0, 0, long)).collect();
+            let alone = Alone::of_serial(&[trace(0, &alone)]);
+            let around = Around {
+                step: &plan.steps[0],
+                alone: timed_alone.then_some(&alone),
+                host_bound,
+                queue: &|span| queues.map(|queues| span.lane.0 % queues),
+            };
+            let (split, links) = split(&trace(time, &spans), &around);
+            prop_assert_eq!(parts(&split).iter().sum::<i64>(), time);
+            // Only stretch has a sign.
+            let [operations, _, rest @ ..] = parts(&split);
+            prop_assert!(operations >= 0 && rest.iter().all(|part| *part >= 0), "{:?}", split);
+            prop_assert!(links.iter().all(|link| link.time >= 0));
+        }
+    }
+}
