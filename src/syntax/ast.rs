@@ -10,7 +10,7 @@ pub struct Ast {
     pub about: Vec<String>,
     pub decls: Vec<Decl>,
     pub names: Interner,
-    /// Stretches that could not be understood: names that they would have given are not known.
+    /// Stretches that could not be understood, in order and apart: names that they would have given are not known.
     pub lost: Vec<SrcSpan>,
 }
 
