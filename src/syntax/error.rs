@@ -21,14 +21,12 @@ pub enum SyntaxError {
     },
 
     #[error("`{found}` is no operator")]
-    #[diagnostic(
-        code(aorta::syntax::foreign_operator),
-        help("conditions are joined by the words `and`, `or` and `not`")
-    )]
+    #[diagnostic(code(aorta::syntax::foreign_operator), help("{help}"))]
     ForeignOperator {
         found: String,
-        meant: &'static str,
-        #[label("this is spelled `{meant}` here")]
+        means: String,
+        help: String,
+        #[label("{means}")]
         at: SourceSpan,
     },
 

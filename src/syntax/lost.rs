@@ -1,13 +1,13 @@
 //! The names that a text would have given, had it been understood. Their uses elsewhere are no mistakes.
 
-use super::lex::{Kind, lex};
+use super::lex::{Kind, Slashes, lex};
 
 /// Words that stand between two values, or before one: the word behind them is used and not declared.
 const BEFORE_VALUES: [&str; 12] = ["after", "and", "at", "else", "if", "in", "like", "not", "on", "or", "over", "when"];
 
 /// The words of `text` that stand where a name is declared, given to a result, or written.
 pub fn declared(text: &str) -> Vec<&str> {
-    let tokens = lex(text, 0, &mut Vec::new()).tokens;
+    let tokens = lex(text, 0, Slashes::Comment, &mut Vec::new()).tokens;
     let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == Kind::Word);
     let says = |index: usize, what: &[&str]| tokens.get(index).is_some_and(|token| what.contains(&token.text(text, 0)));
     let mut declared = Vec::new();

@@ -8,6 +8,7 @@ mod habits;
 mod lex;
 mod lost;
 mod parser;
+mod slashes;
 mod split;
 mod tree;
 pub mod walk;
@@ -17,6 +18,7 @@ pub use error::SyntaxError;
 pub use format::{Formatted, format};
 pub use lost::declared;
 pub use parser::{parse, parse_expr};
+pub use slashes::{SyntaxWarning, lint};
 pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
 pub use tree::tree;
 

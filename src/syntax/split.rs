@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use crate::base::SrcSpan;
 
-use super::brackets::Outline;
+use super::brackets::{self, Outline};
 use super::error::{SyntaxError, note};
-use super::lex::{Kind, Trivia, lex};
+use super::lex::{Kind, Slashes, Trivia, lex};
 
 /// Words that cannot be names.
 pub const RESERVED: [&str; 15] =
@@ -75,7 +75,12 @@ pub struct Pieces {
 
 /// Cuts `text`, whose first byte lies at `base` of the source map. Nothing when the nesting passes its limit.
 pub fn split(text: &str, base: u32, max_nesting: usize, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
-    let lexed = lex(text, base, errors);
+    let before = errors.len();
+    let mut lexed = lex(text, base, Slashes::Comment, errors);
+    if !brackets::balance(&lexed.tokens) {
+        errors.truncate(before);
+        lexed = lex(text, base, Slashes::Division, errors);
+    }
     let outline = Outline::new(lexed.tokens, text, base, max_nesting, errors)?;
     let mut splitter = Splitter { text, base, outline: &outline, errors };
     let (about, decls) = splitter.file();
