@@ -53,8 +53,11 @@ impl Inputs {
 impl<'a> Analyzer<'a> {
     pub(super) fn call(&mut self, call: &'a Call) {
         let [callee] = call.callee.as_slice() else {
-            self.not_yet("a name with dots", "`use` comes with a later version", call.callee[0].span);
-            return;
+            // Of a file that is used, that is told.
+            if !self.ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Use { .. } | DeclKind::Later { .. })) {
+                self.not_yet("a name with dots", "`use` comes with a later version", call.callee[0].span);
+            }
+            return self.give_unknown(call);
         };
         if let Some(over) = &call.over {
             self.not_yet("`over`", "collectives run over all ranks", over.span);
@@ -174,6 +177,9 @@ impl<'a> Analyzer<'a> {
     /// Nothing when something is wrong with it.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
+        if self.misplaced(operation, call) {
+            return None;
+        }
         self.inputs(operation, call, operands);
         let options_good = self.op_options(operation, call, &mut operands.attrs);
         self.outputs(operation, call, &mut operands.outputs)?;
@@ -234,12 +240,7 @@ impl<'a> Analyzer<'a> {
         let signature = operation.signature();
         let required = signature.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
         if call.inputs.len() < required || call.inputs.len() > signature.inputs.len() {
-            let expected = match (required, signature.inputs.len()) {
-                (0, 0) => "no inputs".to_owned(),
-                (1, 1) => "one input".to_owned(),
-                (low, high) if low == high => format!("{low} inputs"),
-                (low, high) => format!("{low} to {high} inputs"),
-            };
+            let expected = expected_inputs(operation);
             let given = call.inputs.len();
             self.error(ModelError::ArgumentCount {
                 function: operation.name().to_owned(),
@@ -402,5 +403,17 @@ impl<'a> Analyzer<'a> {
             }
             value => value,
         }
+    }
+}
+
+/// How many inputs an operation takes, in words.
+pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
+    let inputs = operation.signature().inputs;
+    let required = inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
+    match (required, inputs.len()) {
+        (0, 0) => "no inputs".to_owned(),
+        (1, 1) => "one input".to_owned(),
+        (low, high) if low == high => format!("{low} inputs"),
+        (low, high) => format!("{low} to {high} inputs"),
     }
 }

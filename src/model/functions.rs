@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
-use crate::base::{SrcSpan, suggest};
+use crate::base::{Interner, SrcSpan, suggest};
+use crate::ops;
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, Name};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -46,7 +48,7 @@ impl Analyzer<'_> {
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
-            let (name, help) = (wanted.to_owned(), unknown_function_help(wanted));
+            let (name, help) = (wanted.to_owned(), unknown_function_help(wanted, args, &self.names));
             self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
             return Value::Unknown;
         };
@@ -79,6 +81,9 @@ impl Analyzer<'_> {
                 for (index, item) in items.iter().enumerate() {
                     total = match index {
                         0 => item.clone(),
+                        _ if !self.alike(if name == "sum" { "sum" } else { "mean" }, &total, item, (span, span)) => {
+                            return Value::Unknown;
+                        }
                         _ => self.binary(BinaryOp::Add, total, item.clone(), (span, span), span),
                     };
                 }
@@ -149,6 +154,9 @@ impl Analyzer<'_> {
 
     fn extreme(&mut self, name: &str, a: Value, b: Value, spans: (SrcSpan, SrcSpan)) -> Value {
         let op = if name == "min" { BinaryOp::Less } else { BinaryOp::Greater };
+        if !self.alike(if name == "min" { "min" } else { "max" }, &a, &b, spans) {
+            return Value::Unknown;
+        }
         if let (Value::List(_), _) | (_, Value::List(_)) = (&a, &b) {
             let called = if name == "min" { "min" } else { "max" };
             let each = |this: &mut Self, a: &Value, b: &Value| this.extreme(name, a.clone(), b.clone(), spans);
@@ -158,6 +166,17 @@ impl Analyzer<'_> {
             Value::Bool(true) => a,
             Value::Bool(false) => b,
             _ => Value::Unknown,
+        }
+    }
+
+    /// Whether two numbers measure the same, as the function `called` asks; says so where they do not.
+    fn alike(&mut self, called: &'static str, a: &Value, b: &Value, spans: (SrcSpan, SrcSpan)) -> bool {
+        match (a, b) {
+            (Value::Number(x), Value::Number(y)) if x.dimension != y.dimension => {
+                self.units_differ(called, x, y, spans);
+                false
+            }
+            _ => true,
         }
     }
 
@@ -233,7 +252,12 @@ const ELSEWHERE: [(&[&str], &str); 5] = [
 ];
 
 /// The function that may have been meant, or all that there are.
-pub(super) fn unknown_function_help(name: &str) -> Option<String> {
+pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner) -> Option<String> {
+    if ops::find(name).is_some() {
+        let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
+        let call = format!("r: {name}({})", args.join(", "));
+        return Some(format!("`{name}` is an operation: write `{call}` above, in the step, and `r` here"));
+    }
     if let Some((_, help)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
         return Some((*help).to_owned());
     }

@@ -151,7 +151,7 @@ impl<'a> Analyzer<'a> {
         let slot = label.index() - self.expansion.first_label;
         self.expansion.labels[slot] = LabelData { span: name.span, ..data };
         if self.program.labels[label.index()].index.is_empty() {
-            self.scopes.declare(name.symbol, Value::Label(label));
+            self.declare(name, Value::Label(label));
             return;
         }
         let known = self.scopes.in_frame(name.symbol).then(|| self.scopes.get(name.symbol).cloned()).flatten();

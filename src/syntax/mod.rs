@@ -20,7 +20,7 @@ pub use lost::declared;
 pub use parser::{parse, parse_expr};
 pub use slashes::{SyntaxWarning, lint};
 pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
-pub use tree::tree;
+pub use tree::{tree, written};
 
 /// How large and how deep a file may be, so that none exhausts memory or the stack.
 #[derive(Clone, Copy, Debug)]

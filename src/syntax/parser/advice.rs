@@ -92,6 +92,9 @@ fn reserved(place: &Place) -> Option<String> {
         return no_name(before);
     }
     match word {
+        "at" | "over" if place.rule == Rule::stmt_piece => {
+            Some(format!("`{word}` names other ranks, which are not part of this version: remove it"))
+        }
         "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {
             help("a condition has no `in`: write `n == 1 or n == 2`")

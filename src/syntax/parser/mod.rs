@@ -72,6 +72,20 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     }
     let Builder { names, errors: further, mut unread, lost, .. } = builder;
     errors.extend(further);
+    let later = decls.iter().filter(|decl| matches!(decl.kind, DeclKind::Later { .. }));
+    // With the rest of its line, wherever the piece seemed to end.
+    let later: Vec<std::ops::Range<usize>> = later
+        .map(|decl| {
+            let line = text[(decl.span.end() - base) as usize..].find('\n');
+            decl.span.start as usize..line.map_or(end as usize, |length| decl.span.end() as usize + length)
+        })
+        .collect();
+    if !later.is_empty() {
+        errors.retain(|error| {
+            let next = later.partition_point(|decl| decl.end <= error.offset());
+            !later.get(next).is_some_and(|decl| decl.contains(&error.offset()))
+        });
+    }
     errors.sort_by_key(SyntaxError::offset);
     let errors = aftermath::told(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
