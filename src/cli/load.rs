@@ -225,6 +225,7 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
                 what: "`--streams`".to_owned(),
                 value: "0".to_owned(),
                 why: "a run needs a stream".to_owned(),
+                help: "write `--streams 1`, or leave it away".to_owned(),
             }
             .into());
         }
