@@ -449,6 +449,10 @@ impl<'a> Checker<'a> {
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let Some(&declared) = self.globals.get(&symbol) {
+            if declared.start < at.start {
+                let help = "a name is known below its declaration: its own value cannot use it";
+                return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
+            }
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() };
         }
         if let Some(&label) = self.later.get(&symbol) {

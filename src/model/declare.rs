@@ -395,7 +395,7 @@ impl<'a> Analyzer<'a> {
             _ => {
                 self.error(ModelError::ArgumentCount {
                     function: "random".to_owned(),
-                    expected: "a seed, and a standard deviation if that is not 1,".to_owned(),
+                    expected: "a seed, with a standard deviation or without".to_owned(),
                     found: format!("{} are", args.len()),
                     at: span.into(),
                     help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),

@@ -4,6 +4,7 @@ use crate::base::units::{self, Dimension};
 use crate::base::{SrcSpan, StreamId, Symbol, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -325,8 +326,14 @@ impl<'a> Analyzer<'a> {
                 let text = self.names.name(name.symbol).to_owned();
                 let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) else {
                     let known = Statistic::ALL.map(Statistic::name);
-                    let help = suggest::did_you_mean(&text, known)
-                        .or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
+                    let meant = match text.as_str() {
+                        "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
+                        "avg" | "average" => Some("write `mean`".to_owned()),
+                        "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
+                        _ => suggest::did_you_mean(&text, known),
+                    };
+                    let help =
+                        meant.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
                     let of = self.text_of(base);
                     self.error(ModelError::UnknownMember { name: of, member: text, at: name.span.into(), help });
                     return None;
@@ -488,6 +495,14 @@ impl<'a> Analyzer<'a> {
             }
             _ => {}
         }
+        let statistic = Statistic::ALL.into_iter().find(|statistic| statistic.name() == name);
+        if let (Some(statistic), [of]) = (statistic.map(Statistic::name).or((name == "median").then_some("p50")), args)
+        {
+            let help =
+                Some(format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names)));
+            self.error(ModelError::UnknownFunction { name: name.to_owned(), at: expr.span.into(), help });
+            return None;
+        }
         self.error(ModelError::UnknownFunction {
             name: name.to_owned(),
             at: expr.span.into(),
@@ -511,8 +526,11 @@ impl<'a> Analyzer<'a> {
                 _ => (None, None),
             };
             let Some(name) = name else {
-                let name = self.text_of(arg);
-                let help = Some("write a name, or a member: `time(f)`, `time(f[0])`".to_owned());
+                let (name, help) = match &arg.kind {
+                    ExprKind::Text(text) => (text.clone(), format!("write the name without quotes: `{text}`")),
+                    _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
+                };
+                let help = Some(help);
                 self.error(ModelError::UnknownSet { name, at: arg.span.into(), help });
                 good = false;
                 continue;

@@ -135,7 +135,7 @@ impl Analyzer<'_> {
                 Value::List(Arc::new(results.collect()))
             }
             (_, [Value::Number(number)]) if number.dimension == Dimension::NONE => match Unary::from_name(name) {
-                Some(function) => self.finite(function.apply(number.value.float()), span),
+                Some(function) => self.finite(name, function.apply(number.value.float()), span),
                 None => self.wrong_arguments(name, values, span),
             },
             ("pow", [Value::Number(a), Value::Number(b)])
@@ -146,7 +146,7 @@ impl Analyzer<'_> {
                 {
                     return base.checked_pow(power).map_or_else(|| self.overflow(span), Value::int);
                 }
-                self.finite(Binary::Pow.apply(a.value.float(), b.value.float()), span)
+                self.finite(name, Binary::Pow.apply(a.value.float(), b.value.float()), span)
             }
             _ => self.wrong_arguments(name, values, span),
         }
@@ -208,8 +208,17 @@ impl Analyzer<'_> {
         }
     }
 
-    fn finite(&mut self, value: f64, span: SrcSpan) -> Value {
-        if value.is_finite() { Value::Number(Number::float(value)) } else { self.overflow(span) }
+    fn finite(&mut self, name: &str, value: f64, span: SrcSpan) -> Value {
+        if value.is_finite() {
+            return Value::Number(Number::float(value));
+        }
+        if value.is_infinite() && ["exp", "pow"].contains(&name) {
+            return self.overflow(span);
+        }
+        let found = format!("no number: `{name}` has no value there");
+        let help = Some(format!("give `{name}` a value that it is defined for"));
+        self.error(ModelError::WrongType { expected: "a number".to_owned(), found, at: span.into(), help });
+        Value::Unknown
     }
 
     pub(super) fn overflow(&mut self, span: SrcSpan) -> Value {

@@ -109,6 +109,9 @@ impl Analyzer<'_> {
                 .find(|option| matches!(option.default, Preset::Required) && missing(option.name));
             match required {
                 Some(option) => options.push((option.name, extra)),
+                None if inputs.iter().any(|input| written(input, &self.names) == written(extra, &self.names)) => {
+                    return None;
+                }
                 None => outputs.push(extra),
             }
         }

@@ -19,7 +19,8 @@ pub fn declared(text: &str) -> Vec<&str> {
             Kind::Close(_) => (depth, behind_arrow) = (depth.saturating_sub(1), false),
             _ if says(index, &["->"]) => behind_arrow = true,
             Kind::Word => {
-                let behind_word = index > 0 && is_word(index - 1) && !says(index - 1, &BEFORE_VALUES);
+                let behind_word =
+                    index > 0 && is_word(index - 1) && !says(index - 1, &BEFORE_VALUES) && !says(index, &BEFORE_VALUES);
                 // `buffer a, b: f32[4]`, and the outputs of an operation.
                 let listed = index > 0 && says(index - 1, &["->", ","]) && (depth == 0 || behind_arrow);
                 if behind_word || listed || says(past_indices(&tokens, index + 1), &[":", "="]) {
