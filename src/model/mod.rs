@@ -25,6 +25,7 @@ mod program;
 mod scopes;
 mod slice;
 mod specs;
+mod statistic;
 mod unknown;
 mod unwritten;
 mod value;

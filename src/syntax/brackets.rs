@@ -173,6 +173,16 @@ fn match_brackets(
                 }
             }
             Kind::Close(bracket) => match open.iter().rposition(|&(_, opened)| fits(opened, bracket)) {
+                // Of another kind, on the line of the one that it was to close; a brace closes far more than that.
+                None if bracket != b'}'
+                    && open.last().is_some_and(|&(inner, opened)| {
+                        opened != b'{' && on_one_line(tokens[inner].span, token.span, text, base)
+                    }) =>
+                {
+                    let (inner, opened) = open.pop().expect("there is a last one");
+                    closing[inner] = index as u32;
+                    note(errors, 1, exchanged(tokens[inner].span, opened, token.span, bracket));
+                }
                 None => {
                     note(errors, 1, SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() })
                 }
@@ -195,11 +205,28 @@ fn match_brackets(
     Some(closing)
 }
 
-fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
-    let close = match bracket {
+fn on_one_line(from: SrcSpan, to: SrcSpan, text: &str, base: u32) -> bool {
+    !text[(from.start - base) as usize..(to.start - base) as usize].contains('\n')
+}
+
+/// The bracket that closes one.
+fn closer(bracket: u8) -> char {
+    match bracket {
         b'(' => ')',
         b'[' => ']',
         _ => '}',
-    };
-    SyntaxError::Unclosed { bracket: char::from(bracket), close, at: at.into(), end: end.into() }
+    }
+}
+
+fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
+    let close = closer(bracket);
+    let help = format!("add `{close}`");
+    SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
+}
+
+/// One that a bracket of another kind, `found`, was to close.
+fn exchanged(at: SrcSpan, bracket: u8, end: SrcSpan, found: u8) -> SyntaxError {
+    let close = closer(bracket);
+    let help = format!("write `{close}` in place of `{}`", char::from(found));
+    SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
 }

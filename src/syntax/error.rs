@@ -44,10 +44,11 @@ pub enum SyntaxError {
     },
 
     #[error("`{bracket}` is never closed")]
-    #[diagnostic(code(aorta::syntax::unclosed_bracket), help("add `{close}`"))]
+    #[diagnostic(code(aorta::syntax::unclosed_bracket), help("{help}"))]
     Unclosed {
         bracket: char,
         close: char,
+        help: String,
         #[label("opened here")]
         at: SourceSpan,
         #[label("`{close}` was expected before this")]

@@ -70,7 +70,8 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
     let bytes = text.as_bytes();
     let mut tokens = Vec::with_capacity(text.len() / 4);
     let mut trivia = Vec::new();
-    let mut at = 0;
+    // Some editors mark a text as UTF-8 by a character of no width at its beginning.
+    let mut at = text.len() - text.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']).len();
     while at < bytes.len() {
         let start = at;
         let rest = &text[at..];
