@@ -11,8 +11,9 @@ use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
 /// Where the codes of the phases stand.
-const ERRORS: [&str; 7] = [
+const ERRORS: [&str; 8] = [
     "src/syntax/error.rs",
+    "src/syntax/slashes.rs",
     "src/model/error.rs",
     "src/model/lint/mod.rs",
     "src/ops/error.rs",

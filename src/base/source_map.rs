@@ -57,6 +57,12 @@ impl SourceMap {
             .unwrap_or("")
     }
 
+    /// The rest of the line from an offset on; empty when that lies outside of every file.
+    pub fn rest_of_line(&self, offset: u32) -> &str {
+        let rest = self.source(offset).and_then(|source| source.text.get((offset - source.start) as usize..));
+        rest.and_then(|rest| rest.lines().next()).unwrap_or("")
+    }
+
     /// Where an offset into the map lies; nothing when that is outside of every file.
     pub fn locate(&self, offset: u32) -> Option<Place<'_>> {
         let source = self.source(offset)?;

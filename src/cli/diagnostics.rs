@@ -9,7 +9,7 @@ use crate::base::{SourceMap, counted};
 use crate::config::Profile;
 use crate::render::{self, Format};
 use crate::schedule::{self, Schedule};
-use crate::{model, plan};
+use crate::{model, plan, syntax};
 
 use super::load::Loaded;
 use super::output;
@@ -138,6 +138,7 @@ pub fn lint(loaded: &Loaded) -> Vec<Boxed> {
     let label = |span| loaded.sources.text(span).to_owned();
     let mut all = boxed(model::lint(&loaded.parsed.ast, &loaded.program));
     all.extend(boxed(plan::lint(&loaded.program, label)));
+    all.extend(boxed(syntax::lint(&loaded.parsed.ast, |place| loaded.sources.rest_of_line(place))));
     all.sort_by_key(|one| first_offset(one.as_ref()));
     all
 }

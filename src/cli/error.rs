@@ -83,7 +83,13 @@ pub enum InputError {
 
     #[error("{what} cannot be `{value}`: {why}")]
     #[diagnostic(code(aorta::cli::bad_value))]
-    BadValue { what: String, value: String, why: String },
+    BadValue {
+        what: String,
+        value: String,
+        why: String,
+        #[help]
+        help: String,
+    },
 
     #[error("`{flag}` needs results, and the simulator computes none")]
     #[diagnostic(code(aorta::cli::no_results), help("run it on a GPU, or take `--backend host`"))]

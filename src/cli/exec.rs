@@ -137,10 +137,11 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
     let path = PathBuf::from(&args.file);
     let text = load::read(&path, load::Kind::Scenario)?;
     let scenario = Scenario::parse(&args.file, &text)?;
-    let bad = |what: &str, value: &str, why: &str| InputError::BadValue {
+    let bad = |what: &str, value: &str, why: &str, instead: &str| InputError::BadValue {
         what: format!("`{what}` of {}", path.display()),
         value: value.to_owned(),
         why: why.to_owned(),
+        help: format!("write `{what}: {instead}`, or leave it away"),
     };
     // A path is relative to the scenario; a bare name is looked up as everywhere.
     let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());
@@ -162,16 +163,17 @@ fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs
         && args.backend.is_none()
     {
         let parsed = BackendArg::from_str(&backend, true);
-        args.backend = Some(parsed.map_err(|_| bad("backend", &backend, "it is auto, cuda, hip, host or sim"))?);
+        args.backend =
+            Some(parsed.map_err(|_| bad("backend", &backend, "it is auto, cuda, hip, host or sim", "\"sim\""))?);
     }
     if let Some(launch) = scenario.launch
         && args.launch.is_none()
     {
         let parsed = LaunchArg::from_str(&launch, true);
-        args.launch = Some(parsed.map_err(|_| bad("launch", &launch, "it is stream, graph or both"))?);
+        args.launch = Some(parsed.map_err(|_| bad("launch", &launch, "it is stream, graph or both", "\"graph\""))?);
     }
     if let Some(ranks) = scenario.ranks.filter(|ranks| !(1..=MAX_RANKS).contains(ranks)) {
-        return Err(bad("ranks", &ranks.to_string(), &format!("it is between 1 and {MAX_RANKS}")).into());
+        return Err(bad("ranks", &ranks.to_string(), &format!("it is between 1 and {MAX_RANKS}"), "8").into());
     }
     args.ranks = args.ranks.or(scenario.ranks);
     if let Some(profile) = scenario.profile {

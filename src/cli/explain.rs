@@ -171,14 +171,36 @@ fn first_sentence(page: &str) -> String {
     let paragraph: Vec<&str> =
         page.lines().skip(1).skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
     let text = paragraph.join(" ");
+    let text = without_links(&text);
     text.split_inclusive(". ").next().unwrap_or("").trim_end().to_owned()
+}
+
+/// A text with the words of its links alone: a terminal leads nowhere.
+fn without_links(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some(middle) = rest.find("](") {
+        let (before, behind) = (&rest[..middle], &rest[middle + 2..]);
+        // Code may have these two signs in a row as well: the target of a link has neither space nor backquote.
+        let open = before.rfind('[').filter(|&open| !before[open..].contains("\n\n"));
+        let close = behind.find(')').filter(|&close| !behind[..close].contains([' ', '\n', '`']));
+        let (Some(open), Some(close)) = (open, close) else {
+            text += &rest[..middle + 2];
+            rest = behind;
+            continue;
+        };
+        text += &before[..open];
+        text += &before[open + 1..];
+        rest = &behind[close + 1..];
+    }
+    text + rest
 }
 
 /// A page as it reads on a terminal: blocks are indented, fences and the marks of headings left out.
 fn shown(page: &str) -> String {
     let mut text = String::new();
     let mut in_block = false;
-    for line in page.lines() {
+    for line in without_links(page).lines() {
         if line.starts_with("```") {
             in_block = !in_block;
         } else if in_block && !line.is_empty() {
@@ -188,4 +210,19 @@ fn shown(page: &str) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_page_shows_a_link() {
+        for page in pages() {
+            let shown = shown(page.text);
+            assert!(!shown.contains(".md)"), "{}: {shown}", page.name);
+        }
+        assert!(!index(&pages()).contains("]("));
+        assert_eq!(without_links("a `x[0](y z)` [b\nc](d.md#e) f"), "a `x[0](y z)` b\nc f");
+    }
 }

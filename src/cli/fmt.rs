@@ -139,7 +139,9 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
 fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> CliResult {
     if args.files.len() > 1 {
         let why = "standard input is formatted alone".to_owned();
-        return Err(InputError::BadValue { what: "one FILE of several".to_owned(), value: "-".to_owned(), why }.into());
+        let help = "leave `-` out, or give it alone".to_owned();
+        let what = "one FILE of several".to_owned();
+        return Err(InputError::BadValue { what, value: "-".to_owned(), why, help }.into());
     }
     let name = "standard input";
     let text = load::read_from(name, std::io::stdin().lock(), load::Kind::Workload(settings.max_file_bytes))?;

@@ -276,7 +276,7 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         other => {
             // Where the text itself is broken, a missing step or name may only be a consequence of that.
             let broken = !diagnostics.is_empty();
-            let lost = words(ast.lost.iter().map(|&span| sources.text(span)));
+            let lost = ast.lost.iter().flat_map(|&span| syntax::declared(sources.text(span))).collect();
             let errors = other.err().unwrap_or_default();
             let told = errors.into_iter().filter(|error| !broken || !is_consequence(error, &lost));
             diagnostics.extend(boxed(told));
@@ -325,6 +325,7 @@ fn given(
                 what: "`--streams`".to_owned(),
                 value: "0".to_owned(),
                 why: "a run needs a stream".to_owned(),
+                help: "write `--streams 1`, or leave it away".to_owned(),
             }
             .into());
         }
@@ -349,12 +350,7 @@ fn given(
     Ok(set)
 }
 
-/// Every word of some texts.
-fn words<'a>(texts: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
-    texts.flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))).collect()
-}
-
-/// Whether an error may follow from text that could not be understood, which has the words `lost`.
+/// Whether an error may follow from text that could not be understood, which would have given the names `lost`.
 fn is_consequence(error: &model::ModelError, lost: &HashSet<&str>) -> bool {
     use model::ModelError::*;
     match error {

@@ -86,7 +86,7 @@ enum Command {
 /// Which workload, with which values.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 struct WorkloadArgs {
-    /// Give a parameter a value
+    /// Give a parameter a value; of several for one, the last counts
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Take the parameters of a preset

@@ -66,6 +66,7 @@ pub fn run(args: PlanArgs) -> CliResult {
                 1 => "there is one rank, 0: `--ranks N` plans for more".to_owned(),
                 ranks => format!("ranks go from 0 to {}", ranks - 1),
             },
+            help: "write `--rank 0`, or a larger `--ranks`".to_owned(),
         }
         .into());
     }

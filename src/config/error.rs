@@ -39,7 +39,13 @@ pub enum ConfigError {
 
     #[error("`{name}` cannot be {value}: {why}")]
     #[diagnostic(code(aorta::config::bad_value))]
-    BadValue { name: String, value: String, why: String },
+    BadValue {
+        name: String,
+        value: String,
+        why: String,
+        #[help]
+        help: String,
+    },
 
     #[error("`{given}` is no `key=value`")]
     #[diagnostic(code(aorta::config::no_pair), help("write the name, `=`, and the value without spaces between"))]
@@ -93,6 +99,12 @@ pub(super) fn explain(error: &ron::Error) -> String {
             format!("Expected `( … )` with another number of values than {found}")
         }
         Eof => "the text ends too early".to_owned(),
+        ExpectedString => "a text in quotes is expected, such as \"60s\"".to_owned(),
+        ExpectedInteger | InvalidIntegerDigit { .. } | IntegerOutOfBounds => "a whole number is expected".to_owned(),
+        ExpectedFloat => "a number is expected".to_owned(),
+        ExpectedBoolean => "`true` or `false` is expected".to_owned(),
+        ExpectedUnit | ExpectedIdentifier => "a word is expected".to_owned(),
+        TrailingCharacters => "one value is expected, and there is more".to_owned(),
         error => error.to_string(),
     }
 }

@@ -74,7 +74,8 @@ impl Links {
 
     fn check(&self) -> Result<(), ConfigError> {
         let bad = |name: String, value: f64, why: &str| {
-            Err(ConfigError::BadValue { name, value: value.to_string(), why: why.to_owned() })
+            let help = format!("correct `{name}`; config/topologies/hgx_h200.ron is a whole one");
+            Err(ConfigError::BadValue { name, value: value.to_string(), why: why.to_owned(), help })
         };
         let figures = [
             ("ranks_per_node", &self.ranks_per_node),

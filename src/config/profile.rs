@@ -180,7 +180,8 @@ impl Profile {
             ("pageable_bandwidth", &self.pageable_bandwidth),
         ];
         let bad = |name: &str, value: f64, why: &str| {
-            Err(ConfigError::BadValue { name: name.to_owned(), value: value.to_string(), why: why.to_owned() })
+            let help = "write a number from 0 on in the profile; those that are shipped show what is usual".to_owned();
+            Err(ConfigError::BadValue { name: name.to_owned(), value: value.to_string(), why: why.to_owned(), help })
         };
         for (name, figure) in positive {
             if !(figure.0.is_finite() && figure.0 > 0.0) {

@@ -212,7 +212,10 @@ fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
         return Err(ConfigError::UnknownSetting { name: key.to_owned(), help });
     }
     let quoted = format!("{value:?}");
+    // What is more than one value would be further settings.
+    let is_one = options().from_str::<serde::de::IgnoredAny>(value).is_ok();
     let candidates = [value, quoted.as_str()];
+    let candidates = &candidates[usize::from(!is_one)..];
     let layers = candidates.iter().map(|value| options().from_str::<Layer>(&format!("({key}: {value})")));
     let mut first = None;
     for layer in layers {
@@ -222,7 +225,25 @@ fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
         }
     }
     let why = first.map_or_else(String::new, |error| explain(&error.code));
-    Err(ConfigError::BadValue { name: key.to_owned(), value: value.to_owned(), why })
+    Err(ConfigError::BadValue { name: key.to_owned(), value: value.to_owned(), why, help: example(key) })
+}
+
+/// A value that a setting may have, as it is written on the command line.
+fn example(key: &str) -> String {
+    let value = match key {
+        "sanity" | "quick" | "full" => "(warmup: 3, iterations: 5)",
+        "effort" => "quick",
+        "launch" => "graph",
+        "timeout" => "60s",
+        "max_memory" => "64GiB",
+        "profile" => "h200",
+        "observed_operations" | "max_operations" => "100000",
+        "max_file_bytes" => "4194304",
+        "cycle" | "max_nesting" => "64",
+        _ => "4",
+    };
+    let quote = if value.contains('(') { "'" } else { "" };
+    format!("write it so: `--config {quote}{key}={value}{quote}`")
 }
 
 impl Layer {
@@ -256,6 +277,7 @@ impl Layer {
             name: name.to_owned(),
             value,
             why: why.to_owned(),
+            help: example(name.split('.').next().unwrap_or(name)),
         };
         let measured = |name: &str, text: String, dimension, most: f64, example: &str| {
             let value = quantity(&text, dimension).ok_or_else(|| bad(name, text.clone(), example))?;
@@ -266,9 +288,9 @@ impl Layer {
             }
         };
         let timeout = self.timeout.expect(missing);
-        let time = measured("timeout", timeout, Dimension::TIME, i64::MAX as f64, "write a time, such as 60s")?;
+        let time = measured("timeout", timeout, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
         let memory = self.max_memory.expect(missing);
-        let bytes = measured("max_memory", memory, Dimension::BYTES, u64::MAX as f64, "write a size, such as 64GiB")?;
+        let bytes = measured("max_memory", memory, Dimension::BYTES, u64::MAX as f64, "a size has its unit")?;
         let settings = Settings {
             sanity: self.sanity.expect(missing),
             quick: self.quick.expect(missing),
@@ -346,5 +368,8 @@ mod tests {
         assert!(error("timeout=5").starts_with("`timeout` cannot be 5"));
         assert!(error("in_flight=99").starts_with("`in_flight` cannot be 99"));
         assert!(error("effort=hasty").starts_with("`effort` cannot be hasty"));
+        assert_eq!(error("in_flight=two"), "`in_flight` cannot be two: a whole number is expected");
+        assert!(error("launch=graph, max_nesting: 3").starts_with("`launch` cannot be graph, max_nesting: 3"));
+        assert!(error("quick=(warmup: 1)").starts_with("`quick` cannot be (warmup: 1): the field"));
     }
 }

@@ -11,6 +11,7 @@ use super::error::ModelError;
 use super::expand::Expansion;
 use super::program::*;
 use super::scopes::Scopes;
+use super::value::Value;
 use super::{Options, check};
 
 /// Errors shown of one file: what comes after is noise.
@@ -78,6 +79,8 @@ pub(super) struct Analyzer<'a> {
     pub sets: (BTreeSet<Symbol>, BTreeSet<Symbol>),
     /// Members of lists that have been worked out.
     pub members: usize,
+    /// Where `meta` stands.
+    pub meta: Option<SrcSpan>,
     errors: Vec<ModelError>,
     seen: FxHashSet<(std::mem::Discriminant<ModelError>, usize)>,
     /// Where a name was found to be wrong: what follows from that is not told again.
@@ -133,6 +136,7 @@ impl<'a> Analyzer<'a> {
             metrics: FxHashMap::default(),
             sets: Default::default(),
             members: 0,
+            meta: None,
             errors: Vec::new(),
             seen: FxHashSet::default(),
             bad_names: FxHashSet::default(),
@@ -156,6 +160,12 @@ impl<'a> Analyzer<'a> {
         if self.errors.len() < MAX_ERRORS && self.seen.insert(key) {
             self.errors.push(error);
         }
+    }
+
+    /// Makes a name known; without a meaning where another has the name, so that the uses of neither are told.
+    pub fn declare(&mut self, name: Name, value: Value) {
+        let value = if self.bad_names.contains(&(name.span.start as usize)) { Value::Unknown } else { value };
+        self.scopes.declare(name.symbol, value);
     }
 
     /// Whether another error would be told; else what would word it need not be worked out.

@@ -53,8 +53,11 @@ impl Inputs {
 impl<'a> Analyzer<'a> {
     pub(super) fn call(&mut self, call: &'a Call) {
         let [callee] = call.callee.as_slice() else {
-            self.not_yet("a name with dots", "`use` comes with a later version", call.callee[0].span);
-            return;
+            // Of a file that is used, that is told.
+            if !self.ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Use { .. } | DeclKind::Later { .. })) {
+                self.not_yet("a name with dots", "`use` comes with a later version", call.callee[0].span);
+            }
+            return self.give_unknown(call);
         };
         match self.callee(callee.symbol) {
             Callee::Def(decl) => {
@@ -177,6 +180,9 @@ impl<'a> Analyzer<'a> {
     /// Nothing when something is wrong with it.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
+        if self.misplaced(operation, call) {
+            return None;
+        }
         let fits = self.fits_group(operation, call);
         let group = self.group_over(operation, call);
         self.inputs(operation, call, operands);
@@ -258,12 +264,7 @@ impl<'a> Analyzer<'a> {
         let signature = operation.signature();
         let required = signature.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
         if call.inputs.len() < required || call.inputs.len() > signature.inputs.len() {
-            let expected = match (required, signature.inputs.len()) {
-                (0, 0) => "no inputs".to_owned(),
-                (1, 1) => "one input".to_owned(),
-                (low, high) if low == high => format!("{low} inputs"),
-                (low, high) => format!("{low} to {high} inputs"),
-            };
+            let expected = expected_inputs(operation);
             let given = call.inputs.len();
             let help = match operation.name() {
                 "recv" => "what is received stands behind the arrow: `recv(-> y, from: 0)`".to_owned(),
@@ -430,5 +431,17 @@ impl<'a> Analyzer<'a> {
             }
             value => value,
         }
+    }
+}
+
+/// How many inputs an operation takes, in words.
+pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
+    let inputs = operation.signature().inputs;
+    let required = inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
+    match (required, inputs.len()) {
+        (0, 0) => "no inputs".to_owned(),
+        (1, 1) => "one input".to_owned(),
+        (low, high) if low == high => format!("{low} inputs"),
+        (low, high) => format!("{low} to {high} inputs"),
     }
 }

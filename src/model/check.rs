@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
+use crate::base::{DType, Interner, SrcSpan, Symbol};
 use crate::ops::{self, Input, Kind, Operation};
 use crate::syntax::ast::*;
 
@@ -15,6 +15,7 @@ use super::callee::MARKERS;
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;
+use super::unknown::{self, Place};
 
 /// Names that no declaration may take.
 const BUILTINS: [(&str, &str); 3] = [
@@ -33,6 +34,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         defs: FxHashMap::default(),
         locals: Locals::default(),
         later: FxHashMap::default(),
+        place: Place::Any,
         errors: Vec::new(),
     };
     checker.file(ast);
@@ -94,6 +96,8 @@ struct Checker<'a> {
     locals: Locals,
     /// Labels of the step or `def` that is checked, wherever they stand in it.
     later: FxHashMap<Symbol, SrcSpan>,
+    /// What the expression that is checked could be.
+    place: Place,
     errors: Vec<ModelError>,
 }
 
@@ -137,11 +141,12 @@ impl<'a> Checker<'a> {
 
     fn file(&mut self, ast: &'a Ast) {
         for decl in &ast.decls {
-            if let DeclKind::Def { name, .. } = &decl.kind
+            if let DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } | DeclKind::Later { name: Some(name), .. } =
+                &decl.kind
                 && let Some(first) = self.defs.insert(name.symbol, decl)
             {
                 let first = match &first.kind {
-                    DeclKind::Def { name, .. } => name.span,
+                    DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => name.span,
                     _ => first.span,
                 };
                 self.redefined(*name, first);
@@ -336,7 +341,7 @@ impl<'a> Checker<'a> {
                 }
             }
             StmtKind::On { stream, after, body } => {
-                self.expr(stream);
+                self.expr_at(stream, Place::Stream);
                 for edge in after {
                     if let Some(when) = &edge.when {
                         self.expr(when);
@@ -344,7 +349,7 @@ impl<'a> Checker<'a> {
                     match edge.previous {
                         // Resolved among all labels of the step.
                         true => self.indices(&edge.label),
-                        false => self.expr(&edge.label),
+                        false => self.expr_at(&edge.label, Place::Label),
                     }
                 }
                 self.block(body);
@@ -381,13 +386,18 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         for (index, arg) in call.inputs.iter().enumerate() {
-            let elementwise = operation
-                .is_some_and(|operation| matches!(operation.signature().inputs.get(index), Some(Input::Expression)));
-            self.expr_of(&arg.value, elementwise);
+            let input = operation.and_then(|operation| operation.signature().inputs.get(index));
+            self.place = match input {
+                Some(Input::Tensor(_) | Input::Optional(_)) => Place::Operand,
+                None if call.callee.iter().all(|callee| self.names.name(callee.symbol) == "wait") => Place::Label,
+                _ => Place::Any,
+            };
+            self.expr_of(&arg.value, matches!(input, Some(Input::Expression)));
+            self.place = Place::Any;
         }
         for arg in &call.outputs {
             if arg.value.as_name().is_none_or(|symbol| self.names.name(symbol) != "_") {
-                self.expr(&arg.value);
+                self.expr_at(&arg.value, Place::Operand);
             }
         }
         for setting in &call.options {
@@ -443,6 +453,10 @@ impl<'a> Checker<'a> {
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let Some(&declared) = self.globals.get(&symbol) {
+            if declared.start < at.start {
+                let help = "a name is known below its declaration: its own value cannot use it";
+                return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
+            }
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() };
         }
         if let Some(&label) = self.later.get(&symbol) {
@@ -458,10 +472,7 @@ impl<'a> Checker<'a> {
         let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
         let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
         let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
-        let help = match suggest::nearest(&name, known) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
-        };
+        let help = unknown::help(&name, self.place, known);
         ModelError::UnknownName { name, at: at.into(), help: Some(help) }
     }
 
@@ -471,6 +482,13 @@ impl<'a> Checker<'a> {
 
     fn expr(&mut self, expr: &Expr) {
         self.expr_of(expr, false);
+    }
+
+    /// An expression that could be only one thing. What stands in its brackets may be any.
+    fn expr_at(&mut self, expr: &Expr, place: Place) {
+        let outer = std::mem::replace(&mut self.place, place);
+        self.expr(expr);
+        self.place = outer;
     }
 
     fn expr_of(&mut self, expr: &Expr, elementwise: bool) {
@@ -489,17 +507,19 @@ impl<'a> Checker<'a> {
                 let name = self.names.name(callee.symbol);
                 let known = FUNCTIONS.contains(&name) || (elementwise && elementwise_functions().any(|f| f == name));
                 if !known {
-                    self.error(|_| ModelError::UnknownFunction {
+                    self.error(|this| ModelError::UnknownFunction {
                         name: name.to_owned(),
                         at: callee.span.into(),
-                        help: unknown_function_help(name),
+                        help: unknown_function_help(name, args, this.names),
                     });
                 }
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));
             }
             ExprKind::Index { base, items } => {
                 self.expr(base);
+                let outer = std::mem::take(&mut self.place);
                 self.exprs(items);
+                self.place = outer;
             }
             ExprKind::Field { base, .. } => self.expr(base),
             ExprKind::List(items) => self.exprs(items),
@@ -521,8 +541,13 @@ impl<'a> Checker<'a> {
 }
 
 /// The names that a declaration makes known to those below it.
-fn declared_names(decl: &Decl) -> Vec<Name> {
+pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
     match &decl.kind {
+        DeclKind::Later { name, .. } => name.iter().copied().collect(),
+        DeclKind::Use { what: Expr { kind: ExprKind::Name(symbol), span } } => {
+            vec![Name { symbol: *symbol, span: *span }]
+        }
+        DeclKind::Use { what: Expr { kind: ExprKind::Field { name, .. }, .. } } => vec![*name],
         DeclKind::Param { name, .. }
         | DeclKind::Stream { name, .. }
         | DeclKind::Draw { name, .. }

@@ -6,6 +6,7 @@ use crate::ops::init::Init;
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
+use super::check;
 use super::error::ModelError;
 use super::limits;
 use super::program::*;
@@ -24,16 +25,17 @@ impl<'a> Analyzer<'a> {
             DeclKind::Param { name, default, allowed } => self.parameter(*name, default, allowed.as_ref()),
             DeclKind::Let(Binding { name, value }) => {
                 let value = self.eval(value);
-                self.scopes.declare(name.symbol, value);
+                self.declare(*name, value);
             }
             DeclKind::Stream { name, count, options } => self.stream(*name, count, options),
             DeclKind::Buffer(buffer) => self.buffer(buffer),
-            DeclKind::Meta(settings) => self.meta(settings),
+            DeclKind::Meta(settings) => self.meta(settings, decl.span),
             DeclKind::Step { options, .. } => self.step_options(options),
             DeclKind::Mesh(factors) => self.mesh(factors, decl.span),
-            DeclKind::Kernel { .. } => self.not_yet("`kernel`", "`map(…)` makes a kernel of any expression", decl.span),
-            DeclKind::Use { .. } => self.not_yet("`use`", "write the `def` into this file", decl.span),
-            DeclKind::Draw { .. } => self.not_yet("`draw`", "make the number a `param`", decl.span),
+            DeclKind::Kernel { .. } => self.later_declaration("kernel", decl),
+            DeclKind::Use { .. } => self.later_declaration("use", decl),
+            DeclKind::Draw { .. } => self.later_declaration("draw", decl),
+            DeclKind::Later { word, .. } => self.later_declaration(word, decl),
             DeclKind::Setup(_) | DeclKind::Teardown(_) => {
                 let help = "buffers are filled before the run: `buffer x: f32[4] = zeros`";
                 self.not_yet("a `setup` or `teardown` block", help, decl.span);
@@ -42,11 +44,28 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// A declaration that this version does not have: what it would have given is known without a meaning.
+    fn later_declaration(&mut self, word: &str, decl: &Decl) {
+        let help = match word {
+            "kernel" => "`map(…)` makes a kernel of any expression",
+            "use" => "write the `def` into this file",
+            _ => "make the number a `param`",
+        };
+        self.not_yet(&format!("`{word}`"), help, decl.span);
+        for name in check::declared_names(decl) {
+            self.scopes.declare(name.symbol, Value::Unknown);
+        }
+    }
+
     pub(super) fn not_yet(&mut self, what: &str, help: &str, at: SrcSpan) {
         self.error(ModelError::NotYet { what: what.to_owned(), help: help.to_owned(), at: at.into() });
     }
 
-    fn meta(&mut self, settings: &[Setting]) {
+    fn meta(&mut self, settings: &[Setting], span: SrcSpan) {
+        match self.meta {
+            Some(first) => self.error(ModelError::Second { what: "meta", at: span.into(), first: first.into() }),
+            None => self.meta = Some(span),
+        }
         const KNOWN: [&str; 6] = ["version", "category", "tags", "authors", "licence", "priority"];
         for setting in settings {
             let key = self.names.name(setting.key.symbol).to_owned();
@@ -375,7 +394,7 @@ impl<'a> Analyzer<'a> {
             _ => {
                 self.error(ModelError::ArgumentCount {
                     function: "random".to_owned(),
-                    expected: "a seed, and a standard deviation if that is not 1,".to_owned(),
+                    expected: "a seed, with a standard deviation or without".to_owned(),
                     found: format!("{} are", args.len()),
                     at: span.into(),
                     help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),

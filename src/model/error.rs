@@ -382,16 +382,11 @@ pub enum ModelError {
     },
 
     #[error("`{name}` has no member {index} yet")]
-    #[diagnostic(
-        code(aorta::model::no_member),
-        help(
-            "a label is known below its operation; leave the first turn of a loop out: `after f[i - 1] when i > 0`, \
-             or `if i == 0 {{ … }} else {{ f[i - 1] }}` for an operand"
-        )
-    )]
+    #[diagnostic(code(aorta::model::no_member), help("{help}"))]
     NoMember {
         name: String,
         index: String,
+        help: String,
         #[label("not known here")]
         at: SourceSpan,
     },

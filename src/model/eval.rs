@@ -278,7 +278,16 @@ impl Analyzer<'_> {
                     _ => {
                         self.error(ModelError::UnitsDiffer {
                             op: op.text(),
-                            help: "both sides have to be of one kind: two numbers, two texts, or two words",
+                            help: match (op, &left) {
+                                (BinaryOp::Equal | BinaryOp::NotEqual, _) => {
+                                    "both sides have to be of one kind: two numbers, two texts, or two words"
+                                }
+                                (
+                                    BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual,
+                                    Value::Bool(_),
+                                ) => "two comparisons are joined by `and`: `1 < n and n < 3`",
+                                _ => "it is for numbers alone",
+                            },
                             left: left.describe(&self.names),
                             left_at: spans.0.into(),
                             right: right.describe(&self.names),

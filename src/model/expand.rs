@@ -25,6 +25,8 @@ const TURNS_AFTER_MISTAKE: usize = 64;
 pub(super) struct Expansion<'a> {
     /// Parameters that the caller or the preset gives.
     pub given: FxHashMap<Symbol, &'a Expr>,
+    /// All values that presets give each parameter.
+    pub presets: FxHashMap<Symbol, Vec<&'a Expr>>,
     pub step: Step,
     /// The labels of this step, as `Program::labels` from `first_label` on.
     pub labels: Vec<LabelData>,
@@ -177,7 +179,7 @@ impl<'a> Analyzer<'a> {
         match &stmt.kind {
             StmtKind::Let(Binding { name, value }) => {
                 let value = self.eval(value);
-                self.scopes.declare(name.symbol, value);
+                self.declare(*name, value);
             }
             StmtKind::For { variable, over, body } => self.for_(*variable, over, body),
             StmtKind::If { arms, otherwise } => self.if_(arms, otherwise.as_ref()),
@@ -223,7 +225,7 @@ impl<'a> Analyzer<'a> {
                 return;
             }
             self.scopes.enter();
-            self.scopes.declare(variable.symbol, value);
+            self.declare(variable, value);
             self.block(body);
             self.scopes.close();
         }

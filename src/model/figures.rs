@@ -4,13 +4,15 @@ use crate::base::units::{self, Dimension};
 use crate::base::{SrcSpan, Symbol, counted, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::figure::{Figure, Sets, Statistic};
+use super::figure::{Figure, Sets};
 use super::functions::FUNCTIONS;
 use super::lower::binary;
 use super::sets::OpSet;
+use super::statistic::Statistic;
 use super::value::Value;
 
 /// A figure of the result.
@@ -177,8 +179,14 @@ impl<'a> Analyzer<'a> {
                 let text = self.names.name(name.symbol).to_owned();
                 let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) else {
                     let known = Statistic::ALL.map(Statistic::name);
-                    let help = suggest::did_you_mean(&text, known)
-                        .or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
+                    let meant = match text.as_str() {
+                        "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
+                        "avg" | "average" => Some("write `mean`".to_owned()),
+                        "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
+                        _ => suggest::did_you_mean(&text, known),
+                    };
+                    let help =
+                        meant.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
                     let of = self.text_of(base);
                     self.error(ModelError::UnknownMember { name: of, member: text, at: name.span.into(), help });
                     return None;
@@ -367,6 +375,14 @@ impl<'a> Analyzer<'a> {
                 return Some((value, ty));
             }
             _ => {}
+        }
+        let statistic = Statistic::ALL.into_iter().find(|statistic| statistic.name() == name);
+        if let (Some(statistic), [of]) = (statistic.map(Statistic::name).or((name == "median").then_some("p50")), args)
+        {
+            let help =
+                Some(format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names)));
+            self.error(ModelError::UnknownFunction { name: name.to_owned(), at: expr.span.into(), help });
+            return None;
         }
         self.error(ModelError::UnknownFunction {
             name: name.to_owned(),

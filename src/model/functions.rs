@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
-use crate::base::{SrcSpan, suggest};
+use crate::base::{Interner, SrcSpan, suggest};
+use crate::ops;
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, Name};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -46,7 +48,7 @@ impl Analyzer<'_> {
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
-            let (name, help) = (wanted.to_owned(), unknown_function_help(wanted));
+            let (name, help) = (wanted.to_owned(), unknown_function_help(wanted, args, &self.names));
             self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
             return Value::Unknown;
         };
@@ -79,6 +81,9 @@ impl Analyzer<'_> {
                 for (index, item) in items.iter().enumerate() {
                     total = match index {
                         0 => item.clone(),
+                        _ if !self.alike(if name == "sum" { "sum" } else { "mean" }, &total, item, (span, span)) => {
+                            return Value::Unknown;
+                        }
                         _ => self.binary(BinaryOp::Add, total, item.clone(), (span, span), span),
                     };
                 }
@@ -130,7 +135,7 @@ impl Analyzer<'_> {
                 Value::List(Arc::new(results.collect()))
             }
             (_, [Value::Number(number)]) if number.dimension == Dimension::NONE => match Unary::from_name(name) {
-                Some(function) => self.finite(function.apply(number.value.float()), span),
+                Some(function) => self.finite(name, function.apply(number.value.float()), span),
                 None => self.wrong_arguments(name, values, span),
             },
             ("pow", [Value::Number(a), Value::Number(b)])
@@ -141,7 +146,7 @@ impl Analyzer<'_> {
                 {
                     return base.checked_pow(power).map_or_else(|| self.overflow(span), Value::int);
                 }
-                self.finite(Binary::Pow.apply(a.value.float(), b.value.float()), span)
+                self.finite(name, Binary::Pow.apply(a.value.float(), b.value.float()), span)
             }
             _ => self.wrong_arguments(name, values, span),
         }
@@ -149,6 +154,9 @@ impl Analyzer<'_> {
 
     fn extreme(&mut self, name: &str, a: Value, b: Value, spans: (SrcSpan, SrcSpan)) -> Value {
         let op = if name == "min" { BinaryOp::Less } else { BinaryOp::Greater };
+        if !self.alike(if name == "min" { "min" } else { "max" }, &a, &b, spans) {
+            return Value::Unknown;
+        }
         if let (Value::List(_), _) | (_, Value::List(_)) = (&a, &b) {
             let called = if name == "min" { "min" } else { "max" };
             let each = |this: &mut Self, a: &Value, b: &Value| this.extreme(name, a.clone(), b.clone(), spans);
@@ -158,6 +166,17 @@ impl Analyzer<'_> {
             Value::Bool(true) => a,
             Value::Bool(false) => b,
             _ => Value::Unknown,
+        }
+    }
+
+    /// Whether two numbers measure the same, as the function `called` asks; says so where they do not.
+    fn alike(&mut self, called: &'static str, a: &Value, b: &Value, spans: (SrcSpan, SrcSpan)) -> bool {
+        match (a, b) {
+            (Value::Number(x), Value::Number(y)) if x.dimension != y.dimension => {
+                self.units_differ(called, x, y, spans);
+                false
+            }
+            _ => true,
         }
     }
 
@@ -189,8 +208,17 @@ impl Analyzer<'_> {
         }
     }
 
-    fn finite(&mut self, value: f64, span: SrcSpan) -> Value {
-        if value.is_finite() { Value::Number(Number::float(value)) } else { self.overflow(span) }
+    fn finite(&mut self, name: &str, value: f64, span: SrcSpan) -> Value {
+        if value.is_finite() {
+            return Value::Number(Number::float(value));
+        }
+        if value.is_infinite() && ["exp", "pow"].contains(&name) {
+            return self.overflow(span);
+        }
+        let found = format!("no number: `{name}` has no value there");
+        let help = Some(format!("give `{name}` a value that it is defined for"));
+        self.error(ModelError::WrongType { expected: "a number".to_owned(), found, at: span.into(), help });
+        Value::Unknown
     }
 
     pub(super) fn overflow(&mut self, span: SrcSpan) -> Value {
@@ -233,7 +261,12 @@ const ELSEWHERE: [(&[&str], &str); 5] = [
 ];
 
 /// The function that may have been meant, or all that there are.
-pub(super) fn unknown_function_help(name: &str) -> Option<String> {
+pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner) -> Option<String> {
+    if ops::find(name).is_some() {
+        let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
+        let call = format!("r: {name}({})", args.join(", "));
+        return Some(format!("`{name}` is an operation: write `{call}` above, in the step, and `r` here"));
+    }
     if let Some((_, help)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
         return Some((*help).to_owned());
     }

@@ -64,6 +64,13 @@ impl Family {
         self.others.find(hash(index), |label| *labels[label.index()].index == *index).copied()
     }
 
+    /// The first and the last member, where there is each between and the given index passes them.
+    fn members(&self, given: &[i64]) -> Option<(i64, i64)> {
+        let last = self.first + self.in_order as i64 - 1;
+        let passes = matches!(given, &[given] if given > last);
+        (passes && self.in_order > 1 && self.in_order == self.order.len()).then_some((self.first, last))
+    }
+
     /// Adds a member; returns the one that has its index already.
     fn add(&mut self, label: LabelId, labels: &[Label]) -> Option<LabelId> {
         let index = &labels[label.index()].index;
@@ -151,7 +158,7 @@ impl<'a> Analyzer<'a> {
         let slot = label.index() - self.expansion.first_label;
         self.expansion.labels[slot] = LabelData { span: name.span, ..data };
         if self.program.labels[label.index()].index.is_empty() {
-            self.scopes.declare(name.symbol, Value::Label(label));
+            self.declare(name, Value::Label(label));
             return;
         }
         let known = self.scopes.in_frame(name.symbol).then(|| self.scopes.get(name.symbol).cloned()).flatten();
@@ -187,9 +194,21 @@ impl<'a> Analyzer<'a> {
         match known.and_then(|family| family.find(&index, &self.program.labels)) {
             Some(label) => Value::Label(label),
             None => {
-                let index: Vec<String> = index.iter().map(i64::to_string).collect();
+                let given = index;
+                let index: Vec<String> = given.iter().map(i64::to_string).collect();
                 let name = self.text_of(base);
-                self.error(ModelError::NoMember { name, index: format!("[{}]", index.join(", ")), at: span.into() });
+                let help = match known.and_then(|family| family.members(&given)) {
+                    Some((first, last)) => format!(
+                        "a label is known below its operation: here there are `{name}[{first}]` to `{name}[{last}]`"
+                    ),
+                    None => format!(
+                        "a label is known below its operation; leave the first turn of a loop out: \
+                         `after {name}[i - 1] when i > 0`, or `if i == 0 {{ … }} else {{ {name}[i - 1] }}` for an \
+                         operand"
+                    ),
+                };
+                let index = format!("[{}]", index.join(", "));
+                self.error(ModelError::NoMember { name, index, help, at: span.into() });
                 Value::Unknown
             }
         }

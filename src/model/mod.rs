@@ -20,6 +20,7 @@ pub mod limits;
 mod lint;
 mod lists;
 mod lower;
+mod mended;
 mod mesh;
 mod options;
 mod params;
@@ -28,6 +29,8 @@ mod scopes;
 mod sets;
 mod slice;
 mod specs;
+mod statistic;
+mod unknown;
 mod unwritten;
 mod value;
 mod views;
@@ -37,12 +40,13 @@ use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
 pub use error::ModelError;
-pub use figure::{Figure, Sets, Statistic};
+pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use program::*;
 pub use sets::{OpSet, SetPart};
+pub use statistic::Statistic;
 pub use views::{Extent, Layout, View, Views};
 
 /// What the caller decides about a program.

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, SrcSpan, Symbol, suggest};
 use crate::syntax::ast::*;
+use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -25,8 +26,13 @@ impl<'a> Analyzer<'a> {
         let known = |symbol: Symbol| symbols.contains(&symbol);
         let param_names: Vec<String> = params.iter().map(|param| self.names.name(param.symbol).to_owned()).collect();
         let mut given: FxHashMap<Symbol, &'a Expr> = FxHashMap::default();
+        let mut presets: FxHashMap<Symbol, SrcSpan> = FxHashMap::default();
         for decl in &ast.decls {
             let DeclKind::Preset { name, values } = &decl.kind else { continue };
+            if let Some(first) = presets.insert(name.symbol, name.span) {
+                let text = format!("preset {}", self.names.name(name.symbol));
+                self.error(ModelError::GivenTwice { name: text, at: name.span.into(), first: first.into() });
+            }
             let chosen = self.options.preset.as_deref() == Some(self.names.name(name.symbol));
             let mut first: FxHashMap<Symbol, SrcSpan> = FxHashMap::default();
             for Binding { name, value } in values {
@@ -36,8 +42,11 @@ impl<'a> Analyzer<'a> {
                 } else if !known(name.symbol) && self.listens() {
                     let help = suggest::did_you_mean(&text, param_names.iter().map(String::as_str));
                     self.error(ModelError::UnknownParameter { name: text, at: name.span.into(), help });
-                } else if chosen {
-                    given.insert(name.symbol, value);
+                } else {
+                    self.expansion.presets.entry(name.symbol).or_default().push(value);
+                    if chosen {
+                        given.insert(name.symbol, value);
+                    }
                 }
             }
         }
@@ -82,18 +91,22 @@ impl<'a> Analyzer<'a> {
                 return;
             }
         }
-        let mut value = self.eval_word(default, &words);
+        let default_value = self.eval_word(default, &words);
+        self.presets_of(name, (&default_value, default.span), allowed, &words, given);
+        let mut value = default_value.clone();
         if let Some(given) = given {
-            let default_value = value;
             value = self.eval_word(given, &words);
             value = self.adopt(&default_value, value, name, &words, (at, default.span));
         }
         if let Value::List(_) = value {
             self.error(ModelError::NotYet {
                 what: "a list of values for a parameter".to_owned(),
-                help: "it makes a sweep, which comes with a later version; give one value: --set name=value".to_owned(),
+                help: "it makes a sweep, which comes with a later version; give one value, or write `let` in place of \
+                       `param` for a list that nobody sets"
+                    .to_owned(),
                 at: at.into(),
             });
+            value = Value::Unknown;
         } else if let Some(allowed) = allowed
             && !self.check_allowed(name, &value, at, allowed, &words)
         {
@@ -105,6 +118,44 @@ impl<'a> Analyzer<'a> {
             self.program.params.push((self.names.name(name.symbol).to_owned(), text));
         }
         self.scopes.declare(name.symbol, value);
+    }
+
+    /// Checks what presets give a parameter, chosen or not. What depends on other names may be worth something else
+    /// with the preset, so that shows only where it is chosen.
+    fn presets_of(
+        &mut self,
+        name: Name,
+        (default, declared): (&Value, SrcSpan),
+        allowed: Option<&'a Expr>,
+        words: &[Symbol],
+        given: Option<&'a Expr>,
+    ) {
+        let values = self.expansion.presets.remove(&name.symbol).unwrap_or_default();
+        if allowed.is_some_and(|allowed| !self.is_constant(allowed)) {
+            return;
+        }
+        for value in values {
+            if given.is_some_and(|given| std::ptr::eq(given, value)) || !self.is_constant(value) {
+                continue;
+            }
+            if let Some(word) = self.unlisted_word(value, words) {
+                let text = self.names.name(word).to_owned();
+                self.not_allowed(name, text, value.span, allowed);
+                continue;
+            }
+            let worth = self.eval_word(value, words);
+            let worth = self.adopt(default, worth, name, words, (value.span, declared));
+            if let Some(allowed) = allowed.filter(|_| !matches!(worth, Value::Unknown | Value::List(_))) {
+                self.check_allowed(name, &worth, value.span, allowed, words);
+            }
+        }
+    }
+
+    /// Whether an expression is the same whatever is declared.
+    fn is_constant(&self, expr: &Expr) -> bool {
+        let mut constant = true;
+        walk::expr(expr, &mut |part| constant &= part.as_name().is_none_or(|name| self.scopes.get(name).is_none()));
+        constant
     }
 
     /// The words that a list allows; element types in it stay element types.
@@ -184,6 +235,17 @@ impl<'a> Analyzer<'a> {
 
     /// Whether the value is one of those allowed; says so where it is not.
     fn check_allowed(&mut self, name: Name, value: &Value, at: SrcSpan, allowed: &Expr, words: &[Symbol]) -> bool {
+        if let ExprKind::List(items) = &allowed.kind
+            && let Some(range) = items.iter().find(|item| matches!(item.kind, ExprKind::Range { .. }))
+        {
+            self.error(ModelError::WrongType {
+                expected: "a value".to_owned(),
+                found: "a range".to_owned(),
+                at: range.span.into(),
+                help: Some(format!("one range stands alone: `in {}`", written(range, &self.names))),
+            });
+            return false;
+        }
         let fits = match &allowed.kind {
             ExprKind::Range { from, to, inclusive } => {
                 let (low, high) = (self.eval(from), self.eval(to));

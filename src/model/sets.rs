@@ -2,6 +2,7 @@
 
 use crate::base::{StreamId, Symbol, suggest};
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -71,8 +72,11 @@ impl Analyzer<'_> {
                 _ => (None, None),
             };
             let Some(name) = name else {
-                let name = self.text_of(arg);
-                let help = Some("write a name, or a member: `time(f)`, `time(f[0])`".to_owned());
+                let (name, help) = match &arg.kind {
+                    ExprKind::Text(text) => (text.clone(), format!("write the name without quotes: `{text}`")),
+                    _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
+                };
+                let help = Some(help);
                 self.error(ModelError::UnknownSet { name, at: arg.span.into(), help });
                 good = false;
                 continue;

@@ -37,7 +37,10 @@ pub enum OpError {
     #[error("`{op}` needs {needs}")]
     #[diagnostic(
         code(aorta::ops::dtype),
-        help("declare it with another type, or make a tensor of another type above: `y: cast(x, to: f32)`")
+        help(
+            "declare it with another type, or make a tensor of another type above: `y: cast(x, to: {})`",
+            if needs.contains("i32") { "i32" } else { "f32" }
+        )
     )]
     Dtype {
         op: &'static str,

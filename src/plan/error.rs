@@ -24,11 +24,13 @@ pub enum PlanError {
         first_does: &'static str,
         first_slice: String,
         first_stream: Box<str>,
-        #[label("{second_does} {second_slice} on stream `{second_stream}`")]
+        #[label("{second_does} {second_slice} on stream `{second_stream}`{second_when}")]
         second_at: SourceSpan,
         second_does: &'static str,
         second_slice: String,
         second_stream: Box<str>,
+        /// Of which iteration the second is, if of another.
+        second_when: &'static str,
     },
 
     #[error("more than {limit} pairs of slices of `{memory}` have elements in common")]

@@ -41,6 +41,10 @@ impl Waits {
 
     fn add(&mut self, stream: StreamId, at: At, reason: Reason) {
         match &mut self.by_stream[stream.index()] {
+            // What the text says is found there again; what memory says, nowhere else.
+            Some((known, why @ Reason::After { .. })) if *known == at && matches!(reason, Reason::Data { .. }) => {
+                *why = reason;
+            }
             Some(known) if known.0 >= at => {}
             Some(known) => *known = (at, reason),
             none => {

@@ -113,13 +113,20 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether something else makes an operation on `queue` come after `from`.
+    ///
+    /// Of several that spell the same out, the first in the text stays: so what implies another is never itself left
+    /// away for that other, and all that is needless can be removed at once.
     fn implied(&self, queue: u32, from: OpId, span: SrcSpan, before: &[(OpId, Option<SrcSpan>)]) -> bool {
         let place = self.places[from.index()];
+        if queue == place.queue {
+            // Which member of a family it is may be a parameter's choice, and another value takes another.
+            return self.program.streams[queue as usize].member.is_none();
+        }
         self.clocks.knows(queue, place)
-            || before
-                .iter()
-                .filter(|(_, other)| *other != Some(span))
-                .any(|(other, _)| *other == from || self.clocks.implies(self.places[other.index()], place))
+            || before.iter().any(|&(other, at)| match other == from {
+                true => at < Some(span),
+                false => at != Some(span) && self.clocks.implies(self.places[other.index()], place),
+            })
     }
 }
 

@@ -2,7 +2,7 @@
 //! declares the order itself.
 
 use crate::base::{StreamId, ViewId};
-use crate::model::{Program, Sync};
+use crate::model::{Op, Program, Step, Sync};
 
 use super::accesses::{Access, Accesses, At};
 use super::clocks::{Clocks, Place};
@@ -105,10 +105,11 @@ impl Races<'_> {
         if self.errors.len() >= MAX_RACES || self.errors.iter().any(same) {
             return;
         }
-        let name = |op: &crate::model::Op| program.op_text(op);
+        let name = |op: &Op| program.op_text(op);
         let before = at.iteration() - access.at.iteration();
+        let step = &program.cycle[at.iteration() as usize % program.cycle.len()];
         self.errors.push(PlanError::Race {
-            missing: missing(program, first, second, before).into(),
+            missing: missing(program, first, second, before, step).into(),
             first: name(first),
             second: name(second),
             memory: program.names.name(program.memory(program.views.memory(view)).name).to_owned(),
@@ -120,14 +121,23 @@ impl Races<'_> {
             second_does: if hazard == Hazard::ReadAfterWrite { "reads" } else { "writes" },
             second_slice: program.view_text(view),
             second_stream: program.streams[second.stream.index()].name.as_str().into(),
+            second_when: match before {
+                0 => "",
+                1 => ", in the next iteration",
+                _ => ", in a later iteration",
+            },
         });
     }
 }
 
-/// What to write so that `second` waits for `first`, which is of an iteration `before` it.
-fn missing(program: &Program, first: &crate::model::Op, second: &crate::model::Op, before: u32) -> String {
+/// What to write so that `second` waits for `first`, which is of an iteration `before` it; `step` is the second's.
+fn missing(program: &Program, first: &Op, second: &Op, before: u32, step: &Step) -> String {
     let stream = &program.streams[second.stream.index()].name;
     let label = program.label_text(first.label);
+    let turns = |op: &Op| step.ops.iter().filter(|other| other.span == op.span).count() > 1;
+    if before < 2 && (turns(first) || turns(second)) {
+        return missing_in_loop(program, first, second, before, label.as_deref());
+    }
     let (named, give) = match &label {
         Some(label) => (label.as_str(), String::new()),
         None => ("l", format!("name the first, `l: {}(…)`, and ", program.op_name(first))),
@@ -137,4 +147,22 @@ fn missing(program: &Program, first: &crate::model::Op, second: &crate::model::O
         1 => format!("{give}write `on {stream} after prev({named}) {{ … }}`"),
         _ => format!("{give}lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`"),
     }
+}
+
+/// The same where one of them comes several times: a label needs the loop's variable, which may be called otherwise.
+fn missing_in_loop(program: &Program, first: &Op, second: &Op, before: u32, label: Option<&str>) -> String {
+    let name = label.map_or("l", |label| label.split('[').next().unwrap_or(label));
+    let give = match label {
+        Some(_) => String::new(),
+        None => {
+            format!("give the first a label with the variable of its loop, `l[i]: {}(…)`, and ", program.op_name(first))
+        }
+    };
+    // Where the first stands below the second, it is of a turn before.
+    let wait = match before {
+        0 if first.span <= second.span => format!("for that turn: `after {name}[i]`"),
+        0 => format!("for the turn before: `after {name}[i - 1] when i > 0`"),
+        _ => format!("for all turns of the iteration before: `after prev({name})`"),
+    };
+    format!("{give}let the block of the second wait {wait}")
 }

@@ -10,7 +10,7 @@ pub struct Ast {
     pub about: Vec<String>,
     pub decls: Vec<Decl>,
     pub names: Interner,
-    /// Stretches that could not be understood: names that they would have given are not known.
+    /// Stretches that could not be understood, in order and apart: names that they would have given are not known.
     pub lost: Vec<SrcSpan>,
 }
 
@@ -32,21 +32,61 @@ pub struct Decl {
 #[derive(Debug)]
 pub enum DeclKind {
     Meta(Vec<Setting>),
-    Param { name: Name, default: Expr, allowed: Option<Expr> },
+    Param {
+        name: Name,
+        default: Expr,
+        allowed: Option<Expr>,
+    },
     Let(Binding),
-    Preset { name: Name, values: Vec<Binding> },
-    Stream { name: Name, count: Vec<Expr>, options: Vec<Setting> },
+    Preset {
+        name: Name,
+        values: Vec<Binding>,
+    },
+    Stream {
+        name: Name,
+        count: Vec<Expr>,
+        options: Vec<Setting>,
+    },
     Buffer(Buffer),
     Mesh(Vec<Binding>),
-    Kernel { name: Name, signature: Signature, fields: Vec<Setting> },
-    Def { name: Name, signature: Signature, body: Block },
-    Use { what: Expr },
-    Draw { name: Name, dims: Vec<Expr>, distribution: Expr },
+    Kernel {
+        name: Name,
+        signature: Signature,
+        fields: Vec<Setting>,
+    },
+    Def {
+        name: Name,
+        signature: Signature,
+        body: Block,
+    },
+    Use {
+        what: Expr,
+    },
+    Draw {
+        name: Name,
+        dims: Vec<Expr>,
+        distribution: Expr,
+    },
+    /// A `kernel`, `use` or `draw` in a form that is not read: none of them is part of this version.
+    Later {
+        word: &'static str,
+        name: Option<Name>,
+    },
     Setup(Block),
-    Step { options: Vec<Setting>, body: Block },
+    Step {
+        options: Vec<Setting>,
+        body: Block,
+    },
     Teardown(Block),
-    Metric { name: Name, value: Expr, unit: Option<String> },
-    Expect { condition: Expr, when: Option<Expr> },
+    Metric {
+        name: Name,
+        value: Expr,
+        unit: Option<String>,
+    },
+    Expect {
+        condition: Expr,
+        when: Option<Expr>,
+    },
 }
 
 /// `name = value`.

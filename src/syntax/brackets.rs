@@ -121,6 +121,24 @@ impl Outline {
     }
 }
 
+/// Whether each bracket is closed by one of its kind.
+pub fn balance(tokens: &[Token]) -> bool {
+    let mut open = Vec::new();
+    let fit = tokens.iter().all(|token| match token.kind {
+        Kind::Open(bracket) => {
+            open.push(bracket);
+            true
+        }
+        Kind::Close(bracket) => open.pop().is_some_and(|opened| fits(opened, bracket)),
+        _ => true,
+    });
+    fit && open.is_empty()
+}
+
+fn fits(opened: u8, closed: u8) -> bool {
+    matches!((opened, closed), (b'(', b')') | (b'[', b']') | (b'{', b'}'))
+}
+
 /// For each opening bracket the index of its closing one (the number of tokens when there is none).
 /// Nothing when the nesting passes its limit. In a file whose brackets do not balance, `recover` takes a declaration
 /// at the beginning of a line for the end of whatever is open, so that one lost bracket hides no other mistake.
@@ -154,26 +172,29 @@ fn match_brackets(
                     return None;
                 }
             }
-            Kind::Close(bracket) => {
-                let fits = |&(_, opened): &(usize, u8)| {
-                    matches!((opened, bracket), (b'(', b')') | (b'[', b']') | (b'{', b'}'))
-                };
-                match open.iter().rposition(fits) {
-                    None => note(
-                        errors,
-                        1,
-                        SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() },
-                    ),
-                    Some(place) => {
-                        for &(inner, opened) in &open[place + 1..] {
-                            closing[inner] = index as u32;
-                            note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
-                        }
-                        closing[open[place].0] = index as u32;
-                        open.truncate(place);
-                    }
+            Kind::Close(bracket) => match open.iter().rposition(|&(_, opened)| fits(opened, bracket)) {
+                // Of another kind, on the line of the one that it was to close; a brace closes far more than that.
+                None if bracket != b'}'
+                    && open.last().is_some_and(|&(inner, opened)| {
+                        opened != b'{' && on_one_line(tokens[inner].span, token.span, text, base)
+                    }) =>
+                {
+                    let (inner, opened) = open.pop().expect("there is a last one");
+                    closing[inner] = index as u32;
+                    note(errors, 1, exchanged(tokens[inner].span, opened, token.span, bracket));
                 }
-            }
+                None => {
+                    note(errors, 1, SyntaxError::UnmatchedClose { bracket: char::from(bracket), at: token.span.into() })
+                }
+                Some(place) => {
+                    for &(inner, opened) in &open[place + 1..] {
+                        closing[inner] = index as u32;
+                        note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
+                    }
+                    closing[open[place].0] = index as u32;
+                    open.truncate(place);
+                }
+            },
             _ => {}
         }
     }
@@ -184,11 +205,28 @@ fn match_brackets(
     Some(closing)
 }
 
-fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
-    let close = match bracket {
+fn on_one_line(from: SrcSpan, to: SrcSpan, text: &str, base: u32) -> bool {
+    !text[(from.start - base) as usize..(to.start - base) as usize].contains('\n')
+}
+
+/// The bracket that closes one.
+fn closer(bracket: u8) -> char {
+    match bracket {
         b'(' => ')',
         b'[' => ']',
         _ => '}',
-    };
-    SyntaxError::Unclosed { bracket: char::from(bracket), close, at: at.into(), end: end.into() }
+    }
+}
+
+fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
+    let close = closer(bracket);
+    let help = format!("add `{close}`");
+    SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
+}
+
+/// One that a bracket of another kind, `found`, was to close.
+fn exchanged(at: SrcSpan, bracket: u8, end: SrcSpan, found: u8) -> SyntaxError {
+    let close = closer(bracket);
+    let help = format!("write `{close}` in place of `{}`", char::from(found));
+    SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
 }

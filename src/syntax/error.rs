@@ -1,5 +1,7 @@
 //! Every mistake that the text of a file can have by itself.
 
+use std::ops::Range;
+
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
@@ -19,14 +21,12 @@ pub enum SyntaxError {
     },
 
     #[error("`{found}` is no operator")]
-    #[diagnostic(
-        code(aorta::syntax::foreign_operator),
-        help("conditions are joined by the words `and`, `or` and `not`")
-    )]
+    #[diagnostic(code(aorta::syntax::foreign_operator), help("{help}"))]
     ForeignOperator {
         found: String,
-        meant: &'static str,
-        #[label("this is spelled `{meant}` here")]
+        means: String,
+        help: String,
+        #[label("{means}")]
         at: SourceSpan,
     },
 
@@ -44,10 +44,11 @@ pub enum SyntaxError {
     },
 
     #[error("`{bracket}` is never closed")]
-    #[diagnostic(code(aorta::syntax::unclosed_bracket), help("add `{close}`"))]
+    #[diagnostic(code(aorta::syntax::unclosed_bracket), help("{help}"))]
     Unclosed {
         bracket: char,
         close: char,
+        help: String,
         #[label("opened here")]
         at: SourceSpan,
         #[label("`{close}` was expected before this")]
@@ -179,15 +180,14 @@ pub(super) fn note(errors: &mut Vec<SyntaxError>, pass: usize, error: SyntaxErro
 }
 
 impl SyntaxError {
-    /// Whether the mistake may take any of the text behind it with it.
-    pub fn may_take_all(&self) -> bool {
-        matches!(
-            self,
-            SyntaxError::UnclosedText { .. }
-                | SyntaxError::Unclosed { .. }
-                | SyntaxError::UnmatchedClose { .. }
-                | SyntaxError::TooDeep { .. }
-        )
+    /// The offsets of what the mistake takes with it, in a text that ends at `end`: names in there may not be known.
+    pub fn takes(&self, end: usize) -> Option<Range<usize>> {
+        match self {
+            SyntaxError::UnclosedText { at } => Some(at.offset()..at.offset() + at.len()),
+            SyntaxError::Unclosed { at, end, .. } => Some(at.offset()..end.offset()),
+            SyntaxError::TooDeep { .. } => Some(0..end),
+            _ => None,
+        }
     }
 
     /// Where the mistake is, as an offset, for sorting.

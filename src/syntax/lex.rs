@@ -6,6 +6,7 @@
 use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
+use super::slashes;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -54,12 +55,23 @@ pub struct Lexed {
 /// Operators of several characters, those first that begin with another.
 const OPERATORS: [&str; 7] = ["..=", "..", "->", "==", "!=", "<=", ">="];
 
+/// What `//` is where it stands behind a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slashes {
+    /// It begins a comment, as everywhere.
+    Comment,
+    /// A division of another language, where what follows looks like one. For a text whose brackets do not balance: the
+    /// comment may have taken one with it.
+    Division,
+}
+
 /// Reads `text`, whose first byte lies at `base` of the source map. No token begins or ends with white space.
-pub fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Lexed {
+pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError>) -> Lexed {
     let bytes = text.as_bytes();
     let mut tokens = Vec::with_capacity(text.len() / 4);
     let mut trivia = Vec::new();
-    let mut at = 0;
+    // Some editors mark a text as UTF-8 by a character of no width at its beginning.
+    let mut at = text.len() - text.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']).len();
     while at < bytes.len() {
         let start = at;
         let rest = &text[at..];
@@ -67,6 +79,11 @@ pub fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Lexed {
             b' ' | b'\t' | b'\r' | b'\n' => {
                 at += 1;
                 continue;
+            }
+            b'/' if slashes == Slashes::Division && slashes::divides(text, base, at, &tokens) => {
+                at += 2;
+                note(errors, 1, slashes::division(text, base, start, &tokens));
+                Kind::Punct
             }
             b'/' if rest.starts_with("//") => {
                 at = line_end(text, at);
@@ -120,7 +137,8 @@ pub fn lex(text: &str, base: u32, errors: &mut Vec<SyntaxError>) -> Lexed {
                     1,
                     SyntaxError::ForeignOperator {
                         found: text[start..at].to_owned(),
-                        meant,
+                        means: format!("this is spelled `{meant}` here"),
+                        help: "conditions are joined by the words `and`, `or` and `not`".to_owned(),
                         at: span(base, start, at).into(),
                     },
                 );

@@ -6,7 +6,9 @@ mod error;
 mod format;
 mod habits;
 mod lex;
+mod lost;
 mod parser;
+mod slashes;
 mod split;
 mod tree;
 pub mod walk;
@@ -14,9 +16,11 @@ pub mod walk;
 pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
+pub use lost::declared;
 pub use parser::{parse, parse_expr};
+pub use slashes::{SyntaxWarning, lint};
 pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
-pub use tree::tree;
+pub use tree::{tree, written};
 
 /// How large and how deep a file may be, so that none exhausts memory or the stack.
 #[derive(Clone, Copy, Debug)]

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use crate::base::SrcSpan;
 
-use super::brackets::Outline;
+use super::brackets::{self, Outline};
 use super::error::{SyntaxError, note};
-use super::lex::{Kind, Trivia, lex};
+use super::lex::{Kind, Slashes, Trivia, lex};
 
 /// Words that cannot be names.
 pub const RESERVED: [&str; 15] =
@@ -75,7 +75,12 @@ pub struct Pieces {
 
 /// Cuts `text`, whose first byte lies at `base` of the source map. Nothing when the nesting passes its limit.
 pub fn split(text: &str, base: u32, max_nesting: usize, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
-    let lexed = lex(text, base, errors);
+    let before = errors.len();
+    let mut lexed = lex(text, base, Slashes::Comment, errors);
+    if !brackets::balance(&lexed.tokens) {
+        errors.truncate(before);
+        lexed = lex(text, base, Slashes::Division, errors);
+    }
     let outline = Outline::new(lexed.tokens, text, base, max_nesting, errors)?;
     let mut splitter = Splitter { text, base, outline: &outline, errors };
     let (about, decls) = splitter.file();
@@ -223,9 +228,15 @@ impl<'a> Splitter<'a> {
                     let word = self.word(index);
                     // `let` and the like can stand in no expression; `stream s` in none either.
                     let begins = matches!(word, "let" | "for" | "on")
-                        || (known.contains(&word) && self.kind(index + 1) == Some(Kind::Word) && word != "if");
-                    if begins && !after_keyword {
+                        || (known.contains(&word) && self.kind(index + 1) == Some(Kind::Word) && word != "if")
+                        || self.begins_line(index) && top;
+                    if begins && (!after_keyword || (unknown && self.begins_line(index))) {
                         break;
+                    }
+                    // Other languages have the step of a loop there: it is told when the head is parsed.
+                    if lead == "for" && takes_block && matches!(word, "step" | "by") {
+                        index += 1;
+                        continue;
                     }
                     if after_keyword || !self.ends_operand(index - 1, lead) || CONTINUING.contains(&word) {
                         index = self.outline.condition_end(index);
@@ -246,6 +257,15 @@ impl<'a> Splitter<'a> {
             return self.stray(at..index, docs);
         }
         Piece { docs, head, tokens: at..index, body: Body::None }
+    }
+
+    /// Whether a declaration's word begins a line, with what may follow it: then what stands above ends there, however
+    /// it ends.
+    fn begins_line(&self, index: usize) -> bool {
+        let start = (self.span(index).start - self.base) as usize;
+        let first = start == 0 || self.text.as_bytes()[start - 1] == b'\n';
+        let follows = matches!(self.kind(index + 1), Some(Kind::Word | Kind::Open(b'{' | b'(')));
+        first && follows && DECLARATIONS.contains(&self.word(index))
     }
 
     /// A piece whose block opens at `open`.

@@ -2,11 +2,11 @@
 //! there: two texts that mean the same have the same tree.
 
 use super::ast::*;
-use crate::base::Symbol;
+use crate::base::{Interner, Symbol};
 
 /// Writes a tree down.
 pub fn tree(ast: &Ast) -> String {
-    let mut writer = Writer { ast, text: String::new(), level: 0 };
+    let mut writer = Writer { names: &ast.names, text: String::new(), level: 0 };
     for line in &ast.about {
         writer.line(format!("//! {line}").trim_end());
     }
@@ -16,8 +16,15 @@ pub fn tree(ast: &Ast) -> String {
     writer.text
 }
 
+/// An expression as it could be written, for messages; `…` for one that is too long for them.
+pub fn written(expr: &Expr, names: &Interner) -> String {
+    const LENGTH: usize = 60;
+    let text = Writer { names, text: String::new(), level: 0 }.expr(expr);
+    if text.len() > LENGTH { "…".to_owned() } else { text }
+}
+
 struct Writer<'a> {
-    ast: &'a Ast,
+    names: &'a Interner,
     text: String,
     level: usize,
 }
@@ -37,7 +44,7 @@ impl<'a> Writer<'a> {
     }
 
     fn name(&self, symbol: Symbol) -> &'a str {
-        self.ast.names.name(symbol)
+        self.names.name(symbol)
     }
 
     // --- Declarations -------------------------------------------------------------------------------------------
@@ -80,6 +87,7 @@ impl<'a> Writer<'a> {
                 let line = format!("draw {}{} ~ {}", self.name(name.symbol), self.index(dims), self.expr(distribution));
                 self.line(&line);
             }
+            DeclKind::Later { word, .. } => self.line(word),
             DeclKind::Setup(body) => self.block("setup", body),
             DeclKind::Step { options, body } => self.node("step", |inner| {
                 inner.settings(options);

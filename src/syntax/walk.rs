@@ -102,6 +102,7 @@ fn decl_exprs(decl: &Decl, visit: &mut impl FnMut(&Expr)) {
             block_exprs(body, visit);
         }
         DeclKind::Use { what } => expr(what, visit),
+        DeclKind::Later { .. } => {}
         DeclKind::Draw { dims, distribution, .. } => {
             list(dims, visit);
             expr(distribution, visit);

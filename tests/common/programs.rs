@@ -11,7 +11,8 @@ pub enum Statement {
         shape: Shape,
         inputs: Vec<(usize, usize)>,
         output: Option<(usize, usize)>,
-        after: Option<usize>,
+        /// What its block waits for, and one inside that, each a place among the labels above.
+        after: [Vec<usize>; 2],
     },
     /// An operation on the scratch output of an earlier one, both of one row.
     Use {
@@ -66,7 +67,12 @@ fn statement(streams: usize, markers: bool) -> impl Strategy<Value = Statement> 
         shape,
         prop::collection::vec(part.clone(), 1..3),
         prop::option::weighted(0.7, part.clone()),
-        prop::option::weighted(0.2, 0..64usize),
+        prop_oneof![
+            8 => Just([vec![], vec![]]),
+            2 => (0..64usize).prop_map(|label| [vec![label], vec![]]),
+            // Some say the same twice.
+            1 => (prop::collection::vec(0..4usize, 1..3), prop::collection::vec(0..4usize, 0..2)).prop_map(<[_; 2]>::from)
+        ],
     )
         .prop_map(|(stream, shape, inputs, output, after)| Statement::Op { stream, shape, inputs, output, after });
     let user =
@@ -107,15 +113,20 @@ pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
                 let inputs: Vec<String> =
                     inputs.iter().map(|(buffer, place)| format!("0.5 * {}", shape.slice(*buffer, *place))).collect();
                 let output = output.map(|(buffer, place)| format!(" -> {}", shape.slice(buffer, place)));
-                let after = after
-                    .filter(|_| !labels.is_empty())
-                    .map(|pick| format!(" after t[{}]", labels[pick % labels.len()]))
-                    .unwrap_or_default();
-                text += &format!(
-                    "  on s[{stream}]{after} {{ t[{number}]: map({} + 0.25{}) }}\n",
-                    inputs.join(" + "),
-                    output.clone().unwrap_or_default()
-                );
+                let edges = |picks: &[usize]| {
+                    let of = |pick: &usize| format!("t[{}]", labels[pick % labels.len()]);
+                    match picks.is_empty() || labels.is_empty() {
+                        true => String::new(),
+                        false => format!(" after {}", picks.iter().map(of).collect::<Vec<_>>().join(", ")),
+                    }
+                };
+                let operation =
+                    format!("t[{number}]: map({} + 0.25{})", inputs.join(" + "), output.clone().unwrap_or_default());
+                let [outer, inner] = after.each_ref().map(|picks| edges(picks));
+                text += &match inner.is_empty() {
+                    true => format!("  on s[{stream}]{outer} {{ {operation} }}\n"),
+                    false => format!("  on s[{stream}]{outer} {{ on s[{stream}]{inner} {{ {operation} }} }}\n"),
+                };
                 if output.is_none() && matches!(shape, Shape::Row) {
                     rows.push(number);
                 }

@@ -192,6 +192,7 @@ impl<'a> Author<'a> {
                 self.put("~");
                 self.expr(distribution);
             }
+            DeclKind::Later { .. } => unreachable!("only what cannot be read is such"),
             DeclKind::Setup(body) => {
                 self.put("setup");
                 self.block(body);

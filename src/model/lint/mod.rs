@@ -1,6 +1,7 @@
 //! What is right in a file and still looks like a mistake. Knows no device; changes nothing.
 
 mod results;
+mod units;
 mod unused;
 
 use miette::{Diagnostic, SourceSpan};
@@ -55,6 +56,15 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
+    #[error("`{unit}` is no unit of the language")]
+    #[diagnostic(code(aorta::model::unit_as_text), severity(Warning), help("did you mean `{near}`?"))]
+    UnitAsText {
+        unit: String,
+        near: &'static str,
+        #[label("printed in SI units, with that text behind the number")]
+        at: SourceSpan,
+    },
+
     #[error("this copy holds the host until it is done")]
     #[diagnostic(
         code(aorta::model::pageable_copy),
@@ -87,6 +97,7 @@ pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     unused::streams(program, &mut warnings);
     results::unread(ast, program, &mut warnings);
     results::pageable_copies(program, &mut warnings);
+    units::as_text(program, &mut warnings);
     warnings.sort_by_key(ModelWarning::offset);
     warnings.truncate(MAX_WARNINGS);
     warnings

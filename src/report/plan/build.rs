@@ -8,7 +8,7 @@ use crate::base::{Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
 use crate::cost;
 use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
-use crate::model::{Op, OpKind, Program, Step};
+use crate::model::{After, Op, OpKind, Program, Step};
 use crate::plan::{self, Plan, StepPlan};
 use crate::schedule::Schedule;
 
@@ -220,14 +220,25 @@ impl<'a> Builder<'a> {
             let waits = step.op(op).kind == OpKind::Wait;
             for edge in graph.before(op) {
                 let reason = self.reason(edge.reason, waits);
-                edges.push(Edge { from: edge.from.0, to: op.0, distance: 0, reason });
+                let declared = self.declared(step, op, edge.from, 0, edge.reason);
+                edges.push(Edge { from: edge.from.0, to: op.0, distance: 0, reason, declared });
             }
             while let Some(edge) = across.next_if(|edge| edge.to == op) {
                 let reason = self.reason(edge.reason, waits);
-                edges.push(Edge { from: edge.from.0, to: op.0, distance: edge.distance, reason });
+                let declared = self.declared(step, op, edge.from, edge.distance, edge.reason);
+                edges.push(Edge { from: edge.from.0, to: op.0, distance: edge.distance, reason, declared });
             }
         }
         edges
+    }
+
+    /// Where the text declares what data asks for too.
+    fn declared(&mut self, step: &Step, op: OpId, from: OpId, distance: u32, reason: plan::Reason) -> Option<Text> {
+        if !matches!(reason, plan::Reason::Data { .. }) {
+            return None;
+        }
+        let says = |after: &&After| after.op == from && u32::from(after.previous) == distance;
+        step.after(op).iter().find(says).map(|after| self.place(after.span))
     }
 
     fn reason(&mut self, reason: plan::Reason, waits: bool) -> Reason {

@@ -186,24 +186,25 @@ fn edges(sides: &[Side; 2], index: usize, text: &mut String) {
     let mut lines = String::new();
     for (sign, side, others) in [("-", &sides[0], &in_b), ("+", &sides[1], &in_a)] {
         for (ends, edge) in side.edges(index) {
-            if others.get(&ends).is_some_and(|other| same_reason(&other.reason, &edge.reason)) {
+            if others.get(&ends).is_some_and(|other| same_reason(other, edge)) {
                 continue;
             }
             let from = side.document.source(index, edge);
             let to = &side.document.iterations[index].operations[edge.to as usize];
             let ago = edge.ago();
-            let _ = writeln!(lines, "{sign} {} waits for {}{ago}: {}", to.heading(), from.heading(), edge.reason);
+            let _ = writeln!(lines, "{sign} {} waits for {}{ago}: {}", to.heading(), from.heading(), edge.why());
         }
     }
     section(text, "edges", &lines);
 }
 
 /// Whether one operation waits for another as it did. A line that moved in the file is no other reason.
-fn same_reason(a: &Reason, b: &Reason) -> bool {
-    match (a, b) {
+fn same_reason(a: &Edge, b: &Edge) -> bool {
+    let same = match (&a.reason, &b.reason) {
         (Reason::After { .. }, Reason::After { .. }) | (Reason::Wait { .. }, Reason::Wait { .. }) => true,
-        _ => a == b,
-    }
+        (a, b) => a == b,
+    };
+    same && a.declared.is_some() == b.declared.is_some()
 }
 
 fn critical_path(sides: &[Side; 2], index: usize, text: &mut String) {

@@ -63,7 +63,7 @@ fn attributes(edge: &Edge, critical: bool) -> String {
     let mut text = match edge.reason {
         // The box says which stream; a label on each such edge would say it again.
         Reason::Stream => "tooltip=\"same stream\"".to_owned(),
-        _ => format!("label={}", quoted(&format!("{}{}", edge.reason, edge.ago()))),
+        _ => format!("label={}", quoted(&format!("{}{}", edge.why(), edge.ago()))),
     };
     match (critical, edge.is_stream()) {
         (true, _) => text += &format!(", color=\"{CRITICAL}\", penwidth=2"),

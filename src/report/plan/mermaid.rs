@@ -64,7 +64,7 @@ fn label(edge: &Edge) -> String {
     match edge.reason {
         // The box says which stream.
         Reason::Stream => String::new(),
-        _ => format!("|{}|", quoted(&format!("{}{}", edge.reason, edge.ago()))),
+        _ => format!("|{}|", quoted(&format!("{}{}", edge.why(), edge.ago()))),
     }
 }
 

@@ -129,6 +129,9 @@ pub struct Edge {
     pub distance: u32,
     #[serde(flatten)]
     pub reason: Reason,
+    /// Where the text says `after`, where data is a reason too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<Text>,
 }
 
 /// Why one operation waits for another.
@@ -286,6 +289,14 @@ impl Iteration {
 impl Edge {
     fn is_stream(&self) -> bool {
         self.reason == Reason::Stream
+    }
+
+    /// Its reason; both, where it has two.
+    fn why(&self) -> String {
+        match &self.declared {
+            Some(place) => format!("{}, and declared at {place}", self.reason),
+            None => self.reason.to_string(),
+        }
     }
 
     /// What is added to the reason of an edge from an earlier iteration.

@@ -101,7 +101,8 @@ impl<'a> Tokens<'a> {
             "(" | "[" | "." => false,
             // Of a range; all of a dimension stands alone.
             ".." | "..=" => !self.follows_operand(left),
-            "-" => self.follows_operand(left),
+            // Two in a row stay two.
+            "-" => self.follows_operand(left) || behind == "-",
             _ => true,
         }
     }

@@ -92,6 +92,9 @@ fn reserved(place: &Place) -> Option<String> {
         return no_name(before);
     }
     match word {
+        "at" | "over" if place.rule == Rule::stmt_piece => {
+            Some(format!("`{word}` names other ranks, which are not part of this version: remove it"))
+        }
         "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {
             help("a condition has no `in`: write `n == 1 or n == 2`")
@@ -155,6 +158,9 @@ fn equals(place: &Place) -> Option<String> {
         return None;
     }
     let (before, lead) = (place.before, place.lead());
+    if place.rule == Rule::def_piece {
+        return help("an argument has no value of its own: each call gives one, `f(4)`");
+    }
     if before.ends_with("==") {
         return help("values are compared by `==`");
     }
@@ -191,6 +197,12 @@ fn colon(place: &Place) -> Option<String> {
     let name = place.word_before();
     match place.lead() {
         _ if place.rule == Rule::stmt_piece && place.expects("(") => help("an operation has one label"),
+        _ if place.inside() == Some('(') && place.expects(",") => {
+            Some(format!("the arguments of a function have no names: remove `{name}:`"))
+        }
+        "preset" if place.inside().is_none() => {
+            Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
+        }
         "stream" => Some(format!("options stand in parentheses: `stream {name}(priority: high)`")),
         "preset" => Some(format!("a preset has `=`: `{name} = …`")),
         "param" | "let" | "metric" => {
@@ -221,15 +233,34 @@ fn head(place: &Place) -> Option<String> {
     match (place.lead(), next) {
         ("for", Some('(')) => help("write `for i in 0..4 { … }`, without parentheses"),
         ("for", Some(',')) => help("a loop has one variable: put a second `for` into it"),
+        ("for", _) if matches!(place.word(), "step" | "by") => {
+            help("a loop counts by one: count the turns, `for i in 0..ceil_div(n, 2)`, and use `2 * i`")
+        }
         ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
         ("on", Some('(')) => help("write `on s { … }`, without parentheses"),
-        ("on", Some(',')) if place.expects("after") => help("write `on s after a { … }`, without a comma"),
+        ("on", Some(',')) if place.expects("after") && place.rest[1..].trim_start().starts_with("after") => {
+            help("write `on s after a { … }`, without a comma")
+        }
+        ("on", Some(',')) if place.expects("after") => help("a block runs on one stream: write an `on` for each"),
+        ("meta", Some('(')) => help("facts stand in braces: `meta { category: \"gemm\" }`"),
+        (_, Some(',')) if place.rule == Rule::decl_piece && place.rest.len() == 1 && place.inside().is_none() => {
+            help("remove it: nothing stands behind it")
+        }
+        ("buffer", None) if place.before.ends_with(',') => {
+            let names = place.before.trim_end_matches(',');
+            Some(format!("write a name behind `,`, or the type: `{names}: f32[1024]`"))
+        }
         ("on", None) if place.word_before() == "on" => help("write the stream: `on s { … }`"),
         ("step" | "setup" | "teardown", Some(c)) if place.expects("(") && is_word(c) => {
             Some(format!("remove it: a `{}` has no name", place.lead()))
         }
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
+        }
+        ("param" | "let" | "metric", Some(_))
+            if place.expects("=") && !place.word().is_empty() && !place.rest.contains('=') =>
+        {
+            Some(format!("a value stands behind `=`: `{} {name} = {}`", place.lead(), place.rest.trim_end()))
         }
         ("param" | "let" | "metric", Some(_)) if place.expects("=") && !place.word().is_empty() => {
             Some(format!("write `{} {} = …`: the value gives the type", place.lead(), place.word()))
@@ -239,7 +270,8 @@ fn head(place: &Place) -> Option<String> {
             Some(format!("give it a value: `{} {name} = {value}`", place.lead()))
         }
         ("buffer", _) if place.expects(":") && place.inside().is_none() => {
-            Some(format!("its type stands behind a colon: `buffer {name}: f32[1024]`"))
+            let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
+            Some(format!("its type stands behind a colon: `{}: {ty}`", place.before))
         }
         ("param", Some(',')) if place.inside().is_none() && place.expects("*") => {
             help("values that are allowed stand in brackets, `in [4, 8]`; one range stands alone, `in 1..=8`")
@@ -248,9 +280,18 @@ fn head(place: &Place) -> Option<String> {
             help("remove it: nothing has to stand between declarations")
         }
         ("preset", _) if place.expects("{") => Some(format!("write `preset {name} {{ n = 4 }}`")),
-        ("def", _) if place.expects("(") => Some(format!("write `def {name}(x -> y) {{ … }}`")),
+        ("def", _) if place.expects("(") && place.inside().is_none() => {
+            Some(format!("write `def {name}(x -> y) {{ … }}`"))
+        }
         _ => None,
     }
+}
+
+/// Whether a text is an element type, with sizes or without.
+fn is_type(text: &str) -> bool {
+    let behind = text[leading_word(text).len()..].trim_end();
+    let sizes = behind.is_empty() || (behind.starts_with('[') && behind.find(']') == Some(behind.len() - 1));
+    crate::base::DType::from_name(leading_word(text)).is_some() && sizes
 }
 
 fn choice(place: &Place) -> Option<String> {
@@ -301,6 +342,7 @@ fn missing(place: &Place) -> Option<String> {
         _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
             help("what stands before it is complete: remove it, or write an operator between the two")
         }
+        _ if at_end && behind.is_empty() => help("write a value, such as `4`"),
         _ if at_end && place.expects_value() => Some(format!("write a value behind `{behind}`")),
         _ if place.before == place.lead() && place.expects("a..z") && !place.expects_value() => {
             Some(format!("write a name behind `{}`", place.lead()))

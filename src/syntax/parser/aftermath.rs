@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::base::suggest;
+use crate::base::{suggest, units};
 
 use super::super::error::SyntaxError;
 use super::super::habits;
@@ -150,6 +150,10 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
     error
 }
 
+fn is_number(c: char) -> bool {
+    c.is_ascii_digit()
+}
+
 /// What to write in place of a word that begins no declaration or statement.
 fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
@@ -168,6 +172,14 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     }
     let operation = STATEMENTS.contains(&word) || word == "group" || behind.starts_with(['(', ':', '[']);
     match habits::declaration(word) {
+        _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
+            let number = text[..at].trim_end();
+            let number = &number[number.trim_end_matches(|c| is_number(c) || c == '.' || c == '_').len()..];
+            format!("a unit touches its number: `{number}{word}`")
+        }
+        _ if !first_on_line && word == "on" => {
+            "a buffer's space stands behind `in`: `buffer x: f32[8] in device`".to_owned()
+        }
         _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
         _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
         _ if !first_on_line && behind.starts_with(':') => format!("an option stands in parentheses: `({word}: …)`"),

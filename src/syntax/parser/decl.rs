@@ -58,7 +58,10 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn simple_decl(&mut self, span: SrcSpan) -> Option<DeclKind> {
-        let mut piece = self.pairs(Rule::decl_piece, span, "the declaration")?;
+        let told = self.errors.len();
+        let Some(mut piece) = self.pairs(Rule::decl_piece, span, "the declaration") else {
+            return self.later(span, told);
+        };
         let decl = piece.next()?;
         let rule = decl.pair.as_rule();
         let mut at = decl.inner();
@@ -133,6 +136,24 @@ impl<'a> Builder<'a> {
             }
             rule => unreachable!("`decl_piece` holds no {rule:?}"),
         })
+    }
+
+    /// A declaration that could not be read and would not be part of this version either: only that is told of it, so
+    /// the errors behind the first `told` are not.
+    fn later(&mut self, span: SrcSpan, told: usize) -> Option<DeclKind> {
+        let text = self.slice(span);
+        let mut words = text.split(|c: char| !advice::is_word(c));
+        let lead = words.next()?;
+        let word = ["draw", "kernel", "use"].into_iter().find(|word| *word == lead)?;
+        self.errors.truncate(told);
+        self.unread.push(span.start);
+        // A name stands directly behind the word; what a file is used as does not.
+        let name = words.next().filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use");
+        let name = name.map(|name| {
+            let start = span.start as usize + word.len() + 1;
+            Name { symbol: self.names.intern(name), span: SrcSpan::new(start, start + name.len()) }
+        });
+        Some(DeclKind::Later { word, name })
     }
 
     pub(super) fn let_(&mut self, mut at: Piecewise<'a>) -> Option<Binding> {

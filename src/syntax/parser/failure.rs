@@ -31,7 +31,8 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     // new name is expected behind one, it may begin with a letter alone.
     let before = text[..position].trim_end_matches(is_word);
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
-    let reserved = split::RESERVED.contains(&&text[before.len()..position]) && (!has("a..z") || has("0..9"));
+    let joins = text[position..].trim().is_empty() && matches!(&text[before.len()..position], "and" | "or" | "not");
+    let reserved = !joins && split::RESERVED.contains(&&text[before.len()..position]) && (!has("a..z") || has("0..9"));
     // A minus is no operator where an arrow begins.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
     let position = if reserved { before.len() } else { position - usize::from(arrow) };

@@ -56,10 +56,9 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     broken.sort_unstable();
     let mut builder = Builder { broken, ..Builder::new(text, base, Interner::default()) };
-    // A bracket, or a text that has no end, may take anything with it.
-    if errors.iter().any(SyntaxError::may_take_all) {
-        builder.lost.push(SrcSpan::new(base as usize, base as usize + text.len()));
-    }
+    let end = base as usize + text.len();
+    let taken = errors.iter().filter_map(|error| error.takes(end));
+    builder.lost.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
     let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
@@ -73,10 +72,37 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     }
     let Builder { names, errors: further, mut unread, lost, .. } = builder;
     errors.extend(further);
+    let later = decls.iter().filter(|decl| matches!(decl.kind, DeclKind::Later { .. }));
+    // With the rest of its line, wherever the piece seemed to end.
+    let later: Vec<std::ops::Range<usize>> = later
+        .map(|decl| {
+            let line = text[(decl.span.end() - base) as usize..].find('\n');
+            decl.span.start as usize..line.map_or(end as usize, |length| decl.span.end() as usize + length)
+        })
+        .collect();
+    if !later.is_empty() {
+        errors.retain(|error| {
+            let next = later.partition_point(|decl| decl.end <= error.offset());
+            !later.get(next).is_some_and(|decl| decl.contains(&error.offset()))
+        });
+    }
     errors.sort_by_key(SyntaxError::offset);
     let errors = aftermath::told(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
-    Built { ast: Ast { about, decls, names, lost }, errors, unread }
+    Built { ast: Ast { about, decls, names, lost: apart(lost) }, errors, unread }
+}
+
+/// The stretches in order, those that touch made one.
+fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
+    spans.sort_unstable();
+    let mut apart: Vec<SrcSpan> = Vec::new();
+    for span in spans {
+        match apart.last_mut() {
+            Some(last) if span.start <= last.end() => *last = last.to(span),
+            _ => apart.push(span),
+        }
+    }
+    apart
 }
 
 /// Parses an expression alone, such as the value of `--set`, with names interned in `names`.

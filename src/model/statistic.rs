@@ -1,0 +1,44 @@
+//! What can be asked of a figure's samples.
+
+/// What is taken of a figure's samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Statistic {
+    Mean,
+    Std,
+    /// The standard deviation as a share of the mean.
+    Cv,
+    Min,
+    P5,
+    P50,
+    P95,
+    P99,
+    Max,
+}
+
+impl Statistic {
+    pub const ALL: [Statistic; 9] = [
+        Statistic::Mean,
+        Statistic::Std,
+        Statistic::Cv,
+        Statistic::Min,
+        Statistic::P5,
+        Statistic::P50,
+        Statistic::P95,
+        Statistic::P99,
+        Statistic::Max,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Statistic::Mean => "mean",
+            Statistic::Std => "std",
+            Statistic::Cv => "cv",
+            Statistic::Min => "min",
+            Statistic::P5 => "p5",
+            Statistic::P50 => "p50",
+            Statistic::P95 => "p95",
+            Statistic::P99 => "p99",
+            Statistic::Max => "max",
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The names that a text would have given, had it been understood. Their uses elsewhere are no mistakes.
+
+use super::lex::{Kind, Slashes, lex};
+
+/// Words that stand between two values, or before one: the word behind them is used and not declared.
+const BEFORE_VALUES: [&str; 12] = ["after", "and", "at", "else", "if", "in", "like", "not", "on", "or", "over", "when"];
+
+/// The words of `text` that stand where a name is declared, given to a result, or written.
+pub fn declared(text: &str) -> Vec<&str> {
+    let tokens = lex(text, 0, Slashes::Comment, &mut Vec::new()).tokens;
+    let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == Kind::Word);
+    let says = |index: usize, what: &[&str]| tokens.get(index).is_some_and(|token| what.contains(&token.text(text, 0)));
+    let mut declared = Vec::new();
+    let mut depth = 0usize;
+    let mut behind_arrow = false;
+    for (index, token) in tokens.iter().enumerate() {
+        match token.kind {
+            Kind::Open(_) => depth += 1,
+            Kind::Close(_) => (depth, behind_arrow) = (depth.saturating_sub(1), false),
+            _ if says(index, &["->"]) => behind_arrow = true,
+            Kind::Word => {
+                let behind_word =
+                    index > 0 && is_word(index - 1) && !says(index - 1, &BEFORE_VALUES) && !says(index, &BEFORE_VALUES);
+                // `buffer a, b: f32[4]`, and the outputs of an operation.
+                let listed = index > 0 && says(index - 1, &["->", ","]) && (depth == 0 || behind_arrow);
+                if behind_word || listed || says(past_indices(&tokens, index + 1), &[":", "="]) {
+                    declared.push(token.text(text, 0));
+                }
+            }
+            _ => {}
+        }
+    }
+    declared
+}
+
+/// The token behind the bracket that opens at `index`, if one does: what a family's name is followed by.
+fn past_indices(tokens: &[super::lex::Token], index: usize) -> usize {
+    /// Tokens of an index that are looked at: whatever is longer names no family.
+    const MOST: usize = 64;
+    if tokens.get(index).is_none_or(|token| token.kind != Kind::Open(b'[')) {
+        return index;
+    }
+    let behind = tokens[index..].iter().take(MOST);
+    behind.clone().position(|token| token.kind == Kind::Close(b']')).map_or(index, |length| index + length + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::declared;
+
+    #[test]
+    fn names_are_known_by_where_they_stand() {
+        assert_eq!(declared("prm n = m * 2 or k"), ["n"]);
+        assert_eq!(declared("buffer a, b[2]: f32[n, k]"), ["a", "b"]);
+        assert_eq!(declared("for i in 0..n { f[i]: copy(x -> y, _)"), ["i", "f", "y", "_"]);
+        assert_eq!(declared("on s after f { step"), [""; 0]);
+        assert_eq!(declared("map(a, b, c"), [""; 0]);
+    }
+}
