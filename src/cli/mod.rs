@@ -3,6 +3,7 @@
 mod backends;
 mod check;
 mod completions;
+mod conditions;
 mod devices;
 mod diagnostics;
 mod dump;

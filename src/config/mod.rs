@@ -10,4 +10,6 @@ mod settings;
 pub use error::ConfigError;
 pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, Profile, QueueRule, Queues};
 pub use scenario::Scenario;
-pub use settings::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings};
+pub use settings::{
+    CacheSetting, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings,
+};

@@ -182,6 +182,15 @@ fn fills(program: &Program, schedule: &Schedule) -> Vec<Fill> {
 }
 
 impl Image {
+    /// Gives floats other contents where they begin with random ones. Integers may be indices, and keep theirs.
+    pub fn replace_random(&mut self, init: Init) {
+        for fill in &mut self.fills {
+            if fill.dtype.is_float() && matches!(fill.init, Init::Random { .. }) {
+                fill.init = init;
+            }
+        }
+    }
+
     /// Where an operation's operands lie, inputs first.
     pub fn operands(&self, op: &ImageOp) -> &[Address] {
         let spec = &self.works[op.work as usize].spec;

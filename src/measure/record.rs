@@ -69,6 +69,9 @@ pub struct Settings {
     /// `hot` or `cold`: how iterations find the device's caches.
     #[serde(default)]
     pub cache: String,
+    /// What floats held at the beginning where the file says `random`.
+    #[serde(default)]
+    pub data: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
