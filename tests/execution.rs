@@ -541,8 +541,8 @@ fn cold_caches_are_emptied_before_an_iteration_begins() {
 fn other_contents_take_the_place_of_random_floats_alone() {
     let text = "\
 stream a
-buffer x: f32[8] = random
-buffer i: i32[8] = random
+buffer x: f32[8] = random(1)
+buffer i: i32[8] = random(2)
 buffer one: f32[8] = ones
 buffer sum: f32[8]
 step { on a { map(x + one -> sum) } }
