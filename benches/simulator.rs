@@ -52,6 +52,7 @@ fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
         observed_operations: 0,
         gate_depth: 0,
         cold: false,
+        contents: None,
     };
     let mut session = exec::prepare(&program, &schedule, &sim, &options).expect("the simulator opens");
     if mode == LaunchMode::Graph {

@@ -42,6 +42,7 @@
 //!         observed_operations: 100,
 //!         gate_depth: 512,
 //!         cold: false,
+//!         contents: None,
 //!     },
 //!     control: &Control::default(),
 //!     profile: None,

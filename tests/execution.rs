@@ -13,6 +13,7 @@ use aorta::config::EffortPlan;
 use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Session};
 use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
+use aorta::ops::init::Init;
 use aorta::plan::Plan;
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule};
@@ -530,4 +531,34 @@ fn cold_caches_are_emptied_before_an_iteration_begins() {
     assert_eq!(calls(MEETING, LaunchMode::Graph), graph);
     let overlapping = calls(OVERLAPPING, LaunchMode::Stream);
     assert!(!overlapping.iter().any(|call| call.starts_with("flush")), "there is no place for it: {overlapping:?}");
+}
+
+// --- Data -----------------------------------------------------------------------------------------------------------
+
+#[test]
+fn other_contents_take_the_place_of_random_floats_alone() {
+    let text = "\
+stream a
+buffer x: f32[8] = random(1)
+buffer i: i32[8] = random(2)
+buffer one: f32[8] = ones
+buffer sum: f32[8]
+step { on a { map(x + one -> sum) } }
+";
+    let Prepared { program, .. } = Prepared::of(text);
+    let (_, plan) = common::planned(text);
+    let schedule = common::placed(&program, &plan, &Host, &schedule::Options::default());
+    let read = |contents: Option<Init>| -> Vec<Vec<u8>> {
+        let options = exec::Options { contents, ..common::exec_options() };
+        let mut session = exec::prepare(&program, &schedule, &Host, &options).unwrap_or_else(|error| panic!("{error}"));
+        session.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect("the CPU runs");
+        let memories = (0..program.memories.len()).map(aorta::base::MemoryId::from);
+        memories.map(|memory| session.read(memory).expect("reads").expect("has memory")).collect()
+    };
+    let (random, zeros) = (read(None), read(Some(Init::Zeros)));
+    assert_ne!(random[0], zeros[0]);
+    assert_eq!(zeros[0], [0; 32]);
+    assert_eq!(random[1], zeros[1], "integers may be indices");
+    let ones: Vec<u8> = std::iter::repeat_n(1.0f32.to_le_bytes(), 8).flatten().collect();
+    assert_eq!([&zeros[2], &zeros[3]], [&ones, &ones]);
 }

@@ -69,6 +69,7 @@ pub fn run(args: DumpArgs) -> CliResult {
                 observed_operations: settings.observed_operations,
                 gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
                 cold: settings.cache == CacheSetting::Cold,
+                contents: None,
             };
             let backend = Sim::new(profile);
             let traces = traces(&loaded, &schedule, &backend, &options)?;

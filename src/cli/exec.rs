@@ -19,6 +19,7 @@ use crate::report;
 use crate::schedule::{self, Schedule};
 
 use super::backends::{self, BackendArg, Chosen};
+use super::conditions::{ConditionArgs, Conditions};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
@@ -47,12 +48,8 @@ pub struct ExecArgs {
     /// How operations reach the device
     #[arg(long, value_name = "HOW")]
     launch: Option<LaunchArg>,
-    /// Whether iterations are held until the host has issued them
-    #[arg(long, value_name = "WHEN")]
-    gate: Option<GateArg>,
-    /// How iterations find the device's caches
-    #[arg(long, value_name = "STATE")]
-    cache: Option<CacheArg>,
+    #[command(flatten)]
+    conditions: ConditionArgs,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
@@ -101,22 +98,6 @@ enum LaunchArg {
     Graph,
     /// One after the other, side by side in the report
     Both,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum GateArg {
-    /// Where they can be
-    Auto,
-    /// Never: their times contain the host's
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CacheArg {
-    /// As the iteration before left them
-    Hot,
-    /// Emptied before each iteration, outside of its time
-    Cold,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -311,10 +292,9 @@ struct Run<'a> {
     effort: Effort,
     plan: EffortPlan,
     launch: LaunchSetting,
-    gate: GateSetting,
+    conditions: Conditions,
     /// A variable that makes every call wait for the device, so that nothing can be held.
     blocking: Option<&'static str>,
-    cache: CacheSetting,
     /// What timing costs on the device, where it could be measured.
     timer: Option<Timer>,
     verify: bool,
@@ -340,19 +320,11 @@ impl<'a> Run<'a> {
             Some(LaunchArg::Graph) => LaunchSetting::Graph,
             Some(LaunchArg::Both) => LaunchSetting::Both,
         };
-        let gate = match args.gate {
-            None => settings.gate,
-            Some(GateArg::Auto) => GateSetting::Auto,
-            Some(GateArg::Off) => GateSetting::Off,
-        };
-        let blocking = environment::blocking_calls().filter(|_| gate == GateSetting::Auto);
-        let cache = match args.cache {
-            None => settings.cache,
-            Some(CacheArg::Hot) => CacheSetting::Hot,
-            Some(CacheArg::Cold) => CacheSetting::Cold,
-        };
+        let conditions = args.conditions.over(settings);
+        let blocking = environment::blocking_calls().filter(|_| conditions.gate == GateSetting::Auto);
         // What is no measurement needs none of its timer either. A run that can go on without does.
-        let timer = (effort != Effort::Sanity).then(|| chosen.backend.timer().ok().flatten()).flatten();
+        let timed = effort != Effort::Sanity && environment::blocking_calls().is_none();
+        let timer = timed.then(|| chosen.backend.timer().ok().flatten()).flatten();
         let control = Arc::new(Control::default());
         watch_for_interrupt(&control);
         Run {
@@ -362,9 +334,8 @@ impl<'a> Run<'a> {
             effort,
             plan,
             launch,
-            gate,
+            conditions,
             blocking,
-            cache,
             timer,
             verify: args.verify,
             profiled: args.ranges.is_some(),
@@ -390,11 +361,12 @@ impl<'a> Run<'a> {
             timeout: self.settings.timeout,
             gemm_candidates: if self.effort == Effort::Sanity { 1 } else { self.settings.gemm_candidates },
             observed_operations: self.settings.observed_operations,
-            gate_depth: match (self.gate, self.blocking) {
+            gate_depth: match (self.conditions.gate, self.blocking) {
                 (GateSetting::Auto, None) => self.settings.gate_depth,
                 _ => 0,
             },
-            cold: self.cache == CacheSetting::Cold,
+            cold: self.conditions.cache == CacheSetting::Cold,
+            contents: self.conditions.contents(),
         }
     }
 
@@ -553,8 +525,9 @@ impl<'a> Run<'a> {
                 streams: loaded.ceiling,
                 in_flight: self.settings.in_flight,
                 ranks: loaded.ranks.len() as u32,
-                gate: self.gate.name().to_owned(),
-                cache: self.cache.name().to_owned(),
+                gate: self.conditions.gate.name().to_owned(),
+                cache: self.conditions.cache.name().to_owned(),
+                data: self.conditions.data.name().to_owned(),
             },
             device: Device {
                 name: device.name,

@@ -3,6 +3,7 @@
 mod backends;
 mod check;
 mod completions;
+mod conditions;
 mod devices;
 mod diagnostics;
 mod dump;
@@ -69,7 +70,7 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Print a stage on the way from the text to the figures: for work on aorta itself
     Dump(dump::DumpArgs),
-    /// Run a workload under a vendor's profiler, with the names of its operations in the timeline
+    /// Run a workload under a vendor's profiler
     Profile(profile::ProfileArgs),
     /// Show the devices that a run can use
     Devices(devices::DevicesArgs),

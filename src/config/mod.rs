@@ -12,4 +12,6 @@ pub use error::ConfigError;
 pub use links::{Link, Links, Table};
 pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, Profile, QueueRule, Queues};
 pub use scenario::Scenario;
-pub use settings::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings};
+pub use settings::{
+    CacheSetting, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings,
+};

@@ -87,6 +87,29 @@ impl CacheSetting {
     }
 }
 
+/// What floats hold at the beginning where a file says `random`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataSetting {
+    /// Bell-shaped values, as the file says.
+    Normal,
+    Zeros,
+    Ones,
+    /// 0, 1, 2, …
+    Iota,
+}
+
+impl DataSetting {
+    pub fn name(self) -> &'static str {
+        match self {
+            DataSetting::Normal => "normal",
+            DataSetting::Zeros => "zeros",
+            DataSetting::Ones => "ones",
+            DataSetting::Iota => "iota",
+        }
+    }
+}
+
 /// Settings with every layer applied.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -101,6 +124,7 @@ pub struct Settings {
     pub gate: GateSetting,
     pub gate_depth: u32,
     pub cache: CacheSetting,
+    pub data: DataSetting,
     pub timeout: Nanos,
     pub gemm_candidates: u32,
     pub profile: String,
@@ -126,6 +150,7 @@ struct Layer {
     gate: Option<GateSetting>,
     gate_depth: Option<u32>,
     cache: Option<CacheSetting>,
+    data: Option<DataSetting>,
     timeout: Option<String>,
     gemm_candidates: Option<u32>,
     profile: Option<String>,
@@ -136,7 +161,7 @@ struct Layer {
     max_memory: Option<String>,
 }
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "sanity",
     "quick",
     "full",
@@ -148,6 +173,7 @@ const KEYS: [&str; 19] = [
     "gate",
     "gate_depth",
     "cache",
+    "data",
     "timeout",
     "gemm_candidates",
     "profile",
@@ -260,6 +286,7 @@ impl Layer {
             gate: self.gate.or(below.gate),
             gate_depth: self.gate_depth.or(below.gate_depth),
             cache: self.cache.or(below.cache),
+            data: self.data.or(below.data),
             timeout: self.timeout.or(below.timeout),
             gemm_candidates: self.gemm_candidates.or(below.gemm_candidates),
             profile: self.profile.or(below.profile),
@@ -303,6 +330,7 @@ impl Layer {
             gate: self.gate.expect(missing),
             gate_depth: self.gate_depth.expect(missing),
             cache: self.cache.expect(missing),
+            data: self.data.expect(missing),
             timeout: Nanos(time as i64),
             gemm_candidates: self.gemm_candidates.expect(missing),
             profile: self.profile.expect(missing),

@@ -120,7 +120,7 @@ pub struct StepCommands {
 pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Vec<StepCommands>) {
     let (program, schedule) = (rank.program, rank.schedule);
     let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
-    let mut comms = Comms::of(program);
+    let mut comms = Comms::of(rank);
     let mut image = Image {
         rank: rank.number,
         comms: Vec::new(),
@@ -192,9 +192,7 @@ fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
     let own = |launch: Launch| match launch {
         Launch::Collective(collectives) => {
             let own = |mut one: Collective| {
-                let ranks = &rank.program.groups[one.group.index()].ranks;
-                let number = ranks.iter().position(|&other| other == rank.number);
-                one.rank = number.map_or(one.rank, |number| number as u32);
+                one.rank = rank.program.groups[one.group.index()].number_of(rank.number);
                 one
             };
             Launch::Collective(collectives.iter().cloned().map(own).collect())
@@ -206,13 +204,14 @@ fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
 
 /// The communicators of a program: for each group and stream that needs one.
 struct Comms<'a> {
-    program: &'a Program,
+    rank: &'a Rank<'a>,
     numbers: BTreeMap<(GroupId, StreamId), u32>,
 }
 
 impl<'a> Comms<'a> {
     /// All that the program's collectives ask for, so that their order depends on groups and streams alone.
-    fn of(program: &'a Program) -> Self {
+    fn of(rank: &'a Rank<'a>) -> Self {
+        let program = rank.program;
         let mut numbers = BTreeMap::new();
         for op in program.cycle.iter().flat_map(|step| &step.ops) {
             if let Some(spec) = program.op_spec(op)
@@ -224,7 +223,7 @@ impl<'a> Comms<'a> {
         for (index, number) in numbers.values_mut().enumerate() {
             *number = index as u32;
         }
-        Comms { program, numbers }
+        Comms { rank, numbers }
     }
 
     fn number(&mut self, stream: StreamId, launches: &[Launch]) -> u32 {
@@ -236,10 +235,10 @@ impl<'a> Comms<'a> {
     }
 
     fn into_list(self) -> Vec<Comm> {
-        let Comms { program, numbers } = self;
+        let Comms { rank, numbers } = self;
         let comm = |&(group, stream): &(GroupId, StreamId)| Comm {
-            ranks: program.groups[group.index()].ranks.clone(),
-            stream: program.streams[stream.index()].name.clone(),
+            ranks: rank.program.groups[group.index()].members_with(rank.number).collect(),
+            stream: rank.program.streams[stream.index()].name.clone(),
         };
         numbers.keys().map(comm).collect()
     }
@@ -260,6 +259,15 @@ fn fills(rank: &Rank) -> Vec<Fill> {
 }
 
 impl Image {
+    /// Gives floats other contents where they begin with random ones. Integers may be indices, and keep theirs.
+    pub fn replace_random(&mut self, init: Init) {
+        for fill in &mut self.fills {
+            if fill.dtype.is_float() && matches!(fill.init, Init::Random { .. }) {
+                fill.init = init;
+            }
+        }
+    }
+
     /// Where an operation's operands lie, inputs first.
     pub fn operands(&self, op: &ImageOp) -> &[Address] {
         let spec = &self.works[op.work as usize].spec;

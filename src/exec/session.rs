@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::{LaneId, MemoryId, Nanos, Space};
 use crate::model::{MemoryKind, Program, Sync};
+use crate::ops::init::Init;
 use crate::schedule::{Placement, Schedule};
 
 use super::driver::{Backend, Driver, Fault};
@@ -51,6 +52,8 @@ pub struct Options {
     pub gate_depth: u32,
     /// Empty the caches of data before each iteration.
     pub cold: bool,
+    /// What floats hold at the beginning in place of random values.
+    pub contents: Option<Init>,
 }
 
 /// A schedule prepared on a backend.
@@ -182,6 +185,9 @@ pub(super) fn lower(
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
     let (mut image, mut period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
+    if let Some(init) = options.contents {
+        image.replace_random(init);
+    }
     alter(&mut image, &mut period);
     let joins = image.events;
     image.events += lanes + 1;

@@ -71,6 +71,9 @@ pub struct Settings {
     /// `hot` or `cold`: how iterations find the device's caches.
     #[serde(default)]
     pub cache: String,
+    /// What floats held at the beginning where the file says `random`.
+    #[serde(default)]
+    pub data: String,
 }
 
 /// Ranks of a record that does not say how many: older ones had one.

@@ -48,6 +48,7 @@ pub fn exec_options() -> exec::Options {
         observed_operations: 100_000,
         gate_depth: 512,
         cold: false,
+        contents: None,
     }
 }
 

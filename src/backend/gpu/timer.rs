@@ -74,6 +74,9 @@ struct Bench<'a, A: Api> {
 
 impl<A: Api> Bench<'_, A> {
     fn timer(&mut self) -> Call<Timer> {
+        // A kernel may be loaded when it is first launched, and that may wait for the device: not behind a gate.
+        self.issue(true)?;
+        self.api.synchronize()?;
         let mut last = None;
         for _ in 0..ROUNDS {
             let (empty, stamps) = self.round(false)?;
