@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{DType, GroupId, OpId, Space, SrcSpan, StreamId};
-use crate::model::{MemoryKind, OpKind, Priority, Program};
+use crate::model::{MemoryKind, OpKind, Priority};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::Command;
