@@ -80,6 +80,17 @@ fn take_through(text: &str) -> Stage {
             return Stage::Plan;
         }
     };
+    if text.contains("all_") || text.contains("send") || text.contains("recv") || text.contains("barrier") {
+        let rank = |rank| {
+            let program =
+                model::analyze(&ast, &Options { rank, world: 2, preset: None, set: Vec::new(), ..options }).ok()?;
+            let plan = plan::build(&program).ok()?;
+            Some(plan::Rank { program: program.into(), plan: plan.into() })
+        };
+        let ranks: Option<Vec<plan::Rank>> = [0, 1].into_iter().map(rank).collect();
+        let judged = ranks.map_or(Ok(()), |ranks| plan::ranks::check(&ranks));
+        judged.err().iter().flatten().for_each(|error| show(error));
+    }
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let options = schedule::Options { streams: Some(12), ..schedule::Options::default() };
     let schedule = common::placed(&program, &plan, &sim, &options);

@@ -1,5 +1,7 @@
 //! What holds of every text.
 
+use std::sync::Arc;
+
 use aorta::base::{MemoryId, SourceMap};
 use aorta::model::{self, MemoryKind, ModelError, OpKind, Options, Program};
 use aorta::plan::{self, Plan};
@@ -162,10 +164,11 @@ fn check_program(program: &Program) {
     }
 }
 
-/// The plan, the events, the waits, the ends of iterations, shared memory and the races found are what the definitions
+/// Three ranks are judged without a panic. The plan, the events, the waits, the ends of iterations, shared memory and the races found are what the definitions
 /// say.
 pub fn plan(text: &str) {
-    let Some((_, Ok(program))) = analyzed(text) else { return };
+    let Some((ast, Ok(program))) = analyzed(text) else { return };
+    beside(text, &ast);
     let planned = plan::build(&program);
     if let Err(errors) = &planned {
         check_errors(text, errors);
@@ -193,6 +196,24 @@ pub fn plan(text: &str) {
             oracle::judge_races(&program, &errors).expect("the races are all true ones")
         }
         Err(_) => {}
+    }
+}
+
+/// Three ranks go together or not, and it is said why.
+fn beside(text: &str, ast: &Ast) {
+    let rank = |rank| {
+        let program = model::analyze(ast, &Options { rank, world: 3, ..options() }).ok()?;
+        let plan = plan::build(&program).ok()?;
+        Some(plan::Rank { program: Arc::new(program), plan: Arc::new(plan) })
+    };
+    let ranks: Option<Vec<plan::Rank>> = (0..3).map(rank).collect();
+    if let Some(Err(errors)) = ranks.map(|ranks| plan::ranks::check(&ranks)) {
+        assert!(!errors.is_empty() && errors.len() <= MAX_ERRORS);
+        for error in &errors {
+            for label in error.labels().into_iter().flatten() {
+                assert!(text.is_char_boundary(label.offset() + label.len()), "{error}: outside of the text");
+            }
+        }
     }
 }
 

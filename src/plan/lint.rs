@@ -32,7 +32,9 @@ pub enum PlanWarning {
 /// declares the order: what is spelled out there is the point.
 pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWarning> {
     let declared = program.cycle.iter().any(|step| step.ids().any(|op| !step.after(op).is_empty()));
-    if !declared || program.step.declared_order {
+    // What adds nothing on this rank may be what another one needs.
+    let of_others = program.by_rank && program.world > 1;
+    if !declared || of_others || program.step.declared_order {
         return Vec::new();
     }
     let Ok(inferred) = hazards::find(program, false) else { return Vec::new() };

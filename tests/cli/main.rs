@@ -7,6 +7,7 @@ mod fmt;
 mod mistakes;
 mod names;
 mod outputs;
+mod ranks;
 mod sandbox;
 mod settings;
 mod trace;

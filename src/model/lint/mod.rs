@@ -94,8 +94,11 @@ const MAX_WARNINGS: usize = 100;
 pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     let mut warnings = Vec::new();
     unused::names(ast, &mut warnings);
-    unused::streams(program, &mut warnings);
-    results::unread(ast, program, &mut warnings);
+    // What is idle or unread on this rank may be what another one uses.
+    if !(program.by_rank && program.world > 1) {
+        unused::streams(program, &mut warnings);
+        results::unread(ast, program, &mut warnings);
+    }
     results::pageable_copies(program, &mut warnings);
     units::as_text(program, &mut warnings);
     warnings.sort_by_key(ModelWarning::offset);

@@ -123,7 +123,7 @@ fn a_batch_exchanges_all_its_parts() {
     };
     let specs: Vec<Spec> = (0..RANKS).map(batch).collect();
     let inputs: Vec<Vec<Vec<f64>>> =
-        (0..3).map(|rank| f64::from(rank)).map(|rank| vec![vec![rank, 10.0 + rank], vec![rank + 1.0]]).collect();
+        (0..3).map(f64::from).map(|rank| vec![vec![rank, 10.0 + rank], vec![rank + 1.0]]).collect();
     let outputs = exchanged(&specs, &inputs);
     assert_eq!(outputs[0], [vec![6.0], vec![2.0, 12.0]]);
     assert_eq!(outputs[1], [vec![6.0], vec![0.0, 10.0]]);

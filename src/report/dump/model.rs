@@ -15,6 +15,10 @@ pub fn model(program: &Program) -> String {
     for (name, value) in &program.params {
         let _ = writeln!(text, "param {name} = {value}");
     }
+    for group in program.groups.iter().skip(1) {
+        let ranks: Vec<String> = group.ranks.iter().map(u32::to_string).collect();
+        let _ = writeln!(text, "group {}: ranks {}", group.name, ranks.join(", "));
+    }
     for stream in &program.streams {
         let _ = writeln!(text, "stream {}: priority {}", stream.name, stream.priority.name());
     }
@@ -66,6 +70,9 @@ fn run(program: &Program, step: &Step, op: OpId, text: &mut String) {
     let phase = program.phase_text(info.phase).map(|phase| format!(", phase {phase}")).unwrap_or_default();
     let _ = writeln!(text, "{} on {stream}{phase}", operation(program, step, op));
     if let Some(spec) = program.op_spec(info) {
+        if spec.team.group.index() > 0 {
+            let _ = writeln!(text, "  over {}", program.groups[spec.team.group.index()].name);
+        }
         if spec.attrs != Attrs::default() {
             let _ = writeln!(text, "  options {:?}", spec.attrs);
         }
