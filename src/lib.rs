@@ -28,9 +28,7 @@
 //! let backend = Sim::new(Profile::named("h200")?);
 //! let schedule = schedule::place(&program, &plan, backend.topology(), &schedule::Options::default());
 //! let measured = measure::measure(&measure::Request {
-//!     program: &program,
-//!     plan: &plan,
-//!     schedule: &schedule,
+//!     ranks: &[measure::RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
 //!     backend: &backend,
 //!     modes: &[LaunchMode::Stream, LaunchMode::Graph],
 //!     effort: EffortPlan { warmup: 3, iterations: 5 },

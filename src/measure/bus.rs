@@ -43,8 +43,9 @@ mod tests {
     }
 
     #[test]
-    fn every_collective_has_one() {
-        for operation in CATALOGUE.iter().filter(|operation| operation.category() == Category::Collective) {
+    fn every_collective_that_moves_something_has_one() {
+        let collectives = CATALOGUE.iter().filter(|operation| operation.category() == Category::Collective);
+        for operation in collectives.filter(|operation| operation.name() != "barrier") {
             assert!(factor(operation.name(), 2).is_some(), "{}", operation.name());
         }
     }

@@ -163,7 +163,7 @@ fn arguments() {
         (&["--config", "in_flihgt=4"], &["aorta::config::unknown_setting", "help: did you mean `in_flight`?"]),
         (&["--config", "in_flight"], &["aorta::config::no_pair", "help: write the name"]),
         (&["--config", "in_flight=99"], &["aorta::config::bad_value", "it lies between 1 and 16"]),
-        (&["--config", "timeout=5"], &["aorta::config::bad_value", "write a time, such as 60s"]),
+        (&["--config", "timeout=5"], &["aorta::config::bad_value", "`--config timeout=60s`"]),
         (&["--config", "profile=a100"], &["aorta::config::unknown_profile", "help: known here: `h200` and `mi300x`"]),
         (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable", "help: a device profile was looked for"]),
         (&["--config-file", "nothing.ron"], &["there is no such file", "help: a file with settings was looked for"]),
@@ -237,7 +237,7 @@ fn scenarios() {
     let sandbox = Sandbox::new();
     let cases: [(&str, &[&str]); 16] = [
         ("(workload: \"moe\", presett: \"tiny\")", &["aorta::config::bad_ron", "a.ron:1:19", "did you mean `preset`?"]),
-        ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:11: Expected string"]),
+        ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:11: a text in quotes is expected"]),
         (
             "(workload: \"moe\", colour: 3)",
             &["there is no field `colour`", "help: docs/start/05-sharing-a-scenario.md"],
@@ -253,7 +253,7 @@ fn scenarios() {
         ("(workload: \"moee\")", &["aorta::cli::unknown_workload", "help: did you mean `moe`?"]),
         ("(workload: \"moe\", backend: \"opencl\")", &["it is auto, cuda, hip, host or sim"]),
         ("(workload: \"moe\", launch: \"twice\")", &["it is stream, graph or both"]),
-        ("(workload: \"moe\", ranks: 4)", &["this version runs one rank"]),
+        ("(workload: \"moe\", ranks: 4096)", &["it is between 1 and 1024"]),
         ("(workload: \"moe\", params: {\"tokns\": \"8\"}, backend: \"sim\")", &["help: did you mean `tokens`?"]),
     ];
     for (text, says) in cases {
@@ -268,7 +268,7 @@ fn settings_of_the_user() {
     let sandbox = Sandbox::new();
     for (text, says) in [
         ("(in_flihgt: 3)", "did you mean `in_flight`?"),
-        ("(in_flight: \"three\")", "Expected integer"),
+        ("(in_flight: \"three\")", "a whole number is expected"),
         ("(in_flight: 0)", "it lies between 1 and 16"),
         ("in_flight = 3", "config.ron:1:1"),
         ("(colour: 3)", "docs/settings.md lists every setting"),
