@@ -247,7 +247,7 @@ fn scenarios() {
         ("(workload: \"moe\", environment: {\"\": \"1\"})", &["aorta::config::bad_variable", "the variable ``"]),
         ("(workload: \"moe\", environment: {\"A=B\": \"1\"})", &["aorta::config::bad_variable", "`A=B`"]),
         ("(workload: \"moe\", environment: {\"A\": \"\\u{0}\"})", &["aorta::config::bad_variable", "`A`"]),
-        ("(workload: \"moe\", streams: -1)", &["aorta::config::bad_ron", "out of bounds"]),
+        ("(workload: \"moe\", streams: -1)", &["aorta::config::bad_ron", "a whole number is expected"]),
         ("(workload: \"moe\"", &["aorta::config::bad_ron"]),
         ("()", &["aorta::config::no_workload", "a.ron names no workload", "`workload: \"moe\"`"]),
         ("(workload: \"moee\")", &["aorta::cli::unknown_workload", "help: did you mean `moe`?"]),
