@@ -22,6 +22,7 @@ pub fn table(record: &RunRecord) -> String {
     let mut out = String::new();
     header(record, &mut out);
     times(record, &mut out);
+    ranks(record, &mut out);
     analysis::section(record, &mut out);
     if let Some(variant) = record.variants.first()
         && let Some(rank) = variant.ranks.first()
@@ -51,6 +52,10 @@ fn header(record: &RunRecord, out: &mut String) {
         Some(index) => format!("{} (device {index})", record.device.name),
         None => record.device.name.clone(),
     };
+    let place = match record.settings.ranks {
+        1 => place,
+        ranks => format!("each of {ranks} ranks: {place}"),
+    };
     let streams = counted(program.lanes.len(), "stream");
     let (flops, bytes, memory) = (Flops(program.flops), Bytes(program.bytes), program.memory.device);
     let _ = if program.cycle == 1 {
@@ -72,6 +77,22 @@ fn header(record: &RunRecord, out: &mut String) {
         let _ = writeln!(out, "{preset}{}", shown.join(" "));
     }
     out.push('\n');
+}
+
+/// The slowest rank of each variant beside the fastest, and what the tables below are of.
+fn ranks(record: &RunRecord, out: &mut String) {
+    for variant in record.variants.iter().filter(|variant| variant.ranks.len() > 1) {
+        let medians = || variant.ranks.iter().filter_map(|rank| Some((rank.time.p50_ns?, rank.rank)));
+        let (Some((slow, slowest)), Some((fast, fastest))) = (medians().max(), medians().min()) else { continue };
+        let how = variant_name(record, variant);
+        let _ = match slow == fast {
+            true => writeln!(out, "{how}: every rank takes {slow}"),
+            false => writeln!(out, "{how}: rank {slowest} takes longest, {slow}; rank {fastest} least, {fast}"),
+        };
+    }
+    if let Some(first) = record.variants.first().filter(|variant| variant.ranks.len() > 1) {
+        let _ = writeln!(out, "What follows is of rank {}.\n", first.ranks[0].rank);
+    }
 }
 
 pub(super) fn new_table(header: &[String]) -> Table {
