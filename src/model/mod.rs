@@ -28,6 +28,7 @@ mod program;
 mod scopes;
 mod sets;
 mod slice;
+mod slots;
 mod specs;
 mod statistic;
 mod unknown;

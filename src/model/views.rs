@@ -2,12 +2,13 @@
 
 use std::hash::{Hash, Hasher};
 
-use hashbrown::HashTable;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHasher};
 
 use crate::base::{DType, Dims, MemoryId, Space, ViewId};
 use crate::ops::Tensor;
+
+use super::slots::Slots;
 
 /// A stretch of one dimension of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,8 +55,8 @@ pub struct Views {
     wholes: Vec<u32>,
     /// The slices cut last: the next one is mostly cut alike.
     recent: [Option<u32>; 2],
-    /// All other slices, by what they are: the hash and the number, so that a table that grows looks at no slice.
-    table: HashTable<(u32, u32)>,
+    /// All other slices, by what they are.
+    table: Slots,
 }
 
 const NONE: u32 = u32::MAX;
@@ -78,11 +79,6 @@ fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
-/// The hash with its bits spread, as the table wants it.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 impl Views {
     /// The slice of `memory` with these extents, one for each of its dimensions.
     pub fn intern(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> ViewId {
@@ -92,11 +88,11 @@ impl Views {
         }
         let key = hash(memory, kept, extents);
         let (views, stored) = (&self.views, &self.extents);
-        let same = |&(other, index): &(u32, u32)| {
+        let same = |index: u32| {
             let view = &views[index as usize];
-            other == key && view.memory == memory && view.kept == kept && extents_of(stored, view) == extents
+            view.memory == memory && view.kept == kept && extents_of(stored, view) == extents
         };
-        if let Some(&(_, index)) = self.table.find(spread(key), same) {
+        if let Some(index) = self.table.find(key, same) {
             return ViewId(index);
         }
         let tensor = self.tensor_of(memory, extents, kept, layout);
@@ -104,7 +100,7 @@ impl Views {
         self.extents.extend_from_slice(extents);
         let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor });
         self.recent = [Some(index), self.recent[0]];
-        self.table.insert_unique(spread(key), (key, index), |(key, _)| spread(*key));
+        self.table.insert(key, index);
         ViewId(index)
     }
 
@@ -129,7 +125,7 @@ impl Views {
         self.tensors.shrink_to_fit();
         self.wholes = Vec::new();
         self.whole_extents = Vec::new();
-        self.table = HashTable::new();
+        self.table = Slots::default();
     }
 
     fn push(&mut self, view: View) -> u32 {
