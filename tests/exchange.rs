@@ -10,6 +10,7 @@ use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
 use aorta::model::{MemoryKind, Options, Program};
 use aorta::plan;
 use aorta::schedule::{self, Schedule};
+use common::mock::{Mock, Script};
 
 /// The programs of all ranks of a world, with their schedules.
 struct World {
@@ -160,4 +161,15 @@ fn an_interrupted_run_ends_on_all_ranks() {
         samples.ranks.iter().all(|samples| samples.stopped) && counts.windows(2).all(|pair| pair[0] == pair[1]),
         "{counts:?}"
     );
+}
+
+#[test]
+fn ranks_go_on_as_streams_when_their_captures_are_refused() {
+    let mock = Mock::new(Script { refuses_capture: true, ..Script::default() });
+    let ranks = World::new("buffer x: f32[8]\nstep { map(x + 1 -> x) }\n", 2, &mock);
+    let control = Control::default();
+    let mut open = ranks.open(&mock);
+    assert!(open.capture(&control).is_err());
+    let samples = open.iterate(LaunchMode::Stream, 0, 3, &control).unwrap_or_else(|error| panic!("{error}"));
+    assert!(samples.ranks.iter().all(|samples| samples.time.len() == 3), "{samples:?}");
 }

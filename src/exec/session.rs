@@ -131,6 +131,7 @@ impl Control {
     /// Ranks are about to begin something together.
     pub(super) fn begin(&self) {
         self.last.store(u64::MAX, Ordering::Relaxed);
+        self.failed.store(false, Ordering::Release);
     }
 
     /// Whether a rank that has issued that many iterations has to stop. Collectives keep ranks from being more than
