@@ -227,10 +227,12 @@ impl<'a> Splitter<'a> {
                 Kind::Word => {
                     let word = self.word(index);
                     // `let` and the like can stand in no expression; `stream s` in none either.
+                    // The formatter moves lines of blocks: where they begin decides nothing there.
+                    let line = top && self.begins_line(index);
                     let begins = matches!(word, "let" | "for" | "on")
                         || (known.contains(&word) && self.kind(index + 1) == Some(Kind::Word) && word != "if")
-                        || self.begins_line(index) && top;
-                    if begins && (!after_keyword || (unknown && self.begins_line(index))) {
+                        || line;
+                    if begins && (!after_keyword || (unknown && line)) {
                         break;
                     }
                     // Other languages have the step of a loop there: it is told when the head is parsed.

@@ -89,6 +89,18 @@ fn texts_without_an_end() {
 }
 
 #[test]
+fn what_ends_at_a_later_version_s_word_is_told() {
+    let (_, errors) = syntax::parse("param a draw = fer x\n", 0, &Limits::default());
+    assert_eq!(errors.len(), 1, "{errors:?}");
+}
+
+#[test]
+fn lines_of_a_block_may_move() {
+    let once = format("step { a: n\n  metr\nbuffer spread :ddu\n}\n").text;
+    assert_eq!(format(&once).text, once);
+}
+
+#[test]
 fn what_nests_too_deep_says_what_parsing_says() {
     let text = format!("a{}'%{}\n}}\nstep {{ nop()", "[".repeat(70), "[".repeat(4));
     let (_, errors) = syntax::parse(&text, 0, &Limits::default());

@@ -63,23 +63,27 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
     let mut decls = Vec::with_capacity(pieces.decls.len());
-    for (piece, end) in pieces.decls.iter().zip(ends) {
+    // Where declarations of a later version stand: what is wrong in them is not told.
+    let mut later: Vec<std::ops::Range<usize>> = Vec::new();
+    for (number, (piece, end)) in pieces.decls.iter().zip(ends).enumerate() {
         let decl = builder.decl(piece);
         if std::mem::take(&mut builder.lost_block) || decl.is_none() {
             builder.lost.push(SrcSpan::new(piece.head.start as usize, end as usize));
+        }
+        // With the rest of its line, wherever the piece seemed to end, but not with a declaration that follows there. What
+        // is wrong at the first byte is that something above ends.
+        if let Some(Decl { kind: DeclKind::Later { .. }, span, .. }) = &decl {
+            let mut behind = pieces.decls[number + 1..].iter();
+            let next = behind.find(|piece| !matches!(piece.body, Body::Stray));
+            let next = next.map_or(base + text.len() as u32, |piece| piece.head.start);
+            let rest = &text[(span.end() - base) as usize..(next - base) as usize];
+            let length = rest.find('\n').unwrap_or(rest.len());
+            later.push(span.start as usize + 1..span.end() as usize + length);
         }
         decls.extend(decl);
     }
     let Builder { names, errors: further, mut unread, lost, .. } = builder;
     errors.extend(further);
-    let later = decls.iter().filter(|decl| matches!(decl.kind, DeclKind::Later { .. }));
-    // With the rest of its line, wherever the piece seemed to end.
-    let later: Vec<std::ops::Range<usize>> = later
-        .map(|decl| {
-            let line = text[(decl.span.end() - base) as usize..].find('\n');
-            decl.span.start as usize..line.map_or(end as usize, |length| decl.span.end() as usize + length)
-        })
-        .collect();
     if !later.is_empty() {
         errors.retain(|error| {
             let next = later.partition_point(|decl| decl.end <= error.offset());
