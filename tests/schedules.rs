@@ -28,6 +28,17 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
+/// What is inferred beside a wait that is spelled out is issued only where it is needed.
+#[test]
+fn a_spelled_wait_spells_nothing_else() {
+    let text = "stream s[6]\nbuffer a: f32[8, 16]\nstep {\n  on s[0] { nop() }\n  on s[5] { sync() }\n  \
+                on s[0] { t: map(0.5 * a[0] + 0.25) }\n  on s[2] { wait(t) }\n  on s[0] { map(0.5 * a[0]) }\n}\n";
+    for ceiling in [None, Some(1), Some(2), Some(3), Some(4)] {
+        let (program, _, schedule) = scheduled(text, ceiling);
+        oracle::judge_waits(&program, &schedule).unwrap_or_else(|why| panic!("{ceiling:?}: {why}"));
+    }
+}
+
 /// The step's options for iterations that overlap.
 fn overlapping() -> impl Strategy<Value = String> {
     (1..5u32).prop_map(|depth| format!("(sync: end, depth: {depth})"))

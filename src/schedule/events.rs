@@ -119,6 +119,8 @@ struct Before {
     place: Place,
     event: EventId,
     across: bool,
+    /// The text spells this wait out: it is issued, needed or not.
+    spelled: bool,
 }
 
 struct Walk<'a> {
@@ -161,16 +163,20 @@ impl Walk<'_> {
         for op in step.ids() {
             let info = step.op(op);
             let lane = self.lane(index, op);
+            let spelled = |from: OpId, previous: bool| {
+                info.kind == OpKind::Wait
+                    && step.after(op).iter().any(|after| after.op == from && after.previous == previous)
+            };
             for edge in graph.incoming(op) {
-                self.add_before(lane, iteration, edge.from, false);
+                self.add_before(lane, iteration, edge.from, false, spelled(edge.from, false));
             }
             while let Some(edge) = across.next_if(|edge| edge.to == op) {
                 if edge.distance < self.depth && edge.distance <= iteration {
-                    self.add_before(lane, iteration - edge.distance, edge.from, true);
+                    self.add_before(lane, iteration - edge.distance, edge.from, true, spelled(edge.from, true));
                 }
             }
-            self.choose(lane, info.kind == OpKind::Wait);
-            for Before { place, event, across } in self.before.drain(..) {
+            self.choose(lane);
+            for Before { place, event, across, .. } in self.before.drain(..) {
                 commands.push(Command::Wait { event, lane, across });
                 self.events.need(event);
                 ends.wait(place);
@@ -202,35 +208,30 @@ impl Walk<'_> {
         StepSchedule { step: index, slot, commands, used: ends.used(), leaves: ends.leaves() }
     }
 
-    fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool) {
+    fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, spelled: bool) {
         let place = self.under_way[(iteration % self.depth) as usize].places[from.index()];
         if place.queue != lane.0 {
-            self.before.push(Before { place, event: self.events.of(iteration, from), across });
+            self.before.push(Before { place, event: self.events.of(iteration, from), across, spelled });
         }
     }
 
-    /// Waits for what the lane does not know and nothing else that it waits for implies; keeps these, in order of their
-    /// places. Whoever implies another knows more, and so comes first. Of those that stand for the same (marks), the
-    /// first is waited for.
-    fn choose(&mut self, lane: LaneId, spelled_out: bool) {
-        if !spelled_out {
-            let clocks = &mut self.clocks;
-            if self.before.len() > 1 {
-                self.before.sort_by_cached_key(|before| (Reverse(clocks.weight(before.place)), before.place));
-            }
-            self.before.retain(|before| {
-                let known = clocks.knows(lane.0, before.place);
-                match known {
-                    true => clocks.release(before.place),
-                    false => clocks.wait(lane.0, before.place),
-                }
-                !known
-            });
-        } else {
-            for before in &self.before {
-                self.clocks.wait(lane.0, before.place);
-            }
+    /// Waits for what is spelled out, and of the rest for what the lane does not know and nothing else that it waits for
+    /// implies; keeps these, in order of their places. Whoever implies another knows more, and so comes first. Of those
+    /// that stand for the same (marks), the first is waited for.
+    fn choose(&mut self, lane: LaneId) {
+        let clocks = &mut self.clocks;
+        if self.before.len() > 1 {
+            let order = |before: &Before| (!before.spelled, Reverse(clocks.weight(before.place)), before.place);
+            self.before.sort_by_cached_key(order);
         }
+        self.before.retain(|before| {
+            let needed = before.spelled || !clocks.knows(lane.0, before.place);
+            match needed {
+                true => clocks.wait(lane.0, before.place),
+                false => clocks.release(before.place),
+            }
+            needed
+        });
         self.before.sort_unstable_by_key(|before| before.place);
     }
 }

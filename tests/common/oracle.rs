@@ -373,8 +373,7 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
         for op in step.ids() {
             spelled += match step.op(op).kind {
                 OpKind::Wait => step.after(op).iter().filter(|after| lane(after.op) != lane(op)).count(),
-                // It waits for the other lanes, and they for it.
-                OpKind::Sync => 2 * (schedule.lanes.len() - 1),
+                OpKind::Sync => schedule.lanes.len() - 1,
                 OpKind::Run(_) | OpKind::Signal => 0,
             };
         }
