@@ -87,14 +87,14 @@ impl Session {
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
         let origin = match mode {
-            LaunchMode::Stream => self.origin((iteration % self.period.len() as u64) as usize),
+            LaunchMode::Stream => self.origin((iteration % self.lowered.period.len() as u64) as usize),
             LaunchMode::Graph => 0,
         };
-        if self.cold {
+        if self.lowered.cold {
             self.driver.flush(origin).map_err(device)?;
         }
-        let held = hold && mode == LaunchMode::Stream && self.gate.holds(observe);
-        self.gate.set_held(gate, held);
+        let held = hold && mode == LaunchMode::Stream && self.lowered.gate.holds(observe);
+        self.lowered.gate.set_held(gate, held);
         if held {
             self.driver.hold(gate, origin).map_err(device)?;
         }
@@ -104,7 +104,7 @@ impl Session {
     /// Opens the gate of an iteration that has been issued.
     pub(super) fn let_go(&mut self, iteration: u64) {
         let gate = (iteration % RING) as u32;
-        if self.gate.held(gate) {
+        if self.lowered.gate.held(gate) {
             self.driver.release(gate);
         }
     }
@@ -112,27 +112,27 @@ impl Session {
     /// Whether an iteration that is complete was held until it had been issued.
     pub(super) fn was_held(&mut self, iteration: u64) -> bool {
         let gate = (iteration % RING) as u32;
-        let held = self.gate.held(gate);
+        let held = self.lowered.gate.held(gate);
         let forced = held && self.driver.forced(gate);
         if forced {
-            self.gate.was_forced();
+            self.lowered.gate.was_forced();
         }
         held && !forced
     }
 
     /// Holds iterations until they are issued, as far as that can be, or no longer.
     pub fn set_gate(&mut self, on: bool) {
-        self.gate.set(on);
+        self.lowered.gate.set(on);
     }
 
     /// Why iterations are not held, where they might be.
     pub fn gate_refused(&self) -> Option<&str> {
-        self.gate.refused.as_deref()
+        self.lowered.gate.refused.as_deref()
     }
 
     /// Whether the caches of data are emptied before each iteration.
     pub fn is_cold(&self) -> bool {
-        self.cold
+        self.lowered.cold
     }
 }
 

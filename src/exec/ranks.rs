@@ -13,7 +13,8 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::health::Health;
 use super::image::{Image, StepCommands};
-use super::session::{self, Control, LaunchMode, Options, Samples, Session};
+use super::prepare::{self, Options};
+use super::session::{self, Control, LaunchMode, Samples, Session};
 use super::trace::Trace;
 
 /// What one rank runs.
@@ -63,7 +64,7 @@ pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
-/// As [`prepare_ranks`], with something done to the image of each rank before it is opened: see [`session::lower`].
+/// As [`prepare_ranks`], with something done to the image of each rank before it is opened: see [`prepare::lower`].
 pub(super) fn prepare_with(
     ranks: &[Rank],
     backend: &dyn Backend,
@@ -72,8 +73,8 @@ pub(super) fn prepare_with(
 ) -> Result<Ranks, ExecError> {
     let (mut images, mut parts) = (Vec::with_capacity(ranks.len()), Vec::with_capacity(ranks.len()));
     for rank in ranks {
-        let (image, part) = session::lower(rank, options, |image, period| alter(rank, image, period));
-        session::check_room(rank.program, &image, backend)?;
+        let (image, part) = prepare::lower(rank, options, |image, period| alter(rank, image, period));
+        prepare::check_room(rank.program, &image, backend)?;
         images.push(image);
         parts.push(part);
     }

@@ -2,16 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::base::{LaneId, MemoryId, Nanos, Space};
-use crate::model::{MemoryKind, Program, Sync};
-use crate::ops::init::Init;
-use crate::schedule::{Placement, Schedule};
+use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
+use crate::model::Sync;
 
-use super::driver::{Backend, Driver, Fault};
+use super::driver::{Driver, Fault};
 use super::error::ExecError;
 use super::gate::Gate;
 use super::health::Health;
-use super::image::{self, Image, Step, StepCommands};
+use super::image::Step;
+use super::prepare::Lowered;
 use super::trace::{Span, Trace};
 
 /// Iterations whose stamps are kept until somebody reads them.
@@ -38,65 +37,15 @@ impl LaunchMode {
     }
 }
 
-/// What the caller decides about a session.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Iterations that the host may be ahead of the device, where they do not overlap.
-    pub in_flight: u32,
-    pub timeout: Nanos,
-    pub gemm_candidates: u32,
-    /// Operations of an iteration up to which they can be observed.
-    pub observed_operations: usize,
-    /// Commands that a hardware queue is sure to take: an iteration that fits is held until all of it is issued. 0 for
-    /// no gate.
-    pub gate_depth: u32,
-    /// Empty the caches of data before each iteration.
-    pub cold: bool,
-    /// What floats hold at the beginning in place of random values.
-    pub contents: Option<Init>,
-}
-
 /// A schedule prepared on a backend.
 pub struct Session {
     pub(super) driver: Box<dyn Driver>,
-    pub(super) period: Vec<StepCommands>,
+    pub(super) lowered: Lowered,
     /// The graphs of the period, once they are made.
     graphs: Vec<u32>,
     observed_graphs: Vec<Option<u32>>,
-    /// What each launch is, for messages: its name and place.
-    launches: Vec<(&'static str, crate::base::SrcSpan)>,
-    lanes: Vec<String>,
-    placements: Vec<(Placement, u64)>,
-    sync: Sync,
-    /// Iterations that may be issued beyond the last that is complete.
-    ahead: u64,
-    timeout: Nanos,
-    /// The first of the events that join lanes.
-    joins: u32,
-    /// The lane that tells the time where iterations overlap.
-    clock: u32,
-    /// The first of the stamps around operations; nothing when there are too many to observe.
-    observed: Option<u32>,
-    pub(super) gate: Gate,
-    pub(super) cold: bool,
     /// No other rank runs in this process.
     alone: bool,
-}
-
-/// What a session keeps of a lowered schedule.
-pub(super) struct Lowered {
-    period: Vec<StepCommands>,
-    launches: Vec<(&'static str, crate::base::SrcSpan)>,
-    lanes: Vec<String>,
-    placements: Vec<(Placement, u64)>,
-    sync: Sync,
-    ahead: u64,
-    timeout: Nanos,
-    joins: u32,
-    clock: u32,
-    observed: Option<u32>,
-    gate: Gate,
-    cold: bool,
 }
 
 /// How a run is watched and stopped from outside.
@@ -159,157 +108,14 @@ pub struct Samples {
     pub stopped: bool,
 }
 
-/// Opens a backend for a program that runs alone, and makes everything that the schedule needs.
-pub fn prepare(
-    program: &Program,
-    schedule: &Schedule,
-    backend: &dyn Backend,
-    options: &Options,
-) -> Result<Session, ExecError> {
-    let ranks =
-        super::ranks::prepare_ranks(&[super::Rank { number: program.rank, program, schedule }], backend, options)?;
-    Ok(ranks.into_only().expect("a backend gives a driver for each image"))
-}
-
-/// An image for a backend, and what the session keeps. `alter` does something to it before; launches that it adds come
-/// behind all others.
-pub(super) fn lower(
-    rank: &super::Rank,
-    options: &Options,
-    alter: impl FnOnce(&mut Image, &mut [StepCommands]),
-) -> (Image, Lowered) {
-    let (program, schedule) = (rank.program, rank.schedule);
-    let lanes = schedule.lanes.len() as u32;
-    let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
-    let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
-    let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
-    let overlapping = schedule.sync == Sync::End;
-    let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
-    let (mut image, mut period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
-    if let Some(init) = options.contents {
-        image.replace_random(init);
-    }
-    alter(&mut image, &mut period);
-    let joins = image.events;
-    image.events += lanes + 1;
-    let launches = image
-        .ops
-        .iter()
-        .map(|op| {
-            let work = &image.works[op.work as usize];
-            (work.spec.operation.name(), work.span)
-        })
-        .collect();
-    let launches = spans_of(program, &period, launches);
-    // Only an iteration that others do not overlap can be held, and only where somebody wants it.
-    let depth = if overlapping { 0 } else { options.gate_depth };
-    let gate = Gate::new(&image, &period, depth, RING);
-    image.gates = if gate.on { RING as u32 } else { 0 };
-    if options.cold && !overlapping {
-        let before = period.iter().scan(0, |ops, step| Some(std::mem::replace(ops, *ops + step.ops.len() as u32)));
-        image.cold = before.collect();
-    }
-    let cold = !image.cold.is_empty();
-    let placements = (0..program.memories.len())
-        .map(MemoryId::from)
-        .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
-        .collect();
-    let lowered = Lowered {
-        period,
-        launches,
-        lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
-        placements,
-        sync: schedule.sync,
-        ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
-        timeout: options.timeout,
-        joins,
-        clock: lanes,
-        observed,
-        gate,
-        cold,
-    };
-    (image, lowered)
-}
-
-/// Each launch with the place of its own operation, not that of the first with the same spec.
-fn spans_of(
-    program: &Program,
-    period: &[StepCommands],
-    mut launches: Vec<(&'static str, crate::base::SrcSpan)>,
-) -> Vec<(&'static str, crate::base::SrcSpan)> {
-    let mut index = 0;
-    for step in period {
-        for &op in &step.ops {
-            launches[index].1 = program.cycle[step.step].op(op).span;
-            index += 1;
-        }
-    }
-    launches
-}
-
-/// Fails when the device or the host says that it has less memory than the image needs.
-pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
-    let info = backend.device();
-    let [device, pinned, host] = image.bytes;
-    let shared = if info.memory_bytes.is_none() { device } else { 0 };
-    let rooms = [
-        (device, info.memory_bytes, Space::Device.name()),
-        (shared.saturating_add(pinned).saturating_add(host), info.host_memory_bytes, "the host's"),
-    ];
-    for (needed, available, space) in rooms {
-        if let Some(available) = available.filter(|available| needed > *available) {
-            return Err(ExecError::OutOfMemory {
-                needed: crate::base::Bytes(needed).to_string(),
-                space,
-                available: crate::base::Bytes(available).to_string(),
-                largest: largest(program),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// The largest memories of a program, for messages.
-pub fn largest(program: &Program) -> String {
-    let mut sizes: Vec<(u64, MemoryId)> =
-        (0..program.memories.len()).map(MemoryId::from).map(|id| (program.memory_bytes(id), id)).collect();
-    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
-    let text = |(bytes, id): &(u64, MemoryId)| {
-        let memory = program.memory(*id);
-        let kind = match memory.kind {
-            MemoryKind::Buffer(_) => "",
-            MemoryKind::Bare(_) => "input of ",
-            MemoryKind::Scratch => "output of ",
-        };
-        format!("{kind}{} {}", program.names.name(memory.name), crate::base::Bytes(*bytes))
-    };
-    sizes.iter().take(3).map(text).collect::<Vec<_>>().join(", ")
-}
-
 impl Session {
-    pub(super) fn new(driver: Box<dyn Driver>, lowered: Lowered, alone: bool) -> Session {
-        let Lowered { period, launches, lanes, placements, sync, ahead, timeout, joins, clock, observed, gate, cold } =
-            lowered;
-        let gate = if driver.gates() { gate } else { Gate::default() };
-        let cold = cold && driver.flushes();
-        Session {
-            driver,
-            observed_graphs: vec![None; period.len()],
-            graphs: Vec::new(),
-            period,
-            launches,
-            lanes,
-            placements,
-            sync,
-            ahead,
-            timeout,
-            joins,
-            clock,
-            observed,
-            gate,
-            cold,
-            alone,
+    pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, alone: bool) -> Session {
+        if !driver.gates() {
+            lowered.gate = Gate::default();
         }
+        lowered.cold &= driver.flushes();
+        let observed_graphs = vec![None; lowered.period.len()];
+        Session { driver, lowered, graphs: Vec::new(), observed_graphs, alone }
     }
 
     /// The calling thread is this rank's until [`Session::leave`].
@@ -324,8 +130,8 @@ impl Session {
     /// Makes the graphs of the period. An error means that a capture was refused; the session stays usable as streams.
     pub fn capture(&mut self) -> Result<(), ExecError> {
         if self.graphs.is_empty() {
-            let mut graphs = Vec::with_capacity(self.period.len());
-            for index in 0..self.period.len() {
+            let mut graphs = Vec::with_capacity(self.lowered.period.len());
+            for index in 0..self.lowered.period.len() {
                 graphs.push(self.capture_step(index, None)?);
             }
             self.graphs = graphs;
@@ -345,15 +151,15 @@ impl Session {
     }
 
     pub(super) fn origin(&self, index: usize) -> u32 {
-        self.period[index].used.first().copied().unwrap_or(0)
+        self.lowered.period[index].used.first().copied().unwrap_or(0)
     }
 
     /// Lets every lane of an iteration follow the origin.
     fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
-        let event = self.joins + origin;
+        let event = self.lowered.joins + origin;
         let mut recorded = false;
-        for position in 0..self.period[index].used.len() {
-            let lane = self.period[index].used[position];
+        for position in 0..self.lowered.period[index].used.len() {
+            let lane = self.lowered.period[index].used[position];
             if lane == origin {
                 continue;
             }
@@ -368,10 +174,10 @@ impl Session {
 
     /// Lets a lane wait for the end of an iteration.
     fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
-        for position in 0..self.period[index].leaves.len() {
-            let lane = self.period[index].leaves[position];
+        for position in 0..self.lowered.period[index].leaves.len() {
+            let lane = self.lowered.period[index].leaves[position];
             if lane != target {
-                let event = self.joins + lane;
+                let event = self.lowered.joins + lane;
                 self.driver.record(event, lane).map_err(device)?;
                 self.driver.wait(target, event).map_err(device)?;
             }
@@ -381,7 +187,7 @@ impl Session {
 
     /// Issues the commands of an iteration: the measured loop.
     fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
-        let Session { driver, period, launches, .. } = self;
+        let Session { driver, lowered: Lowered { period, launches, .. }, .. } = self;
         let mut stamp = observed;
         driver.observing(observed.is_some());
         for command in &period[index].commands {
@@ -429,10 +235,10 @@ impl Session {
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
-        let index = (iteration % self.period.len() as u64) as usize;
+        let index = (iteration % self.lowered.period.len() as u64) as usize;
         let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
-        let observed = self.observed.filter(|_| observe);
-        match (mode, self.sync) {
+        let observed = self.lowered.observed.filter(|_| observe);
+        match (mode, self.lowered.sync) {
             (LaunchMode::Graph, _) => {
                 let graph = match observed {
                     Some(_) => self.observed_graphs[index].expect("captured before it is observed"),
@@ -452,21 +258,21 @@ impl Session {
             }
             (LaunchMode::Stream, Sync::End) => {
                 if iteration == 0 {
-                    self.driver.stamp(begin, self.clock).map_err(device)?;
-                    for lane in 0..self.clock {
+                    self.driver.stamp(begin, self.lowered.clock).map_err(device)?;
+                    for lane in 0..self.lowered.clock {
                         self.driver.wait_stamp(lane, begin).map_err(device)?;
                     }
                 }
                 self.commands(index, observed, false)?;
-                self.join(index, self.clock)?;
-                self.driver.stamp(end, self.clock).map_err(device)
+                self.join(index, self.lowered.clock)?;
+                self.driver.stamp(end, self.lowered.clock).map_err(device)
             }
         }
     }
 
     fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
-        for position in 0..self.period[index].used.len() {
-            let lane = self.period[index].used[position];
+        for position in 0..self.lowered.period[index].used.len() {
+            let lane = self.lowered.period[index].used[position];
             if lane != origin {
                 self.driver.wait_stamp(lane, stamp).map_err(device)?;
             }
@@ -487,12 +293,12 @@ impl Session {
                     self.driver.abandon();
                     return Err(ExecError::Ended);
                 }
-                if self.driver.now() - start > self.timeout {
+                if self.driver.now() - start > self.lowered.timeout {
                     return Err(self.hang(iteration));
                 }
             }
         }
-        let overlapping = mode == LaunchMode::Stream && self.sync == Sync::End;
+        let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
         let begin = match iteration.checked_sub(1) {
             Some(before) if overlapping => Self::end_stamp(before),
             _ => Self::begin_stamp(iteration),
@@ -501,13 +307,13 @@ impl Session {
     }
 
     fn hang(&mut self, iteration: u64) -> ExecError {
-        let busy: Vec<String> = (0..self.lanes.len())
+        let busy: Vec<String> = (0..self.lowered.lanes.len())
             .filter(|&lane| !self.driver.idle(lane as u32).unwrap_or(false))
-            .map(|lane| self.lanes[lane].clone())
+            .map(|lane| self.lowered.lanes[lane].clone())
             .collect();
         self.driver.abandon();
         let busy = if busy.is_empty() { "none".to_owned() } else { busy.join(", ") };
-        ExecError::Hang { iteration, timeout: self.timeout.to_string(), busy }
+        ExecError::Hang { iteration, timeout: self.lowered.timeout.to_string(), busy }
     }
 
     /// Runs `warmup` iterations and then `iterations` that are measured.
@@ -525,9 +331,9 @@ impl Session {
             ..Samples::default()
         };
         // Libraries load what they need when it is first used, and wait for the device then.
-        let first = warmup.min(self.period.len() as u64).max(1);
-        samples.gated = mode == LaunchMode::Stream && self.gate.on && total > first;
-        let ahead = if mode == LaunchMode::Graph { self.ahead.min(2) } else { self.ahead };
+        let first = warmup.min(self.lowered.period.len() as u64).max(1);
+        samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
+        let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
         let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
         let mut retired = 0;
@@ -565,15 +371,19 @@ impl Session {
 
     /// Whether operations can be timed one by one.
     pub fn observable(&self) -> bool {
-        self.observed.is_some()
+        self.lowered.observed.is_some()
     }
 
     /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
     pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        let Some(first) = self.observed else { return Ok(Vec::new()) };
+        let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
         let mut traces = Vec::with_capacity(iterations as usize);
-        let period = self.period.len() as u64;
-        let lead = if self.sync == Sync::End && mode == LaunchMode::Stream { self.ahead.max(2) - 1 } else { 1 };
+        let period = self.lowered.period.len() as u64;
+        let lead = if self.lowered.sync == Sync::End && mode == LaunchMode::Stream {
+            self.lowered.ahead.max(2) - 1
+        } else {
+            1
+        };
         for turn in 0..iterations {
             // The iteration that is observed goes through the period with the turns.
             let observed = lead + (turn + period - lead % period) % period;
@@ -587,7 +397,7 @@ impl Session {
                     self.driver.synchronize().map_err(device)?;
                     return Ok(traces);
                 }
-                if let Some(before) = iteration.checked_sub(self.ahead.max(2)) {
+                if let Some(before) = iteration.checked_sub(self.lowered.ahead.max(2)) {
                     self.retire(mode, before, control)?;
                 }
                 self.lead_in(mode, iteration, iteration == observed, true)?;
@@ -595,7 +405,7 @@ impl Session {
             }
             let time = self.retire(mode, observed, control)?;
             self.driver.synchronize().map_err(device)?;
-            let overlapping = mode == LaunchMode::Stream && self.sync == Sync::End;
+            let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
             let begin = match observed.checked_sub(1) {
                 Some(before) if overlapping => Self::end_stamp(before),
                 _ => Self::begin_stamp(observed),
@@ -606,7 +416,8 @@ impl Session {
     }
 
     fn trace(&mut self, index: usize, begin: u32, first: u32, time: Nanos) -> Result<Trace, ExecError> {
-        let Session { driver, period, .. } = self;
+        let Session { driver, lowered, .. } = self;
+        let period = &lowered.period;
         let step = &period[index];
         let lanes = step.commands.iter().filter_map(|command| match command {
             Step::Launch { lane, .. } => Some(LaneId(*lane)),
@@ -628,13 +439,13 @@ impl Session {
 
     /// Reads a memory as it is after what has been run; nothing where the backend has none.
     pub fn read(&mut self, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
-        let (placement, offset) = self.placements[memory.index()];
+        let (placement, offset) = self.lowered.placements[memory.index()];
         self.driver.read(placement.space, offset, placement.bytes).map_err(device)
     }
 
     /// The iterations of the period, as iterations of the program's cycle.
     pub fn period(&self) -> usize {
-        self.period.len()
+        self.lowered.period.len()
     }
 
     /// How the device is doing now, where it says so: to be asked outside of what is measured.
@@ -651,6 +462,6 @@ pub(super) fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-fn at_operation(fault: &Fault, (name, span): (&'static str, crate::base::SrcSpan)) -> ExecError {
+fn at_operation(fault: &Fault, (name, span): (&'static str, SrcSpan)) -> ExecError {
     ExecError::Operation { fault: fault.to_string(), what: name.to_owned(), at: span.into() }
 }

@@ -16,8 +16,8 @@ use crate::plan::{Plan, StepPlan};
 use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Fill, Image, ImageOp, NO_COMM, Step, StepCommands, Work};
+use super::prepare::Options;
 use super::ranks::{Rank, Ranks, prepare_with};
-use super::session::Options;
 
 /// Bytes of a counter.
 const BYTES: u64 = 4;

@@ -1,0 +1,179 @@
+//! From a schedule to what a session needs: the image for a backend, and what is kept beside it.
+
+use crate::base::{Bytes, MemoryId, Nanos, Space, SrcSpan};
+use crate::model::{MemoryKind, Program, Sync};
+use crate::ops::init::Init;
+use crate::schedule::{Placement, Schedule};
+
+use super::driver::Backend;
+use super::error::ExecError;
+use super::gate::Gate;
+use super::image::{self, Image, StepCommands};
+use super::session::{RING, Session};
+
+/// What the caller decides about a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Iterations that the host may be ahead of the device, where they do not overlap.
+    pub in_flight: u32,
+    pub timeout: Nanos,
+    pub gemm_candidates: u32,
+    /// Operations of an iteration up to which they can be observed.
+    pub observed_operations: usize,
+    /// Commands that a hardware queue is sure to take: an iteration that fits is held until all of it is issued. 0 for
+    /// no gate.
+    pub gate_depth: u32,
+    /// Empty the caches of data before each iteration.
+    pub cold: bool,
+    /// What floats hold at the beginning in place of random values.
+    pub contents: Option<Init>,
+}
+
+/// What a session keeps of a lowered schedule.
+pub(super) struct Lowered {
+    pub period: Vec<StepCommands>,
+    /// What each launch is, for messages: its name and place.
+    pub launches: Vec<(&'static str, SrcSpan)>,
+    pub lanes: Vec<String>,
+    pub placements: Vec<(Placement, u64)>,
+    pub sync: Sync,
+    /// Iterations that may be issued beyond the last that is complete.
+    pub ahead: u64,
+    pub timeout: Nanos,
+    /// The first of the events that join lanes.
+    pub joins: u32,
+    /// The lane that tells the time where iterations overlap.
+    pub clock: u32,
+    /// The first of the stamps around operations; nothing when there are too many to observe.
+    pub observed: Option<u32>,
+    pub gate: Gate,
+    /// The caches of data are emptied before each iteration.
+    pub cold: bool,
+}
+
+/// Opens a backend for a program that runs alone, and makes everything that the schedule needs.
+pub fn prepare(
+    program: &Program,
+    schedule: &Schedule,
+    backend: &dyn Backend,
+    options: &Options,
+) -> Result<Session, ExecError> {
+    let ranks =
+        super::ranks::prepare_ranks(&[super::Rank { number: program.rank, program, schedule }], backend, options)?;
+    Ok(ranks.into_only().expect("a backend gives a driver for each image"))
+}
+
+/// An image for a backend, and what the session keeps. `alter` does something to it before; launches that it adds come
+/// behind all others.
+pub(super) fn lower(
+    rank: &super::Rank,
+    options: &Options,
+    alter: impl FnOnce(&mut Image, &mut [StepCommands]),
+) -> (Image, Lowered) {
+    let (program, schedule) = (rank.program, rank.schedule);
+    let lanes = schedule.lanes.len() as u32;
+    let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
+    let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
+    let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
+    let overlapping = schedule.sync == Sync::End;
+    let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
+    let (mut image, mut period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
+    if let Some(init) = options.contents {
+        image.replace_random(init);
+    }
+    alter(&mut image, &mut period);
+    let joins = image.events;
+    image.events += lanes + 1;
+    let launches = image
+        .ops
+        .iter()
+        .map(|op| {
+            let work = &image.works[op.work as usize];
+            (work.spec.operation.name(), work.span)
+        })
+        .collect();
+    let launches = spans_of(program, &period, launches);
+    // Only an iteration that others do not overlap can be held, and only where somebody wants it.
+    let depth = if overlapping { 0 } else { options.gate_depth };
+    let gate = Gate::new(&image, &period, depth, RING);
+    image.gates = if gate.on { RING as u32 } else { 0 };
+    if options.cold && !overlapping {
+        let before = period.iter().scan(0, |ops, step| Some(std::mem::replace(ops, *ops + step.ops.len() as u32)));
+        image.cold = before.collect();
+    }
+    let cold = !image.cold.is_empty();
+    let placements = (0..program.memories.len())
+        .map(MemoryId::from)
+        .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
+        .collect();
+    let lowered = Lowered {
+        period,
+        launches,
+        lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
+        placements,
+        sync: schedule.sync,
+        ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
+        timeout: options.timeout,
+        joins,
+        clock: lanes,
+        observed,
+        gate,
+        cold,
+    };
+    (image, lowered)
+}
+
+/// Each launch with the place of its own operation, not that of the first with the same spec.
+fn spans_of(
+    program: &Program,
+    period: &[StepCommands],
+    mut launches: Vec<(&'static str, SrcSpan)>,
+) -> Vec<(&'static str, SrcSpan)> {
+    let mut index = 0;
+    for step in period {
+        for &op in &step.ops {
+            launches[index].1 = program.cycle[step.step].op(op).span;
+            index += 1;
+        }
+    }
+    launches
+}
+
+/// Fails when the device or the host says that it has less memory than the image needs.
+pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
+    let info = backend.device();
+    let [device, pinned, host] = image.bytes;
+    let shared = if info.memory_bytes.is_none() { device } else { 0 };
+    let rooms = [
+        (device, info.memory_bytes, Space::Device.name()),
+        (shared.saturating_add(pinned).saturating_add(host), info.host_memory_bytes, "the host's"),
+    ];
+    for (needed, available, space) in rooms {
+        if let Some(available) = available.filter(|available| needed > *available) {
+            return Err(ExecError::OutOfMemory {
+                needed: Bytes(needed).to_string(),
+                space,
+                available: Bytes(available).to_string(),
+                largest: largest(program),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The largest memories of a program, for messages.
+pub fn largest(program: &Program) -> String {
+    let mut sizes: Vec<(u64, MemoryId)> =
+        (0..program.memories.len()).map(MemoryId::from).map(|id| (program.memory_bytes(id), id)).collect();
+    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
+    let text = |(bytes, id): &(u64, MemoryId)| {
+        let memory = program.memory(*id);
+        let kind = match memory.kind {
+            MemoryKind::Buffer(_) => "",
+            MemoryKind::Bare(_) => "input of ",
+            MemoryKind::Scratch => "output of ",
+        };
+        format!("{kind}{} {}", program.names.name(memory.name), Bytes(*bytes))
+    };
+    sizes.iter().take(3).map(text).collect::<Vec<_>>().join(", ")
+}
