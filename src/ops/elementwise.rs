@@ -208,6 +208,9 @@ fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], output: &mu
     }
 }
 
+/// Blocks that are better than fewer with more to do each: several for every unit of a large device.
+const ENOUGH_BLOCKS: u64 = 1024;
+
 /// The kernel that evaluates `expression` for each element of the spec's first output.
 pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
     let output = &spec.outputs[0];
@@ -258,7 +261,7 @@ pub fn strided_launch(name: &str, expression: &Expression, dims: Dims, strides: 
     if flat {
         let aligned = tensors.iter().enumerate().all(|(i, tensor)| repeats(i) || tensor.align == 16);
         let widest = tensors.iter().map(|tensor| tensor.dtype.size()).max().unwrap_or(1);
-        let pack = if aligned { 16 / widest } else { 1 };
+        let pack = if aligned { pack(16 / widest, elements) } else { 1 };
         params.push("u64 n".to_owned());
         args.push(Arg::U64(elements));
         let mut body = format!("  u64 i = GLOBAL_INDEX * {pack};\n  if (i + {pack} <= n) {{\n");
@@ -293,6 +296,12 @@ pub fn strided_launch(name: &str, expression: &Expression, dims: Dims, strides: 
         shared: Shared::Bytes(0),
         args,
     })
+}
+
+/// Elements that a thread takes as one: what loads and stores best, as long as there are enough blocks to go round.
+fn pack(widest: u64, elements: u64) -> u64 {
+    let enough = |pack: &u64| elements >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
+    std::iter::successors(Some(widest), |pack| Some(pack / 2)).take_while(|&pack| pack > 1).find(enough).unwrap_or(1)
 }
 
 impl Call<'_> {

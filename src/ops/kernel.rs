@@ -27,11 +27,13 @@ struct bf16 { unsigned short bits; };
 
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define WHOLE_CLOCK() wall_clock64()
+#define SHUFFLE_XOR(value, mask) __shfl_xor(value, mask)
 __device__ inline f32 half_to_float(unsigned short bits) { union { unsigned short u; _Float16 h; } v; v.u = bits; return (f32)v.h; }
 __device__ inline unsigned short float_to_half(f32 x) { union { unsigned short u; _Float16 h; } v; v.h = (_Float16)x; return v.u; }
 #else
 __device__ inline u64 global_timer() { u64 t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)); return t; }
 #define WHOLE_CLOCK() global_timer()
+#define SHUFFLE_XOR(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
 __device__ inline f32 half_to_float(unsigned short bits) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
 __device__ inline unsigned short float_to_half(f32 x) { unsigned short bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
 #endif
@@ -51,9 +53,13 @@ template <typename C> __device__ inline void store(f64& to, C x) { to = (f64)x; 
 template <typename C> __device__ inline void store(f32& to, C x) { to = (f32)x; }
 template <typename C> __device__ inline void store(f16& to, C x) { to.bits = float_to_half((f32)x); }
 template <typename C> __device__ inline void store(bf16& to, C x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"((f32)x));
+#else
   u32 bits = float_to_bits((f32)x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) { to.bits = (unsigned short)((bits >> 16) | 0x40u); return; }
   to.bits = (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
 }
 template <typename C> __device__ inline i32 whole(C x, f64 low, f64 high) {
   f64 y = (f64)x;
@@ -84,8 +90,8 @@ UNARY(not_, x == 0.0f ? 1.0f : 0.0f, x == 0.0 ? 1.0 : 0.0)
 UNARY(relu, x < 0.0f ? 0.0f : x, x < 0.0 ? 0.0 : x)
 UNARY(round, rintf(x), rint(x))
 UNARY(rsqrt, rsqrtf(x), 1.0 / sqrt(x))
-UNARY(sigmoid, 1.0f / (1.0f + expf(-x)), 1.0 / (1.0 + exp(-x)))
-UNARY(silu, x / (1.0f + expf(-x)), x / (1.0 + exp(-x)))
+UNARY(sigmoid, __fdividef(1.0f, 1.0f + expf(-x)), 1.0 / (1.0 + exp(-x)))
+UNARY(silu, __fdividef(x, 1.0f + expf(-x)), x / (1.0 + exp(-x)))
 UNARY(sin, sinf(x), sin(x))
 UNARY(sqrt, sqrtf(x), sqrt(x))
 UNARY(tanh, tanhf(x), tanh(x))
@@ -127,13 +133,15 @@ template <int RANK, int N> struct Geometry {
 // V neighbours, read and written as one.
 template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 
+#define BOUNDS
 #define GLOBAL_INDEX ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 "#;
 
-/// A kernel from its parameters and body: `extern "C" __global__ void <name>(<params>) { <body> }`, after `before`.
+/// A kernel from its parameters and body: `extern "C" __global__ void <name>(<params>) { <body> }`, after `before`, which
+/// may define `BOUNDS` anew: how many threads its blocks have, where that keeps its registers few enough.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
     let params = params.join(", ");
-    let text = format!("{PRELUDE}\n{before}\nextern \"C\" __global__ void {name}({params}) {{\n{body}}}\n");
+    let text = format!("{PRELUDE}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
     Arc::new(Source { name: name.to_owned(), text })
 }
 

@@ -19,6 +19,7 @@ mod matrix;
 mod movement;
 mod routing;
 mod rowwise;
+mod softmax;
 mod synthetic;
 pub mod witness;
 
@@ -89,7 +90,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &elementwise::Map,
     &elementwise::Cast,
     &elementwise::Fill,
-    &rowwise::Softmax,
+    &softmax::Softmax,
     &rowwise::TopK,
     &movement::Transpose,
     &movement::Gather,

@@ -1,6 +1,5 @@
-//! Operations along the last dimension.
+//! `top_k`, and what operations along the last dimension have in common.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
@@ -63,7 +62,7 @@ impl Rows {
     }
 }
 
-fn row_too_long(call: &Call) -> Result<(), OpError> {
+pub fn row_too_long(call: &Call) -> Result<(), OpError> {
     let input = &call.inputs[0];
     match input.tensor.dims.last() {
         Some(&length) if length > u64::from(u32::MAX >> 1) => Err(OpError::Rank {
@@ -73,130 +72,6 @@ fn row_too_long(call: &Call) -> Result<(), OpError> {
             at: input.span.into(),
         }),
         _ => Ok(()),
-    }
-}
-
-/// `softmax(x)`.
-pub struct Softmax;
-
-impl Operation for Softmax {
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
-    fn summary(&self) -> &'static str {
-        "exponentials along the last dimension, divided by their sum; computed in f32"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "scale",
-                kind: Kind::Number(Dimension::NONE),
-                default: Preset::Number(1.0),
-                doc: "a factor before the exponential",
-            }],
-        }
-    }
-
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
-        call.needs_rank(0, 1, "along the last of which it works")?;
-        row_too_long(call)?;
-        let input = &call.inputs[0];
-        call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
-        Ok(vec![call.output(0, input.tensor.dtype, input.tensor.dims)?])
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        let rows = Rows::new(&[&spec.outputs[0], &spec.inputs[0]]);
-        // A maximum, a subtraction, a scaling, an exponential and a division for each element.
-        let flops = 5.0 * spec.inputs[0].elements() as f64;
-        Cost { blocks: rows.grid(), ..spec.streaming_cost(flops, 1) }
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let scale = spec.attrs.number("scale");
-        let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
-        for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks_mut(length)) {
-            let max = row.iter().map(|x| x * scale).fold(f64::NEG_INFINITY, f64::max);
-            let mut sum = 0.0;
-            for (out, x) in out.iter_mut().zip(row) {
-                *out = (x * scale - max).exp();
-                sum += *out;
-            }
-            out.iter_mut().for_each(|out| *out /= sum);
-        }
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-        let rows = Rows::new(&[y, x]);
-        let compute = x.dtype.compute();
-        let dtype = c_type(x.dtype);
-        let mut params = vec![format!("{dtype}* y"), format!("const {dtype}* x"), "C scale".into()];
-        params.extend(["i64 sy".into(), "i64 sx".into()]);
-        params.extend(rows.params());
-        let mut args = vec![Arg::Operand(1), Arg::Operand(0)];
-        args.push(match compute {
-            DType::F64 => Arg::F64(spec.attrs.number("scale")),
-            _ => Arg::F32(spec.attrs.number("scale") as f32),
-        });
-        args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
-        args.extend(rows.args());
-        // A thread has several loads under way at once: one after the other, a long row would wait for each.
-        let before = format!("typedef {} C;\n#define LOWEST (-C(1) / C(0))\n#define DEEP 8\n", c_type(compute));
-        let body = format!(
-            r#"  __shared__ C peak[{BLOCK}], total[{BLOCK}];
-{}  const {dtype}* from = x + g.offset(at, 1);
-  {dtype}* to = y + g.offset(at, 0);
-  C m = LOWEST, s = 0;
-  for (u32 j = lane; j < n; j += DEEP * threads) {{
-    C v[DEEP], top = m;
-    for (u32 i = 0; i < DEEP; i++) v[i] = i * threads < n - j ? load<C>(from[(j + i * threads) * sx]) * scale : LOWEST;
-    for (u32 i = 0; i < DEEP; i++) if (v[i] > top) top = v[i];
-    if (top > m) {{ s *= f_exp(m - top); m = top; }}
-    for (u32 i = 0; i < DEEP; i++) if (!(v[i] == LOWEST)) s += f_exp(v[i] - m);
-  }}
-  peak[threadIdx.x] = m;
-  total[threadIdx.x] = s;
-  for (u32 half = threads / 2; half > 0; half /= 2) {{
-    __syncthreads();
-    if (lane < half) {{
-      C m2 = peak[threadIdx.x + half], s2 = total[threadIdx.x + half];
-      C top = m2 > m ? m2 : m;
-      if (!(top == LOWEST)) s = s * f_exp(m - top) + s2 * f_exp(m2 - top);
-      m = top;
-      peak[threadIdx.x] = m;
-      total[threadIdx.x] = s;
-    }}
-  }}
-  __syncthreads();
-  m = peak[threadIdx.x - lane];
-  C scale_out = C(1) / total[threadIdx.x - lane];
-  if (!live) return;
-  for (u32 j = lane; j < n; j += DEEP * threads) {{
-    C v[DEEP];
-    for (u32 i = 0; i < DEEP; i++) v[i] = i * threads < n - j ? load<C>(from[(j + i * threads) * sx]) : C(0);
-    for (u32 i = 0; i < DEEP; i++)
-      if (i * threads < n - j) store<C>(to[(j + i * threads) * sy], f_exp(v[i] * scale - m) * scale_out);
-  }}
-"#,
-            rows.prologue()
-        );
-        vec![Launch::Kernel(Kernel {
-            source: source("softmax", &before, &params, &body),
-            grid: rows.grid(),
-            block: BLOCK,
-            shared: Shared::Bytes(0),
-            args,
-        })]
     }
 }
 

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Copies beside the CUDA runtime's own: the same copies by copies.cu and by aorta, in alternation, in one run.
+
+    python3 benches/h200/copies.py --aorta target/release/aorta [--rounds 7] [--markdown FILE]
+
+Ten copies in a row on one stream, an event pair around them, pinned memory on the host's side. Both sides issue them as
+streams. aorta's iteration is held until it is issued (`--gate auto`); copies.cu knows no gate, so that its small copies
+wait for the host: `--gate off` is shown too. Needs nvcc; copies to a peer need two GPUs.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SIZES = [64 << 10, 1 << 20, 16 << 20, 256 << 20]
+COUNT = 10
+
+
+def floor(binary):
+    lines = subprocess.run([binary], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {(probe["copy"], probe["bytes"]): probe["us"] for probe in map(json.loads, lines)}
+
+
+def ours(args, copy, size, gate, folder):
+    """Microseconds for each copy."""
+    record = folder / "record.json"
+    peer = copy == "p2p"
+    file = "peers.aorta" if peer else "calls.aorta"
+    sets = {"elements": size // 4, "count": COUNT} | ({} if peer else {"call": copy})
+    command = [args.aorta, "exec", str(HERE / "files" / file), "--backend", "cuda", "--launch", "stream", "--gate", gate,
+               "--warmup", "10", "--iterations", "30", "--config", "in_flight=1", "--config", "observed_iterations=0",
+               "--json", str(record), *(["--ranks", "2"] if peer else [])]
+    command += [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return json.loads(record.read_text())["variants"][0]["time"]["p50_ns"] / 1e3 / COUNT
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--aorta", default="target/release/aorta")
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--markdown", type=pathlib.Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        binary = folder / "copies"
+        subprocess.run(["nvcc", "-O3", f"-arch={args.arch}", "-o", str(binary), str(HERE / "copies.cu")], check=True)
+        floors, held, loose = [], [], []
+        for _ in range(args.rounds):
+            floors.append(floor(binary))
+            cases = list(floors[0])
+            held.append({case: ours(args, *case, "auto", folder) for case in cases})
+            loose.append({case: ours(args, *case, "off", folder) for case in cases})
+    lines = ["| copy | size | CUDA, µs | GB/s | aorta, µs | GB/s | aorta's rate over CUDA's | by round | without the gate |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |"]
+    for copy, size in sorted(floors[0], key=lambda case: (["h2d", "d2h", "d2d", "p2p"].index(case[0]), case[1])):
+        rounds = [[round_[copy, size] for round_ in side] for side in (floors, held, loose)]
+        theirs, mine, ungated = map(statistics.median, rounds)
+        ratios = [their / our for their, our in zip(rounds[0], rounds[1])]
+        rate = lambda us: size / us / 1e3
+        lines.append(f"| {copy} | {size >> 10} KiB | {theirs:.2f} | {rate(theirs):.1f} | {mine:.2f} | {rate(mine):.1f} | "
+                     f"{theirs / mine:.3f} | {min(ratios):.3f} to {max(ratios):.3f} | {theirs / ungated:.3f} |")
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if args.markdown:
+        args.markdown.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
