@@ -64,7 +64,7 @@ def main():
             for _ in range(args.rounds):
                 plain, graph = theirs(args, name, False), theirs(args, name, True)
                 for size in SIZES:
-                    loose = ours(args, name, size, ["--launch", "stream", "--gate", "off"], folder)
+                    loose = ours(args, name, size, ["--launch", "stream", "--gate", "off", "--effort", "quick"], folder)
                     both = ours(args, name, size, ["--launch", "both"], folder)
                     rounds.append((size, plain.get(size), loose["stream"], graph.get(size), both.get("graph"), both["stream"]))
             for size in SIZES:

@@ -11,20 +11,20 @@
     fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(1); } } while (0)
 
 // As many copies as are issued in one iteration of aorta's file.
-static const int COUNT = 10;
+static int count(size_t bytes) { return bytes < (size_t(64) << 20) ? 50 : 10; }
 
-// Microseconds of a copy: the median over 30 repetitions of the time between two events around COUNT copies.
+// Microseconds of a copy: the median over 30 repetitions of the time between two events around as many copies.
 template <class F> static void timed(const char* what, size_t bytes, cudaStream_t stream, F copy) {
     cudaEvent_t from, to;
     CHECK(cudaEventCreate(&from)); CHECK(cudaEventCreate(&to));
     std::vector<float> times;
     for (int turn = 0; turn < 35; turn++) {
         CHECK(cudaEventRecord(from, stream));
-        for (int i = 0; i < COUNT; i++) CHECK(copy());
+        for (int i = 0; i < count(bytes); i++) CHECK(copy());
         CHECK(cudaEventRecord(to, stream));
         CHECK(cudaEventSynchronize(to));
         float ms; CHECK(cudaEventElapsedTime(&ms, from, to));
-        if (turn >= 5) times.push_back(ms * 1e3f / COUNT);
+        if (turn >= 5) times.push_back(ms * 1e3f / count(bytes));
     }
     std::sort(times.begin(), times.end());
     printf("{\"copy\":\"%s\",\"bytes\":%zu,\"us\":%.4f}\n", what, bytes, times[times.size() / 2]);

@@ -3,9 +3,9 @@
 
     python3 benches/h200/copies.py --aorta target/release/aorta [--rounds 7] [--markdown FILE]
 
-Ten copies in a row on one stream, an event pair around them, pinned memory on the host's side. Both sides issue them as
-streams. aorta's iteration is held until it is issued (`--gate auto`); copies.cu knows no gate, so that its small copies
-wait for the host: `--gate off` is shown too. Needs nvcc; copies to a peer need two GPUs.
+Fifty copies in a row on one stream (ten of the largest), an event pair around them, pinned memory on the host's side.
+Both sides issue them as streams. aorta's iteration is held until it is issued (`--gate auto`); copies.cu knows no gate,
+so that its small copies wait for the host: `--gate off` is shown too. Needs nvcc; copies to a peer need two GPUs.
 """
 import argparse
 import json
@@ -13,10 +13,16 @@ import pathlib
 import statistics
 import subprocess
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = [64 << 10, 1 << 20, 16 << 20, 256 << 20]
-COUNT = 10
+COUNT = 50
+
+
+def count(size):
+    """Copies in a row: copies.cu takes as many."""
+    return COUNT if size < 64 << 20 else COUNT // 5
 
 
 def floor(binary):
@@ -29,7 +35,7 @@ def ours(args, copy, size, gate, folder):
     record = folder / "record.json"
     peer = copy == "p2p"
     file = "peers.aorta" if peer else "calls.aorta"
-    sets = {"elements": size // 4, "count": COUNT} | ({} if peer else {"call": copy})
+    sets = {"elements": size // 4, "count": count(size)} | ({} if peer else {"call": copy})
     command = [args.aorta, "exec", str(HERE / "files" / file), "--backend", "cuda", "--launch", "stream", "--gate", gate,
                "--warmup", "10", "--iterations", "30", "--config", "in_flight=1", "--config", "observed_iterations=0",
                "--json", str(record), *(["--ranks", "2"] if peer else [])]
@@ -37,7 +43,7 @@ def ours(args, copy, size, gate, folder):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    return json.loads(record.read_text())["variants"][0]["time"]["p50_ns"] / 1e3 / COUNT
+    return json.loads(record.read_text())["variants"][0]["time"]["p50_ns"] / 1e3 / count(size)
 
 
 def main():
@@ -46,20 +52,25 @@ def main():
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--peers", action="store_true", help="copies to a peer too: two GPUs")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no new round after that many")
     args = parser.parse_args()
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         binary = folder / "copies"
         subprocess.run(["nvcc", "-O3", f"-arch={args.arch}", "-o", str(binary), str(HERE / "copies.cu")], check=True)
         floors, held, loose = [], [], []
-        for _ in range(args.rounds):
+        for round_ in range(args.rounds):
+            if round_ and time.monotonic() - begin > args.seconds:
+                break
             floors.append(floor(binary))
-            cases = list(floors[0])
+            cases = [case for case in floors[0] if case[0] != "p2p" or args.peers]
             held.append({case: ours(args, *case, "auto", folder) for case in cases})
             loose.append({case: ours(args, *case, "off", folder) for case in cases})
     lines = ["| copy | size | CUDA, µs | GB/s | aorta, µs | GB/s | aorta's rate over CUDA's | by round | without the gate |",
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |"]
-    for copy, size in sorted(floors[0], key=lambda case: (["h2d", "d2h", "d2d", "p2p"].index(case[0]), case[1])):
+    for copy, size in sorted(held[0], key=lambda case: (["h2d", "d2h", "d2d", "p2p"].index(case[0]), case[1])):
         rounds = [[round_[copy, size] for round_ in side] for side in (floors, held, loose)]
         theirs, mine, ungated = map(statistics.median, rounds)
         ratios = [their / our for their, our in zip(rounds[0], rounds[1])]

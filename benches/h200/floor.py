@@ -5,6 +5,9 @@ Host cost: empty kernels over 1, 8 and 32 streams, once more than the driver's q
 chains of a kernel, an event and a wait; events and waits alone. Graphs: 1024 empty kernels, 1 to 64 wide.
 A figure is the median of the rounds' medians. A round of floor.cu takes the median of 6 repetitions.
 
+Then the loop as a whole, by a clock outside: 500 kernels, gate, stamps and all. floor.cu issues 500 kernels and waits for
+them; aorta's wall time is that of a run with 4000 iterations more, over 4000.
+
     python3 benches/h200/floor.py --aorta target/release/aorta [--rounds 7] [--markdown FILE]
 
 Needs nvcc and a GPU of architecture sm_90 (--arch for another).
@@ -15,6 +18,7 @@ import pathlib
 import statistics
 import subprocess
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -51,19 +55,41 @@ def aorta(args, pattern, streams, count, launch, figure, folder):
     return variant[figure]["p50_ns"] / 1e3 / count
 
 
+LOOP = 500
+MORE = 4000
+
+
+def loop(args, streams):
+    """Microseconds for each kernel, by the wall's clock, of a run in which every iteration is held at the gate."""
+    walls = []
+    for iterations in (1000, 1000 + MORE):
+        command = [args.aorta, "exec", str(HERE / "files/launch.aorta"), "--backend", "cuda", "--launch", "stream",
+                   "--set", f"count={LOOP}", "--streams", str(streams), "--warmup", "10", "--iterations", str(iterations),
+                   "--config", "observed_iterations=0"]
+        begin = time.monotonic()
+        subprocess.run(command, capture_output=True, text=True, check=True)
+        walls.append(time.monotonic() - begin)
+    return (walls[1] - walls[0]) * 1e6 / MORE / LOOP
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aorta", default="target/release/aorta")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--loops", type=int, default=3)
     parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=1e9, help="no new round after that many")
     args = parser.parse_args()
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         binary = folder / "floor"
         subprocess.run(["nvcc", "-O3", f"-arch={args.arch}", "-o", str(binary), str(HERE / "floor.cu")], check=True)
         floors, ours = [], []
-        for _ in range(args.rounds):
+        for round_ in range(args.rounds):
+            if round_ and time.monotonic() - begin > args.seconds:
+                break
             floors.append(floor(binary))
             ours.append([aorta(args, *case[2:], folder) for case in CASES])
     lines = ["| calls | figure | floor, µs | aorta, µs | ratio | by round |", "| --- | --- | ---: | ---: | ---: | --- |"]
@@ -75,6 +101,10 @@ def main():
         ratios = [round_[index] * divisor / floor_[probe][field] for round_, floor_ in zip(ours, floors)]
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         lines.append(f"| {probe} | {what} | {below:.3f} | {above:.3f} | {above / below:.3f} | {spread} |")
+    for streams in (1, 8):
+        ours = statistics.median(loop(args, streams) for _ in range(args.loops))
+        theirs = statistics.median(round_[f"burst_streams_{streams}"]["total_us"] for round_ in floors)
+        lines.append(f"| burst_streams_{streams} | whole loop, each | {theirs:.3f} | {ours:.3f} | {ours / theirs:.3f} | |")
     others = [probe for probe in floors[0] if "total_us" in floors[0][probe] and probe not in {case[0] for case in CASES}]
     lines += ["", "| floor alone | host, µs | total, µs |", "| --- | ---: | ---: |"]
     for probe in others:
