@@ -115,8 +115,12 @@ fn check_measured(measured: &Measured, what: &str) {
         let time = variant.time.p50_ns.expect("an iteration was measured");
         assert!(time.0 > 0, "{what}");
         for metric in &variant.metrics {
-            let value =
-                metric.value.unwrap_or_else(|| panic!("{what}: {} has no value: {:?}", metric.name, metric.note));
+            // One rank has no network, and that is said.
+            let note = metric.note.as_deref().unwrap_or_default();
+            if metric.value.is_none() && note.contains("on one rank nothing crosses a network") {
+                continue;
+            }
+            let value = metric.value.unwrap_or_else(|| panic!("{what}: {} has no value: {note}", metric.name));
             assert!(value.is_finite(), "{what}: {} is {value}", metric.name);
         }
         for expectation in &variant.expectations {
