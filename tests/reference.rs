@@ -150,6 +150,7 @@ fn limits() -> String {
             row("values in a list", limits::LIST.to_string(), ""),
             row("lists inside one another", limits::LIST_DEPTH.to_string(), ""),
             row("values in all lists that are worked out", limits::MEMBERS.to_string(), ""),
+            row("figures in all families of metrics", limits::FIGURES.to_string(), ""),
             row("tensors in one `map`", limits::INPUTS.to_string(), ""),
         ],
     )

@@ -115,19 +115,27 @@ fn check_measured(measured: &Measured, what: &str) {
         let time = variant.time.p50_ns.expect("an iteration was measured");
         assert!(time.0 > 0, "{what}");
         for metric in &variant.metrics {
-            let value =
-                metric.value.unwrap_or_else(|| panic!("{what}: {} has no value: {:?}", metric.name, metric.note));
+            // One rank has no network, and that is said.
+            let note = metric.note.as_deref().unwrap_or_default();
+            if metric.value.is_none() && note.contains("on one rank nothing crosses a network") {
+                continue;
+            }
+            let value = metric.value.unwrap_or_else(|| panic!("{what}: {} has no value: {note}", metric.name));
             assert!(value.is_finite(), "{what}: {} is {value}", metric.name);
         }
         for expectation in &variant.expectations {
             assert_ne!(expectation.verdict, "failed", "{what}");
         }
         let rank = &variant.ranks[0];
-        assert_eq!(rank.trace.len(), rank.operations.len(), "{what}: every operation was observed");
+        let spans: BTreeMap<u32, _> = rank.trace.iter().map(|span| (span.id, *span)).collect();
+        // A marker, such as `sync`, takes no time that could be observed.
+        for operation in rank.operations.iter().filter(|operation| operation.category != "marker") {
+            assert!(spans.contains_key(&operation.id), "{what}: {} was observed", operation.name);
+        }
         for span in &rank.trace {
             assert!(span.start_ns <= span.end_ns, "{what}: {span:?}");
             for before in &rank.operations[span.id as usize].after {
-                let before = rank.trace[*before as usize];
+                let Some(before) = spans.get(before) else { continue };
                 assert!(before.end_ns <= span.start_ns, "{what}: {before:?} and then {span:?}");
             }
         }
@@ -207,6 +215,22 @@ fn every_choice_computes_on_the_cpu() {
         for via in ["dma", "kernel", "auto"] {
             check_results(&copies, &[("direction", direction), ("via", via)]);
         }
+    }
+    for via in ["dma", "kernel", "auto"] {
+        check_results(&shipped::named("size_sweep"), &[("via", via)]);
+        check_results(&shipped::named("engines"), &[("via", via)]);
+    }
+    let beside = shipped::named("comms_compute_overlap");
+    for mode in ["both", "compute_only", "comms_only"] {
+        for collective in ["real", "simulated"] {
+            check_results(&beside, &[("mode", mode), ("collective", collective)]);
+        }
+    }
+    for prefetch in ["0", "2"] {
+        check_results(&shipped::named("fsdp_overlap"), &[("prefetch", prefetch)]);
+    }
+    for (cached, accepted) in [("true", "0"), ("true", "3"), ("false", "1")] {
+        check_results(&shipped::named("speculative_decode"), &[("cached", cached), ("accepted", accepted)]);
     }
     check_results(&shipped::named("hetero_kernels"), &[("pattern", "batched"), ("tiny_priority", "low")]);
     check_results(&shipped::named("tiny_kernel_stress"), &[("order", "by_stream")]);

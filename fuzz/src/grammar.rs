@@ -208,6 +208,7 @@ const GRAMMAR: &[(u8, &[&str])] = &[
             "expect $g > $q\n",
             "expect $g < $g when $c\n",
             "metric m$# = m$@ + $g\n",
+            "metric m$#[v in 0..$n] = $g + v * m$@\n",
         ],
     ),
     (

@@ -82,10 +82,17 @@ fn describe(parsed: &load::Parsed) -> String {
             DeclKind::Def { name, signature, .. } | DeclKind::Kernel { name, signature, .. } => {
                 definitions.push((signature_text(ast, sources, *name, signature), doc));
             }
-            DeclKind::Metric { name, value, unit } => {
+            DeclKind::Metric { name, each, value, unit } => {
                 let unit = unit.as_ref().map(|unit| format!(" ({unit})")).unwrap_or_default();
                 let name = ast.names.name(name.symbol);
-                figures.push((format!("{name}{unit}"), format!("{} {doc}", source(sources, value)).trim().to_owned()));
+                let each = each
+                    .as_ref()
+                    .map(|each| format!("[{} in {}]", ast.names.name(each.name.symbol), source(sources, &each.value)));
+                let each = each.unwrap_or_default();
+                figures.push((
+                    format!("{name}{each}{unit}"),
+                    format!("{} {doc}", source(sources, value)).trim().to_owned(),
+                ));
             }
             DeclKind::Expect { condition, when } => {
                 let when = when.as_ref().map(|when| format!(" when {}", source(sources, when))).unwrap_or_default();

@@ -75,6 +75,8 @@ pub(super) struct Analyzer<'a> {
     pub expansion: Expansion<'a>,
     /// The metrics above the one that is looked at, by their place.
     pub metrics: FxHashMap<Symbol, usize>,
+    /// The families of metrics above it: what a member stands for, and its place.
+    pub metric_families: FxHashMap<Symbol, Vec<(String, usize)>>,
     /// All names of labels, and of phases.
     pub sets: (BTreeSet<Symbol>, BTreeSet<Symbol>),
     /// Members of lists that have been worked out.
@@ -134,6 +136,7 @@ impl<'a> Analyzer<'a> {
             cycle_use: CycleUse::default(),
             expansion: Expansion::default(),
             metrics: FxHashMap::default(),
+            metric_families: FxHashMap::default(),
             sets: Default::default(),
             members: 0,
             meta: None,

@@ -248,6 +248,13 @@ impl<'a> Checker<'a> {
                     self.setting(setting, &["iteration", "end", "data", "declared", "forbid", "allow"]);
                 }
             }
+            DeclKind::Metric { each: Some(each), .. } => {
+                self.expr(&each.value);
+                self.builtin(each.name);
+                if let Some(&first) = self.globals.get(&each.name.symbol) {
+                    self.redefined(each.name, first);
+                }
+            }
             // Figures are resolved by themselves, and the rest is not part of this version.
             _ => {}
         }

@@ -79,19 +79,13 @@ impl<'a> Analyzer<'a> {
         self.sets = super::check::labels_and_phases(ast);
         for decl in &ast.decls {
             match &decl.kind {
-                DeclKind::Metric { name, value, unit } => {
-                    let (value, dimension) = match self.figure(value) {
-                        Some((value, Type::Number(dimension))) => {
-                            self.check_unit(dimension, unit.as_deref(), decl.span);
-                            (value, dimension)
-                        }
-                        Some((value, Type::Bool)) => (value, Dimension::NONE),
-                        None => (FAILED, Dimension::NONE),
-                    };
-                    let name_text = self.names.name(name.symbol).to_owned();
-                    let unit = unit.clone();
-                    self.metrics.entry(name.symbol).or_insert(self.program.metrics.len());
-                    self.program.metrics.push(Metric { name: name_text, value, dimension, unit, span: decl.span });
+                DeclKind::Metric { name, each: None, value, unit } => {
+                    let text = self.names.name(name.symbol).to_owned();
+                    let metric = self.declared_metric(text, value, unit.as_deref(), decl.span);
+                    self.metrics.entry(name.symbol).or_insert(metric);
+                }
+                DeclKind::Metric { name, each: Some(each), value, unit } => {
+                    self.metric_family(*name, each, value, unit.as_deref(), decl.span);
                 }
                 DeclKind::Expect { condition, when } => {
                     let lowered = self.truth(condition);
@@ -104,6 +98,21 @@ impl<'a> Analyzer<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// Adds a metric, and says which it is.
+    pub(super) fn declared_metric(&mut self, name: String, value: &Expr, unit: Option<&str>, span: SrcSpan) -> usize {
+        let (value, dimension) = match self.figure(value) {
+            Some((value, Type::Number(dimension))) => {
+                self.check_unit(dimension, unit, span);
+                (value, dimension)
+            }
+            Some((value, Type::Bool)) => (value, Dimension::NONE),
+            None => (FAILED, Dimension::NONE),
+        };
+        let unit = unit.map(str::to_owned);
+        self.program.metrics.push(Metric { name, value, dimension, unit, span });
+        self.program.metrics.len() - 1
     }
 
     /// A unit of the language has to measure what the metric does; any other text names what is counted.
@@ -139,7 +148,8 @@ impl<'a> Analyzer<'a> {
     fn mentions_figure(&self, expr: &Expr) -> bool {
         let is_figure = |symbol: Symbol| {
             let name = self.names.name(symbol);
-            self.scopes.get(symbol).is_none() && (is_name_of_figure(name) || self.metric(symbol).is_some())
+            let metric = self.metric(symbol).is_some() || self.metric_families.contains_key(&symbol);
+            self.scopes.get(symbol).is_none() && (is_name_of_figure(name) || metric)
         };
         match &expr.kind {
             ExprKind::Name(symbol) => is_figure(*symbol),
@@ -196,6 +206,10 @@ impl<'a> Analyzer<'a> {
                     ExprKind::Call { callee, args } => {
                         self.named(callee.symbol, Some(args), Some(statistic), expr.span)
                     }
+                    ExprKind::Index { base, items } if self.names_metric_family(base) => {
+                        let metric = self.family_member(base, items)?;
+                        self.earlier(metric, Some(statistic))
+                    }
                     _ => {
                         self.error(ModelError::UnknownFigure {
                             name: self.text_of(base),
@@ -205,6 +219,10 @@ impl<'a> Analyzer<'a> {
                         None
                     }
                 }
+            }
+            ExprKind::Index { base, items } if self.names_metric_family(base) => {
+                let metric = self.family_member(base, items)?;
+                self.earlier(metric, None)
             }
             ExprKind::Negate(inner) => match self.figure(inner)? {
                 (value, Type::Number(dimension)) => {
@@ -269,14 +287,13 @@ impl<'a> Analyzer<'a> {
 
     /// A metric, or a figure of the sets in the parentheses behind it.
     fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {
-        let dimensionless = statistic == Some(Statistic::Cv);
-        let measured = |dimension| Type::Number(if dimensionless { Dimension::NONE } else { dimension });
         if let Some(metric) = self.metric(symbol) {
-            if matches!(self.program.metrics[metric].value, FigureExpr::Constant(value) if value.is_nan()) {
-                return None;
-            }
-            let dimension = self.program.metrics[metric].dimension;
-            return Some((FigureExpr::Metric { metric, statistic }, measured(dimension)));
+            return self.earlier(metric, statistic);
+        }
+        if let Some(help) = self.first_member(symbol) {
+            let name = self.names.name(symbol).to_owned();
+            self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
+            return None;
         }
         let name = self.names.name(symbol).to_owned();
         let Some(figure) = Figure::from_name(&name) else {
@@ -289,7 +306,16 @@ impl<'a> Analyzer<'a> {
             return None;
         };
         let (set, beside) = self.sets_of(figure, args, span)?;
-        Some((FigureExpr::Figure { figure, set, beside, statistic, span }, measured(figure.dimension())))
+        let ty = measured(figure.dimension(), statistic);
+        Some((FigureExpr::Figure { figure, set, beside, statistic, span }, ty))
+    }
+
+    /// A metric that stands above, by its place.
+    fn earlier(&self, metric: usize, statistic: Option<Statistic>) -> Lowered {
+        let earlier = &self.program.metrics[metric];
+        let failed = matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan());
+        let ty = measured(earlier.dimension, statistic);
+        (!failed).then_some((FigureExpr::Metric { metric, statistic }, ty))
     }
 
     /// The sets that a figure is asked of, as many as it takes.
@@ -391,6 +417,11 @@ impl<'a> Analyzer<'a> {
         });
         None
     }
+}
+
+/// What a figure, or a statistic of it, measures.
+fn measured(dimension: Dimension, statistic: Option<Statistic>) -> Type {
+    Type::Number(if statistic == Some(Statistic::Cv) { Dimension::NONE } else { dimension })
 }
 
 /// A figure of the whole iteration.

@@ -26,5 +26,8 @@ pub const LIST_DEPTH: usize = 16;
 /// Values in all lists that a file works out: those that are kept take two hundred megabytes.
 pub const MEMBERS: usize = 1 << 22;
 
+/// Figures in all families of a file: each is worked out from every operation that was observed.
+pub const FIGURES: usize = 4096;
+
 /// Tensors that one elementwise expression may name.
 pub const INPUTS: usize = 16;

@@ -22,6 +22,7 @@ mod lists;
 mod lower;
 mod mended;
 mod mesh;
+mod metric_families;
 mod options;
 mod params;
 mod program;

@@ -78,8 +78,10 @@ pub enum DeclKind {
         body: Block,
     },
     Teardown(Block),
+    /// With `each`, a figure for each value of a range or list: `metric rate[i in 0..4] = …`.
     Metric {
         name: Name,
+        each: Option<Binding>,
         value: Expr,
         unit: Option<String>,
     },

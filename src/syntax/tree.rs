@@ -94,8 +94,12 @@ impl<'a> Writer<'a> {
                 inner.block("do", body);
             }),
             DeclKind::Teardown(body) => self.block("teardown", body),
-            DeclKind::Metric { name, value, unit } => {
+            DeclKind::Metric { name, each, value, unit } => {
                 self.node(&format!("metric {}", self.name(name.symbol)), |inner| {
+                    if let Some(each) = each {
+                        let variable = inner.name(each.name.symbol).to_owned();
+                        inner.value(&format!("for each {variable} in"), &each.value);
+                    }
                     inner.value("value", value);
                     if let Some(unit) = unit {
                         inner.line(&format!("unit: {unit:?}"));

@@ -112,7 +112,10 @@ fn decl_exprs(decl: &Decl, visit: &mut impl FnMut(&Expr)) {
             settings_exprs(options, visit);
             block_exprs(body, visit);
         }
-        DeclKind::Metric { value, .. } => expr(value, visit),
+        DeclKind::Metric { each, value, .. } => {
+            list(each.iter().map(|each| &each.value), visit);
+            expr(value, visit);
+        }
         DeclKind::Expect { condition, when } => {
             expr(condition, visit);
             list(when, visit);

@@ -102,6 +102,17 @@ fn range(expr: &Expr) -> RangeInclusive<i64> {
 
 /// The program of a text with a preset and values for parameters, or all that is said of it.
 pub fn analyze(name: &str, text: &str, preset: Option<&str>, set: &[(&str, &str)]) -> Result<(Program, Plan), String> {
+    analyze_rank(name, text, preset, set, (0, 1))
+}
+
+/// The program of a rank of a world.
+pub fn analyze_rank(
+    name: &str,
+    text: &str,
+    preset: Option<&str>,
+    set: &[(&str, &str)],
+    (rank, world): (u32, u32),
+) -> Result<(Program, Plan), String> {
     let mut sources = SourceMap::new();
     let base = sources.add(name, text).expect("a test is small");
     let (mut ast, errors) = syntax::parse(text, base, &Limits::default());
@@ -116,7 +127,8 @@ pub fn analyze(name: &str, text: &str, preset: Option<&str>, set: &[(&str, &str)
         let span = SrcSpan::new(base as usize, base as usize + value.len());
         settings.push(Setting { name: (*name).to_owned(), value: expr, span });
     }
-    let options = Options { preset: preset.map(str::to_owned), set: settings, ..Options::default() };
+    let preset = preset.map(str::to_owned);
+    let options = Options { preset, set: settings, rank, world, ..Options::default() };
     let program = model::analyze(&ast, &options).map_err(|errors| {
         errors.iter().map(|error| render::text(error, &sources, Style::default())).collect::<String>()
     })?;

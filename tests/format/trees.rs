@@ -263,7 +263,8 @@ fn decl() -> impl Strategy<Value = Decl> {
         block().prop_map(DeclKind::Setup),
         (settings(), block()).prop_map(|(options, body)| DeclKind::Step { options, body }),
         block().prop_map(DeclKind::Teardown),
-        (name(), expr(), option::of(text())).prop_map(|(name, value, unit)| DeclKind::Metric { name, value, unit }),
+        (name(), option::of(binding()), expr(), option::of(text()))
+            .prop_map(|(name, each, value, unit)| DeclKind::Metric { name, each, value, unit }),
         (expr(), option::of(expr())).prop_map(|(condition, when)| DeclKind::Expect { condition, when }),
     ];
     (docs(), kind).prop_map(|(docs, kind)| Decl { docs, span: SrcSpan::default(), kind })

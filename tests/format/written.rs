@@ -206,9 +206,16 @@ impl<'a> Author<'a> {
                 self.put("teardown");
                 self.block(body);
             }
-            DeclKind::Metric { name, value, unit } => {
+            DeclKind::Metric { name, each, value, unit } => {
                 self.put("metric");
                 self.name(*name);
+                if let Some(each) = each {
+                    self.put("[");
+                    self.name(each.name);
+                    self.put("in");
+                    self.expr(&each.value);
+                    self.put("]");
+                }
                 self.put("=");
                 self.expr(value);
                 if let Some(unit) = unit {

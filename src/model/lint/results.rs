@@ -110,7 +110,10 @@ fn figure_names(ast: &Ast) -> FxHashSet<Symbol> {
     };
     for decl in &ast.decls {
         match &decl.kind {
-            DeclKind::Metric { value, .. } => add(value),
+            DeclKind::Metric { each, value, .. } => {
+                each.iter().for_each(|each| add(&each.value));
+                add(value);
+            }
             DeclKind::Expect { condition, when } => {
                 add(condition);
                 when.iter().for_each(&mut add);

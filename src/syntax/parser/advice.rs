@@ -257,6 +257,12 @@ fn head(place: &Place) -> Option<String> {
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
         }
+        ("metric", _) if place.inside() == Some('[') && (place.expects("in") || place.before.ends_with('[')) => {
+            help("a family has a figure for each value: `metric rate[i in 0..4] = busy(f[i])`")
+        }
+        ("metric", Some(',')) if place.inside() == Some('[') && !place.before.contains('=') => {
+            help("a family has one variable: take a family for each value of the other")
+        }
         ("param" | "let" | "metric", Some(_))
             if place.expects("=") && !place.word().is_empty() && !place.rest.contains('=') =>
         {

@@ -187,6 +187,9 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') => help.to_owned(),
+        _ if word == "for" && behind.contains("{ metric ") => {
+            "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
+        }
         _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),

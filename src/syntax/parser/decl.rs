@@ -125,9 +125,18 @@ impl<'a> Builder<'a> {
             Rule::metric => {
                 at.keyword();
                 let name = self.name(&mut at)?;
+                let each = match at.take(Rule::each) {
+                    Some(each) => {
+                        let mut at = each.inner();
+                        let name = self.name(&mut at)?;
+                        at.keyword();
+                        Some(Binding { name, value: self.next_expr(&mut at)? })
+                    }
+                    None => None,
+                };
                 let value = self.next_expr(&mut at)?;
                 let unit = at.take(Rule::string).map(|text| unquote(text.pair.as_str()));
-                DeclKind::Metric { name, value, unit }
+                DeclKind::Metric { name, each, value, unit }
             }
             Rule::expect => {
                 at.keyword();
