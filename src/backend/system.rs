@@ -1,5 +1,15 @@
 //! What the operating system says of the machine.
 
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::base::Nanos;
+
+/// The clock that never goes back. All processes of a host read the same, which the standard library does not promise.
+pub fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+}
+
 /// Bytes of the host's memory that can be had; nothing where the system does not say.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

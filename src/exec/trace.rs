@@ -11,6 +11,13 @@ pub struct Span {
     pub end: Nanos,
 }
 
+/// A moment on the host's clock, and how far it may be off to either side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    pub at: Nanos,
+    pub error: Nanos,
+}
+
 /// The spans of an iteration, in the order of issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -18,6 +25,8 @@ pub struct Trace {
     pub step: usize,
     /// From its beginning to its end, while it was observed.
     pub time: Nanos,
+    /// Its beginning; nothing where one rank runs alone, or nobody knows.
+    pub origin: Option<Moment>,
     pub spans: Vec<Span>,
 }
 

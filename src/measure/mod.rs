@@ -12,12 +12,14 @@ mod plausible;
 pub mod record;
 mod run;
 pub mod series;
+pub mod skew;
 mod spans;
 mod split;
 pub mod stats;
 mod variant;
 pub mod verdict;
 mod verify;
+mod visits;
 mod warmup;
 
 pub use metrics::totals;

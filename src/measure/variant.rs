@@ -11,7 +11,9 @@ use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
 use super::run::{RankRequest, Request, Sampled, Serial};
+use super::skew;
 use super::stats::Summary;
+use super::visits;
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
@@ -56,6 +58,7 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
         metrics: metrics::of_ranks(&evidence),
         expectations: expectations(request, &evidence),
         serial: serial.map(|serial| Times::of(&serial.samples.time)),
+        skew: skew::of(&ranks),
         ranks,
         time,
         warmup: *warmup,
@@ -140,6 +143,8 @@ impl<'a> Of<'a> {
             operations: operations(self.request, of, traces, self.alone(index)),
             observer_effect,
             trace: spans(traces),
+            origins: visits::origins(traces),
+            collectives: visits::visits(of.program, traces),
             time,
         }
     }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::backend::collective::{Collectives, Comm, Meeting};
 use crate::backend::ranges::Ranges;
-use crate::backend::system::available_memory;
+use crate::backend::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Driver, ExecError, Fault, Health, Image};
 use crate::model::Priority;
@@ -28,6 +28,12 @@ const ALL_WORKSPACES: u64 = 4 << 30;
 
 /// Device memory for what the library needs beside operands.
 const SCRATCH: u64 = 256;
+
+/// What an event's time may be off by: the vendors say about half a microsecond.
+const EVENT_STEP: Nanos = Nanos(500);
+
+/// The time between two events comes as a float of 32 bits, of which 24 count: off by no more than the last of them.
+const EVENT_BITS: u32 = 23;
 
 /// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
 const SWEEP: u64 = 2;
@@ -453,8 +459,11 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn now(&self) -> Nanos {
-        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        Nanos(START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as i64)
+        system::now()
+    }
+
+    fn uncertainty(&self, elapsed: Nanos) -> Nanos {
+        EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
     }
 
     fn begin_capture(&mut self, lane: u32) -> Call {
