@@ -171,3 +171,82 @@ impl Arrivals {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::record::OperationRecord;
+
+    /// Ranks that come to one collective at these times of the host's clock, and leave it together.
+    fn ranks(arrivals: &[&[i64]], error: i64) -> Vec<RankRecord> {
+        const LONG_AGO: i64 = 9_000_000_000_000_000;
+        let end = |at: usize| arrivals.iter().map(|of| of[at]).max().expect("there are ranks") + 1_000;
+        let rank = |(number, arrivals): (usize, &&[i64])| {
+            // Iterations begin apart from each other, so that only the common clock tells.
+            let begin = |at: usize| number as i64 * 777 - 300 * at as i64;
+            let count = 0..arrivals.len();
+            RankRecord {
+                rank: number as u32,
+                operations: vec![OperationRecord { name: "sum".to_owned(), ..OperationRecord::default() }],
+                origins: count
+                    .clone()
+                    .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error) })
+                    .collect(),
+                collectives: vec![VisitRecord {
+                    id: 0,
+                    ranks: (0..3).collect(),
+                    stream: "comm".to_owned(),
+                    number: 0,
+                    starts_ns: count.clone().map(|at| Nanos(arrivals[at] - begin(at))).collect(),
+                    ends_ns: count.map(|at| Nanos(end(at) - begin(at))).collect(),
+                }],
+                ..RankRecord::default()
+            }
+        };
+        arrivals.iter().enumerate().map(rank).collect()
+    }
+
+    #[test]
+    fn who_comes_last_beyond_the_error_is_named() {
+        let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
+        let skew = of(&ranks(late, 400)).unwrap();
+        let meeting = &skew.collectives[0];
+        assert_eq!((meeting.name.as_str(), meeting.transfer_ns, skew.straggler), ("sum", Nanos(1_000), Some(2)));
+        assert_eq!(meeting.wait_ns, [Nanos(2_103), Nanos(2_000), Nanos(0)]);
+        let last = meeting.last.unwrap();
+        assert_eq!((last.rank, last.late_ns, last.times, last.of), (2, Nanos(2_000), 4, 4));
+        assert_eq!(last.error_ns, Nanos(800), "both clocks may be off, and the samples are equal");
+        assert_eq!((meeting.skew_ns, meeting.skew_error_ns), (Some(Nanos(2_103)), Some(Nanos(820))));
+    }
+
+    #[test]
+    fn nobody_is_named_for_what_may_be_chance() {
+        let named = |arrivals: &[&[i64]], error: i64| {
+            let skew = of(&ranks(arrivals, error)).unwrap();
+            assert_eq!(skew.straggler, skew.collectives[0].last.map(|last| last.rank));
+            skew.straggler
+        };
+        let late: &[&[i64]] = &[&[0, 0, 0, 0], &[0, 0, 0, 0], &[2_000, 2_000, 2_000, 2_000]];
+        assert_eq!(named(late, 999), Some(2));
+        assert_eq!(named(late, 1_000), None, "the clocks may be that far apart");
+        let unsteady: &[&[i64]] = &[&[0, 0, 0, 0], &[0, 0, 0, 0], &[2_000, 100, 1_500, 2_500]];
+        assert_eq!(named(unsteady, 0), None, "the samples differ by more");
+        let equal: &[&[i64]] = &[&[0, 10, 5, 0], &[7, 0, 0, 3], &[0, 3, 9, 1]];
+        assert_eq!(named(equal, 0), None);
+        let few: &[&[i64]] = &[&[0, 0], &[0, 0], &[2_000, 2_000]];
+        assert_eq!(named(few, 0), None, "twice is no rule");
+    }
+
+    #[test]
+    fn without_a_common_clock_durations_alone_are_told() {
+        let mut ranks = ranks(&[&[0, 0, 0], &[0, 0, 0], &[50, 50, 50]], 0);
+        ranks[1].origins.clear();
+        let skew = of(&ranks).unwrap();
+        assert_eq!((skew.begin_ns, skew.straggler), (None, None));
+        let meeting = &skew.collectives[0];
+        assert_eq!((meeting.skew_ns, meeting.last), (None, None));
+        assert_eq!(meeting.wait_ns, [Nanos(50), Nanos(50), Nanos(0)]);
+        ranks.pop();
+        assert_eq!(of(&ranks), None, "a rank is missing");
+    }
+}

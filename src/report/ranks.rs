@@ -15,6 +15,9 @@ pub fn section(record: &RunRecord, out: &mut String) {
     for variant in record.variants.iter().filter(|variant| variant.ranks.len() > 1) {
         times(record, variant, out);
     }
+    if record.variants.iter().any(|variant| variant.skew.is_some()) {
+        out.push('\n');
+    }
     for variant in &record.variants {
         if let Some(skew) = &variant.skew {
             collectives(record, variant, skew, out);
@@ -69,7 +72,7 @@ fn collectives(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &m
     let mut rows: Vec<&MeetingRecord> = skew.collectives.iter().collect();
     // Stable: of equal ones, the first in the text.
     rows.sort_by_key(|meeting| std::cmp::Reverse(longest(meeting).0));
-    let _ = writeln!(out, "\nCollectives, over ranks ({})", variant_name(record, variant));
+    let _ = writeln!(out, "Collectives, over ranks ({})", variant_name(record, variant));
     let header = ["collective", "kind", "ranks", "transfer", "longest wait", "last to come", "after the others"];
     let mut table = new_table(&header.map(str::to_owned));
     for meeting in rows.iter().take(COLLECTIVES) {
