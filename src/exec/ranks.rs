@@ -51,6 +51,16 @@ impl RankSamples {
         };
         RankSamples { slowest, ranks }
     }
+
+    /// Adds what further iterations gave.
+    pub fn append(&mut self, later: RankSamples) {
+        if self.ranks.is_empty() {
+            *self = later;
+            return;
+        }
+        self.slowest.append(later.slowest);
+        self.ranks.iter_mut().zip(later.ranks).for_each(|(samples, later)| samples.append(later));
+    }
 }
 
 /// The sessions of this process, in the order of the ranks.

@@ -109,6 +109,17 @@ pub struct Samples {
     pub stopped: bool,
 }
 
+impl Samples {
+    /// Adds those of further iterations.
+    pub(super) fn append(&mut self, later: Samples) {
+        self.time.extend(later.time);
+        self.issue.extend(later.issue);
+        self.gated &= later.gated;
+        self.ungated += later.ungated;
+        self.stopped |= later.stopped;
+    }
+}
+
 impl Session {
     pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, alone: bool) -> Session {
         if !driver.gates() {

@@ -2,6 +2,7 @@
 
 mod alone;
 mod analysis;
+mod blocks;
 mod bus;
 pub mod definitions;
 mod doubts;

@@ -175,6 +175,9 @@ pub struct Variant {
     /// How the device was doing before and after the measured iterations, where it says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthRecord>,
+    /// The measured iterations in the blocks between which the device was asked; none where it was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<BlockRecord>,
     /// What the backend had to say: fall-backs, algorithms.
     pub notes: Vec<String>,
 }
@@ -189,6 +192,18 @@ pub struct HealthRecord {
     pub celsius: Option<u32>,
     /// What held the clock down.
     pub reasons: Vec<String>,
+}
+
+/// Some of the measured iterations, one after the other.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct BlockRecord {
+    /// The place of its first sample in `time.samples_ns`, and how many it has.
+    pub first: usize,
+    pub iterations: usize,
+    /// How the device was doing behind it; over ranks, each.
+    pub health: Vec<HealthRecord>,
+    /// What held a device back meanwhile, in words.
+    pub throttled: Option<String>,
 }
 
 /// Iterations that were run before the measured ones.

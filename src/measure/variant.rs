@@ -23,7 +23,8 @@ const HOST: f64 = 0.9;
 
 /// A variant's record. Over ranks, its times are those of the slowest in each iteration.
 pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
-    let Sampled { samples, ungated, warmup, mode, health, .. } = sampled;
+    let Sampled { blocks, ungated, warmup, mode, .. } = sampled;
+    let samples = &blocks.samples;
     let limits = Limits(request.profile);
     let checked = request.ranks.iter().map(|rank| limits.check_iteration(rank.program, &samples.slowest.time));
     let refused = checked.filter_map(Result::err).next();
@@ -64,7 +65,8 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
         warmup: *warmup,
         issue,
         ungated,
-        health: health.before.iter().chain(&health.after).map(health_record).collect(),
+        health: blocks.edges().map(health_record).collect(),
+        blocks: blocks.records(),
         notes: sampled.notes.clone(),
     }
 }
@@ -105,7 +107,7 @@ impl<'a> Of<'a> {
         Evidence {
             program,
             plan,
-            time: &self.sampled.samples.slowest.time,
+            time: &self.sampled.blocks.samples.slowest.time,
             serial: self.serial.map(|serial| serial.samples.time.as_slice()),
             traces: traces(self.sampled, index),
             alone: self.alone(index),
@@ -118,7 +120,7 @@ impl<'a> Of<'a> {
     fn rank(&self, index: usize) -> RankRecord {
         let of = &self.request.ranks[index];
         let none = Samples::default();
-        let samples = self.sampled.samples.ranks.get(index).unwrap_or(&none);
+        let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
         let traces = traces(self.sampled, index);
         let time = if self.refused { Times::bare(&samples.time) } else { Times::of(&samples.time) };
         let observed: Vec<f64> = traces.iter().map(|trace| trace.time.0 as f64).collect();
@@ -173,7 +175,8 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
     each.flatten().collect()
 }
 
-fn health_record(health: &Health) -> HealthRecord {
+/// The state of a device, as the record has it.
+pub(super) fn health_record(health: &Health) -> HealthRecord {
     HealthRecord {
         clock_mhz: health.clock_mhz,
         max_clock_mhz: health.max_clock_mhz,

@@ -141,6 +141,7 @@ fn times(record: &RunRecord, out: &mut String) {
         let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
         peak.map(share).filter(|share| *share > 0.0).map_or_else(|| "–".to_owned(), percent)
     };
+    row("clock", &clocks);
     row("of peak arithmetic", &|variant| of_peak(variant, |peak| peak.flops));
     row("of peak bandwidth", &|variant| of_peak(variant, |peak| peak.bytes));
     let metrics = record.variants.first().map_or(&[][..], |variant| &variant.metrics);
@@ -154,6 +155,16 @@ fn times(record: &RunRecord, out: &mut String) {
         if let Some(note) = &metric.note {
             let _ = writeln!(out, "{}: no value, since {note}\n", metric.name);
         }
+    }
+}
+
+/// The lowest and the highest clock that was read behind a block of measured iterations.
+fn clocks(variant: &Variant) -> String {
+    let read = || variant.blocks.iter().flat_map(|block| &block.health).filter_map(|health| health.clock_mhz);
+    match (read().min(), read().max()) {
+        (Some(low), Some(high)) if low < high => format!("{low} to {high} MHz"),
+        (Some(low), _) => format!("{low} MHz"),
+        _ => "–".to_owned(),
     }
 }
 
