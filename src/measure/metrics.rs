@@ -11,7 +11,6 @@ use crate::model::{Expectation, Figure, FigureExpr, Metric, OpKind, OpSet, Progr
 use crate::plan::Plan;
 
 use super::alone::Alone;
-use super::bus;
 use super::observed::{self, Observed};
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, MetricRecord};
@@ -197,7 +196,7 @@ impl Evidence<'_> {
                 Ok(self.times()?.map(|time| bytes / time))
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(spec.cost().bytes() as f64)),
-            (Figure::BusBandwidth, _) => self.rate(set, bus::bytes).map_err(|why| match self.traces.is_empty() {
+            (Figure::BusBandwidth, _) => self.rate(set, crate::ops::bus_bytes).map_err(|why| match self.traces.is_empty() {
                 true => why,
                 false => {
                     "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()

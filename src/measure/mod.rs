@@ -3,7 +3,6 @@
 mod alone;
 mod analysis;
 mod blocks;
-mod bus;
 pub mod definitions;
 mod doubts;
 mod metrics;
