@@ -33,8 +33,7 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
     };
     let schedules: Vec<Schedule> = programs.iter().map(place).collect();
     let ranks = programs.iter().zip(&schedules);
-    let ranks: Vec<Rank> =
-        ranks.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+    let ranks: Vec<Rank> = ranks.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
     let options = exec::Options { gate_depth, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"));
     ranks.observe(LaunchMode::Stream, 3, &Control::default()).unwrap_or_else(|error| panic!("{error}"))

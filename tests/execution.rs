@@ -460,7 +460,8 @@ fn a_device_is_asked_between_blocks() {
     let effort = EffortPlan { warmup: 3, iterations: 45 };
     let measured = prepared.measure_for(effort, &mock, &[LaunchMode::Stream], &Control::default());
     let measured = measured.expect("nothing fails");
-    let told = "stream: throttled: temperature, clock 1500 of 1980 MHz; that was while 23 of 45 iterations were measured";
+    let told =
+        "stream: throttled: temperature, clock 1500 of 1980 MHz; that was while 23 of 45 iterations were measured";
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
     let variant = &measured.variants[0];
     let blocks: Vec<_> = variant.blocks.iter().map(|block| (block.first, block.throttled.is_some())).collect();

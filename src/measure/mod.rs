@@ -4,6 +4,7 @@ mod alone;
 mod analysis;
 mod blocks;
 pub mod definitions;
+mod device;
 mod doubts;
 mod metrics;
 mod observed;

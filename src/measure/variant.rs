@@ -5,6 +5,7 @@ use crate::exec::{Health, LaunchMode, Samples, Trace};
 
 use super::alone::Alone;
 use super::analysis::{self, Subject};
+use super::device::Device;
 use super::doubts;
 use super::metrics::{self, Evidence, Known};
 use super::operations::operations;
@@ -41,7 +42,8 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
     // Held until it is issued, an iteration waits for the host no more.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
-    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some() };
+    let device = Device::new(&request.backend.device(), request.profile);
+    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some(), device };
     let ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
     if let Some(effect) = effects.max_by(|a, b| a.abs().total_cmp(&b.abs())).filter(|effect| effect.abs() > OBSERVER) {
@@ -95,6 +97,7 @@ struct Of<'a> {
     host_bound: bool,
     /// No device can be as fast as its times say.
     refused: bool,
+    device: Device<'a>,
 }
 
 impl<'a> Of<'a> {
@@ -113,6 +116,7 @@ impl<'a> Of<'a> {
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),
             limits: Limits(self.request.profile),
+            device: self.device,
             known: Known::default(),
         }
     }

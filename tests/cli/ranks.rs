@@ -77,7 +77,10 @@ fn the_rank_that_others_wait_for_is_named() {
         let [sum, parts] = variant["skew"]["collectives"].as_array().expect("a list").as_slice() else {
             panic!("two collectives: {}", variant["skew"]);
         };
-        assert_eq!((&sum["last"]["rank"], &sum["last"]["times"], &sum["wait_ns"][2]), (&2.into(), &5.into(), &0.into()));
+        assert_eq!(
+            (&sum["last"]["rank"], &sum["last"]["times"], &sum["wait_ns"][2]),
+            (&2.into(), &5.into(), &0.into())
+        );
         assert!(parts["last"].is_null(), "{parts}");
     }
 

@@ -10,7 +10,9 @@ impl CollectiveKind {
         match self {
             CollectiveKind::AllReduce => Some(2.0 * (n - 1.0) / n),
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => Some((n - 1.0) / n),
-            CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Send | CollectiveKind::Recv => Some(1.0),
+            CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Send | CollectiveKind::Recv => {
+                Some(1.0)
+            }
             CollectiveKind::Barrier => None,
         }
     }
