@@ -195,7 +195,15 @@ impl Ranks {
 
     /// How the devices are doing now, where they say so: to be asked outside of what is measured.
     pub fn health(&mut self) -> Vec<Health> {
-        self.sessions.iter_mut().filter_map(Session::health).collect()
+        if let [only] = &mut self.sessions[..] {
+            return only.health().into_iter().collect();
+        }
+        // Side by side: a question may take a millisecond, and devices cool down meanwhile.
+        thread::scope(|scope| {
+            let asked: Vec<_> = self.sessions.iter_mut().map(|session| scope.spawn(|| session.health())).collect();
+            let told = asked.into_iter().map(|thread| thread.join());
+            told.filter_map(|told| told.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
     }
 
     /// Times each operation on every rank: [`Session::observe`].

@@ -109,7 +109,7 @@ fn spans(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events
             "tid": operation.lane,
             "ts": micros(span.start_ns),
             "dur": micros(span.end_ns - span.start_ns),
-            "args": args(record, operation, span),
+            "args": args(record, rank, operation, span),
         }));
     }
     for operation in operations {
@@ -148,11 +148,12 @@ fn category(operation: &OperationRecord) -> &'static str {
     }
 }
 
-fn args(record: &RunRecord, operation: &OperationRecord, span: &SpanRecord) -> Value {
+fn args(record: &RunRecord, rank: &RankRecord, operation: &OperationRecord, span: &SpanRecord) -> Value {
     let mut args = json!({
         "device": record.device.index.unwrap_or(0),
         "stream": operation.lane,
         "correlation": span.id,
+        "rank": rank.rank,
         "operation": operation.operation,
         "place": operation.place,
         "shape": operation.shape,
