@@ -68,13 +68,13 @@ struct Alignment {
 impl Alignment {
     /// The moment of a stamp that was set between the two. While the clocks drift evenly, its share of the way on the
     /// device is its share of the way on the host.
-    fn place(&self, since: Nanos, uncertainty: Nanos) -> Moment {
+    fn place(&self, since: Nanos, uncertainty: Nanos, clock: u32) -> Moment {
         let share = if self.apart.0 > 0 { (since.0 as f64 / self.apart.0 as f64).clamp(0.0, 1.0) } else { 0.0 };
         let between = |from: Nanos, to: Nanos| from.0 + ((to - from).0 as f64 * share).round() as i64;
         let low = between(self.before.low, self.after.low) - uncertainty.0;
         let high = between(self.before.high, self.after.high) + uncertainty.0;
         // Rounding is off by half a nanosecond, at most, in the middle as at the ends.
-        Moment { at: Nanos(low + (high - low) / 2), error: Nanos((high - low + 1) / 2 + 1) }
+        Moment { at: Nanos(low + (high - low) / 2), error: Nanos((high - low + 1) / 2 + 1), clock }
     }
 }
 
@@ -115,13 +115,16 @@ impl Session {
 
     /// Behind a pass, on an idle device: says when each of its iterations began.
     pub(super) fn end_clock(&mut self, clock: Clock, traces: &mut [Trace]) -> Result<(), ExecError> {
+        let host = self.driver.host_clock();
         let begins: Vec<Moment> = match (clock, self.lowered.clock_stamps) {
-            (Clock::Host(begins), _) => begins.into_iter().map(|at| Moment { at, error: Nanos(0) }).collect(),
+            (Clock::Host(begins), _) => {
+                begins.into_iter().map(|at| Moment { at, error: Nanos(0), clock: host }).collect()
+            }
             (Clock::Device { before, since }, Some(first)) => {
                 let Some(after) = self.window(first + 1)? else { return Ok(()) };
                 let apart = self.driver.elapsed(first, first + 1).map_err(device)?;
                 let alignment = Alignment { before, after, apart };
-                since.into_iter().map(|(since, uncertainty)| alignment.place(since, uncertainty)).collect()
+                since.into_iter().map(|(since, uncertainty)| alignment.place(since, uncertainty, host)).collect()
             }
             _ => return Ok(()),
         };
@@ -251,7 +254,7 @@ mod tests {
                 apart: Nanos((later - reference).round() as i64),
             };
             let told = pair.device(truth) + f64::from(off);
-            let moment = alignment.place(Nanos((told - reference).round() as i64), Nanos(2 * STEP));
+            let moment = alignment.place(Nanos((told - reference).round() as i64), Nanos(2 * STEP), 0);
             let wrong = (moment.at.0 as f64 - truth).abs();
             prop_assert!(wrong <= moment.error.0 as f64, "{wrong} ns off, and {moment:?}");
             // The error is no excuse: the narrowest look of each side bounds it.

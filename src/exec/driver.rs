@@ -129,6 +129,11 @@ pub trait Driver: Send {
 
     // --- Outside of what is measured ------------------------------------------------------------------------
 
+    /// Which clock the host's is: where drivers say the same, also in other processes, their times are comparable.
+    fn host_clock(&self) -> u32 {
+        0
+    }
+
     /// From here to `end_capture`, calls are noted instead of issued; stamps and events too.
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>>;
 

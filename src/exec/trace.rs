@@ -16,6 +16,8 @@ pub struct Span {
 pub struct Moment {
     pub at: Nanos,
     pub error: Nanos,
+    /// Which host's clock: moments of equal ones can be compared.
+    pub clock: u32,
 }
 
 /// The spans of an iteration, in the order of issue.

@@ -280,12 +280,14 @@ pub struct RankRecord {
     pub collectives: Vec<VisitRecord>,
 }
 
-/// A moment on the host's clock, which all processes of a host share.
+/// A moment on a host's clock, which all processes of that host share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MomentRecord {
     pub at_ns: Nanos,
     /// How far it may be off to either side.
     pub error_ns: Nanos,
+    /// Which host's clock: only moments of equal ones can be compared.
+    pub clock: u32,
 }
 
 /// One rank's part in a collective, by observed iteration, from the iteration's beginning.

@@ -124,9 +124,13 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// From the beginnings of iterations, and what came behind each on a rank; nothing where a beginning is not known.
+    /// From the beginnings of iterations, and what came behind each on a rank; nothing where a beginning is not known, or
+    /// hosts have clocks of their own.
     fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<Arrivals> {
         let iterations = origins.iter().map(|of| of.len()).min().filter(|count| *count > 0)?;
+        if origins.iter().any(|of| of[0].clock != origins[0][0].clock) {
+            return None;
+        }
         // Host clocks count from long ago: what is left as a float has to be exact.
         let zero = origins[0][0].at_ns;
         let time = |rank: usize, at: usize| (origins[rank][at].at_ns - zero + behind(rank, at)).0 as f64;
@@ -190,7 +194,7 @@ mod tests {
                 operations: vec![OperationRecord { name: "sum".to_owned(), ..OperationRecord::default() }],
                 origins: count
                     .clone()
-                    .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error) })
+                    .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error), clock: 7 })
                     .collect(),
                 collectives: vec![VisitRecord {
                     id: 0,
@@ -240,6 +244,9 @@ mod tests {
     #[test]
     fn without_a_common_clock_durations_alone_are_told() {
         let mut ranks = ranks(&[&[0, 0, 0], &[0, 0, 0], &[50, 50, 50]], 0);
+        assert_eq!(of(&ranks).unwrap().straggler, Some(2));
+        ranks[1].origins.iter_mut().for_each(|origin| origin.clock = 8);
+        assert_eq!(of(&ranks).unwrap().straggler, None, "another host");
         ranks[1].origins.clear();
         let skew = of(&ranks).unwrap();
         assert_eq!((skew.begin_ns, skew.straggler), (None, None));

@@ -18,7 +18,7 @@ fn of_first_step(traces: &[Trace]) -> impl Iterator<Item = &Trace> {
 pub fn origins(traces: &[Trace]) -> Vec<MomentRecord> {
     let moment = |trace: &Trace| {
         let origin = trace.origin?;
-        Some(MomentRecord { at_ns: origin.at, error_ns: origin.error })
+        Some(MomentRecord { at_ns: origin.at, error_ns: origin.error, clock: origin.clock })
     };
     of_first_step(traces).map(moment).collect::<Option<_>>().unwrap_or_default()
 }

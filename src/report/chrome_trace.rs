@@ -44,10 +44,16 @@ pub fn chrome_trace(record: &RunRecord) -> String {
     text
 }
 
+/// When each rank's iteration began; nothing unless all are known, on one clock.
+fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
+    let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
+    origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
+}
+
 /// What is added to each rank's times, which count from the beginning of its own iteration, to have them on one clock
 /// that begins with the first of all spans.
 fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
-    let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
+    let origins = origins(ranks);
     let zero = origins.iter().flatten().map(|origin| origin.at_ns).min().unwrap_or(Nanos(0));
     let begins = match origins {
         Some(origins) => origins.iter().map(|origin| origin.at_ns - zero).collect(),
@@ -64,7 +70,7 @@ fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize,
     let several = variant.ranks.len() > 1;
     let number = if several { format!(" · rank {}", rank.rank) } else { String::new() };
     let name = format!("{} · {}{number}{simulated}", record.workload.name, variant.launch);
-    let clock = match rank.origins.last() {
+    let clock = match rank.origins.last().filter(|_| origins(&variant.ranks).is_some()) {
         Some(origin) if origin.error_ns.0 > 0 => format!(", clock ± {}", origin.error_ns),
         None if several => ", a clock of its own".to_owned(),
         _ => String::new(),

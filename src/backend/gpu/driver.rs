@@ -462,6 +462,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         system::now()
     }
 
+    fn host_clock(&self) -> u32 {
+        system::clock()
+    }
+
     fn uncertainty(&self, elapsed: Nanos) -> Nanos {
         EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
     }

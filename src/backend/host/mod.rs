@@ -236,6 +236,10 @@ impl Driver for HostDriver {
         system::now()
     }
 
+    fn host_clock(&self) -> u32 {
+        system::clock()
+    }
+
     fn has_clock(&self) -> bool {
         false
     }
