@@ -426,14 +426,12 @@ fn an_interruption_after_the_headline_is_no_complete_run() {
 
 // --- The device's state ---------------------------------------------------------------------------------------------
 
+fn health(clock: u32, reasons: &[&'static str]) -> Health {
+    Health { clock_mhz: Some(clock), max_clock_mhz: Some(1980), reasons: reasons.to_vec(), ..Health::default() }
+}
+
 #[test]
 fn a_device_that_was_held_back_is_told_of() {
-    let health = |clock, reasons: &[&'static str]| Health {
-        clock_mhz: Some(clock),
-        max_clock_mhz: Some(1980),
-        reasons: reasons.to_vec(),
-        ..Health::default()
-    };
     let script = Script { health: vec![health(345, &[]), health(1410, &["power cap"])], ..Script::default() };
     let prepared = Prepared::of(OVERLAPPING);
     let measured = prepared.measure(&Mock::new(script), &[LaunchMode::Stream], &Control::default());
@@ -447,12 +445,6 @@ fn a_device_that_was_held_back_is_told_of() {
 /// It is asked before the first block and behind each; in the third of four, something holds it down.
 #[test]
 fn a_device_is_asked_between_blocks() {
-    let health = |clock, reasons: &[&'static str]| Health {
-        clock_mhz: Some(clock),
-        max_clock_mhz: Some(1980),
-        reasons: reasons.to_vec(),
-        ..Health::default()
-    };
     let (fine, held) = (health(1980, &[]), health(1500, &["temperature"]));
     let script = Script { health: vec![fine.clone(), fine.clone(), fine.clone(), held, fine], ..Script::default() };
     let mock = Mock::new(script);

@@ -19,6 +19,7 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::lower::{Args, Calls, Context, Prepared};
 use super::products::Chooser;
+use super::timer;
 
 /// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
 const WORKSPACE: u64 = 32 << 20;
@@ -28,12 +29,6 @@ const ALL_WORKSPACES: u64 = 4 << 30;
 
 /// Device memory for what the library needs beside operands.
 const SCRATCH: u64 = 256;
-
-/// What an event's time may be off by: the vendors say about half a microsecond.
-const EVENT_STEP: Nanos = Nanos(500);
-
-/// The time between two events comes as a float of 32 bits, of which 24 count: off by no more than the last of them.
-const EVENT_BITS: u32 = 23;
 
 /// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
 const SWEEP: u64 = 2;
@@ -467,7 +462,7 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn uncertainty(&self, elapsed: Nanos) -> Nanos {
-        EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
+        timer::uncertainty(elapsed)
     }
 
     fn begin_capture(&mut self, lane: u32) -> Call {
