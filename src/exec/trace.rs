@@ -1,5 +1,7 @@
 //! One iteration, operation by operation.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::{LaneId, Nanos, OpId};
 
 /// When an operation ran, from the beginning of its iteration.
@@ -12,7 +14,7 @@ pub struct Span {
 }
 
 /// A moment on the host's clock, and how far it may be off to either side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     pub at: Nanos,
     pub error: Nanos,
