@@ -68,11 +68,21 @@ impl Prepared {
     }
 
     fn measure(&self, mock: &Mock, modes: &[LaunchMode], control: &Control) -> Result<Measured, ExecError> {
+        self.measure_for(EffortPlan { warmup: 2, iterations: 4 }, mock, modes, control)
+    }
+
+    fn measure_for(
+        &self,
+        effort: EffortPlan,
+        mock: &Mock,
+        modes: &[LaunchMode],
+        control: &Control,
+    ) -> Result<Measured, ExecError> {
         measure::measure(&Request {
             ranks: &[RankRequest { number: 0, program: &self.program, plan: &self.plan, schedule: &self.schedule }],
             backend: mock,
             modes,
-            effort: EffortPlan { warmup: 2, iterations: 4 },
+            effort,
             observed_iterations: 2,
             exec: common::exec_options(),
             control,
@@ -416,14 +426,12 @@ fn an_interruption_after_the_headline_is_no_complete_run() {
 
 // --- The device's state ---------------------------------------------------------------------------------------------
 
+fn health(clock: u32, reasons: &[&'static str]) -> Health {
+    Health { clock_mhz: Some(clock), max_clock_mhz: Some(1980), reasons: reasons.to_vec(), ..Health::default() }
+}
+
 #[test]
 fn a_device_that_was_held_back_is_told_of() {
-    let health = |clock, reasons: &[&'static str]| Health {
-        clock_mhz: Some(clock),
-        max_clock_mhz: Some(1980),
-        reasons: reasons.to_vec(),
-        ..Health::default()
-    };
     let script = Script { health: vec![health(345, &[]), health(1410, &["power cap"])], ..Script::default() };
     let prepared = Prepared::of(OVERLAPPING);
     let measured = prepared.measure(&Mock::new(script), &[LaunchMode::Stream], &Control::default());
@@ -432,6 +440,30 @@ fn a_device_that_was_held_back_is_told_of() {
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
     let clocks: Vec<_> = measured.variants[0].health.iter().map(|health| health.clock_mhz).collect();
     assert_eq!(clocks, [Some(345), Some(1410)]);
+}
+
+/// It is asked before the first block and behind each; in the third of four, something holds it down.
+#[test]
+fn a_device_is_asked_between_blocks() {
+    let (fine, held) = (health(1980, &[]), health(1500, &["temperature"]));
+    let script = Script { health: vec![fine.clone(), fine.clone(), fine.clone(), held, fine], ..Script::default() };
+    let mock = Mock::new(script);
+    let prepared = Prepared::of(MEETING.split("metric").next().expect("a text"));
+    let effort = EffortPlan { warmup: 3, iterations: 45 };
+    let measured = prepared.measure_for(effort, &mock, &[LaunchMode::Stream], &Control::default());
+    let measured = measured.expect("nothing fails");
+    let told =
+        "stream: throttled: temperature, clock 1500 of 1980 MHz; that was while 23 of 45 iterations were measured";
+    assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
+    let variant = &measured.variants[0];
+    let blocks: Vec<_> = variant.blocks.iter().map(|block| (block.first, block.throttled.is_some())).collect();
+    // The reason was there when the last block began.
+    assert_eq!(blocks, [(0, false), (11, false), (22, true), (33, true)]);
+    assert_eq!(variant.time.n, 45, "no sample is thrown away");
+    // Three to warm up and two to get ahead three times, 45 that are measured, and two that are observed with one
+    // before each.
+    let launches = mock.take().iter().filter(|call| *call == "launch #0 fill on a").count();
+    assert_eq!(launches, 3 + 3 * 2 + 45 + 4);
 }
 
 #[test]

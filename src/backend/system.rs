@@ -1,5 +1,34 @@
 //! What the operating system says of the machine.
 
+use std::sync::OnceLock;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::base::Nanos;
+
+/// The clock that never goes back. All processes of a host read the same, which the standard library does not promise.
+pub fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+}
+
+/// Which clock that is: processes that read the same number read the same clock. Taken from when the system was started,
+/// since a clock of this kind begins then, and from the name space of its time, which a container may have for itself.
+/// Where the system does not say, no other process has the number.
+pub fn clock() -> u32 {
+    static CLOCK: OnceLock<u32> = OnceLock::new();
+    *CLOCK.get_or_init(|| {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let boot = boot.and_then(|id| u32::from_str_radix(id.get(..8)?, 16).ok());
+        let space = std::fs::read_link("/proc/self/ns/time").ok();
+        let digits = |name: &str| {
+            name.chars().filter_map(|c| c.to_digit(10)).fold(0, |n: u32, d| n.wrapping_mul(10).wrapping_add(d))
+        };
+        let space = space.and_then(|path| path.to_str().map(digits)).unwrap_or(0);
+        boot.map_or_else(|| now().0 as u32, |boot| boot ^ space)
+    })
+}
+
 /// Bytes of the host's memory that can be had; nothing where the system does not say.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -3,33 +3,19 @@
 use crate::config::{Links, Table};
 use crate::ops::{Collective, CollectiveKind};
 
-/// Bytes of a collective as nccl-tests counts them, and the factor that makes its bus bandwidth of its algorithm's.
-pub fn size(collective: &Collective) -> (f64, f64) {
-    let n = f64::from(collective.ranks);
-    let count = (collective.count * collective.dtype.size()) as f64;
-    match collective.kind {
-        CollectiveKind::AllReduce => (count, 2.0 * (n - 1.0) / n),
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => (count * n, (n - 1.0) / n),
-        CollectiveKind::AllToAll => {
-            let bytes = match &collective.parts {
-                Some(parts) => (parts.sent.iter().sum::<u64>() * collective.dtype.size()) as f64,
-                None => count * n,
-            };
-            (bytes, (n - 1.0) / n)
-        }
-        CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Send | CollectiveKind::Recv => {
-            (count, 1.0)
-        }
-        CollectiveKind::Barrier => (4.0, 1.0),
-    }
-}
+/// Bytes that a barrier is told by: it adds up a number of each rank.
+const BARRIER: f64 = 4.0;
 
 /// How long a collective takes from when the last rank has come, in ns. `ranks` are those of its group, as the world
 /// counts them.
 pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
     let per_node = links.ranks_per_node.value() as u32;
     let node = |rank: u32| rank / per_node;
-    let (bytes, factor) = size(collective);
+    let factor = collective.kind.bus_factor(collective.ranks).unwrap_or(1.0);
+    let bytes = match collective.kind {
+        CollectiveKind::Barrier => BARRIER,
+        _ => collective.bytes() as f64,
+    };
     if let CollectiveKind::Send | CollectiveKind::Recv = collective.kind {
         let (one, other) = (ranks[collective.rank as usize], ranks[collective.peer as usize]);
         let link = if node(one) == node(other) { &links.within } else { &links.across };

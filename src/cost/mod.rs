@@ -8,7 +8,7 @@ pub mod floor;
 use crate::config::Profile;
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
 
-pub use exchange::{exchange, size};
+pub use exchange::exchange;
 
 /// What one launch takes from a device.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -124,10 +124,15 @@ pub trait Driver: Send {
         Err(Fault::new("flush", "this backend empties no caches"))
     }
 
-    /// The host's clock, from any beginning.
+    /// The host's clock: one for all ranks of a host, whichever process they are in, from any beginning.
     fn now(&self) -> Nanos;
 
     // --- Outside of what is measured ------------------------------------------------------------------------
+
+    /// Which clock the host's is: where drivers say the same, also in other processes, their times are comparable.
+    fn host_clock(&self) -> u32 {
+        0
+    }
 
     /// From here to `end_capture`, calls are noted instead of issued; stamps and events too.
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>>;
@@ -147,6 +152,21 @@ pub trait Driver: Send {
     /// From here on, stamps serve to observe operations, or no longer do. A simulator sees without being asked: its
     /// stamps then cost the host nothing.
     fn observing(&mut self, _on: bool) {}
+
+    /// Whether the device has a clock of its own, which its stamps go by. Else they go by the host's.
+    fn has_clock(&self) -> bool {
+        true
+    }
+
+    /// When a stamp was reached, on the host's clock: for devices that have none of their own.
+    fn reached_at(&mut self, _stamp: u32) -> Result<Nanos, Box<Fault>> {
+        Err(Fault::new("reached_at", "the device has a clock of its own"))
+    }
+
+    /// How far from the truth the time between two stamps may be that are `elapsed` apart.
+    fn uncertainty(&self, _elapsed: Nanos) -> Nanos {
+        Nanos(0)
+    }
 
     /// Waits until the device has nothing left to do.
     fn synchronize(&mut self) -> Result<(), Box<Fault>>;

@@ -2,6 +2,7 @@
 //!
 //! The same code for a GPU, for the CPU and for the simulator: they differ behind [`Backend`] and [`Driver`] only.
 
+mod clock;
 mod driver;
 mod error;
 mod gate;
@@ -22,5 +23,5 @@ pub use prepare::{Options, largest, prepare};
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use session::{Control, LaunchMode, Samples, Session};
 pub use timer::Timer;
-pub use trace::{Span, Trace};
+pub use trace::{Moment, Span, Trace};
 pub use witness::{Edge, Witness, witness};

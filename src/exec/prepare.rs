@@ -5,6 +5,7 @@ use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::schedule::{Placement, Schedule};
 
+use super::clock;
 use super::driver::Backend;
 use super::error::ExecError;
 use super::gate::Gate;
@@ -46,6 +47,8 @@ pub(super) struct Lowered {
     pub clock: u32,
     /// The first of the stamps around operations; nothing when there are too many to observe.
     pub observed: Option<u32>,
+    /// The first of the stamps that find the host's time; nothing where no other rank is to be compared with.
+    pub clock_stamps: Option<u32>,
     pub gate: Gate,
     /// The caches of data are emptied before each iteration.
     pub cold: bool,
@@ -74,7 +77,9 @@ pub(super) fn lower(
     let lanes = schedule.lanes.len() as u32;
     let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
-    let stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
+    let mut stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
+    let clock_stamps = observed.filter(|_| program.world > 1).map(|_| stamps);
+    stamps += clock_stamps.map_or(0, |_| clock::STAMPS);
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
     let (mut image, mut period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
@@ -117,6 +122,7 @@ pub(super) fn lower(
         joins,
         clock: lanes,
         observed,
+        clock_stamps,
         gate,
         cold,
     };

@@ -51,6 +51,16 @@ impl RankSamples {
         };
         RankSamples { slowest, ranks }
     }
+
+    /// Adds what further iterations gave.
+    pub fn append(&mut self, later: RankSamples) {
+        if self.ranks.is_empty() {
+            *self = later;
+            return;
+        }
+        self.slowest.append(later.slowest);
+        self.ranks.iter_mut().zip(later.ranks).for_each(|(samples, later)| samples.append(later));
+    }
 }
 
 /// The sessions of this process, in the order of the ranks.
@@ -185,7 +195,15 @@ impl Ranks {
 
     /// How the devices are doing now, where they say so: to be asked outside of what is measured.
     pub fn health(&mut self) -> Vec<Health> {
-        self.sessions.iter_mut().filter_map(Session::health).collect()
+        if let [only] = &mut self.sessions[..] {
+            return only.health().into_iter().collect();
+        }
+        // Side by side: a question may take a millisecond, and devices cool down meanwhile.
+        thread::scope(|scope| {
+            let asked: Vec<_> = self.sessions.iter_mut().map(|session| scope.spawn(|| session.health())).collect();
+            let told = asked.into_iter().map(|thread| thread.join());
+            told.filter_map(|told| told.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
     }
 
     /// Times each operation on every rank: [`Session::observe`].

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
 use crate::model::Sync;
 
+use super::clock::Clock;
 use super::driver::{Driver, Fault};
 use super::error::ExecError;
 use super::gate::Gate;
@@ -106,6 +107,17 @@ pub struct Samples {
     pub ungated: u64,
     /// Fewer iterations than asked for: the run was stopped.
     pub stopped: bool,
+}
+
+impl Samples {
+    /// Adds those of further iterations.
+    pub(super) fn append(&mut self, later: Samples) {
+        self.time.extend(later.time);
+        self.issue.extend(later.issue);
+        self.gated &= later.gated;
+        self.ungated += later.ungated;
+        self.stopped |= later.stopped;
+    }
 }
 
 impl Session {
@@ -376,6 +388,19 @@ impl Session {
 
     /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
     pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
+        let mut clock = self.begin_clock()?;
+        let mut traces = self.observe_by(&mut clock, mode, iterations, control)?;
+        self.end_clock(clock, &mut traces)?;
+        Ok(traces)
+    }
+
+    fn observe_by(
+        &mut self,
+        clock: &mut Clock,
+        mode: LaunchMode,
+        iterations: u64,
+        control: &Control,
+    ) -> Result<Vec<Trace>, ExecError> {
         let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
         let mut traces = Vec::with_capacity(iterations as usize);
         let period = self.lowered.period.len() as u64;
@@ -411,6 +436,7 @@ impl Session {
                 _ => Self::begin_stamp(observed),
             };
             traces.push(self.trace(index, begin, first, time)?);
+            self.note_begin(clock, begin)?;
         }
         Ok(traces)
     }
@@ -429,7 +455,7 @@ impl Session {
             let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
             spans.push(Span { op, lane, start, end });
         }
-        Ok(Trace { step: step.step, time, spans })
+        Ok(Trace { step: step.step, time, origin: None, spans })
     }
 
     /// Gives all memory the contents that it had at the beginning.

@@ -1,5 +1,7 @@
 //! One iteration, operation by operation.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::{LaneId, Nanos, OpId};
 
 /// When an operation ran, from the beginning of its iteration.
@@ -11,6 +13,15 @@ pub struct Span {
     pub end: Nanos,
 }
 
+/// A moment on the host's clock, and how far it may be off to either side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    pub at: Nanos,
+    pub error: Nanos,
+    /// Which host's clock: moments of equal ones can be compared.
+    pub clock: u32,
+}
+
 /// The spans of an iteration, in the order of issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -18,6 +29,8 @@ pub struct Trace {
     pub step: usize,
     /// From its beginning to its end, while it was observed.
     pub time: Nanos,
+    /// Its beginning; nothing where one rank runs alone, or nobody knows.
+    pub origin: Option<Moment>,
     pub spans: Vec<Span>,
 }
 

@@ -11,6 +11,7 @@ use crate::ops::{Category, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
+use super::device;
 use super::observed::{Observed, computes};
 use super::record::{AnalysisRecord, CategoryRecord, PathRecord, PeakRecord};
 use super::split::{self, Around, Link};
@@ -127,14 +128,8 @@ fn tail(trace: &Trace) -> Nanos {
 fn peak(subject: &Subject) -> Option<PeakRecord> {
     let profile = subject.profile?;
     let time = subject.time.filter(|time| time.0 > 0)?;
-    let (mut flops, mut bytes) = (0.0, 0.0);
-    for op in subject.program.cycle.iter().flat_map(|step| &step.ops) {
-        if let Some(spec) = subject.program.op_spec(op) {
-            let (of_flops, of_bytes) = floor::ideal(spec, profile);
-            (flops, bytes) = (flops + of_flops, bytes + of_bytes);
-        }
-    }
-    let whole = time.0 as f64 * subject.program.cycle.len() as f64;
+    let (flops, bytes) = device::ideal(subject.program, profile);
+    let whole = time.0 as f64;
     Some(PeakRecord { profile: profile.name.clone(), flops: flops / whole, bytes: bytes / whole })
 }
 

@@ -11,7 +11,7 @@ use crate::model::{Expectation, Figure, FigureExpr, Metric, OpKind, OpSet, Progr
 use crate::plan::Plan;
 
 use super::alone::Alone;
-use super::bus;
+use super::device::Device;
 use super::observed::{self, Observed};
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, MetricRecord};
@@ -31,6 +31,7 @@ pub struct Evidence<'a> {
     pub memory: u64,
     /// What the device can do at most.
     pub limits: Limits<'a>,
+    pub device: Device<'a>,
     pub known: Known,
 }
 
@@ -197,19 +198,27 @@ impl Evidence<'_> {
                 Ok(self.times()?.map(|time| bytes / time))
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(spec.cost().bytes() as f64)),
-            (Figure::BusBandwidth, _) => self.rate(set, bus::bytes).map_err(|why| match self.traces.is_empty() {
-                true => why,
-                false => {
-                    "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()
-                }
-            }),
+            (Figure::BusBandwidth, _) => {
+                self.rate(set, crate::ops::bus_bytes).map_err(|why| match self.traces.is_empty() {
+                    true => why,
+                    false => {
+                        "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()
+                    }
+                })
+            }
             (Figure::CriticalPath, _) => self.observed(None, |observed| Ok(vec![observed.critical_path()])),
             (Figure::SerialTime, _) => self.serial(),
             (Figure::Speedup, _) => {
                 let serial = self.serial()?.median();
                 Ok(self.times()?.map(|time| serial / time))
             }
+            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())),
+            (Figure::Utilization, _) => self.observed(set, |observed| Ok(observed.utilization().into_iter().collect())),
             (Figure::MemoryPeak, _) => Ok(Series::Constant(self.memory as f64)),
+            (Figure::DeviceUnits, _) => self.device.units().map(Series::Constant),
+            (Figure::DeviceMemory, _) => self.device.memory().map(Series::Constant),
+            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(Series::Constant),
+            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(Series::Constant),
         }
     }
 

@@ -2,8 +2,9 @@
 
 mod alone;
 mod analysis;
-mod bus;
+mod blocks;
 pub mod definitions;
+mod device;
 mod doubts;
 mod metrics;
 mod observed;
@@ -12,12 +13,14 @@ mod plausible;
 pub mod record;
 mod run;
 pub mod series;
+pub mod skew;
 mod spans;
 mod split;
 pub mod stats;
 mod variant;
 pub mod verdict;
 mod verify;
+mod visits;
 mod warmup;
 
 pub use metrics::totals;

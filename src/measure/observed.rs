@@ -131,6 +131,18 @@ impl<'a> Observed<'a> {
         durations
     }
 
+    /// For each, how much later it might end without making the longest chain longer.
+    pub fn slacks(&self) -> Vec<f64> {
+        let slack = self.plan.steps[self.trace.step].timing(&self.durations()).slack;
+        self.spans.iter().map(|span| slack[span.op.index()]).collect()
+    }
+
+    /// The share of the iteration in which any of them runs; nothing of one that took no time.
+    pub fn utilization(&self) -> Option<f64> {
+        let time = self.trace.time.0 as f64;
+        (time > 0.0).then(|| self.busy() / time)
+    }
+
     /// The longest chain of dependencies when each operation takes as long as it did.
     pub fn critical_path(&self) -> f64 {
         self.plan.steps[self.trace.step].critical_path(&self.durations()).length

@@ -169,9 +169,15 @@ pub struct Variant {
     pub metrics: Vec<MetricRecord>,
     pub expectations: Vec<ExpectationRecord>,
     pub ranks: Vec<RankRecord>,
+    /// How far the ranks are apart; nothing of one rank, or where they do not meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew: Option<SkewRecord>,
     /// How the device was doing before and after the measured iterations, where it says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthRecord>,
+    /// The measured iterations in the blocks between which the device was asked; none where it was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<BlockRecord>,
     /// What the backend had to say: fall-backs, algorithms.
     pub notes: Vec<String>,
 }
@@ -186,6 +192,18 @@ pub struct HealthRecord {
     pub celsius: Option<u32>,
     /// What held the clock down.
     pub reasons: Vec<String>,
+}
+
+/// Some of the measured iterations, one after the other.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct BlockRecord {
+    /// The place of its first sample in `time.samples_ns`, and how many it has.
+    pub first: usize,
+    pub iterations: usize,
+    /// How the device was doing behind it; over ranks, each.
+    pub health: Vec<HealthRecord>,
+    /// What held a device back meanwhile, in words.
+    pub throttled: Option<String>,
 }
 
 /// Iterations that were run before the measured ones.
@@ -240,7 +258,7 @@ pub struct ExpectationRecord {
     pub verdict: String,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankRecord {
     pub rank: u32,
     pub time: Times,
@@ -253,6 +271,81 @@ pub struct RankRecord {
     pub observer_effect: Option<f64>,
     /// One iteration, operation by operation.
     pub trace: Vec<SpanRecord>,
+    /// When the observed iterations of the cycle's first step began, on the host's clock. The last is that of `trace`.
+    /// None where one rank runs alone, or where the device's clock could not be compared with the host's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<MomentRecord>,
+    /// Its part in collectives of several ranks, in the same iterations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<VisitRecord>,
+}
+
+/// A moment on a host's clock, which all processes of that host share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MomentRecord {
+    pub at_ns: Nanos,
+    /// How far it may be off to either side.
+    pub error_ns: Nanos,
+    /// Which host's clock: only moments of equal ones can be compared.
+    pub clock: u32,
+}
+
+/// One rank's part in a collective, by observed iteration, from the iteration's beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VisitRecord {
+    /// The operation.
+    pub id: u32,
+    /// Who takes part, as the world counts them.
+    pub ranks: Vec<u32>,
+    pub stream: String,
+    /// Which of the iteration's collectives of these ranks on this stream it is, from 0.
+    pub number: u32,
+    pub starts_ns: Vec<Nanos>,
+    pub ends_ns: Vec<Nanos>,
+}
+
+/// How far ranks are apart in the observed iterations of the cycle's first step; times are medians.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SkewRecord {
+    /// From the first rank that begins an iteration to the last; nothing without a common clock.
+    pub begin_ns: Option<Nanos>,
+    /// How far that may be off: the clocks' errors and the samples' spread.
+    pub begin_error_ns: Option<Nanos>,
+    /// The rank that others wait for most; nothing where no difference is beyond its error.
+    pub straggler: Option<u32>,
+    pub collectives: Vec<MeetingRecord>,
+}
+
+/// A collective as all its ranks have seen it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeetingRecord {
+    /// On the first of its ranks.
+    pub name: String,
+    pub operation: String,
+    pub ranks: Vec<u32>,
+    /// The operation on each of them.
+    pub ids: Vec<u32>,
+    /// What it takes once all have come: the shortest duration among its ranks.
+    pub transfer_ns: Nanos,
+    /// How much longer it takes on each rank: waiting for those that come later.
+    pub wait_ns: Vec<Nanos>,
+    /// From the first arrival to the last; nothing without a common clock.
+    pub skew_ns: Option<Nanos>,
+    pub skew_error_ns: Option<Nanos>,
+    /// The rank that comes last, where that is beyond the error.
+    pub last: Option<LateRecord>,
+}
+
+/// A rank that comes later than all others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LateRecord {
+    pub rank: u32,
+    /// Behind the last of the others.
+    pub late_ns: Nanos,
+    pub error_ns: Nanos,
+    /// Iterations in which it came last beyond the clocks' error, and all that were observed.
+    pub times: usize,
+    pub of: usize,
 }
 
 /// What the iterations of the cycle's first step spent their time on.
@@ -317,7 +410,7 @@ pub struct PeakRecord {
     pub bytes: f64,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationRecord {
     /// In the order of the text; what `trace` refers to.
     pub id: u32,

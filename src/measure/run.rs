@@ -1,17 +1,18 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
-use crate::base::{Nanos, counted};
+use crate::base::counted;
 use crate::config::{EffortPlan, Profile};
-use crate::exec::{self, Backend, Control, ExecError, Health, LaunchMode, Rank, RankSamples, Ranks, Samples, Trace};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
 use super::alone::Alone;
+use super::blocks::{self, Blocks};
 use super::doubts;
 use super::record::{Times, Variant, WarmupRecord};
 use super::variant;
-use super::warmup::{self, Warmed};
+use super::warmup;
 
 /// What is to be measured.
 pub struct Request<'a> {
@@ -78,13 +79,12 @@ pub struct Measured {
 /// The samples of one variant.
 pub(super) struct Sampled {
     pub mode: LaunchMode,
-    pub samples: RankSamples,
+    pub blocks: Blocks,
     pub warmup: WarmupRecord,
     /// Without the gate, where the samples are with it.
     pub ungated: Option<Samples>,
     /// Of each rank.
     pub traces: Vec<Vec<Trace>>,
-    pub health: Watched,
     pub notes: Vec<String>,
 }
 
@@ -155,8 +155,8 @@ fn serials(
                 serial.push(None);
                 continue;
             }
-            let Warmed { samples, warmup } = warmed(request, &mut session, variant.mode)?;
-            let samples = samples.slowest;
+            let (blocks, warmup) = warmed(request, &mut session, variant.mode)?;
+            let samples = blocks.samples.slowest;
             let name = format!("{}, on one stream", variant.mode.name());
             warnings.extend(doubts::of(&name, &Times::of(&samples.time), &warmup, session.period()));
             let traces = match samples.stopped {
@@ -183,10 +183,11 @@ fn failed(what: &str, error: &ExecError) -> String {
 }
 
 /// The measured iterations of a mode, warmed up.
-fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<Warmed, ExecError> {
-    let counts = (u64::from(request.effort.warmup), u64::from(request.effort.iterations));
+fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<(Blocks, WarmupRecord), ExecError> {
     let lead = u64::from(request.exec.in_flight.max(request.first().schedule.depth));
-    warmup::iterate(session, mode, counts, lead, request.control)
+    let (warmup, first) = warmup::settle(session, mode, u64::from(request.effort.warmup), lead, request.control)?;
+    let iterations = u64::from(request.effort.iterations);
+    Ok((blocks::iterate(session, mode, (first, lead), iterations, request.control)?, warmup))
 }
 
 /// Adds the samples of one mode, unless it has to give way to one that is there already.
@@ -209,18 +210,17 @@ fn sample(
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
-    let before = session.health();
-    let Warmed { samples, warmup } = warmed(request, session, mode)?;
-    let health = Watched { before, after: session.health() };
-    warnings.extend(throttled(mode, &samples.slowest, &health));
-    let ungated = match samples.slowest.gated && !samples.slowest.stopped {
+    let (blocks, warmup) = warmed(request, session, mode)?;
+    let samples = &blocks.samples.slowest;
+    warnings.extend(blocks.warnings(mode));
+    let ungated = match samples.gated && !samples.stopped {
         true => Some(as_issued(request, session, mode)?),
         false => None,
     };
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    warnings.extend(too_early(mode, &samples.slowest));
-    let observed = match samples.slowest.stopped {
+    warnings.extend(too_early(mode, samples));
+    let observed = match samples.stopped {
         true => Ok(Vec::new()),
         false => session.observe(mode, u64::from(request.observed_iterations), request.control),
     };
@@ -229,7 +229,7 @@ fn sample(
         Ok(traces) => (traces, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
-    sampled.push(Sampled { mode, samples, warmup, ungated, traces, health, notes });
+    sampled.push(Sampled { mode, blocks, warmup, ungated, traces, notes });
     failure
 }
 
@@ -270,24 +270,6 @@ fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
             counted(samples.time.len(), "iteration")
         )
     })
-}
-
-/// How the devices were doing before and after.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub before: Vec<Health>,
-    pub after: Vec<Health>,
-}
-
-/// A warning for each device that something held back.
-fn throttled(mode: LaunchMode, samples: &Samples, health: &Watched) -> Vec<String> {
-    let window = samples.time.iter().fold(Nanos(0), |sum, time| sum + *time);
-    let mut told: Vec<String> = Vec::new();
-    for (before, after) in health.before.iter().zip(&health.after) {
-        let why = after.throttled(before, window).map(|why| format!("{}: throttled: {why}", mode.name()));
-        told.extend(why.filter(|why| !told.contains(why)));
-    }
-    told
 }
 
 /// Whether a figure needs the time of the same operations on one stream.

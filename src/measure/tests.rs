@@ -8,6 +8,7 @@ use crate::plan::{self, Plan};
 use crate::syntax;
 
 use super::alone::Alone;
+use super::device::Device;
 use super::metrics::{Evidence, Known};
 use super::plausible::Limits;
 
@@ -27,7 +28,7 @@ pub fn trace(time: i64, spans: &[(u32, i64, i64)]) -> Trace {
         start: Nanos(start),
         end: Nanos(end),
     };
-    Trace { step: 0, time: Nanos(time), spans: spans.iter().enumerate().map(span).collect() }
+    Trace { step: 0, time: Nanos(time), origin: None, spans: spans.iter().enumerate().map(span).collect() }
 }
 
 /// Two maps in a row on one stream, a copy to the device and a map that reads it on the other.
@@ -56,6 +57,7 @@ fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Prof
         alone: Some(&alone),
         memory: 12_000,
         limits: Limits(limits),
+        device: Device { units: Some(132), memory: Some(1_000_000), profile: limits },
         known: Known::default(),
     };
     let lines = super::metrics::of_ranks(std::slice::from_ref(&evidence)).into_iter().map(|metric| {
@@ -160,4 +162,45 @@ fn a_hot_cache_is_no_false_alarm() {
     // 12000 bytes in 2 ns are 6 TB/s: more than the memory's 4.8, and what the cache can do.
     let hot = trace(800, &[(0, 100, 102), (0, 310, 312), (1, 50, 250), (1, 520, 522)]);
     insta::assert_snapshot!(values("metric rate = bandwidth(third)", &[hot], &[], Some(&profile)), @"rate = 6 TB/s");
+}
+
+#[test]
+fn slack_and_utilization_of_sets() {
+    // The longest chain is `first`, `second`, `third`: 570 ns. `load` may end when `second` does.
+    let metrics = "metric all = slack.max
+         metric chain = slack(first, second, third).max
+         metric load_slack = slack(load)
+         metric used = utilization
+         metric used_a = utilization(a)";
+    insta::assert_snapshot!(values(metrics, &[observed()], &[], None), @r"
+    all = 190 ns
+    chain = 0 ns
+    load_slack = 190 ns
+    used = 0.7750
+    used_a = 0.4875
+    ");
+}
+
+#[test]
+fn what_a_device_has() {
+    let profile = Profile::named("h200").unwrap();
+    let metrics = "metric units = device.units
+         metric share = memory.peak / device.memory
+         metric rate = device.bandwidth
+         metric peak = device.flops
+         metric mfu = flops / time / device.flops";
+    insta::assert_snapshot!(values(metrics, &[observed()], &[], Some(&profile)), @r"
+    units = 132
+    share = 0.01200
+    rate = 4.800 TB/s
+    peak = 67 TFLOP/s
+    mfu = 5.597e-5
+    ");
+    insta::assert_snapshot!(values(metrics, &[observed()], &[], None), @r"
+    units = 132
+    share = 0.01200
+    rate = –: no profile describes this device
+    peak = –: no profile describes this device
+    mfu = –: no profile describes this device
+    ");
 }

@@ -5,13 +5,16 @@ use crate::exec::{Health, LaunchMode, Samples, Trace};
 
 use super::alone::Alone;
 use super::analysis::{self, Subject};
+use super::device::Device;
 use super::doubts;
 use super::metrics::{self, Evidence, Known};
 use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
 use super::run::{RankRequest, Request, Sampled, Serial};
+use super::skew;
 use super::stats::Summary;
+use super::visits;
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
@@ -21,7 +24,8 @@ const HOST: f64 = 0.9;
 
 /// A variant's record. Over ranks, its times are those of the slowest in each iteration.
 pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
-    let Sampled { samples, ungated, warmup, mode, health, .. } = sampled;
+    let Sampled { blocks, ungated, warmup, mode, .. } = sampled;
+    let samples = &blocks.samples;
     let limits = Limits(request.profile);
     let checked = request.ranks.iter().map(|rank| limits.check_iteration(rank.program, &samples.slowest.time));
     let refused = checked.filter_map(Result::err).next();
@@ -38,7 +42,8 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
     // Held until it is issued, an iteration waits for the host no more.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
-    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some() };
+    let device = Device::new(&request.backend.device(), request.profile);
+    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some(), device };
     let ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
     if let Some(effect) = effects.max_by(|a, b| a.abs().total_cmp(&b.abs())).filter(|effect| effect.abs() > OBSERVER) {
@@ -56,12 +61,14 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
         metrics: metrics::of_ranks(&evidence),
         expectations: expectations(request, &evidence),
         serial: serial.map(|serial| Times::of(&serial.samples.time)),
+        skew: skew::of(&ranks),
         ranks,
         time,
         warmup: *warmup,
         issue,
         ungated,
-        health: health.before.iter().chain(&health.after).map(health_record).collect(),
+        health: blocks.edges().map(health_record).collect(),
+        blocks: blocks.records(),
         notes: sampled.notes.clone(),
     }
 }
@@ -90,6 +97,7 @@ struct Of<'a> {
     host_bound: bool,
     /// No device can be as fast as its times say.
     refused: bool,
+    device: Device<'a>,
 }
 
 impl<'a> Of<'a> {
@@ -102,12 +110,13 @@ impl<'a> Of<'a> {
         Evidence {
             program,
             plan,
-            time: &self.sampled.samples.slowest.time,
+            time: &self.sampled.blocks.samples.slowest.time,
             serial: self.serial.map(|serial| serial.samples.time.as_slice()),
             traces: traces(self.sampled, index),
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),
             limits: Limits(self.request.profile),
+            device: self.device,
             known: Known::default(),
         }
     }
@@ -115,7 +124,7 @@ impl<'a> Of<'a> {
     fn rank(&self, index: usize) -> RankRecord {
         let of = &self.request.ranks[index];
         let none = Samples::default();
-        let samples = self.sampled.samples.ranks.get(index).unwrap_or(&none);
+        let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
         let traces = traces(self.sampled, index);
         let time = if self.refused { Times::bare(&samples.time) } else { Times::of(&samples.time) };
         let observed: Vec<f64> = traces.iter().map(|trace| trace.time.0 as f64).collect();
@@ -140,6 +149,8 @@ impl<'a> Of<'a> {
             operations: operations(self.request, of, traces, self.alone(index)),
             observer_effect,
             trace: spans(traces),
+            origins: visits::origins(traces),
+            collectives: visits::visits(of.program, traces),
             time,
         }
     }
@@ -168,7 +179,8 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
     each.flatten().collect()
 }
 
-fn health_record(health: &Health) -> HealthRecord {
+/// The state of a device, as the record has it.
+pub(super) fn health_record(health: &Health) -> HealthRecord {
     HealthRecord {
         clock_mhz: health.clock_mhz,
         max_clock_mhz: health.max_clock_mhz,

@@ -1,7 +1,7 @@
 //! Warm-up: iterations that are thrown away, until their times show no trend.
 
 use crate::base::Nanos;
-use crate::exec::{Control, ExecError, LaunchMode, RankSamples, Ranks};
+use crate::exec::{Control, ExecError, LaunchMode, Ranks};
 
 use super::record::WarmupRecord;
 use super::series;
@@ -12,25 +12,18 @@ const JUDGED: u64 = series::TREND_SAMPLES as u64;
 /// Rounds of warm-up at most.
 const ROUNDS: u64 = 10;
 
-/// What iterating gave, and how it was warmed up.
-#[derive(Debug)]
-pub struct Warmed {
-    pub samples: RankSamples,
-    pub warmup: WarmupRecord,
-}
-
-/// Warms up and measures. Rounds of `warmup` iterations are run until one shows no trend, ten at most; `lead` more let
-/// the host get ahead again. Fewer than ten show no trend: then they are run once.
-pub fn iterate(
+/// Warms up, and says how many more iterations go right before the measured ones. Rounds of `warmup` iterations are run
+/// until one shows no trend, ten at most; `lead` more let the host get ahead again. Fewer than ten show no trend: then
+/// they are run once, right before.
+pub fn settle(
     session: &mut Ranks,
     mode: LaunchMode,
-    (warmup, iterations): (u64, u64),
+    warmup: u64,
     lead: u64,
     control: &Control,
-) -> Result<Warmed, ExecError> {
+) -> Result<(WarmupRecord, u64), ExecError> {
     if warmup < JUDGED {
-        let samples = session.iterate(mode, warmup, iterations, control)?;
-        return Ok(Warmed { samples, warmup: WarmupRecord { iterations: warmup, trend: None, settled: None } });
+        return Ok((WarmupRecord { iterations: warmup, trend: None, settled: None }, warmup));
     }
     let mut rounds = 0;
     let mut trend = None;
@@ -42,8 +35,8 @@ pub fn iterate(
             break;
         }
     }
-    let warmup = WarmupRecord { iterations: rounds * warmup + lead, trend, settled: Some(trend.is_none()) };
-    Ok(Warmed { samples: session.iterate(mode, lead, iterations, control)?, warmup })
+    let record = WarmupRecord { iterations: rounds * warmup + lead, trend, settled: Some(trend.is_none()) };
+    Ok((record, lead))
 }
 
 /// Times without what follows from the work of their place in the cycle.

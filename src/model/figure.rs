@@ -33,8 +33,17 @@ pub enum Figure {
     SerialTime,
     /// Serial time over time.
     Speedup,
-    /// Bytes of the device's memory.
+    /// How much later an operation may end without making the longest chain longer.
+    Slack,
+    /// The share of an iteration in which any of a set runs.
+    Utilization,
+    /// Bytes of the device's memory that the run holds.
     MemoryPeak,
+    /// Of the device: its compute units, its memory, and its peak rates.
+    DeviceUnits,
+    DeviceMemory,
+    DeviceBandwidth,
+    DeviceFlops,
 }
 
 /// How many sets a figure may be asked of.
@@ -49,7 +58,7 @@ pub enum Sets {
 }
 
 impl Figure {
-    pub const ALL: [Figure; 15] = [
+    pub const ALL: [Figure; 21] = [
         Figure::Time,
         Figure::Busy,
         Figure::Overlap,
@@ -64,7 +73,13 @@ impl Figure {
         Figure::CriticalPath,
         Figure::SerialTime,
         Figure::Speedup,
+        Figure::Slack,
+        Figure::Utilization,
         Figure::MemoryPeak,
+        Figure::DeviceUnits,
+        Figure::DeviceMemory,
+        Figure::DeviceBandwidth,
+        Figure::DeviceFlops,
     ];
 
     pub fn name(self) -> &'static str {
@@ -83,7 +98,13 @@ impl Figure {
             Figure::CriticalPath => "critical_path",
             Figure::SerialTime => "serial_time",
             Figure::Speedup => "speedup",
+            Figure::Slack => "slack",
+            Figure::Utilization => "utilization",
             Figure::MemoryPeak => "memory.peak",
+            Figure::DeviceUnits => "device.units",
+            Figure::DeviceMemory => "device.memory",
+            Figure::DeviceBandwidth => "device.bandwidth",
+            Figure::DeviceFlops => "device.flops",
         }
     }
 
@@ -99,17 +120,30 @@ impl Figure {
             | Figure::Gap
             | Figure::Delay
             | Figure::CriticalPath
-            | Figure::SerialTime => Dimension::TIME,
+            | Figure::SerialTime
+            | Figure::Slack => Dimension::TIME,
             Figure::Flops => Dimension::FLOPS,
-            Figure::Bytes | Figure::MemoryPeak => Dimension::BYTES,
-            Figure::Bandwidth | Figure::BusBandwidth => Dimension { time: -1, bytes: 1, flops: 0 },
-            Figure::Overlap | Figure::Stretch | Figure::Speedup => Dimension::NONE,
+            Figure::Bytes | Figure::MemoryPeak | Figure::DeviceMemory => Dimension::BYTES,
+            Figure::Bandwidth | Figure::BusBandwidth | Figure::DeviceBandwidth => {
+                Dimension { time: -1, bytes: 1, flops: 0 }
+            }
+            Figure::DeviceFlops => Dimension { time: -1, bytes: 0, flops: 1 },
+            Figure::Overlap | Figure::Stretch | Figure::Speedup | Figure::Utilization | Figure::DeviceUnits => {
+                Dimension::NONE
+            }
         }
     }
 
     pub fn sets(self) -> Sets {
         match self {
-            Figure::CriticalPath | Figure::SerialTime | Figure::Speedup | Figure::MemoryPeak => Sets::None,
+            Figure::CriticalPath
+            | Figure::SerialTime
+            | Figure::Speedup
+            | Figure::MemoryPeak
+            | Figure::DeviceUnits
+            | Figure::DeviceMemory
+            | Figure::DeviceBandwidth
+            | Figure::DeviceFlops => Sets::None,
             Figure::Overlap => Sets::Two,
             _ => Sets::Optional,
         }

@@ -62,11 +62,8 @@ enum Type {
     Bool,
 }
 
-/// Figures of the language that this version does not have.
-const LATER: [&str; 3] = ["device", "slack", "utilization"];
-
-/// What `memory.peak` begins with.
-const MEMORY: &str = "memory";
+/// What figures begin with that are of something: `memory.peak`, `device.units`.
+const OWNERS: [&str; 2] = ["memory", "device"];
 
 /// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
@@ -182,8 +179,15 @@ impl<'a> Analyzer<'a> {
                 }
                 self.figure_function(&name, args, expr)
             }
-            ExprKind::Field { base, name } if self.is_memory_peak(base, name.symbol) => {
-                Some(whole(Figure::MemoryPeak, expr.span))
+            ExprKind::Field { base, name } if self.owner(base).is_some() => {
+                let owner = self.owner(base).expect("asked just now").to_owned();
+                let member = self.names.name(name.symbol).to_owned();
+                let Some(figure) = Figure::from_name(&format!("{owner}.{member}")) else {
+                    let help = Some(members_of(&owner));
+                    self.error(ModelError::UnknownMember { name: owner, member, at: name.span.into(), help });
+                    return None;
+                };
+                Some(whole(figure, expr.span))
             }
             ExprKind::Field { base, name } => {
                 let text = self.names.name(name.symbol).to_owned();
@@ -279,10 +283,10 @@ impl<'a> Analyzer<'a> {
         None
     }
 
-    /// Whether it is `memory.peak`, and not a member of something that the file calls so.
-    fn is_memory_peak(&self, base: &Expr, field: Symbol) -> bool {
-        let is_memory = |symbol| self.names.name(symbol) == MEMORY && self.scopes.get(symbol).is_none();
-        base.as_name().is_some_and(is_memory) && self.names.name(field) == "peak"
+    /// `memory` or `device`, unless the file calls something so.
+    fn owner(&self, base: &Expr) -> Option<&str> {
+        let symbol = base.as_name().filter(|&symbol| self.scopes.get(symbol).is_none())?;
+        Some(self.names.name(symbol)).filter(|name| OWNERS.contains(name) && self.metric(symbol).is_none())
     }
 
     /// A metric, or a figure of the sets in the parentheses behind it.
@@ -298,8 +302,7 @@ impl<'a> Analyzer<'a> {
         let name = self.names.name(symbol).to_owned();
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
-                MEMORY => Some("of memory there is `memory.peak`".to_owned()),
-                name if LATER.contains(&name) => Some(format!("`{name}` comes with a later version")),
+                owner if OWNERS.contains(&owner) => Some(members_of(owner)),
                 name => suggest::did_you_mean(name, Figure::ALL.map(Figure::name)),
             };
             self.error(ModelError::UnknownFigure { name, at: span.into(), help });
@@ -432,7 +435,15 @@ fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
 
 /// Whether a name means something that only a run knows.
 fn is_name_of_figure(name: &str) -> bool {
-    Figure::from_name(name).is_some() || LATER.contains(&name) || name == MEMORY
+    Figure::from_name(name).is_some() || OWNERS.contains(&name)
+}
+
+/// What there is of an owner, in words.
+fn members_of(owner: &str) -> String {
+    let names = Figure::ALL.map(Figure::name).into_iter();
+    let of: Vec<&str> = names.filter(|name| name.split('.').next() == Some(owner) && *name != owner).collect();
+    let verb = if of.len() == 1 { "is" } else { "are" };
+    format!("of `{owner}` there {verb} {}", suggest::listed(&of))
 }
 
 fn is_comparison(op: BinaryOp) -> bool {

@@ -19,6 +19,9 @@ const OTHERS: [&str; 18] = [
     "f8", "fp4", "tf32", "size_t",
 ];
 
+/// What a figure begins with that is of the machine: `device.units`.
+const DEVICE: &str = "device";
+
 /// What a name at a place could be declared as.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Place {
@@ -45,6 +48,10 @@ pub(super) fn help<'a>(name: &str, place: Place, known: impl IntoIterator<Item =
         return format!("did you mean `{near}`?");
     }
     match place {
+        Place::Any if name == DEVICE => {
+            "a program is the same on every machine: what the device has is known in `metric` and `expect` alone"
+                .to_owned()
+        }
         Place::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
         Place::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
         Place::Label => format!("give an operation above that label: `{name}: nop()`"),

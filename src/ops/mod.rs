@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
-pub use collectives::{Batch, Part, parts};
+pub use collectives::{Batch, Part, bus_bytes, parts};
 pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;

@@ -20,6 +20,9 @@ const STRETCHED: f64 = 1.2;
 /// The share of what it takes at the device's peaks from which on an operation is said to be near them.
 const NEAR_PEAK: f64 = 0.7;
 
+/// The share of an iteration from which on waiting for other ranks is told.
+const WORTH_TELLING: f64 = 0.01;
+
 /// Operations shorter than this cost less than launching them.
 const SHORT: Nanos = Nanos(5_000);
 
@@ -37,6 +40,9 @@ pub fn section(record: &RunRecord, out: &mut String) {
         let _ = writeln!(out, "Where the time goes, in one observed iteration ({name})");
         let _ = writeln!(out, "{}", analysis.verdict);
         let _ = writeln!(out, "of {}: {}", analysis.split.time_ns, split(analysis));
+        if let Some(waiting) = waiting(variant, rank, analysis) {
+            let _ = writeln!(out, "{waiting}");
+        }
         let _ = writeln!(out, "busy: {}", categories(analysis));
         let _ = writeln!(out, "critical path: {}", path(rank, analysis));
     }
@@ -66,6 +72,17 @@ fn split(analysis: &AnalysisRecord) -> String {
     ];
     let parts = parts.iter().filter(|(_, time)| time.0 != 0).map(|(name, time)| format!("{name} {time}"));
     parts.collect::<Vec<_>>().join(" + ")
+}
+
+/// What of the chain is waiting for other ranks, where that is worth a line.
+fn waiting(variant: &Variant, rank: &RankRecord, analysis: &AnalysisRecord) -> Option<String> {
+    let waits = variant.skew.as_ref()?.collectives.iter().filter_map(|meeting| {
+        let place = meeting.ranks.iter().position(|number| *number == rank.rank)?;
+        analysis.split.chain.contains(&meeting.ids[place]).then(|| meeting.wait_ns[place])
+    });
+    let (time, whole) = (waits.sum::<Nanos>(), analysis.split.time_ns);
+    (time.0 as f64 > WORTH_TELLING * whole.0 as f64)
+        .then(|| format!("of the operations, waiting for other ranks in collectives: {time} ({})", share(time, whole)))
 }
 
 fn categories(analysis: &AnalysisRecord) -> String {

@@ -1,20 +1,23 @@
 //! One iteration of each variant as a Chrome trace in Kineto's dialect: Perfetto, HTA and TraceLens read it.
 //!
-//! A process for each variant, a thread for each lane, an arrow for each dependency between lanes.
+//! A process for each variant and rank, a thread for each lane, an arrow for each dependency between lanes. Ranks of a
+//! variant share a clock where it is known how theirs go together.
 
 use serde_json::{Value, json};
 
 use crate::base::Nanos;
-use crate::measure::record::{OperationRecord, RunRecord, SpanRecord, Variant};
+use crate::measure::record::{MomentRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
 
 /// The traces of a record as JSON.
 pub fn chrome_trace(record: &RunRecord) -> String {
     let mut events = Vec::new();
     let mut flow = 0u64;
-    for (index, variant) in record.variants.iter().enumerate() {
-        process(record, variant, index, &mut events);
-        for rank in &variant.ranks {
-            spans(record, &rank.operations, &rank.trace, index, &mut events, &mut flow);
+    let mut pid = 0;
+    for variant in &record.variants {
+        for (rank, shift) in variant.ranks.iter().zip(shifts(&variant.ranks)) {
+            process(record, variant, rank, pid, &mut events);
+            spans(record, rank, shift, pid, &mut events, &mut flow);
+            pid += 1;
         }
     }
     let trace = json!({
@@ -41,9 +44,37 @@ pub fn chrome_trace(record: &RunRecord) -> String {
     text
 }
 
-fn process(record: &RunRecord, variant: &Variant, pid: usize, events: &mut Vec<Value>) {
+/// When each rank's iteration began; nothing unless all are known, on one clock.
+fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
+    let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
+    origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
+}
+
+/// What is added to each rank's times, which count from the beginning of its own iteration, to have them on one clock
+/// that begins with the first of all spans.
+fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
+    let origins = origins(ranks);
+    let zero = origins.iter().flatten().map(|origin| origin.at_ns).min().unwrap_or(Nanos(0));
+    let begins = match origins {
+        Some(origins) => origins.iter().map(|origin| origin.at_ns - zero).collect(),
+        None => vec![Nanos(0); ranks.len()],
+    };
+    // Spans of iterations that overlap may begin before their own iteration.
+    let first = |(rank, begin): (&RankRecord, &Nanos)| rank.trace.iter().map(|span| span.start_ns + *begin).min();
+    let earliest = ranks.iter().zip(&begins).filter_map(first).min().unwrap_or(Nanos(0)).min(Nanos(0));
+    begins.into_iter().map(|begin| begin - earliest).collect()
+}
+
+fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize, events: &mut Vec<Value>) {
     let simulated = if record.simulated { ", simulated" } else { "" };
-    let name = format!("{} · {}{simulated}", record.workload.name, variant.launch);
+    let several = variant.ranks.len() > 1;
+    let number = if several { format!(" · rank {}", rank.rank) } else { String::new() };
+    let name = format!("{} · {}{number}{simulated}", record.workload.name, variant.launch);
+    let clock = match rank.origins.last().filter(|_| origins(&variant.ranks).is_some()) {
+        Some(origin) if origin.error_ns.0 > 0 => format!(", clock ± {}", origin.error_ns),
+        None if several => ", a clock of its own".to_owned(),
+        _ => String::new(),
+    };
     let mut metadata = |what: &str, tid: Option<usize>, args: Value| {
         let mut event = json!({ "ph": "M", "name": what, "pid": pid, "ts": 0, "args": args });
         if let Some(tid) = tid {
@@ -52,7 +83,7 @@ fn process(record: &RunRecord, variant: &Variant, pid: usize, events: &mut Vec<V
         events.push(event);
     };
     metadata("process_name", None, json!({ "name": name }));
-    metadata("process_labels", None, json!({ "labels": record.device.name }));
+    metadata("process_labels", None, json!({ "labels": format!("{}{clock}", record.device.name) }));
     metadata("process_sort_index", None, json!({ "sort_index": pid }));
     for (lane, info) in record.program.lanes.iter().enumerate() {
         let shared = if info.streams.len() > 1 { format!(" (+{})", info.streams.len() - 1) } else { String::new() };
@@ -66,21 +97,13 @@ fn micros(time: Nanos) -> Value {
     json!(time.0 as f64 / 1e3)
 }
 
-fn spans(
-    record: &RunRecord,
-    operations: &[OperationRecord],
-    trace: &[SpanRecord],
-    pid: usize,
-    events: &mut Vec<Value>,
-    flow: &mut u64,
-) {
+fn spans(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>, flow: &mut u64) {
+    let RankRecord { operations, trace, .. } = rank;
     // Where an operation ran; nothing for one that launches nothing.
     let mut ran: Vec<Option<SpanRecord>> = vec![None; operations.len()];
-    // Spans of iterations that overlap may begin before their own iteration: the trace begins with the first.
-    let base = trace.iter().map(|span| span.start_ns).min().unwrap_or(Nanos(0)).min(Nanos(0));
     for span in trace {
         ran[span.id as usize] =
-            Some(SpanRecord { id: span.id, start_ns: span.start_ns - base, end_ns: span.end_ns - base });
+            Some(SpanRecord { id: span.id, start_ns: span.start_ns + shift, end_ns: span.end_ns + shift });
     }
     for span in ran.iter().flatten() {
         let operation = &operations[span.id as usize];
@@ -92,7 +115,7 @@ fn spans(
             "tid": operation.lane,
             "ts": micros(span.start_ns),
             "dur": micros(span.end_ns - span.start_ns),
-            "args": args(record, operation, span),
+            "args": args(record, rank, operation, span),
         }));
     }
     for operation in operations {
@@ -131,11 +154,12 @@ fn category(operation: &OperationRecord) -> &'static str {
     }
 }
 
-fn args(record: &RunRecord, operation: &OperationRecord, span: &SpanRecord) -> Value {
+fn args(record: &RunRecord, rank: &RankRecord, operation: &OperationRecord, span: &SpanRecord) -> Value {
     let mut args = json!({
         "device": record.device.index.unwrap_or(0),
         "stream": operation.lane,
         "correlation": span.id,
+        "rank": rank.rank,
         "operation": operation.operation,
         "place": operation.place,
         "shape": operation.shape,

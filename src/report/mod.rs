@@ -7,6 +7,7 @@ mod csv;
 pub mod dump;
 mod npy;
 pub mod plan;
+mod ranks;
 mod table;
 
 pub use analysis::top;

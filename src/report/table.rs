@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table};
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
-use super::analysis;
+use super::{analysis, ranks};
 
 /// Rows of operations at most.
 const OPERATIONS: usize = 16;
@@ -22,7 +22,7 @@ pub fn table(record: &RunRecord) -> String {
     let mut out = String::new();
     header(record, &mut out);
     times(record, &mut out);
-    ranks(record, &mut out);
+    ranks::section(record, &mut out);
     analysis::section(record, &mut out);
     if let Some(variant) = record.variants.first()
         && let Some(rank) = variant.ranks.first()
@@ -77,22 +77,6 @@ fn header(record: &RunRecord, out: &mut String) {
         let _ = writeln!(out, "{preset}{}", shown.join(" "));
     }
     out.push('\n');
-}
-
-/// The slowest rank of each variant beside the fastest, and what the tables below are of.
-fn ranks(record: &RunRecord, out: &mut String) {
-    for variant in record.variants.iter().filter(|variant| variant.ranks.len() > 1) {
-        let medians = || variant.ranks.iter().filter_map(|rank| Some((rank.time.p50_ns?, rank.rank)));
-        let (Some((slow, slowest)), Some((fast, fastest))) = (medians().max(), medians().min()) else { continue };
-        let how = variant_name(record, variant);
-        let _ = match slow == fast {
-            true => writeln!(out, "{how}: every rank takes {slow}"),
-            false => writeln!(out, "{how}: rank {slowest} takes longest, {slow}; rank {fastest} least, {fast}"),
-        };
-    }
-    if let Some(first) = record.variants.first().filter(|variant| variant.ranks.len() > 1) {
-        let _ = writeln!(out, "What follows is of rank {}.\n", first.ranks[0].rank);
-    }
 }
 
 pub(super) fn new_table(header: &[String]) -> Table {
@@ -157,6 +141,7 @@ fn times(record: &RunRecord, out: &mut String) {
         let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
         peak.map(share).filter(|share| *share > 0.0).map_or_else(|| "–".to_owned(), percent)
     };
+    row("clock", &clocks);
     row("of peak arithmetic", &|variant| of_peak(variant, |peak| peak.flops));
     row("of peak bandwidth", &|variant| of_peak(variant, |peak| peak.bytes));
     let metrics = record.variants.first().map_or(&[][..], |variant| &variant.metrics);
@@ -170,6 +155,16 @@ fn times(record: &RunRecord, out: &mut String) {
         if let Some(note) = &metric.note {
             let _ = writeln!(out, "{}: no value, since {note}\n", metric.name);
         }
+    }
+}
+
+/// The lowest and the highest clock that was read behind a block of measured iterations.
+fn clocks(variant: &Variant) -> String {
+    let read = || variant.blocks.iter().flat_map(|block| &block.health).filter_map(|health| health.clock_mhz);
+    match (read().min(), read().max()) {
+        (Some(low), Some(high)) if low < high => format!("{low} to {high} MHz"),
+        (Some(low), _) => format!("{low} MHz"),
+        _ => "–".to_owned(),
     }
 }
 

@@ -43,3 +43,73 @@ fn mistakes_of_another_rank_say_whose_they_are() {
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("which has 4 there, on rank 4 of 8"), "{}", output.stderr);
 }
+
+/// Rank 2 has more to do before all add up; nobody before the second collective.
+const LATE: &str = "\
+stream work
+stream comm
+buffer x: f32[65536]
+buffer all: f32[world, 16]
+step {
+  on work {
+    if rank == 2 { extra: spin(30us) }
+    square: map(x * x -> x)
+  }
+  on comm {
+    sum: all_reduce(x -> x)
+    parts: all_gather(x[0..16] -> all)
+  }
+}
+";
+
+#[test]
+fn the_rank_that_others_wait_for_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("late.aorta", LATE);
+    let arguments = "exec late.aorta --backend sim --ranks 3 --launch both --json a.json --trace a.trace";
+    let table = sandbox.good(&arguments.split(' ').collect::<Vec<_>>());
+    insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
+        insta::assert_snapshot!("ranks_table", table);
+    });
+    let record = sandbox.json("a.json");
+    for variant in record["variants"].as_array().expect("a list") {
+        assert_eq!(variant["skew"]["straggler"], 2);
+        let [sum, parts] = variant["skew"]["collectives"].as_array().expect("a list").as_slice() else {
+            panic!("two collectives: {}", variant["skew"]);
+        };
+        assert_eq!(
+            (&sum["last"]["rank"], &sum["last"]["times"], &sum["wait_ns"][2]),
+            (&2.into(), &5.into(), &0.into())
+        );
+        assert!(parts["last"].is_null(), "{parts}");
+    }
+
+    // A line for each span, on the clock of all.
+    let trace = sandbox.json("a.trace");
+    let events = trace["traceEvents"].as_array().expect("a list").iter();
+    let mut lines: Vec<String> = Vec::new();
+    for event in events {
+        match event["ph"].as_str() {
+            Some("M") if event["name"] == "process_name" => lines.push(format!("{}", event["args"]["name"])),
+            Some("X") => lines.push(format!("  {} {} + {}", event["name"], event["ts"], event["dur"])),
+            _ => {}
+        }
+    }
+    insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
+        insta::assert_snapshot!("ranks_trace", lines.join("\n"));
+    });
+}
+
+#[test]
+fn of_equal_ranks_none_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("equal.aorta", LATE.replace("rank == 2", "rank < 3"));
+    let arguments = "exec equal.aorta --backend sim --ranks 3 --launch both --effort quick --json a.json";
+    let table = sandbox.good(&arguments.split(' ').collect::<Vec<_>>());
+    assert!(!table.contains("slowest rank"), "{table}");
+    for variant in sandbox.json("a.json")["variants"].as_array().expect("a list") {
+        let skew = &variant["skew"];
+        assert!(skew["straggler"].is_null() && skew["collectives"][0]["last"].is_null(), "{skew}");
+        assert_eq!(skew["collectives"][0]["skew_ns"], 0);
+    }
+}

@@ -10,6 +10,12 @@ use aorta::schedule::Topology;
 /// What each look at the host's clock adds to it.
 const TICK: i64 = 1_000;
 
+/// From a look at the host's clock to a stamp that is set next.
+const SET: i64 = 400;
+
+/// What the device's own clock tells apart.
+pub const STEP: i64 = 32;
+
 /// What the device says that an iteration, or an operation, took.
 pub const ELAPSED: Nanos = Nanos(20_000);
 
@@ -37,6 +43,9 @@ pub struct Script {
     pub forces_gates: bool,
     /// What the device says of itself, question by question; the last from then on.
     pub health: Vec<Health>,
+    /// The device has a clock that runs, in place of one that always says the same: when it began, in ns of the host,
+    /// and how much faster it is than the host's, in ppm. Those of other ranks are the other way round.
+    pub clock: Option<(i64, i64)>,
 }
 
 /// The backend. All that its drivers are asked for stands in the log, in the order of the calls.
@@ -44,6 +53,8 @@ pub struct Script {
 pub struct Mock {
     pub script: Script,
     log: Option<Arc<Mutex<Vec<String>>>>,
+    /// For each stamp that was set, its rank, its number, and when that was on the host.
+    pub set: Arc<Mutex<Vec<(u32, u32, i64)>>>,
     /// How often the call at which the run is interrupted has been made.
     seen: Arc<AtomicU32>,
     /// How often the call that fails has been made.
@@ -87,10 +98,13 @@ impl Backend for Mock {
         let driver = |image: Image| -> Box<dyn Driver> {
             Box::new(MockDriver {
                 busy: vec![false; image.lanes.len()],
-                image,
                 script: self.script.clone(),
                 log: self.log.clone(),
                 clock: AtomicI64::new(0),
+                set: self.set.clone(),
+                stamps: vec![0; image.stamps as usize],
+                held: None,
+                image,
                 seen: self.seen.clone(),
                 tried: self.tried.clone(),
                 asked: 0,
@@ -107,6 +121,11 @@ struct MockDriver {
     script: Script,
     log: Option<Arc<Mutex<Vec<String>>>>,
     clock: AtomicI64,
+    set: Arc<Mutex<Vec<(u32, u32, i64)>>>,
+    /// By the device's clock.
+    stamps: Vec<i64>,
+    /// Stamps that are set when the gate is opened, while it is shut.
+    held: Option<Vec<u32>>,
     seen: Arc<AtomicU32>,
     tried: Arc<AtomicU32>,
     /// Questions about its health so far.
@@ -144,6 +163,16 @@ impl MockDriver {
     fn note(&self, text: impl FnOnce(&Image) -> String) {
         self.fails(text);
     }
+
+    /// A lane comes to a stamp.
+    fn set(&mut self, stamp: u32) {
+        let Some((offset, ppm)) = self.script.clock else { return };
+        let host = self.clock.load(Ordering::Relaxed) + SET;
+        let sign = if self.image.rank == 0 { 1 } else { -1 };
+        let time = host - offset * sign;
+        self.stamps[stamp as usize] = (time + time * ppm * sign / 1_000_000).div_euclid(STEP) * STEP;
+        self.set.lock().expect("no test panics with it").push((self.image.rank, stamp, host));
+    }
 }
 
 fn lane_name(image: &Image, lane: u32) -> &str {
@@ -179,6 +208,10 @@ impl Driver for MockDriver {
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
         self.note(|image| format!("stamp t{stamp} on {}", lane_name(image, lane)));
+        match &mut self.held {
+            Some(held) => held.push(stamp),
+            None => self.set(stamp),
+        }
         Ok(())
     }
 
@@ -202,7 +235,11 @@ impl Driver for MockDriver {
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
         self.note(|_| format!("from t{from} to t{to}?"));
-        Ok(ELAPSED)
+        Ok(self.script.clock.map_or(ELAPSED, |_| Nanos(self.stamps[to as usize] - self.stamps[from as usize])))
+    }
+
+    fn uncertainty(&self, _elapsed: Nanos) -> Nanos {
+        self.script.clock.map_or(Nanos(0), |_| Nanos(STEP))
     }
 
     fn gates(&self) -> bool {
@@ -211,11 +248,13 @@ impl Driver for MockDriver {
 
     fn hold(&mut self, gate: u32, lane: u32) -> Result<(), Box<Fault>> {
         self.note(|image| format!("hold {} at gate {gate} of {}", lane_name(image, lane), image.gates));
+        self.held = Some(Vec::new());
         Ok(())
     }
 
     fn release(&mut self, gate: u32) {
         self.note(|_| format!("open gate {gate}"));
+        self.held.take().into_iter().flatten().for_each(|stamp| self.set(stamp));
     }
 
     fn forced(&mut self, gate: u32) -> bool {

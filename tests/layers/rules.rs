@@ -31,10 +31,11 @@ const BACKENDS: [(&str, &[&str]); 9] = [
 ];
 
 /// Crates and words that only some modules may know.
-const WORDS: [(&str, &[&str]); 7] = [
+const WORDS: [(&str, &[&str]); 8] = [
     ("petgraph", &["plan"]),
     ("cudarc", &["backend"]),
     ("libloading", &["backend"]),
+    ("rustix", &["backend"]),
     ("unsafe", &["backend"]),
     ("pest", &["syntax"]),
     ("pest_derive", &["syntax"]),

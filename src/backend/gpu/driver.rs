@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::backend::collective::{Collectives, Comm, Meeting};
 use crate::backend::ranges::Ranges;
-use crate::backend::system::available_memory;
+use crate::backend::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Driver, ExecError, Fault, Health, Image};
 use crate::model::Priority;
@@ -19,6 +19,7 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::lower::{Args, Calls, Context, Prepared};
 use super::products::Chooser;
+use super::timer;
 
 /// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
 const WORKSPACE: u64 = 32 << 20;
@@ -453,8 +454,15 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn now(&self) -> Nanos {
-        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        Nanos(START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as i64)
+        system::now()
+    }
+
+    fn host_clock(&self) -> u32 {
+        system::clock()
+    }
+
+    fn uncertainty(&self, elapsed: Nanos) -> Nanos {
+        timer::uncertainty(elapsed)
     }
 
     fn begin_capture(&mut self, lane: u32) -> Call {

@@ -19,6 +19,17 @@ const PAIRS: usize = 64;
 /// Rounds; the last counts, since a device that was idle has to raise its clock.
 const ROUNDS: usize = 20;
 
+/// What an event's time may be off by: the vendors say about half a microsecond.
+const EVENT_STEP: Nanos = Nanos(500);
+
+/// The time between two events comes as a float of 32 bits, of which 24 count: off by no more than the last of them.
+const EVENT_BITS: u32 = 23;
+
+/// How far the time between two events may be from the truth.
+pub fn uncertainty(elapsed: Nanos) -> Nanos {
+    EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
+}
+
 fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }

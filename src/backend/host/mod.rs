@@ -7,9 +7,8 @@ mod worker;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
-use super::system::available_memory;
+use super::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
 use crate::schedule::Topology;
@@ -74,7 +73,6 @@ struct HostDriver {
     turns: Vec<u64>,
     graphs: Vec<Graph>,
     capture: Option<Graph>,
-    start: Instant,
     /// A stream does not come to its end: nobody waits for it.
     abandoned: bool,
 }
@@ -107,7 +105,6 @@ impl HostDriver {
             turns: vec![0; events],
             graphs: Vec::new(),
             capture: None,
-            start: Instant::now(),
             abandoned: false,
             shared,
         };
@@ -232,15 +229,24 @@ impl Driver for HostDriver {
         let (Some(from), Some(to)) = (time(from), time(to)) else {
             return Err(Fault::new("elapsed", "a stamp has not been reached"));
         };
-        let nanos = match to.checked_duration_since(from) {
-            Some(after) => after.as_nanos() as i64,
-            None => -(from.duration_since(to).as_nanos() as i64),
-        };
-        Ok(Nanos(nanos))
+        Ok(to - from)
     }
 
     fn now(&self) -> Nanos {
-        Nanos(self.start.elapsed().as_nanos() as i64)
+        system::now()
+    }
+
+    fn host_clock(&self) -> u32 {
+        system::clock()
+    }
+
+    fn has_clock(&self) -> bool {
+        false
+    }
+
+    fn reached_at(&mut self, stamp: u32) -> Result<Nanos, Box<Fault>> {
+        let time = self.shared.stamps[stamp as usize].time();
+        time.ok_or_else(|| Fault::new("reached_at", "a stamp has not been reached"))
     }
 
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {

@@ -2,9 +2,10 @@
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::base::{Dims, Space};
+use crate::backend::system;
+use crate::base::{Dims, Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, collapse, offsets};
 
@@ -56,7 +57,7 @@ impl Event {
 /// When a stamp was reached; nothing while it has not been.
 #[derive(Debug, Default)]
 pub struct Stamp {
-    time: Mutex<Option<Instant>>,
+    time: Mutex<Option<Nanos>>,
     changed: Condvar,
 }
 
@@ -65,12 +66,12 @@ impl Stamp {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub fn time(&self) -> Option<Instant> {
+    pub fn time(&self) -> Option<Nanos> {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reach(&self) {
-        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = Some(system::now());
         self.changed.notify_all();
     }
 

@@ -472,6 +472,19 @@ impl Driver for SimDriver {
         Nanos(self.host.round() as i64)
     }
 
+    /// All ranks are on one machine, and their hosts go by its time.
+    fn has_clock(&self) -> bool {
+        false
+    }
+
+    fn reached_at(&mut self, stamp: u32) -> Result<Nanos, Box<Fault>> {
+        let time = self.world.lock().times[self.stamp_of(stamp) as usize];
+        match time.is_nan() {
+            true => Err(Fault::new("reached_at", "a stamp has not been reached")),
+            false => Ok(Nanos(time.round() as i64)),
+        }
+    }
+
     fn begin_capture(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
         self.capture = Some(Capture {
             nodes: Vec::new(),

@@ -4,12 +4,14 @@
 
 mod all_to_all;
 mod batch;
+mod bus;
 mod gather;
 mod reduce;
 mod transfer;
 
 pub use all_to_all::AllToAll;
 pub use batch::{Batch, Part, parts};
+pub use bus::bus_bytes;
 pub use gather::{AllGather, Broadcast};
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use transfer::{Barrier, Recv, Send};

@@ -1,0 +1,140 @@
+//! The measured iterations in blocks: between two, the devices are asked how they are doing.
+//!
+//! A device that is throttled for a moment shows neither before a run nor behind it. A question takes about a
+//! millisecond in which the device has nothing to do, and a few iterations that are thrown away let the host get ahead
+//! again. Every measured sample is kept.
+
+use crate::base::{Nanos, counted};
+use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
+
+use super::record::BlockRecord;
+use super::variant::health_record;
+
+/// Blocks at most.
+const BLOCKS: u64 = 8;
+
+/// Iterations of a block at least: so that what is thrown away, and the pause, stay small beside them.
+const FEWEST: u64 = 10;
+
+/// The measured iterations, and how the devices were doing meanwhile.
+#[derive(Debug)]
+pub struct Blocks {
+    pub samples: RankSamples,
+    /// What each device said before the first block and behind each; nothing of one that says nothing.
+    pub readings: Vec<Vec<Health>>,
+    /// How many samples each block gave.
+    pub counts: Vec<usize>,
+}
+
+/// Runs `iterations`, in blocks where a device has something to say. Before the first go `first` that are thrown away,
+/// before each other `lead` at least.
+pub fn iterate(
+    session: &mut Ranks,
+    mode: LaunchMode,
+    (first, lead): (u64, u64),
+    iterations: u64,
+    control: &Control,
+) -> Result<Blocks, ExecError> {
+    let before = session.health();
+    let period = session.period() as u64;
+    let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, period) };
+    // A sample's place in the cycle follows from its number: each block begins at the same place.
+    let later = lead + (first + period - lead % period) % period;
+    let mut blocks = Blocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new() };
+    let mut begin = 0;
+    for end in ends {
+        let ahead = if begin == 0 { first } else { later };
+        let samples = session.iterate(mode, ahead, end - begin, control)?;
+        blocks.counts.push(samples.slowest.time.len());
+        blocks.samples.append(samples);
+        blocks.readings.push(session.health());
+        begin = end;
+        if blocks.samples.slowest.stopped {
+            break;
+        }
+    }
+    Ok(blocks)
+}
+
+/// Where blocks end: as many as there may be, each of whole rounds of the cycle but the last.
+fn ends(iterations: u64, period: u64) -> Vec<u64> {
+    let count = (iterations / FEWEST.max(period)).clamp(1, BLOCKS);
+    let mut ends: Vec<u64> = (1..count).map(|block| iterations * block / count / period * period).collect();
+    ends.push(iterations);
+    ends
+}
+
+impl Blocks {
+    /// What the devices said before all, and behind all.
+    pub fn edges(&self) -> impl Iterator<Item = &Health> {
+        self.readings.iter().take(1).chain(self.readings.last()).flatten()
+    }
+
+    /// What held a device back between two readings, in words; all that differs, where there are several devices.
+    fn throttled(&self, from: usize, to: usize, window: Nanos) -> Vec<String> {
+        let mut told: Vec<String> = Vec::new();
+        for (before, after) in self.readings[from].iter().zip(&self.readings[to]) {
+            told.extend(after.throttled(before, window).filter(|why| !told.contains(why)));
+        }
+        told
+    }
+
+    /// How long the samples of some blocks took.
+    fn window(&self, blocks: std::ops::Range<usize>) -> Nanos {
+        let first: usize = self.counts[..blocks.start].iter().sum();
+        let count: usize = self.counts[blocks].iter().sum();
+        self.samples.slowest.time[first..first + count].iter().copied().sum()
+    }
+
+    /// The blocks for the record; none where nothing was asked between.
+    pub fn records(&self) -> Vec<BlockRecord> {
+        if self.counts.len() < 2 {
+            return Vec::new();
+        }
+        let mut first = 0;
+        let block = |(index, &count): (usize, &usize)| {
+            let throttled = self.throttled(index, index + 1, self.window(index..index + 1));
+            first += count;
+            BlockRecord {
+                first: first - count,
+                iterations: count,
+                health: self.readings[index + 1].iter().map(health_record).collect(),
+                throttled: (!throttled.is_empty()).then(|| throttled.join("; ")),
+            }
+        };
+        self.counts.iter().enumerate().map(block).collect()
+    }
+
+    /// A warning for each device that something held back, with how many samples that concerns.
+    pub fn warnings(&self, mode: LaunchMode) -> Vec<String> {
+        let records = self.records();
+        let held: Vec<&BlockRecord> = records.iter().filter(|block| block.throttled.is_some()).collect();
+        let mut reasons = self.throttled(0, self.counts.len(), self.window(0..self.counts.len()));
+        // What was over before the end shows in its block alone.
+        if reasons.is_empty() {
+            reasons.extend(held.iter().filter_map(|block| block.throttled.clone()).take(1));
+        }
+        let samples: usize = held.iter().map(|block| block.iterations).sum();
+        let all: usize = self.counts.iter().sum();
+        let share = match held.len() {
+            0 => String::new(),
+            _ => format!("; that was while {samples} of {} were measured", counted(all, "iteration")),
+        };
+        reasons.iter().map(|why| format!("{}: throttled: {why}{share}", mode.name())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_whole_rounds_of_the_cycle() {
+        assert_eq!(ends(100, 1), [12, 25, 37, 50, 62, 75, 87, 100]);
+        assert_eq!(ends(100, 4), [12, 24, 36, 48, 60, 72, 84, 100]);
+        assert_eq!(ends(100, 64), [100]);
+        assert_eq!(ends(45, 1), [11, 22, 33, 45]);
+        assert_eq!(ends(19, 1), [19]);
+        assert_eq!(ends(1, 1), [1]);
+    }
+}

@@ -1,0 +1,259 @@
+//! Ranks beside each other: how far apart they begin, who comes last to a collective, and what others wait for it.
+//!
+//! From records of ranks alone, wherever they ran. A rank is named only where it is later than all others beyond the
+//! error of the clocks and the spread of the samples together.
+
+use indexmap::IndexMap;
+
+use crate::base::Nanos;
+
+use super::record::{LateRecord, MeetingRecord, MomentRecord, RankRecord, SkewRecord, VisitRecord};
+use super::stats::Summary;
+
+/// Fewest observed iterations in which a rank is named.
+const FEWEST: usize = 3;
+
+/// How far the ranks are apart; nothing where they have nothing in common.
+pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
+    let collectives: Vec<MeetingRecord> = meetings(ranks).iter().filter_map(|sides| meeting(sides)).collect();
+    if collectives.is_empty() {
+        return None;
+    }
+    let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
+    let begin = Arrivals::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
+    let straggler = straggler(&collectives);
+    let (begin_ns, begin_error_ns) = (begin.map(|told| told.value()), begin.map(|told| told.error()));
+    Some(SkewRecord { begin_ns, begin_error_ns, straggler, collectives })
+}
+
+/// A rank and its part in a collective.
+type Side<'a> = (&'a RankRecord, &'a VisitRecord);
+
+/// The sides of each collective to which all its ranks have come, in the order of the first rank's text.
+fn meetings(ranks: &[RankRecord]) -> Vec<Vec<Side<'_>>> {
+    let mut meetings: IndexMap<(&[u32], &str, u32), Vec<Side>> = IndexMap::new();
+    for rank in ranks {
+        for visit in &rank.collectives {
+            meetings.entry((&visit.ranks, &visit.stream, visit.number)).or_default().push((rank, visit));
+        }
+    }
+    meetings.into_values().filter(|sides| sides.len() == sides[0].1.ranks.len()).collect()
+}
+
+fn meeting(sides: &[Side]) -> Option<MeetingRecord> {
+    let (first, visit) = sides[0];
+    let operation = first.operations.get(visit.id as usize)?;
+    let durations: Vec<Vec<f64>> = sides.iter().map(|(_, visit)| durations(visit)).collect();
+    let iterations = durations.iter().map(Vec::len).min()?;
+    // The last to come waits for nobody.
+    let shortest = |at: usize| durations.iter().map(|of| of[at]).fold(f64::INFINITY, f64::min);
+    let transfers: Vec<f64> = (0..iterations).map(shortest).collect();
+    let waits = durations.iter().map(|of| {
+        let waits: Vec<f64> = of.iter().zip(&transfers).map(|(duration, transfer)| duration - transfer).collect();
+        Some(round(Summary::of(&waits)?.p50))
+    });
+    let origins: Vec<&[MomentRecord]> = sides.iter().map(|(rank, _)| rank.origins.as_slice()).collect();
+    let arrivals = Arrivals::of(&origins, |side, at| sides[side].1.starts_ns.get(at).copied().unwrap_or_default());
+    let skew = arrivals.as_ref().and_then(Arrivals::skew);
+    let last = arrivals.and_then(|arrivals| arrivals.last());
+    Some(MeetingRecord {
+        name: operation.name.clone(),
+        operation: operation.operation.clone(),
+        ranks: sides.iter().map(|(rank, _)| rank.rank).collect(),
+        ids: sides.iter().map(|(_, visit)| visit.id).collect(),
+        transfer_ns: round(Summary::of(&transfers)?.p50),
+        wait_ns: waits.collect::<Option<_>>()?,
+        skew_ns: skew.map(|told| told.value()),
+        skew_error_ns: skew.map(|told| told.error()),
+        last: last.map(|(side, late)| LateRecord { rank: sides[side].0.rank, ..late }),
+    })
+}
+
+fn durations(visit: &VisitRecord) -> Vec<f64> {
+    visit.starts_ns.iter().zip(&visit.ends_ns).map(|(start, end)| (*end - *start).0 as f64).collect()
+}
+
+fn round(time: f64) -> Nanos {
+    Nanos(time.round() as i64)
+}
+
+/// The rank that is named last with the most time, over all collectives.
+fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
+    let mut late: IndexMap<u32, i64> = IndexMap::new();
+    for last in collectives.iter().filter_map(|meeting| meeting.last) {
+        *late.entry(last.rank).or_default() += last.late_ns.0;
+    }
+    late.into_iter().max_by_key(|&(rank, time)| (time, std::cmp::Reverse(rank))).map(|(rank, _)| rank)
+}
+
+/// A median and how far it may be off.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    median: f64,
+    error: f64,
+}
+
+impl Told {
+    /// Of samples that a clock's error is in. Where they are too few for an interval of their median, all that lies
+    /// between the least and the greatest counts as doubt.
+    fn of(samples: &[f64], clocks: f64) -> Option<Told> {
+        let summary = Summary::of(samples)?;
+        let median = summary.p50;
+        let spread = match summary.interval {
+            Some((low, high)) => (median - low).max(high - median),
+            None => summary.max - summary.min,
+        };
+        Some(Told { median, error: spread + clocks })
+    }
+
+    fn value(self) -> Nanos {
+        round(self.median)
+    }
+
+    fn error(self) -> Nanos {
+        Nanos(self.error.ceil() as i64)
+    }
+}
+
+/// When each rank came, iteration by iteration, on one clock.
+struct Arrivals {
+    /// By rank. From a moment that all have in common, in ns.
+    times: Vec<Vec<f64>>,
+    /// How far each rank's clock may be off.
+    errors: Vec<f64>,
+}
+
+impl Arrivals {
+    /// From the beginnings of iterations, and what came behind each on a rank; nothing where a beginning is not known, or
+    /// hosts have clocks of their own.
+    fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<Arrivals> {
+        let iterations = origins.iter().map(|of| of.len()).min().filter(|count| *count > 0)?;
+        if origins.iter().any(|of| of[0].clock != origins[0][0].clock) {
+            return None;
+        }
+        // Host clocks count from long ago: what is left as a float has to be exact.
+        let zero = origins[0][0].at_ns;
+        let time = |rank: usize, at: usize| (origins[rank][at].at_ns - zero + behind(rank, at)).0 as f64;
+        let times = (0..origins.len()).map(|rank| (0..iterations).map(|at| time(rank, at)).collect()).collect();
+        let worst = |of: &&[MomentRecord]| of.iter().map(|moment| moment.error_ns.0).max().unwrap_or(0) as f64;
+        Some(Arrivals { times, errors: origins.iter().map(worst).collect() })
+    }
+
+    fn iterations(&self) -> usize {
+        self.times[0].len()
+    }
+
+    /// From the first to the last.
+    fn skew(&self) -> Option<Told> {
+        let skew = |at: usize| {
+            let all = || self.times.iter().map(|of| of[at]);
+            all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)
+        };
+        let samples: Vec<f64> = (0..self.iterations()).map(skew).collect();
+        let mut errors = self.errors.clone();
+        errors.sort_by(f64::total_cmp);
+        Told::of(&samples, errors.iter().rev().take(2).sum())
+    }
+
+    /// The one that comes behind all others, by its place; nothing where that may be chance.
+    fn last(&self) -> Option<(usize, LateRecord)> {
+        if self.iterations() < FEWEST {
+            return None;
+        }
+        (0..self.times.len()).find_map(|rank| {
+            let others = || (0..self.times.len()).filter(|other| *other != rank);
+            let clocks = self.errors[rank] + others().map(|other| self.errors[other]).fold(0.0, f64::max);
+            let behind = |at: usize| {
+                let last = others().map(|other| self.times[other][at]).fold(f64::NEG_INFINITY, f64::max);
+                self.times[rank][at] - last
+            };
+            let samples: Vec<f64> = (0..self.iterations()).map(behind).collect();
+            let told = Told::of(&samples, clocks)?;
+            let times = samples.iter().filter(|late| **late > clocks).count();
+            let late = LateRecord { rank: 0, late_ns: told.value(), error_ns: told.error(), times, of: samples.len() };
+            (told.median > told.error).then_some((rank, late))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::record::OperationRecord;
+
+    /// Ranks that come to one collective at these times of the host's clock, and leave it together.
+    fn ranks(arrivals: &[&[i64]], error: i64) -> Vec<RankRecord> {
+        const LONG_AGO: i64 = 9_000_000_000_000_000;
+        let end = |at: usize| arrivals.iter().map(|of| of[at]).max().expect("there are ranks") + 1_000;
+        let rank = |(number, arrivals): (usize, &&[i64])| {
+            // Iterations begin apart from each other, so that only the common clock tells.
+            let begin = |at: usize| number as i64 * 777 - 300 * at as i64;
+            let count = 0..arrivals.len();
+            RankRecord {
+                rank: number as u32,
+                operations: vec![OperationRecord { name: "sum".to_owned(), ..OperationRecord::default() }],
+                origins: count
+                    .clone()
+                    .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error), clock: 7 })
+                    .collect(),
+                collectives: vec![VisitRecord {
+                    id: 0,
+                    ranks: (0..3).collect(),
+                    stream: "comm".to_owned(),
+                    number: 0,
+                    starts_ns: count.clone().map(|at| Nanos(arrivals[at] - begin(at))).collect(),
+                    ends_ns: count.map(|at| Nanos(end(at) - begin(at))).collect(),
+                }],
+                ..RankRecord::default()
+            }
+        };
+        arrivals.iter().enumerate().map(rank).collect()
+    }
+
+    #[test]
+    fn who_comes_last_beyond_the_error_is_named() {
+        let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
+        let skew = of(&ranks(late, 400)).unwrap();
+        let meeting = &skew.collectives[0];
+        assert_eq!((meeting.name.as_str(), meeting.transfer_ns, skew.straggler), ("sum", Nanos(1_000), Some(2)));
+        assert_eq!(meeting.wait_ns, [Nanos(2_103), Nanos(2_000), Nanos(0)]);
+        let last = meeting.last.unwrap();
+        assert_eq!((last.rank, last.late_ns, last.times, last.of), (2, Nanos(2_000), 4, 4));
+        assert_eq!(last.error_ns, Nanos(800), "both clocks may be off, and the samples are equal");
+        assert_eq!((meeting.skew_ns, meeting.skew_error_ns), (Some(Nanos(2_103)), Some(Nanos(820))));
+    }
+
+    #[test]
+    fn nobody_is_named_for_what_may_be_chance() {
+        let named = |arrivals: &[&[i64]], error: i64| {
+            let skew = of(&ranks(arrivals, error)).unwrap();
+            assert_eq!(skew.straggler, skew.collectives[0].last.map(|last| last.rank));
+            skew.straggler
+        };
+        let late: &[&[i64]] = &[&[0, 0, 0, 0], &[0, 0, 0, 0], &[2_000, 2_000, 2_000, 2_000]];
+        assert_eq!(named(late, 999), Some(2));
+        assert_eq!(named(late, 1_000), None, "the clocks may be that far apart");
+        let unsteady: &[&[i64]] = &[&[0, 0, 0, 0], &[0, 0, 0, 0], &[2_000, 100, 1_500, 2_500]];
+        assert_eq!(named(unsteady, 0), None, "the samples differ by more");
+        let equal: &[&[i64]] = &[&[0, 10, 5, 0], &[7, 0, 0, 3], &[0, 3, 9, 1]];
+        assert_eq!(named(equal, 0), None);
+        let few: &[&[i64]] = &[&[0, 0], &[0, 0], &[2_000, 2_000]];
+        assert_eq!(named(few, 0), None, "twice is no rule");
+    }
+
+    #[test]
+    fn without_a_common_clock_durations_alone_are_told() {
+        let mut ranks = ranks(&[&[0, 0, 0], &[0, 0, 0], &[50, 50, 50]], 0);
+        assert_eq!(of(&ranks).unwrap().straggler, Some(2));
+        ranks[1].origins.iter_mut().for_each(|origin| origin.clock = 8);
+        assert_eq!(of(&ranks).unwrap().straggler, None, "another host");
+        ranks[1].origins.clear();
+        let skew = of(&ranks).unwrap();
+        assert_eq!((skew.begin_ns, skew.straggler), (None, None));
+        let meeting = &skew.collectives[0];
+        assert_eq!((meeting.skew_ns, meeting.last), (None, None));
+        assert_eq!(meeting.wait_ns, [Nanos(50), Nanos(50), Nanos(0)]);
+        ranks.pop();
+        assert_eq!(of(&ranks), None, "a rank is missing");
+    }
+}

@@ -1,0 +1,107 @@
+//! Ranks on one clock: where observed iterations begin on the host's, whichever clocks their devices have.
+
+mod common;
+
+use aorta::backend::host::Host;
+use aorta::backend::sim::Sim;
+use aorta::base::Nanos;
+use aorta::config::Profile;
+use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Trace};
+use aorta::model::{Options, Program};
+use aorta::schedule::{self, Schedule};
+use common::mock::{Mock, STEP, Script};
+
+/// Rank 1 has more to do before all add up.
+const LATE: &str = "\
+buffer x, y: f32[1024]
+step {
+  if rank == 1 { for i in 0..4 { map(x + 1 -> x) } }
+  all_reduce(x -> y)
+}
+";
+
+/// Iterations that are observed on each rank.
+fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Vec<Vec<Trace>> {
+    let program = |rank| {
+        let options = Options { rank, world, ..Options::default() };
+        common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
+    };
+    let programs: Vec<Program> = (0..world).map(program).collect();
+    let place = |program: &Program| {
+        let plan = aorta::plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
+        common::placed(program, &plan, backend, &schedule::Options::default())
+    };
+    let schedules: Vec<Schedule> = programs.iter().map(place).collect();
+    let ranks = programs.iter().zip(&schedules);
+    let ranks: Vec<Rank> = ranks.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+    let options = exec::Options { gate_depth, ..common::exec_options() };
+    let mut ranks = exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"));
+    ranks.observe(LaunchMode::Stream, 3, &Control::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The stamp that begins an observed iteration, where one that is not observed goes before it.
+const BEGIN: u32 = 2;
+
+#[test]
+fn a_device_s_clock_is_found_on_the_host_s() {
+    for (offset, ppm) in [(0, 0), (7, 50), (-123_456_789_012, -80), (5_000_000_000_001, 99)] {
+        for gate_depth in [0, 512] {
+            let script = Script { clock: Some((offset, ppm)), has_gates: true, ..Script::default() };
+            let mock = Mock::new(script);
+            let traces = observe(LATE, 2, &mock, gate_depth);
+            let set = mock.set.lock().expect("no test panics with it");
+            for (rank, traces) in (0..).zip(&traces) {
+                let begins = set.iter().filter(|(of, stamp, _)| (*of, *stamp) == (rank, BEGIN));
+                let truths: Vec<i64> = begins.map(|&(_, _, host)| host).collect();
+                assert_eq!((traces.len(), truths.len()), (3, 3));
+                for (trace, truth) in traces.iter().zip(truths) {
+                    let origin = trace.origin.expect("both clocks run evenly");
+                    let wrong = (origin.at.0 - truth).abs();
+                    assert!(wrong <= origin.error.0, "{wrong} ns off, {origin:?}, {offset} ns and {ppm} ppm");
+                    // The host looks at its clock every microsecond, and sees a stamp in between.
+                    assert!(origin.error.0 <= 500 + 4 * STEP, "{origin:?}");
+                }
+            }
+        }
+    }
+}
+
+/// One that always gives the same time cannot be compared with anything.
+#[test]
+fn a_clock_that_makes_no_sense_is_not_believed() {
+    let traces = observe(LATE, 2, &Mock::new(Script::default()), 0);
+    assert!(traces.iter().flatten().all(|trace| trace.origin.is_none()));
+}
+
+#[test]
+fn a_rank_alone_is_compared_with_nobody() {
+    let mock = Mock::new(Script { clock: Some((0, 0)), ..Script::default() });
+    assert!(observe(LATE, 1, &mock, 0).iter().flatten().all(|trace| trace.origin.is_none()));
+}
+
+/// The moments at which the ranks leave the last operation of an iteration, and how far they may be off.
+fn ends(traces: &[Vec<Trace>], at: usize) -> Vec<(Nanos, Nanos)> {
+    let end = |traces: &Vec<Trace>| {
+        let origin = traces[at].origin.expect("the clock is the host's");
+        (origin.at + traces[at].spans.last().expect("it has operations").end, origin.error)
+    };
+    traces.iter().map(end).collect()
+}
+
+/// All devices of the simulator go by one clock, and so do all threads of the CPU.
+#[test]
+fn a_device_without_a_clock_goes_by_the_host_s() {
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let traces = observe(LATE, 3, &sim, 512);
+    for at in 0..3 {
+        let ends = ends(&traces, at);
+        assert!(ends.iter().all(|end| *end == (ends[0].0, Nanos(0))), "a collective ends on all at once: {ends:?}");
+    }
+    let traces = observe(LATE, 3, &Host, 0);
+    for at in 0..3 {
+        let starts = traces.iter().map(|of| of[at].origin.expect("the host's").at + of[at].spans.last().unwrap().start);
+        let last = starts.max().expect("there are ranks");
+        let ends = ends(&traces, at);
+        assert!(ends.iter().all(|(end, _)| *end >= last), "none leaves before all have come: {last:?}, {ends:?}");
+    }
+}
