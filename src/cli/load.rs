@@ -236,6 +236,7 @@ fn has_collectives(ast: &Ast) -> bool {
         {
             let operation = ops::find(ast.names.name(name.symbol));
             found |= operation.is_some_and(|operation| operation.category() == Category::Collective);
+            found |= call.outputs.iter().any(|output| output.at.is_some());
         }
     });
     found
@@ -285,18 +286,23 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         }
     };
     let wrong = |diagnostics: Vec<Boxed>| CliError::Source { diagnostics, sources: sources.clone() };
-    let by_rank = program.by_rank;
-    let mut ranks = vec![planned(program).map_err(|errors| wrong(boxed(errors)))?];
-    for rank in 1..world {
-        if !by_rank {
-            ranks.push(ranks[0].clone());
-            continue;
-        }
+    let on_rank = |all: Vec<Boxed>, rank: u32| match rank {
+        0 => wrong(all),
+        _ => wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect()),
+    };
+    let others = if program.by_rank { 1..world } else { 0..0 };
+    let mut programs = vec![program];
+    for rank in others {
         options.rank = rank;
-        let on_rank = |all: Vec<Boxed>| wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect());
-        let program = model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors)))?;
-        ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors)))?);
+        programs.push(model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors), rank))?);
     }
+    model::link(&mut programs).map_err(|errors| wrong(boxed(errors)))?;
+    let mut ranks = Vec::with_capacity(world as usize);
+    for (rank, program) in (0..).zip(programs) {
+        ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors), rank))?);
+    }
+    // Equal programs are one.
+    ranks.resize(world as usize, ranks[0].clone());
     plan::ranks::check(&ranks).map_err(|errors| wrong(boxed(errors)))?;
     let parsed = ParsedInfo { ast, name, origin, sha256, preset: args.preset.clone() };
     let ceiling = args.streams.filter(|_| !has_streams);

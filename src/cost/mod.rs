@@ -8,7 +8,7 @@ pub mod floor;
 use crate::config::Profile;
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
 
-pub use exchange::{exchange, size};
+pub use exchange::{exchange, link, size};
 
 /// What one launch takes from a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +32,12 @@ pub enum Task {
         bytes: f64,
         /// By way of a staging buffer, while the host waits.
         pageable: bool,
+    },
+    /// Moves bytes to another device.
+    Peer {
+        bytes: f64,
+        /// Bytes per second of the link.
+        rate: f64,
     },
 }
 
@@ -58,6 +64,10 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Pr
             memory_time,
             floor: profile.kernel_floor.value() + latency,
         },
+        // What goes over the link between devices is told by what connects them: see `peer`.
+        Launch::Peer(_) => {
+            Task::Kernel { blocks: 1, share: 1, block_time: 0.0, memory_time, floor: profile.kernel_floor.value() }
+        }
         Launch::Collective(_) => Task::Kernel {
             // A channel a block, as the vendors' libraries use them.
             blocks: 16,
@@ -134,6 +144,7 @@ pub fn alone(task: &Task, profile: &Profile) -> f64 {
             };
             engines.latency.value() + bytes / rate * 1e9
         }
+        Task::Peer { bytes, rate } => profile.device_to_host.latency.value() + bytes / rate * 1e9,
     }
 }
 
@@ -161,6 +172,10 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,
         Launch::Collective(_) => &host.collective,
+        Launch::Peer(peer) => match &peer.sends {
+            Some(sent) => return issue(&sent.launch, profile),
+            None => &host.wait,
+        },
     }
     .value()
 }
