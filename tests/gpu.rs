@@ -38,13 +38,30 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()
     }
 }
 
+/// The first GPUs, one for each of that many ranks, as [`gpu`] does.
+fn gpus(kernels: &tempfile::TempDir, count: u32) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
+    let (one, alone) = gpu(kernels)?;
+    drop(one);
+    let paths = aorta::cli::library_paths();
+    if !matches!(cuda::find(&paths), cuda::Found::Devices(found) if found >= count) {
+        println!("skipped: fewer than {count} GPUs");
+        return None;
+    }
+    let open = |index| Cuda::open(aorta::cli::library_paths(), index, None).unwrap_or_else(|error| panic!("{error}"));
+    Some((Gpu::new((0..count).map(open).collect(), Some(kernels.path().to_owned())), alone))
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
 fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
+    verify_ranks(name, &[(program.rank, program, plan)], gpu);
+}
+
+fn verify_ranks(name: &str, ranks: &[(u32, &Program, &Plan)], gpu: &dyn Backend) {
     let question = measure::Question {
-        ranks: &[(program.rank, program, plan)],
+        ranks,
         backend: gpu,
         reference: &Host,
         streams: None,
@@ -252,6 +269,39 @@ step {
             samples.unwrap_or_else(|error| panic!("{error}"));
             let missed = witness.missed(0).unwrap_or_else(|error| panic!("{error}")).expect("a GPU has memory");
             assert_eq!(missed.is_empty(), held, "{}: {missed:?}", mode.name());
+        }
+    }
+}
+
+#[test]
+fn copies_to_other_ranks_agree_with_the_cpu() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpus(&kernels, 2) else { return };
+    for via in ["dma", "kernel"] {
+        for options in ["", "(sync: end, depth: 3)"] {
+            let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
+            let ranks = common::planned_ranks(&text, 2);
+            let ranks: Vec<(u32, &Program, &Plan)> =
+                (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
+            verify_ranks(&format!("{via} {options}"), &ranks, &gpu);
+            let schedules: Vec<schedule::Schedule> = ranks
+                .iter()
+                .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::Options::default()))
+                .collect();
+            let both = ranks.iter().zip(&schedules);
+            let both: Vec<exec::Rank> =
+                both.map(|(&(number, program, _), schedule)| exec::Rank { number, program, schedule }).collect();
+            let open = exec::prepare_ranks(&both, &gpu, &common::exec_options());
+            let mut open = open.unwrap_or_else(|error| panic!("{error}"));
+            println!("{via} {options}: {:?}", open.notes());
+            assert!(open.notes().iter().any(|note| note.contains("copies to rank")), "{:?}", open.notes());
+            // Many iterations under way at once: a flag that is raised too early or too late shows as a hang.
+            open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+            for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+                let samples = open.iterate(mode, 20, 500, &Control::default());
+                let samples = samples.unwrap_or_else(|error| panic!("{via} {options}, {}: {error}", mode.name()));
+                assert_eq!(samples.slowest.time.len(), 500);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use aorta::backend::sim::Sim;
 use aorta::base::{MemoryId, Nanos};
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Ranks};
+use aorta::measure;
 use aorta::model::{self, MemoryKind, ModelError, Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule};
@@ -241,6 +242,35 @@ fn every_edge_of_ranks_that_copy_holds() {
     for rank in 0..3 {
         let missed = witness.missed(rank).unwrap_or_else(|error| panic!("{error}")).expect("the CPU has memory");
         assert_eq!(missed, [], "rank {rank}");
+    }
+}
+
+/// What a GPU is held to.
+#[test]
+fn copies_of_every_kind_agree_with_themselves() {
+    for via in ["dma", "kernel", "auto"] {
+        let ranks = common::planned_ranks(&common::programs::PEERS.replace("VIA", via), 3);
+        let checked: Vec<plan::Rank> = common::planned_ranks(&common::programs::PEERS.replace("VIA", via), 3)
+            .into_iter()
+            .map(|(program, plan)| plan::Rank { program: program.into(), plan: plan.into() })
+            .collect();
+        plan::ranks::check(&checked).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let ranks: Vec<(u32, &Program, &Plan)> =
+            (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
+        let question = measure::Question {
+            ranks: &ranks,
+            backend: &Host,
+            reference: &Host,
+            streams: None,
+            modes: &[LaunchMode::Stream, LaunchMode::Graph],
+            options: common::exec_options(),
+            control: &Control::default(),
+        };
+        let verification = measure::verify(&question).unwrap_or_else(|error| panic!("{error}"));
+        for variant in verification.expect("nobody stopped it").record.variants {
+            assert!(variant.missed.is_empty(), "{via}, {}: {:?}", variant.launch, variant.missed);
+            assert!(variant.outputs.iter().all(|output| output.held), "{via}, {}", variant.launch);
+        }
     }
 }
 

@@ -518,11 +518,11 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("a copy to another rank writes a buffer in `device` memory, and `{name}` {why}")]
+    #[error("a copy to another rank goes from `device` memory to a declared buffer in it, and `{name}` {why}")]
     #[diagnostic(
         code(aorta::model::peer_memory),
         help(
-            "both sides lie in `device` memory, and what is written is a buffer that every rank declares alike: \
+            "copy it to the device first; what is written is a buffer that every rank declares alike: \
              `buffer y: f32[8]`"
         )
     )]

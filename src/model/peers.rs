@@ -144,6 +144,7 @@ struct Linker {
 impl Linker {
     /// Gives each rank that comes by a place what arrives there.
     fn place(&mut self, programs: &mut [Program], comers: &BTreeMap<u32, Comer>) {
+        let told = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
         for (&from, sender) in comers {
             let Some(to) = sender.to else { continue };
@@ -155,7 +156,7 @@ impl Linker {
                 arrivals.entry(to).or_default().push(Arrival { from, view });
             }
         }
-        if !self.errors.is_empty() {
+        if self.errors.len() > told {
             return;
         }
         for (rank, comer) in comers {
