@@ -223,7 +223,7 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
 #[derive(Clone, Copy, Debug)]
 pub enum World {
     Of(u32),
-    /// That many where the file has collectives, else one.
+    /// That many where the file has collectives, or copies to other ranks, else one.
     OfCollectives(u32),
 }
 
@@ -236,6 +236,16 @@ fn has_collectives(ast: &Ast) -> bool {
         {
             let operation = ops::find(ast.names.name(name.symbol));
             found |= operation.is_some_and(|operation| operation.category() == Category::Collective);
+        }
+    });
+    found
+}
+
+/// Whether a step may copy to other ranks: what is evaluated tells whether it does.
+fn may_copy_to_others(ast: &Ast) -> bool {
+    let mut found = false;
+    syntax::walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind {
             found |= call.outputs.iter().any(|output| output.at.is_some());
         }
     });
@@ -245,10 +255,11 @@ fn has_collectives(ast: &Ast) -> bool {
 /// Parses, analyzes and plans a workload for every rank of a world, and checks the ranks beside each other.
 pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: World) -> Result<Loaded, CliError> {
     let (mut parsed, syntax_errors) = parse(text, settings)?;
-    let world = match world {
-        World::Of(ranks) => ranks,
-        World::OfCollectives(ranks) if ranks > 1 && has_collectives(&parsed.ast) => ranks,
-        World::OfCollectives(_) => 1,
+    let (mut world, sure) = match world {
+        World::Of(ranks) => (ranks, true),
+        World::OfCollectives(ranks) if has_collectives(&parsed.ast) => (ranks, true),
+        World::OfCollectives(ranks) if may_copy_to_others(&parsed.ast) => (ranks, false),
+        World::OfCollectives(_) => (1, true),
     };
     let mut diagnostics = boxed(syntax_errors);
     let has_streams = parsed.ast.decls.iter().any(|decl| match &decl.kind {
@@ -269,7 +280,12 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         max_operations: settings.max_operations,
         max_memory: settings.max_memory.0,
     };
-    let analyzed = model::analyze(&parsed.ast, &options);
+    let mut analyzed = model::analyze(&parsed.ast, &options);
+    let copies = |program: &Program| program.cycle.iter().any(|step| !step.peers().is_empty());
+    if !sure && !analyzed.as_ref().is_ok_and(copies) {
+        (world, options.world) = (1, 1);
+        analyzed = model::analyze(&parsed.ast, &options);
+    }
     let Parsed { ast, sources, name, origin, sha256 } = parsed;
     let sources = Arc::new(sources);
     let program = match analyzed {
