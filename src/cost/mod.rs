@@ -4,11 +4,13 @@
 
 mod exchange;
 pub mod floor;
+mod peer;
 
-use crate::config::Profile;
+use crate::config::{Links, Profile};
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
 
-pub use exchange::{exchange, link, size};
+pub use exchange::{exchange, size};
+pub use peer::peer;
 
 /// What one launch takes from a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +47,10 @@ pub enum Task {
 /// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     let cost = spec.cost();
+    if let [Launch::Peer(_)] = launches {
+        let links = Links::named(&profile.topology).expect("a profile is checked when it is read");
+        return vec![peer(spec, profile, &links)];
+    }
     let parts = launches.len() as f64;
     let memory_time = memory_time(cost.bytes() as f64 / parts, cached, profile);
     launches.iter().map(|launch| task(launch, &cost, parts, memory_time, profile)).collect()
@@ -64,10 +70,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Pr
             memory_time,
             floor: profile.kernel_floor.value() + latency,
         },
-        // What goes over the link between devices is told by what connects them: see `peer`.
-        Launch::Peer(_) => {
-            Task::Kernel { blocks: 1, share: 1, block_time: 0.0, memory_time, floor: profile.kernel_floor.value() }
-        }
+        Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
         Launch::Collective(_) => Task::Kernel {
             // A channel a block, as the vendors' libraries use them.
             blocks: 16,

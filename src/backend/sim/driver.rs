@@ -154,7 +154,7 @@ impl Known {
                 let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
                 for (launch, task) in work.launches.iter().zip(tasks) {
                     if let Launch::Peer(peer) = launch {
-                        let actions = exchanges.peer(op.crossing, peer, &work.spec.cost(), machine);
+                        let actions = exchanges.peer(op.crossing, peer, task, machine);
                         parts.extend(actions.into_iter().map(|action| Part {
                             action,
                             host: if matches!(action, Action::Run(_)) { cost::issue(launch, profile) } else { flag },

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::config::{Links, Profile};
 use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
-use crate::ops::{Collective, CollectiveKind, Cost, Launch, Peer, Sent};
+use crate::ops::{Collective, CollectiveKind, Peer};
 
 use super::machine::{Action, Channel, Exchange, Machine, Side};
 
@@ -32,7 +32,7 @@ impl<'a> Exchanges<'a> {
     /// What a copy between ranks is on the machine, one after the other, as a GPU does it: the rank says that what arrives
     /// may be written, and waits until the other has said so; then it sends; then it says that it has, and waits for what
     /// arrives.
-    pub fn peer(&self, crossing: u32, peer: &Peer, cost: &Cost, machine: &mut Machine) -> Vec<Action> {
+    pub fn peer(&self, crossing: u32, peer: &Peer, task: Task, machine: &mut Machine) -> Vec<Action> {
         let sends = peer.sends.as_ref().map(|sent| sent.to).filter(|to| *to != peer.rank);
         let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
         let mut meet = |said: u32, sends_waits: bool| {
@@ -40,32 +40,16 @@ impl<'a> Exchanges<'a> {
                 |from, to| Channel { comm: self.comms.len() as u32 + 2 * crossing + said, pair: Some((from, to)) };
             let side = |channel, receives, waits| Side { channel, needed: 2, receives, waits };
             let out = sends.map(|to| side(channel(peer.rank, to), false, sends_waits));
-            let sides = out.into_iter().chain(from().map(|from| side(channel(from, peer.rank), true, !sends_waits)));
-            let exchange = Exchange { sides: sides.collect(), units: 0, floor: 0.0, time: self.flag };
+            let into = from().map(|from| side(channel(from, peer.rank), true, !sends_waits));
+            let sides: Vec<Side> = out.into_iter().chain(into).collect();
+            let time = if sides.iter().any(|side| side.waits) { self.flag } else { 0.0 };
+            let exchange = Exchange { sides, units: 0, floor: 0.0, time };
             Action::Meet(machine.exchange(exchange))
         };
         let mut actions = vec![meet(0, true)];
-        if let Some(sent) = &peer.sends {
-            actions.push(Action::Run(self.sent(peer.rank, sent, cost)));
-        }
+        actions.extend(peer.sends.as_ref().map(|_| Action::Run(task)));
         actions.push(meet(1, false));
         actions
-    }
-
-    fn sent(&self, rank: u32, sent: &Sent, cost: &Cost) -> Task {
-        let rate = cost::link(rank, sent.to, self.links).bandwidth.value();
-        let bytes = cost.read as f64;
-        match &*sent.launch {
-            Launch::Copy(_) => Task::Peer { bytes, rate },
-            // As many units as a collective holds, for as long as the link takes.
-            _ => Task::Kernel {
-                blocks: self.links.units.value() as u64,
-                share: Cost::WHOLE_UNIT,
-                block_time: bytes / rate * 1e9,
-                memory_time: 0.0,
-                floor: self.floor,
-            },
-        }
     }
 
     /// What an operation's collectives, which are issued together, are on the machine. Nothing where only one rank takes
