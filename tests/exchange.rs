@@ -7,7 +7,7 @@ use aorta::backend::sim::Sim;
 use aorta::base::MemoryId;
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
-use aorta::model::{MemoryKind, Options, Program};
+use aorta::model::{self, MemoryKind, Options, Program};
 use aorta::plan;
 use aorta::schedule::{self, Schedule};
 use common::mock::{Mock, Script};
@@ -24,7 +24,8 @@ impl World {
             let options = Options { rank, world, ..Options::default() };
             common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
         };
-        let programs: Vec<Program> = (0..world).map(program).collect();
+        let mut programs: Vec<Program> = (0..world).map(program).collect();
+        model::link(&mut programs).unwrap_or_else(|errors| panic!("{errors:?}"));
         let place = |program| {
             let plan = plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
             let options = schedule::Options { streams: None, share_scratch: false };

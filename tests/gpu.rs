@@ -38,13 +38,31 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()
     }
 }
 
+/// Those GPUs, one for each rank, as [`gpu`] does; a GPU may stand for several.
+fn gpus(kernels: &tempfile::TempDir, devices: &[u32]) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
+    let (one, alone) = gpu(kernels)?;
+    drop(one);
+    let paths = aorta::cli::library_paths();
+    let most = devices.iter().max().copied().unwrap_or(0);
+    if !matches!(cuda::find(&paths), cuda::Found::Devices(found) if found > most) {
+        println!("skipped: there are no {} GPUs", most + 1);
+        return None;
+    }
+    let open = |&index: &u32| Cuda::open(paths.clone(), index, None).unwrap_or_else(|error| panic!("{error}"));
+    Some((Gpu::new(devices.iter().map(open).collect(), Some(kernels.path().to_owned())), alone))
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
 fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
+    verify_ranks(name, &[(program.rank, program, plan)], gpu);
+}
+
+fn verify_ranks(name: &str, ranks: &[(u32, &Program, &Plan)], gpu: &dyn Backend) {
     let question = measure::Question {
-        ranks: &[(program.rank, program, plan)],
+        ranks,
         backend: gpu,
         reference: &Host,
         streams: None,
@@ -270,36 +288,12 @@ step {
 }
 ";
 
-/// As many GPUs, one for each rank; nothing where there are fewer.
-fn gpus(kernels: &tempfile::TempDir, devices: &[u32]) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
-    let (_, alone) = gpu(kernels)?;
-    let open = |&device: &u32| Cuda::open(aorta::cli::library_paths(), device, None);
-    match devices.iter().map(open).collect::<Result<Vec<_>, _>>() {
-        Ok(apis) => Some((Gpu::new(apis, Some(kernels.path().to_owned())), alone)),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
-
-/// The programs of two ranks with their plans.
-fn two_ranks(text: &str) -> Vec<(Program, Plan)> {
-    let program = |rank| {
-        let options = aorta::model::Options { rank, world: 2, ..Default::default() };
-        let program = common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"));
-        let plan = aorta::plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
-        (program, plan)
-    };
-    (0..2).map(program).collect()
-}
-
 /// Two ranks without collectives may share a device, so that one GPU suffices.
 #[test]
 fn a_device_s_clock_is_found_on_the_host_s() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpus(&kernels, &[0, 0]) else { return };
-    let programs = two_ranks("stream a\nstep { on a { for i in 0..16 { nop() } } }\n");
+    let programs = common::planned_ranks("stream a\nstep { on a { for i in 0..16 { nop() } } }\n", 2);
     let place = |(program, plan): &(Program, Plan)| common::placed(program, plan, &gpu, &schedule::Options::default());
     let schedules: Vec<_> = programs.iter().map(place).collect();
     let ranks = programs.iter().zip(&schedules);
@@ -326,7 +320,7 @@ fn the_rank_that_others_wait_for_is_named() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpus(&kernels, &[0, 1]) else { return };
     for text in [LATE.to_owned(), LATE.replace("rank == 1", "rank > 1")] {
-        let programs = two_ranks(&text);
+        let programs = common::planned_ranks(&text, 2);
         let place =
             |(program, plan): &(Program, Plan)| common::placed(program, plan, &gpu, &schedule::Options::default());
         let schedules: Vec<_> = programs.iter().map(place).collect();
@@ -356,6 +350,39 @@ fn the_rank_that_others_wait_for_is_named() {
             // Of equal ranks, chance or the machine may make one late: that is for the reader.
             if text == LATE {
                 assert_eq!(skew.straggler, Some(1), "{}: {skew:?}", variant.launch);
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_to_other_ranks_agree_with_the_cpu() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpus(&kernels, &[0, 1]) else { return };
+    for via in ["dma", "kernel"] {
+        for options in ["", "(sync: end, depth: 3)"] {
+            let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
+            let ranks = common::planned_ranks(&text, 2);
+            let ranks: Vec<(u32, &Program, &Plan)> =
+                (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
+            verify_ranks(&format!("{via} {options}"), &ranks, &gpu);
+            let schedules: Vec<schedule::Schedule> = ranks
+                .iter()
+                .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::Options::default()))
+                .collect();
+            let both = ranks.iter().zip(&schedules);
+            let both: Vec<exec::Rank> =
+                both.map(|(&(number, program, _), schedule)| exec::Rank { number, program, schedule }).collect();
+            let open = exec::prepare_ranks(&both, &gpu, &common::exec_options());
+            let mut open = open.unwrap_or_else(|error| panic!("{error}"));
+            println!("{via} {options}: {:?}", open.notes());
+            assert!(open.notes().iter().any(|note| note.contains("copies to rank")), "{:?}", open.notes());
+            // Many iterations under way at once: a flag that is raised too early or too late shows as a hang.
+            open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+            for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+                let samples = open.iterate(mode, 20, 500, &Control::default());
+                let samples = samples.unwrap_or_else(|error| panic!("{via} {options}, {}: {error}", mode.name()));
+                assert_eq!(samples.slowest.time.len(), 500);
             }
         }
     }

@@ -18,12 +18,13 @@ fn program(text: &str, rank: u32, world: u32) -> Program {
 
 /// Every rank's program, none of them shared.
 fn world(text: &str, world: u32) -> Vec<Rank> {
-    let rank = |rank| {
-        let program = program(text, rank, world);
+    let mut programs: Vec<Program> = (0..world).map(|rank| program(text, rank, world)).collect();
+    model::link(&mut programs).expect("what is copied between ranks fits");
+    let planned = |program| {
         let plan = plan::build(&program).expect("nothing races");
         Rank { program: Arc::new(program), plan: Arc::new(plan) }
     };
-    (0..world).map(rank).collect()
+    programs.into_iter().map(planned).collect()
 }
 
 #[test]

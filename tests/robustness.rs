@@ -80,14 +80,22 @@ fn take_through(text: &str) -> Stage {
             return Stage::Plan;
         }
     };
-    if text.contains("all_") || text.contains("send") || text.contains("recv") || text.contains("barrier") {
-        let rank = |rank| {
-            let program =
-                model::analyze(&ast, &Options { rank, world: 2, preset: None, set: Vec::new(), ..options }).ok()?;
+    if ["all_", "send", "recv", "barrier", " at "].iter().any(|word| text.contains(word)) {
+        let rank =
+            |rank| model::analyze(&ast, &Options { rank, world: 2, preset: None, set: Vec::new(), ..options }).ok();
+        let planned = |program| {
             let plan = plan::build(&program).ok()?;
             Some(plan::Rank { program: program.into(), plan: plan.into() })
         };
-        let ranks: Option<Vec<plan::Rank>> = [0, 1].into_iter().map(rank).collect();
+        let programs: Option<Vec<model::Program>> = [0, 1].into_iter().map(rank).collect();
+        let linked = programs.and_then(|mut programs| match model::link(&mut programs) {
+            Ok(()) => Some(programs),
+            Err(errors) => {
+                errors.iter().for_each(|error| show(error));
+                None
+            }
+        });
+        let ranks: Option<Vec<plan::Rank>> = linked.and_then(|programs| programs.into_iter().map(planned).collect());
         let judged = ranks.map_or(Ok(()), |ranks| plan::ranks::check(&ranks));
         judged.err().iter().flatten().for_each(|error| show(error));
     }

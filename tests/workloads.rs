@@ -211,7 +211,7 @@ fn results_on_the_cpu_do_not_depend_on_streams() {
 #[test]
 fn every_choice_computes_on_the_cpu() {
     let copies = shipped::named("sdma_overlap");
-    for direction in ["d2h", "h2d", "both"] {
+    for direction in ["d2h", "h2d", "both", "peer"] {
         for via in ["dma", "kernel", "auto"] {
             check_results(&copies, &[("direction", direction), ("via", via)]);
         }

@@ -201,12 +201,14 @@ pub fn plan(text: &str) {
 
 /// Three ranks go together or not, and it is said why.
 fn beside(text: &str, ast: &Ast) {
-    let rank = |rank| {
-        let program = model::analyze(ast, &Options { rank, world: 3, ..options() }).ok()?;
+    let rank = |rank| model::analyze(ast, &Options { rank, world: 3, ..options() }).ok();
+    let planned = |program| {
         let plan = plan::build(&program).ok()?;
         Some(plan::Rank { program: Arc::new(program), plan: Arc::new(plan) })
     };
-    let ranks: Option<Vec<plan::Rank>> = (0..3).map(rank).collect();
+    let programs: Option<Vec<Program>> = (0..3).map(rank).collect();
+    let linked = programs.and_then(|mut programs| model::link(&mut programs).ok().map(|()| programs));
+    let ranks: Option<Vec<plan::Rank>> = linked.and_then(|programs| programs.into_iter().map(planned).collect());
     if let Some(Err(errors)) = ranks.map(|ranks| plan::ranks::check(&ranks)) {
         assert!(!errors.is_empty() && errors.len() <= MAX_ERRORS);
         for error in &errors {

@@ -223,7 +223,7 @@ pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Load
 #[derive(Clone, Copy, Debug)]
 pub enum World {
     Of(u32),
-    /// That many where the file has collectives, else one.
+    /// That many where the file has collectives, or copies to other ranks, else one.
     OfCollectives(u32),
 }
 
@@ -241,13 +241,25 @@ fn has_collectives(ast: &Ast) -> bool {
     found
 }
 
+/// Whether a step may copy to other ranks: what is evaluated tells whether it does.
+fn may_copy_to_others(ast: &Ast) -> bool {
+    let mut found = false;
+    syntax::walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind {
+            found |= call.outputs.iter().any(|output| output.at.is_some());
+        }
+    });
+    found
+}
+
 /// Parses, analyzes and plans a workload for every rank of a world, and checks the ranks beside each other.
 pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: World) -> Result<Loaded, CliError> {
     let (mut parsed, syntax_errors) = parse(text, settings)?;
-    let world = match world {
-        World::Of(ranks) => ranks,
-        World::OfCollectives(ranks) if ranks > 1 && has_collectives(&parsed.ast) => ranks,
-        World::OfCollectives(_) => 1,
+    let (mut world, sure) = match world {
+        World::Of(ranks) => (ranks, true),
+        World::OfCollectives(ranks) if has_collectives(&parsed.ast) => (ranks, true),
+        World::OfCollectives(ranks) if may_copy_to_others(&parsed.ast) => (ranks, false),
+        World::OfCollectives(_) => (1, true),
     };
     let mut diagnostics = boxed(syntax_errors);
     let has_streams = parsed.ast.decls.iter().any(|decl| match &decl.kind {
@@ -268,7 +280,12 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         max_operations: settings.max_operations,
         max_memory: settings.max_memory.0,
     };
-    let analyzed = model::analyze(&parsed.ast, &options);
+    let mut analyzed = model::analyze(&parsed.ast, &options);
+    let copies = |program: &Program| program.cycle.iter().any(|step| !step.peers().is_empty());
+    if !sure && !analyzed.as_ref().is_ok_and(copies) {
+        (world, options.world) = (1, 1);
+        analyzed = model::analyze(&parsed.ast, &options);
+    }
     let Parsed { ast, sources, name, origin, sha256 } = parsed;
     let sources = Arc::new(sources);
     let program = match analyzed {
@@ -285,18 +302,23 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         }
     };
     let wrong = |diagnostics: Vec<Boxed>| CliError::Source { diagnostics, sources: sources.clone() };
-    let by_rank = program.by_rank;
-    let mut ranks = vec![planned(program).map_err(|errors| wrong(boxed(errors)))?];
-    for rank in 1..world {
-        if !by_rank {
-            ranks.push(ranks[0].clone());
-            continue;
-        }
+    let on_rank = |all: Vec<Boxed>, rank: u32| match rank {
+        0 => wrong(all),
+        _ => wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect()),
+    };
+    let others = if program.by_rank { 1..world } else { 0..0 };
+    let mut programs = vec![program];
+    for rank in others {
         options.rank = rank;
-        let on_rank = |all: Vec<Boxed>| wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect());
-        let program = model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors)))?;
-        ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors)))?);
+        programs.push(model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors), rank))?);
     }
+    model::link(&mut programs).map_err(|errors| wrong(boxed(errors)))?;
+    let mut ranks = Vec::with_capacity(world as usize);
+    for (rank, program) in (0..).zip(programs) {
+        ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors), rank))?);
+    }
+    // Equal programs are one.
+    ranks.resize(world as usize, ranks[0].clone());
     plan::ranks::check(&ranks).map_err(|errors| wrong(boxed(errors)))?;
     let parsed = ParsedInfo { ast, name, origin, sha256, preset: args.preset.clone() };
     let ceiling = args.streams.filter(|_| !has_streams);

@@ -1,24 +1,32 @@
 //! What a collective costs: its latency and its bandwidth, from tables of what was measured.
 
-use crate::config::{Links, Table};
+use crate::config::{Link, Links, Table};
 use crate::ops::{Collective, CollectiveKind};
 
 /// Bytes that a barrier is told by: it adds up a number of each rank.
 const BARRIER: f64 = 4.0;
 
+/// The node that a rank of the world is in.
+fn node(rank: u32, links: &Links) -> u32 {
+    rank / links.ranks_per_node.value() as u32
+}
+
+/// What connects two ranks of the world.
+pub fn link(one: u32, other: u32, links: &Links) -> &Link {
+    if node(one, links) == node(other, links) { &links.within } else { &links.across }
+}
+
 /// How long a collective takes from when the last rank has come, in ns. `ranks` are those of its group, as the world
 /// counts them.
 pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
-    let per_node = links.ranks_per_node.value() as u32;
-    let node = |rank: u32| rank / per_node;
+    let node = |rank: u32| node(rank, links);
     let factor = collective.kind.bus_factor(collective.ranks).unwrap_or(1.0);
     let bytes = match collective.kind {
         CollectiveKind::Barrier => BARRIER,
         _ => collective.bytes() as f64,
     };
     if let CollectiveKind::Send | CollectiveKind::Recv = collective.kind {
-        let (one, other) = (ranks[collective.rank as usize], ranks[collective.peer as usize]);
-        let link = if node(one) == node(other) { &links.within } else { &links.across };
+        let link = link(ranks[collective.rank as usize], ranks[collective.peer as usize], links);
         return link.latency.value() + bytes / link.bandwidth.value() * 1e9;
     }
     let mut nodes: Vec<u32> = ranks.iter().map(|&rank| node(rank)).collect();

@@ -1,7 +1,7 @@
 //! The least time in which a device can do some operations, whatever runs beside what: less is a mistake of measurement.
 
 use crate::config::Profile;
-use crate::ops::{Category, Direction, Launch, Spec};
+use crate::ops::{self, Category, Direction, Launch, Spec};
 
 /// How far clocks may lift a device over its datasheet's peak: 1.98 GHz for an H200's 1.83.
 const BOOST: f64 = 1.1;
@@ -31,7 +31,7 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
             Some((Direction::HostToDevice, bytes)) => to_device += bytes / link(Direction::HostToDevice, profile),
             Some((Direction::DeviceToHost, bytes)) => to_host += bytes / link(Direction::DeviceToHost, profile),
             // What lies on the host, or comes from other ranks, passes by other ways.
-            _ if spec.operation.category() == Category::Collective => {}
+            _ if between_ranks(spec) => {}
             _ => {
                 let fast = profile.cache_bandwidth.value().max(profile.bandwidth.value());
                 cache += cost.bytes() as f64 / (fast * CACHES) * 1e9;
@@ -45,7 +45,7 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
 /// the host and the device, and collectives, have neither.
 pub fn ideal(spec: &Spec, profile: &Profile) -> (f64, f64) {
     let cost = spec.cost();
-    if spec.operation.category() == Category::Collective || link_bytes(spec).is_some() {
+    if between_ranks(spec) || link_bytes(spec).is_some() {
         return (0.0, 0.0);
     }
     let peak = match cost.matrix {
@@ -53,6 +53,10 @@ pub fn ideal(spec: &Spec, profile: &Profile) -> (f64, f64) {
         None => profile.peak["vector"].value(),
     };
     (cost.flops / peak * 1e9, cost.bytes() as f64 / profile.bandwidth.value() * 1e9)
+}
+
+fn between_ranks(spec: &Spec) -> bool {
+    spec.operation.category() == Category::Collective || ops::crossing(spec).is_some()
 }
 
 /// Bytes per ns that a link cannot pass.

@@ -4,11 +4,13 @@
 
 mod exchange;
 pub mod floor;
+mod peer;
 
-use crate::config::Profile;
+use crate::config::{Links, Profile};
 use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
 
 pub use exchange::exchange;
+pub use peer::peer;
 
 /// What one launch takes from a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,12 +35,22 @@ pub enum Task {
         /// By way of a staging buffer, while the host waits.
         pageable: bool,
     },
+    /// Moves bytes to another device.
+    Peer {
+        bytes: f64,
+        /// Bytes per second of the link.
+        rate: f64,
+    },
 }
 
 /// The tasks of an operation, one for each of its launches; `cached` is the share of its bytes that the device's cache
 /// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     let cost = spec.cost();
+    if let [Launch::Peer(_)] = launches {
+        let links = Links::named(&profile.topology).expect("a profile is checked when it is read");
+        return vec![peer(spec, profile, &links)];
+    }
     let parts = launches.len() as f64;
     let memory_time = memory_time(cost.bytes() as f64 / parts, cached, profile);
     launches.iter().map(|launch| task(launch, &cost, parts, memory_time, profile)).collect()
@@ -58,6 +70,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Pr
             memory_time,
             floor: profile.kernel_floor.value() + latency,
         },
+        Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
         Launch::Collective(_) => Task::Kernel {
             // A channel a block, as the vendors' libraries use them.
             blocks: 16,
@@ -134,6 +147,7 @@ pub fn alone(task: &Task, profile: &Profile) -> f64 {
             };
             engines.latency.value() + bytes / rate * 1e9
         }
+        Task::Peer { bytes, rate } => profile.device_to_host.latency.value() + bytes / rate * 1e9,
     }
 }
 
@@ -161,6 +175,10 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,
         Launch::Collective(_) => &host.collective,
+        Launch::Peer(peer) => match &peer.sends {
+            Some(sent) => return issue(&sent.launch, profile),
+            None => &host.wait,
+        },
     }
     .value()
 }

@@ -144,6 +144,15 @@ fn blocks(image: &Image) -> bool {
     })
 }
 
+/// How many commands a launch is: a copy between ranks raises a flag, waits for one and lowers it, for each rank that
+/// sends here and before and after what is sent.
+fn commands(launch: &Launch) -> u32 {
+    match launch {
+        Launch::Peer(peer) => 3 * peer.from.len() as u32 + 4,
+        _ => 1,
+    }
+}
+
 /// The most commands that an iteration gives one hardware queue, with `stamps` around each operation.
 fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
     let mut most = 0;
@@ -154,7 +163,7 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
             match *command {
                 Step::Launch { op, lane } => {
                     let work = &image.works[image.ops[op as usize].work as usize];
-                    add(lane, work.launches.len() as u32 + stamps);
+                    add(lane, work.launches.iter().map(commands).sum::<u32>() + stamps);
                 }
                 Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
             }

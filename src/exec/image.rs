@@ -17,6 +17,8 @@ pub struct Image {
     pub rank: u32,
     /// What its collectives run over, in an order that is the same on all ranks.
     pub comms: Vec<Comm>,
+    /// Places at which ranks copy to each other; the same on all ranks.
+    pub crossings: u32,
     pub lanes: Vec<ImageLane>,
     pub events: u32,
     /// Events that can be timed.
@@ -80,6 +82,8 @@ pub struct ImageOp {
     pub lane: u32,
     /// The communicator of a collective, by its number; [`NO_COMM`] for everything else.
     pub comm: u32,
+    /// The place of a copy between ranks, the same number on all that come by it; [`NO_CROSSING`] for everything else.
+    pub crossing: u32,
     /// The first of its operands in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
     /// Where it stands in the text.
@@ -88,6 +92,9 @@ pub struct ImageOp {
 
 /// What stands in place of a communicator's number where there is none.
 pub const NO_COMM: u32 = u32::MAX;
+
+/// What stands in place of a crossing's number where there is none.
+pub const NO_CROSSING: u32 = u32::MAX;
 
 /// A place in memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +131,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
     let mut image = Image {
         rank: rank.number,
         comms: Vec::new(),
+        crossings: program.crossings * schedule.period.len() as u32,
         lanes: schedule
             .lanes
             .iter()
@@ -142,7 +150,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         gemm_candidates,
     };
     let mut period = Vec::with_capacity(schedule.period.len());
-    for planned in &schedule.period {
+    for (turn, planned) in (0..).zip(&schedule.period) {
         let step = &program.cycle[planned.step];
         let mut commands = Vec::with_capacity(planned.commands.len());
         let mut ops = Vec::new();
@@ -169,8 +177,13 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                         image.addresses.push(Address { space, offset });
                     }
                     ops.push(op);
-                    let comm = comms.number(step.op(op).stream, &image.works[work as usize].launches);
-                    image.ops.push(ImageOp { work, lane: lane.0, comm, operands, span: step.op(op).span });
+                    let launches = &image.works[work as usize].launches;
+                    let comm = comms.number(step.op(op).stream, launches);
+                    let crossing = match (launches.first(), step.peer(op)) {
+                        (Some(Launch::Peer(_)), Some(peer)) => turn * program.crossings + peer.crossing,
+                        _ => NO_CROSSING,
+                    };
+                    image.ops.push(ImageOp { work, lane: lane.0, comm, crossing, operands, span: step.op(op).span });
                     Step::Launch { op: image.ops.len() as u32 - 1, lane: lane.0 }
                 }
             });

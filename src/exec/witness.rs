@@ -15,7 +15,7 @@ use crate::plan::{Plan, StepPlan};
 
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{Address, Fill, Image, ImageOp, NO_COMM, Step, StepCommands, Work};
+use super::image::{Address, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, Step, StepCommands, Work};
 use super::prepare::Options;
 use super::ranks::{Rank, Ranks, prepare_with};
 
@@ -228,7 +228,8 @@ impl Maker<'_> {
     fn add(&mut self, work: u32, lane: u32, offsets: &[u64]) -> u32 {
         let operands = self.image.addresses.len() as u32;
         self.image.addresses.extend(offsets.iter().map(|&offset| Address { space: Space::Device, offset }));
-        self.image.ops.push(ImageOp { work, lane, comm: NO_COMM, operands, span: SrcSpan::default() });
+        let (comm, crossing, span) = (NO_COMM, NO_CROSSING, SrcSpan::default());
+        self.image.ops.push(ImageOp { work, lane, comm, crossing, operands, span });
         self.image.ops.len() as u32 - 1
     }
 }

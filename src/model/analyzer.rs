@@ -119,6 +119,7 @@ impl<'a> Analyzer<'a> {
             phases: vec![Label::default()],
             step: StepOptions { sync: Sync::Iteration, depth: 1, declared_order: false, allow_races: false },
             cycle: Vec::new(),
+            crossings: 0,
             metrics: Vec::new(),
             expectations: Vec::new(),
         };
@@ -203,7 +204,10 @@ impl<'a> Analyzer<'a> {
             program.names = self.names;
             program.memories.shrink_to_fit();
             program.labels.shrink_to_fit();
-            program.views.finish();
+            // Where ranks copy to each other, `link` adds what arrives.
+            if program.cycle.iter().all(|step| step.peers().is_empty()) {
+                program.views.finish();
+            }
             return Ok(program);
         }
         self.errors.sort_by_key(ModelError::offset);

@@ -188,7 +188,9 @@ impl<'a> Analyzer<'a> {
         self.inputs(operation, call, operands);
         let options_good = self.op_options(operation, call, &mut operands.attrs);
         self.outputs(operation, call, &mut operands.outputs)?;
+        let peer = self.peer(operation, call);
         let group = group.filter(|_| fits && options_good && !operands.failed)?;
+        let peer = peer.ok()?;
         if let Some((dtype, dims)) = operation.own_input(&operands.attrs) {
             let name = self.names.intern(operation.name());
             operands.views.push(self.bare(dtype, dims, name, call.span));
@@ -206,7 +208,12 @@ impl<'a> Analyzer<'a> {
             }
             operands.written.push(view);
         }
-        if !self.check_overlap(operation, call, operands, team) {
+        // What is written on this rank by a copy to others is known when all ranks are.
+        let fits = match peer {
+            Some(_) => self.fits_peer(call, operands),
+            None => self.check_overlap(operation, call, operands, team),
+        };
+        if !fits {
             return None;
         }
         if self.expansion.batch.is_some() {
@@ -215,6 +222,9 @@ impl<'a> Analyzer<'a> {
         let label = self.open_label(call);
         // Where there is no room for it, the limit is the mistake.
         let op = self.push_op(OpKind::Run(spec), call.span, label, &operands.views, &operands.written);
+        if let (Some(to), Some(_)) = (peer, op) {
+            self.expansion.step.push_peer(to, operands.written[0]);
+        }
         if let (Some(label), Some(op)) = (label, op) {
             self.close_label(call, label, LabelData::operation(op));
         }
@@ -307,9 +317,10 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Says so where `at` stands behind anything but what a `copy` writes.
     pub(super) fn no_peer(&mut self, arg: &Arg) {
         if let Some(at) = &arg.at {
-            self.not_yet("an operand on another rank", "it comes with runs on several GPUs", at.span);
+            self.error(ModelError::PeerOperand { at: at.rank.span.into() });
         }
     }
 
@@ -390,6 +401,9 @@ impl<'a> Analyzer<'a> {
                 outputs.push(Output::None);
                 continue;
             }
+            if operation.name() != "copy" {
+                self.no_peer(arg);
+            }
             match self.output_argument(arg) {
                 Value::Output(cell) => outputs.push(Output::Cell(cell)),
                 Value::Tensor { view, .. } => outputs.push(Output::Given(view, arg.value.span)),
@@ -406,7 +420,6 @@ impl<'a> Analyzer<'a> {
 
     /// An operand behind the arrow: a slice, or an output of the definition around that nothing has written.
     pub(super) fn output_argument(&mut self, arg: &Arg) -> Value {
-        self.no_peer(arg);
         if let Some(name) = arg.value.as_name()
             && let Some(Value::Output(cell)) = self.scopes.get(name)
         {

@@ -430,7 +430,10 @@ impl<'a> Analyzer<'a> {
         let mut cells = Vec::new();
         for index in 0..outputs.len() {
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
-            let value = given.map(|arg| self.output_argument(arg));
+            let value = given.map(|arg| {
+                self.no_peer(arg);
+                self.output_argument(arg)
+            });
             cells.push(value.unwrap_or_else(|| self.new_output()));
         }
         let label = self.open_label(call);

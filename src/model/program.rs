@@ -39,6 +39,8 @@ pub struct Program {
     pub step: StepOptions,
     /// The operations of iteration 0, 1, … of the cycle, which then repeats.
     pub cycle: Vec<Step>,
+    /// Places of the text at which ranks copy to each other, in all of the cycle; the same on all ranks.
+    pub crossings: u32,
     pub metrics: Vec<Metric>,
     pub expectations: Vec<Expectation>,
 }
@@ -204,6 +206,20 @@ pub struct Step {
     pub ops: Vec<Op>,
     operands: Vec<ViewId>,
     after: Vec<After>,
+    /// Copies to other ranks, in the order of the text.
+    peers: Vec<Peer>,
+}
+
+/// A copy to another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub op: OpId,
+    /// The rank that gets it; nothing where this one sends nothing.
+    pub to: Option<u32>,
+    /// What is written there, as a slice of this rank's own buffer of that name.
+    pub target: ViewId,
+    /// The number of its place in the text, the same on all ranks that come by it; given by [`super::link`].
+    pub crossing: u32,
 }
 
 /// One operation.
@@ -217,7 +233,7 @@ pub struct Op {
     operands: u32,
     after: u32,
     inputs: u8,
-    outputs: u8,
+    outputs: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,11 +269,40 @@ impl Step {
             operands: self.operands.len() as u32,
             after: self.after.len() as u32,
             inputs: inputs.len() as u8,
-            outputs: outputs.len() as u8,
+            outputs: outputs.len() as u16,
         });
         self.operands.extend_from_slice(inputs);
         self.operands.extend_from_slice(outputs);
         id
+    }
+
+    /// Notes that the operation pushed last is a copy to another rank.
+    pub(super) fn push_peer(&mut self, to: Option<u32>, target: ViewId) {
+        let op = OpId::from(self.ops.len() - 1);
+        self.peers.push(Peer { op, to, target, crossing: 0 });
+    }
+
+    /// Copies to other ranks, in the order of the text.
+    pub fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    pub(super) fn peers_mut(&mut self) -> &mut [Peer] {
+        &mut self.peers
+    }
+
+    /// What an operation is as a copy to another rank, if it is one.
+    pub fn peer(&self, op: OpId) -> Option<&Peer> {
+        self.peers.binary_search_by_key(&op, |peer| peer.op).ok().map(|index| &self.peers[index])
+    }
+
+    /// Gives an operation another kind and other operands.
+    pub(super) fn replace(&mut self, op: OpId, kind: OpKind, inputs: &[ViewId], outputs: &[ViewId]) {
+        let operands = self.operands.len() as u32;
+        let changed = &mut self.ops[op.index()];
+        *changed = Op { kind, operands, inputs: inputs.len() as u8, outputs: outputs.len() as u16, ..*changed };
+        self.operands.extend_from_slice(inputs);
+        self.operands.extend_from_slice(outputs);
     }
 
     /// No more operations come: gives back the room that was taken ahead.

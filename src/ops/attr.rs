@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan};
 
-use super::Spec;
+use super::{Crossing, Spec};
 
 /// One option (or one positional value) of an operation.
 #[derive(Debug)]
@@ -78,6 +78,8 @@ pub enum Attr {
     Counts(Arc<Counts>),
     /// The parts of a batch of collectives: no option that somebody writes.
     Batch(Arc<[Spec]>),
+    /// A rank's share in a copy between ranks, likewise.
+    Crossing(Arc<Crossing>),
 }
 
 /// How much goes from each rank to each.
@@ -112,6 +114,7 @@ impl PartialEq for Attr {
             (Attr::DType(a), Attr::DType(b)) => a == b,
             (Attr::Counts(a), Attr::Counts(b)) => a == b,
             (Attr::Batch(a), Attr::Batch(b)) => a == b,
+            (Attr::Crossing(a), Attr::Crossing(b)) => a == b,
             _ => false,
         }
     }
@@ -132,6 +135,7 @@ impl std::hash::Hash for Attr {
             Attr::DType(value) => value.hash(state),
             Attr::Counts(value) => value.hash(state),
             Attr::Batch(value) => value.hash(state),
+            Attr::Crossing(value) => value.hash(state),
         }
     }
 }
@@ -217,6 +221,14 @@ impl Attrs {
     pub(super) fn batch(&self, name: &str) -> Option<&[Spec]> {
         self.values.iter().find_map(|(found, value, _)| match value {
             Attr::Batch(specs) if *found == name => Some(&**specs),
+            _ => None,
+        })
+    }
+
+    /// A rank's share in a copy between ranks; nothing for what is none.
+    pub(super) fn crossing(&self, name: &str) -> Option<&Crossing> {
+        self.values.iter().find_map(|(found, value, _)| match value {
+            Attr::Crossing(crossing) if *found == name => Some(&**crossing),
             _ => None,
         })
     }

@@ -19,6 +19,8 @@ pub enum Launch {
     },
     /// One, or several that are issued together: none waits for another.
     Collective(Arc<[Collective]>),
+    /// A rank's share in a copy between ranks.
+    Peer(Peer),
 }
 
 /// A generated kernel. Its source is the same for CUDA and HIP.
@@ -141,6 +143,26 @@ impl Copy {
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows
     }
+}
+
+/// What one rank does in a copy between ranks: it says that what arrives may be written, sends when the other has said so,
+/// and goes on when all has arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    /// The number of this rank in the world.
+    pub rank: u32,
+    pub sends: Option<Sent>,
+    /// For each output, the rank that writes it.
+    pub from: Arc<[u32]>,
+}
+
+/// What a rank sends to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    /// The rank that gets it.
+    pub to: u32,
+    /// A copy or a kernel, whose second operand lies on the other rank.
+    pub launch: Box<Launch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

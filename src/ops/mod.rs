@@ -17,6 +17,7 @@ mod launch;
 mod layout;
 mod matrix;
 mod movement;
+mod peers;
 mod routing;
 mod rowwise;
 mod softmax;
@@ -34,6 +35,7 @@ pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;
 pub use layout::{collapse, offsets};
+pub use peers::{Crossing, PeerCopy, crossing};
 
 /// Everything that is known of one operation.
 pub trait Operation: Sync {

@@ -195,8 +195,16 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Arg {
     pub value: Expr,
-    /// `at rank`: the operand lies on another rank.
-    pub at: Option<Expr>,
+    /// The operand lies on another rank.
+    pub at: Option<At>,
+}
+
+/// `at rank + 1 when rank + 1 < world`.
+#[derive(Debug)]
+pub struct At {
+    pub rank: Expr,
+    /// Without it, always.
+    pub when: Option<Expr>,
 }
 
 #[derive(Debug)]

@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
         self.node(&format!("{label}{}()", callee.join(".")), |inner| {
             for (side, args) in [("input", &call.inputs), ("output", &call.outputs)] {
                 for arg in args {
-                    let at = arg.at.as_ref().map(|at| format!(" at {}", inner.expr(at))).unwrap_or_default();
+                    let at = arg.at.as_ref().map(|at| inner.at(at)).unwrap_or_default();
                     inner.line(&format!("{side} {}{at}", inner.expr(&arg.value)));
                 }
             }
@@ -234,6 +234,11 @@ impl<'a> Writer<'a> {
                 inner.line(&format!("over {}", inner.expr(over)));
             }
         });
+    }
+
+    fn at(&self, at: &At) -> String {
+        let when = at.when.as_ref().map(|when| format!(" when {}", self.expr(when))).unwrap_or_default();
+        format!(" at {}{when}", self.expr(&at.rank))
     }
 
     fn label(&self, label: &LabelName) -> String {

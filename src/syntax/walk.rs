@@ -149,7 +149,7 @@ fn block_exprs(body: &Block, visit: &mut impl FnMut(&Expr)) {
             list(call.label.iter().flat_map(|label| &label.index), visit);
             for arg in call.inputs.iter().chain(&call.outputs) {
                 expr(&arg.value, visit);
-                list(&arg.at, visit);
+                list(arg.at.iter().flat_map(|at| std::iter::once(&at.rank).chain(&at.when)), visit);
             }
             settings_exprs(&call.options, visit);
             list(&call.over, visit);

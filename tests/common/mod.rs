@@ -36,6 +36,21 @@ pub fn planned(text: &str) -> (Program, Plan) {
     (program, plan)
 }
 
+/// The same for each rank of a world.
+pub fn planned_ranks(text: &str, world: u32) -> Vec<(Program, Plan)> {
+    let program = |rank| {
+        let options = Options { rank, world, ..Options::default() };
+        analyze_with(text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
+    };
+    let mut programs: Vec<Program> = (0..world).map(program).collect();
+    model::link(&mut programs).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"));
+    let planned = |program| {
+        let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"));
+        (program, plan)
+    };
+    programs.into_iter().map(planned).collect()
+}
+
 use aorta::exec::{self, Backend, Control, LaunchMode, Session};
 use aorta::schedule::{self, Schedule};
 

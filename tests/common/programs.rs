@@ -2,6 +2,27 @@
 
 use proptest::prelude::*;
 
+/// Copies to other ranks of every kind: in rows, one way only, by a kernel, to oneself, beside computation, both ways at
+/// once on two streams. `VIA` is how one of them goes.
+pub const PEERS: &str = "\
+stream s
+stream t
+buffer x: f32[64, 32]
+buffer y: f32[64, 32] = zeros
+buffer z: f32[4, 64, 32] = zeros
+buffer w: f32[64, 32] = zeros
+step {
+  on s { map(x * 0.5 + rank -> x) }
+  on t { copy(x -> y at (rank + 1) % world) }
+  on s { map(x + 1 -> w) }
+  on t { copy(x[.., 0..16] -> z[3, .., 16..32] at (rank + 1) % world) }
+  on s { copy(w -> z[0] at rank + 1 when rank + 1 < world) }
+  on t { copy(y -> z[1] at (rank + 1) % world, via: VIA) }
+  on s { copy(w -> z[2] at rank) }
+  on s { map(y + z[2] -> x) }
+}
+";
+
 /// One statement of a random step.
 #[derive(Clone, Debug)]
 pub enum Statement {

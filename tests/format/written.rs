@@ -439,7 +439,11 @@ impl<'a> Author<'a> {
             author.expr(&arg.value);
             if let Some(at) = &arg.at {
                 author.put("at");
-                author.expr(at);
+                author.expr(&at.rank);
+                if let Some(when) = &at.when {
+                    author.put("when");
+                    author.expr(when);
+                }
             }
         });
         if !args.is_empty() && !options.is_empty() {

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+    CUstreamBatchMemOpParams_v1,
 };
 
 use crate::backend::libraries::{NotOpened, SearchPaths, functions};
@@ -63,6 +64,12 @@ functions! {
         graph_destroy = "cuGraphDestroy"(CUgraph);
     }
     optional {
+        // For copies to other devices.
+        device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, CUdevice, CUdevice);
+        ctx_enable_peer_access = "cuCtxEnablePeerAccess"(CUcontext, c_uint);
+        memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
+        // Since 11.7.
+        stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
         // Newer headers map the name without a number to the second.
         elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
         elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
@@ -76,6 +83,10 @@ pub mod number {
     pub const NOT_READY: i32 = 600;
     pub const NO_DEVICE: i32 = 100;
     pub const STREAM_NON_BLOCKING: u32 = 1;
+    pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+    pub const HOST_ALLOC_PORTABLE: u32 = 1;
+    pub const WAIT_VALUE_EQ: u32 = 1;
+    pub const WRITE_VALUE_DEFAULT: u32 = 0;
     pub const EVENT_DEFAULT: u32 = 0;
     pub const EVENT_DISABLE_TIMING: u32 = 2;
     pub const EVENT_RECORD_EXTERNAL: u32 = 1;

@@ -104,6 +104,17 @@ pub trait Api: Send + Sync + 'static {
     /// Reads device memory, when everything is done.
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call;
 
+    // --- Other devices --------------------------------------------------------------------------------------------
+
+    /// Whether this device can read and write the memory of another.
+    fn reaches(&self, other: &Self) -> Call<bool>;
+    /// From now on it may.
+    fn reach(&self, other: &Self) -> Call;
+    /// A copy to memory of another device, which may go by way of the host.
+    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Self::Stream) -> Call;
+    /// Lets a stream wait until 32 bits of this device's or the host's memory hold that value, and sets them to 0.
+    unsafe fn await_flag(&self, address: u64, value: u32, stream: Self::Stream) -> Call;
+
     // --- Graphs ---------------------------------------------------------------------------------------------------
 
     unsafe fn begin_capture(&self, stream: Self::Stream) -> Call;

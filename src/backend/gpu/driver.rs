@@ -18,6 +18,7 @@ use super::api::{Api, Call};
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::lower::{Args, Calls, Context, Prepared};
+use super::peers::{self, Flags, Places, RAISED};
 use super::products::Chooser;
 use super::timer;
 
@@ -56,6 +57,8 @@ pub struct GpuDriver<A: Api> {
     comms: Vec<Comm>,
     /// Device memory that barriers use.
     scratch: u64,
+    /// By which it meets others where they copy to each other.
+    flags: Flags,
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     gates: Option<Gates<A>>,
@@ -80,14 +83,24 @@ fn device(fault: Box<Fault>) -> ExecError {
 
 impl<A: Api> GpuDriver<A> {
     /// Makes everything that the image needs. All ranks of the meeting come here side by side, or wait for each other.
-    pub fn new(api: Arc<A>, image: Image, cache: Option<&Path>, meeting: &Meeting) -> Result<Self, ExecError> {
-        let made = Self::make(api, image, cache);
+    pub fn new(
+        api: Arc<A>,
+        image: Image,
+        cache: Option<&Path>,
+        (meeting, places): (&Meeting, &Places<A>),
+    ) -> Result<Self, ExecError> {
+        let made = Self::make(api, image, cache).and_then(|mut driver| {
+            let count = places.count();
+            driver.flags = Flags::new(driver.api.as_ref(), &driver.image, count, driver.streams[0]).map_err(device)?;
+            places.publish(&driver.api, &driver.image, driver.flags, driver.bases[0]);
+            Ok(driver)
+        });
         if !meeting.all_ready(made.is_ok()) {
             return made.and(Err(ExecError::Ended));
         }
         let mut driver = made?;
         driver.make_communicators(meeting)?;
-        driver.resolve()?;
+        driver.resolve(places)?;
         driver.reset().map_err(device)?;
         driver.choose_products()?;
         driver.reset().map_err(device)?;
@@ -109,6 +122,7 @@ impl<A: Api> GpuDriver<A> {
                 copies: Vec::new(),
                 products: Vec::new(),
                 exchanges: Vec::new(),
+                peers: Vec::new(),
                 args: Args::default(),
             },
             products: Vec::new(),
@@ -118,6 +132,7 @@ impl<A: Api> GpuDriver<A> {
             workspaces: Vec::new(),
             comms: Vec::new(),
             scratch: 0,
+            flags: Flags::default(),
             collectives: None,
             graphs: Vec::new(),
             gates: None,
@@ -237,7 +252,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    fn resolve(&mut self) -> Result<(), ExecError> {
+    fn resolve(&mut self, places: &Places<A>) -> Result<(), ExecError> {
         let context = Context {
             api: self.api.as_ref(),
             image: &self.image,
@@ -247,8 +262,11 @@ impl<A: Api> GpuDriver<A> {
             workspaces: &self.workspaces,
             comms: &self.comms,
             scratch: self.scratch,
+            places,
+            raised: self.flags.raised(),
         };
         let calls = context.calls()?;
+        let notes = if self.image.crossings > 0 { peers::notes(places, &self.image)? } else { Vec::new() };
         let mut fills = Vec::new();
         let mut args = Args::default();
         for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
@@ -261,6 +279,7 @@ impl<A: Api> GpuDriver<A> {
         }
         args.seal();
         self.calls = calls;
+        self.notes.extend(notes);
         self.fills = fills;
         self.fill_args = args;
         Ok(())
@@ -309,6 +328,11 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Copy { copy, source, target, stream } => {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }
+                Prepared::Await { flag, stream } => api.await_flag(flag, RAISED, stream),
+                Prepared::Stage { copy, source, target, peer, stream } => {
+                    let other = calls.peers[peer as usize].as_ref();
+                    api.copy_staged(&calls.copies[copy as usize], source, (target, other), stream)
+                }
                 Prepared::Memset { address, value, bytes, stream } => api.memset(address, value, bytes, stream),
                 Prepared::Exchange { comm, exchanges: (first, last), stream } => {
                     let collectives = collectives.as_ref().expect("loaded where an image has collectives");
@@ -349,7 +373,11 @@ fn wanted(image: &Image) -> Vec<Wanted> {
     };
     for work in &image.works {
         for launch in work.launches.iter() {
-            if let Launch::Kernel(kernel) = launch {
+            let sent = match launch {
+                Launch::Peer(peer) => peer.sends.as_ref().map(|sent| &*sent.launch),
+                launch => Some(launch),
+            };
+            if let Some(Launch::Kernel(kernel)) = sent {
                 add(&kernel.source, work.spec.operation.name(), work.span);
             }
         }
@@ -576,6 +604,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
                 self.api.free(address);
             }
+            self.flags.free(self.api.as_ref());
             if self.scratch != 0 {
                 self.api.free(self.scratch);
             }

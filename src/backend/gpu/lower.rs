@@ -1,16 +1,18 @@
 //! An image's launches as resolved calls: handles, addresses and packed arguments.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp};
-use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Shared};
+use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
 
 use super::api::Api;
 use super::kernels::Kernels;
+use super::peers::{self, Part, Places};
 
 /// One call to make, with everything that it needs.
 pub enum Prepared<A: Api> {
@@ -40,6 +42,20 @@ pub enum Prepared<A: Api> {
         bytes: u64,
         stream: A::Stream,
     },
+    /// Waits for a flag that another rank raises.
+    Await {
+        flag: u64,
+        stream: A::Stream,
+    },
+    /// A copy to the memory of another device, by way of the host.
+    Stage {
+        copy: u32,
+        source: u64,
+        target: u64,
+        /// Which of [`Calls::peers`] the memory is of.
+        peer: u32,
+        stream: A::Stream,
+    },
     /// Several are issued together.
     Exchange {
         comm: Comm,
@@ -56,7 +72,20 @@ pub struct Calls<A: Api> {
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
     pub exchanges: Vec<Exchange>,
+    /// The devices of other ranks that are copied to by way of the host.
+    pub peers: Vec<Arc<A>>,
     pub args: Args,
+}
+
+impl<A: Api> Calls<A> {
+    /// The number of a copy's rows and directions.
+    fn copy(&mut self, copy: &CopyLaunch) -> u32 {
+        let index = self.copies.iter().position(|known| known == copy).unwrap_or_else(|| {
+            self.copies.push(copy.clone());
+            self.copies.len() - 1
+        });
+        index as u32
+    }
 }
 
 /// The arguments of all kernels, each a pointer to its value.
@@ -122,6 +151,9 @@ pub struct Context<'a, A: Api> {
     pub comms: &'a [Comm],
     /// Device memory that barriers may use.
     pub scratch: u64,
+    /// All ranks of the process, and a raised flag of this one.
+    pub places: &'a Places<A>,
+    pub raised: u64,
 }
 
 impl<A: Api> Context<'_, A> {
@@ -142,6 +174,7 @@ impl<A: Api> Context<'_, A> {
             copies: Vec::new(),
             products: Vec::new(),
             exchanges: Vec::new(),
+            peers: Vec::new(),
             args: Args::default(),
         };
         let mut products: FxHashMap<Gemm, u32> = FxHashMap::default();
@@ -152,6 +185,10 @@ impl<A: Api> Context<'_, A> {
             operands.clear();
             operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
             for launch in work.launches.iter() {
+                if let Launch::Peer(peer) = launch {
+                    self.peer(peer, op, &operands, &mut calls, &mut products)?;
+                    continue;
+                }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
             }
@@ -159,6 +196,35 @@ impl<A: Api> Context<'_, A> {
         }
         calls.args.seal();
         Ok(calls)
+    }
+
+    /// The calls of a rank in a copy between ranks.
+    fn peer(
+        &self,
+        peer: &Peer,
+        op: &ImageOp,
+        operands: &[u64],
+        calls: &mut Calls<A>,
+        products: &mut FxHashMap<Gemm, u32>,
+    ) -> Result<(), ExecError> {
+        let own = self.places.own(self.image)?;
+        let stream = self.streams[op.lane as usize];
+        for part in peers::parts(self.places, &own, self.raised, (op.crossing, peer))? {
+            let call = match part {
+                Part::Raise { copy, source, target } => {
+                    Prepared::Copy { copy: calls.copy(&copy), source, target, stream }
+                }
+                Part::Await { flag } => Prepared::Await { flag, stream },
+                Part::Send { launch, target } => self.call(launch, op, &[operands[0], target], calls, products)?,
+                Part::Stage { copy, target, to } => {
+                    calls.peers.push(to.api.clone());
+                    let peer = calls.peers.len() as u32 - 1;
+                    Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
+                }
+            };
+            calls.calls.push(call);
+        }
+        Ok(())
     }
 
     fn call(
@@ -193,15 +259,13 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
             }
             Launch::Copy(copy) => {
-                let index = calls.copies.iter().position(|known| known == copy).unwrap_or_else(|| {
-                    calls.copies.push(copy.clone());
-                    calls.copies.len() - 1
-                });
-                Prepared::Copy { copy: index as u32, source: at(copy.source), target: at(copy.target), stream }
+                let (source, target) = (at(copy.source), at(copy.target));
+                Prepared::Copy { copy: calls.copy(copy), source, target, stream }
             }
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
+            Launch::Peer(_) => unreachable!("it is several calls"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;
                 calls.exchanges.extend(collectives.iter().map(|one| Exchange::new(one, self.scratch, at)));

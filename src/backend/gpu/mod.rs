@@ -7,6 +7,7 @@ mod driver;
 pub mod gate;
 mod kernels;
 mod lower;
+mod peers;
 mod products;
 mod timer;
 
@@ -68,8 +69,9 @@ impl<A: Api> Backend for Gpu<A> {
             });
         }
         let meeting = Meeting::new(images.len());
+        let places = peers::Places::new(&images);
         let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {
-            let driver = driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), &meeting)?;
+            let driver = driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), (&meeting, &places))?;
             Ok(Box::new(driver.with_ranges(self.ranges.clone())))
         };
         if images.len() == 1 {

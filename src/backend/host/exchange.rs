@@ -4,12 +4,40 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::exec::Comm;
-use crate::ops::{Collective, CollectiveKind, Member, Spec};
+use crate::ops::{Collective, CollectiveKind, Member, Peer, Sent, Spec};
 
-/// The communicators of all ranks of the process.
+/// The communicators of all ranks of the process, and the places at which they copy to each other.
 #[derive(Debug, Default)]
 pub struct Meetings {
     comms: Mutex<BTreeMap<Comm, Arc<Meeting>>>,
+    pub crossings: Arc<Crossings>,
+}
+
+/// What is under way from one rank to another: by the number of the place, the sender and the receiver.
+#[derive(Debug, Default)]
+pub struct Crossings {
+    sent: Mutex<BTreeMap<(u32, u32, u32), VecDeque<Vec<f64>>>>,
+    changed: Condvar,
+}
+
+impl Crossings {
+    /// Takes part in a copy between ranks: what is sent is `inputs`, what arrives goes to `outputs`. Waits for the others
+    /// as long as it takes.
+    pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(Sent { to, .. }), Some(values)) = (&peer.sends, inputs.first()) {
+            sent.entry((crossing, peer.rank, *to)).or_default().push_back(values.clone());
+            self.changed.notify_all();
+        }
+        for (&from, output) in peer.from.iter().zip(outputs) {
+            *output = loop {
+                if let Some(values) = sent.get_mut(&(crossing, from, peer.rank)).and_then(VecDeque::pop_front) {
+                    break values;
+                }
+                sent = self.changed.wait(sent).unwrap_or_else(PoisonError::into_inner);
+            };
+        }
+    }
 }
 
 impl Meetings {

@@ -97,6 +97,7 @@ impl HostDriver {
             events: (0..events).map(|_| Event::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
             meetings: image.comms.iter().map(|comm| meetings.of(comm)).collect(),
+            crossings: meetings.crossings.clone(),
             image,
         });
         let mut driver = HostDriver {

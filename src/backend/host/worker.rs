@@ -9,7 +9,7 @@ use crate::base::{Dims, Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, collapse, offsets};
 
-use super::exchange::Meeting;
+use super::exchange::{Crossings, Meeting};
 use super::memory::Memory;
 
 /// What a lane is told.
@@ -93,6 +93,8 @@ pub struct Shared {
     pub stamps: Vec<Stamp>,
     /// Where its communicators meet, by their numbers in the image.
     pub meetings: Vec<Arc<Meeting>>,
+    /// Where ranks copy to each other.
+    pub crossings: Arc<Crossings>,
 }
 
 impl Shared {
@@ -149,12 +151,16 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
     for ((tensor, place), values) in spec.outputs.iter().zip(output_places).zip(outputs.iter_mut()) {
         gather(shared, tensor, *place, values, bytes);
     }
-    match exchange(shared, op) {
-        Some((meeting, collectives)) => {
+    let launches = &shared.image.works[op.work as usize].launches;
+    match (exchange(shared, op), launches.first()) {
+        (None, Some(Launch::Peer(peer))) => {
+            shared.crossings.pass(op.crossing, peer, &inputs[..spec.inputs.len()], outputs);
+        }
+        (Some((meeting, collectives)), _) => {
             let team = collectives[0].rank;
             meeting.take_part(team, spec, collectives, &inputs[..spec.inputs.len()], outputs);
         }
-        None => {
+        (None, _) => {
             let mut views: [&[f64]; MAX_INPUTS] = [&[]; MAX_INPUTS];
             for (view, values) in views.iter_mut().zip(inputs.iter()) {
                 *view = values;

@@ -103,7 +103,7 @@ enum Launched {
 pub fn open(profile: &Profile, links: &Links, images: &[Image]) -> Vec<Box<dyn Driver>> {
     let queues = 3 * profile.queues.count.value() as usize;
     let lanes = images.iter().enumerate().flat_map(|(rank, image)| image.lanes.iter().map(move |_| rank as u32));
-    let mut machine = Machine::new(profile, lanes.collect(), images.len(), queues);
+    let mut machine = Machine::new(profile, links, lanes.collect(), images.len(), queues);
     let exchanges = Exchanges::new(images, links, profile);
     let mut known = Known::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
@@ -135,23 +135,33 @@ type Parts = (Vec<(u32, std::ops::Range<u32>)>, Vec<Part>);
 /// What launches of a kind cost the host, and whether they hold it.
 #[derive(Debug, Default)]
 struct Known {
-    /// By work, share of its bytes in the cache, and communicator.
-    ranges: FxHashMap<(u32, u8, u32), std::ops::Range<u32>>,
+    /// By work, share of its bytes in the cache, communicator, and place of a copy between ranks.
+    ranges: FxHashMap<(u32, u8, u32, u32), std::ops::Range<u32>>,
 }
 
 impl Known {
     fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
         self.ranges.clear();
+        let flag = profile.host.wait.value();
         let mut parts = Vec::new();
         let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
         let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
         let ops = image.ops.iter().zip(shares).map(|(op, share)| {
-            let range = self.ranges.entry((op.work, share, op.comm)).or_insert_with(|| {
+            let range = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
                 let work = &image.works[op.work as usize];
                 let first = parts.len() as u32;
                 let cached = f64::from(share) / f64::from(cache::WHOLE);
                 let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
                 for (launch, task) in work.launches.iter().zip(tasks) {
+                    if let Launch::Peer(peer) = launch {
+                        let actions = exchanges.peer(op.crossing, peer, task, machine);
+                        parts.extend(actions.into_iter().map(|action| Part {
+                            action,
+                            host: if matches!(action, Action::Run(_)) { cost::issue(launch, profile) } else { flag },
+                            holds_host: false,
+                        }));
+                        continue;
+                    }
                     let exchange = match launch {
                         Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
                         _ => None,
@@ -238,7 +248,7 @@ impl SimDriver {
         let (placing, last, waits) = &mut self.lanes[lane as usize];
         // A mark has no gap before it: it is where the lane is.
         let (same, event) = match action {
-            Action::Mark(_) => (0.0, 0.0),
+            Action::Mark(_) | Action::Meet(_) => (0.0, 0.0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
         };
         let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
@@ -396,6 +406,7 @@ impl Driver for SimDriver {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0.0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
                 Action::Run(_) | Action::Exchange(_) => (gap, node.action),
+                Action::Meet(_) => (0.0, node.action),
             };
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
@@ -409,7 +420,7 @@ impl Driver for SimDriver {
             drop(state);
             match node.action {
                 Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
-                Action::Mark(None) => {}
+                Action::Mark(None) | Action::Meet(_) => {}
                 Action::Run(_) | Action::Exchange(_) => dispatched += dispatch,
             }
             tasks.push(task);

@@ -3,11 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::config::{Links, Profile};
-use crate::cost;
+use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
-use crate::ops::{Collective, CollectiveKind};
+use crate::ops::{Collective, CollectiveKind, Peer};
 
-use super::machine::{Action, Channel, Exchange, Machine};
+use super::machine::{Action, Channel, Exchange, Machine, Side};
 
 /// The communicators of all ranks, each with a number.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Exchanges<'a> {
     comms: FxHashMap<&'a Comm, u32>,
     links: &'a Links,
     floor: f64,
+    /// From when a flag is set until who waits for it goes on.
+    flag: f64,
 }
 
 impl<'a> Exchanges<'a> {
@@ -24,7 +26,30 @@ impl<'a> Exchanges<'a> {
             let next = comms.len() as u32;
             comms.entry(comm).or_insert(next);
         }
-        Exchanges { comms, links, floor: profile.kernel_floor.value() }
+        Exchanges { comms, links, floor: profile.kernel_floor.value(), flag: profile.gap_event.value() }
+    }
+
+    /// What a copy between ranks is on the machine, one after the other, as a GPU does it: the rank says that what arrives
+    /// may be written, and waits until the other has said so; then it sends; then it says that it has, and waits for what
+    /// arrives.
+    pub fn peer(&self, crossing: u32, peer: &Peer, task: Task, machine: &mut Machine) -> Vec<Action> {
+        let sends = peer.sends.as_ref().map(|sent| sent.to).filter(|to| *to != peer.rank);
+        let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
+        let mut meet = |said: u32, sends_waits: bool| {
+            let channel =
+                |from, to| Channel { comm: self.comms.len() as u32 + 2 * crossing + said, pair: Some((from, to)) };
+            let side = |channel, receives, waits| Side { channel, needed: 2, receives, waits };
+            let out = sends.map(|to| side(channel(peer.rank, to), false, sends_waits));
+            let into = from().map(|from| side(channel(from, peer.rank), true, !sends_waits));
+            let sides: Vec<Side> = out.into_iter().chain(into).collect();
+            let time = if sides.iter().any(|side| side.waits) { self.flag } else { 0.0 };
+            let exchange = Exchange { sides, units: 0, floor: 0.0, time };
+            Action::Meet(machine.exchange(exchange))
+        };
+        let mut actions = vec![meet(0, true)];
+        actions.extend(peer.sends.as_ref().map(|_| Action::Run(task)));
+        actions.push(meet(1, false));
+        actions
     }
 
     /// What an operation's collectives, which are issued together, are on the machine. Nothing where only one rank takes
@@ -38,7 +63,7 @@ impl<'a> Exchanges<'a> {
     ) -> Option<Action> {
         let comm = image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
         let number = self.comms[comm];
-        let mut channels = Vec::with_capacity(collectives.len());
+        let mut sides = Vec::with_capacity(collectives.len());
         let mut time: f64 = 0.0;
         for collective in collectives {
             time = time.max(cost::exchange(collective, &comm.ranks, self.links));
@@ -49,9 +74,9 @@ impl<'a> Exchanges<'a> {
             };
             let needed = if pair.is_some() { 2 } else { comm.ranks.len() as u32 };
             let receives = collective.kind == CollectiveKind::Recv;
-            channels.push((Channel { comm: number, pair }, needed, receives));
+            sides.push(Side { channel: Channel { comm: number, pair }, needed, receives, waits: true });
         }
         let units = self.links.units.value() as u64;
-        Some(Action::Exchange(machine.exchange(Exchange { channels, units, floor: self.floor, time })))
+        Some(Action::Exchange(machine.exchange(Exchange { sides, units, floor: self.floor, time })))
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use rustc_hash::FxHashSet;
 
-use crate::config::{Profile, QueueRule};
+use crate::config::{Links, Profile, QueueRule};
 use crate::cost::{self, Task};
 use crate::ops::{Cost, Direction};
 
@@ -23,7 +23,7 @@ const SMALL_DEMAND: f64 = 1e-3;
 
 mod meetings;
 
-pub use meetings::{Channel, Exchange};
+pub use meetings::{Channel, Exchange, Side};
 
 /// A task by its number, counted over the whole run.
 pub type TaskId = u64;
@@ -36,6 +36,8 @@ pub enum Action {
     Run(Task),
     /// Takes part in an exchange, by the number that [`Machine::exchange`] gave.
     Exchange(u32),
+    /// The same without compute units: it is no kernel, and goes through no hardware queue.
+    Meet(u32),
 }
 
 /// Where a task runs.
@@ -146,11 +148,21 @@ struct Device {
     /// Kernels whose blocks wait for units: the most urgent first, then the earlier.
     admitted: Vec<TaskId>,
     memory: Fluid,
-    copies: [Engines; 2],
+    /// To the device, from the device, and to other devices.
+    copies: [Engines; 3],
 }
 
 /// Shared capacities of a device: its memory, and the links of its copy engines.
-const FLOWS: usize = 3;
+const FLOWS: usize = 4;
+
+/// The copy engines that a task needs, by their place in [`Device::copies`]; nothing for a kernel.
+fn link_of(task: &Task) -> Option<usize> {
+    match task {
+        Task::Kernel { .. } => None,
+        Task::Copy { direction, .. } => Some(usize::from(*direction == Direction::DeviceToHost)),
+        Task::Peer { .. } => Some(2),
+    }
+}
 
 /// When the next flow of a capacity ends, unless something changes before.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -209,7 +221,7 @@ pub struct Machine {
 
 impl Machine {
     /// Devices of one kind with that many hardware queues each; `device_of` has the device of each lane.
-    pub fn new(profile: &Profile, device_of: Vec<u32>, devices: usize, queues: usize) -> Machine {
+    pub fn new(profile: &Profile, links: &Links, device_of: Vec<u32>, devices: usize, queues: usize) -> Machine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
@@ -223,11 +235,13 @@ impl Machine {
                 rate: rate * 1e-9,
             }
         };
+        let link = links.within.bandwidth.value();
+        let to_peers = || Engines { demand: 1.0, rate: link * 1e-9, ..engines(Direction::DeviceToHost) };
         let device = |_| Device {
             free: capacity,
             admitted: Vec::new(),
             memory: Fluid::default(),
-            copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost)],
+            copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost), to_peers()],
         };
         Machine {
             now: 0.0,
@@ -298,7 +312,7 @@ impl Machine {
         }
         let blocks = match action {
             Action::Run(Task::Kernel { blocks, .. }) => blocks,
-            Action::Exchange(exchange) => {
+            Action::Exchange(exchange) | Action::Meet(exchange) => {
                 self.take_turns(id, placing.lane, exchange);
                 self.meetings.exchanges[exchange as usize].units
             }
@@ -455,19 +469,19 @@ impl Machine {
             What::Exchanged(task) => self.exchanged(task),
             What::BlocksEnd(group) => self.blocks_end(group),
             What::CopyStarts(task) => {
-                let Action::Run(Task::Copy { direction, bytes, pageable }) = self.state(task).action else {
-                    unreachable!("only copies start as such");
-                };
-                let link = usize::from(direction == Direction::DeviceToHost);
+                let Action::Run(run) = self.state(task).action else { unreachable!("only copies start as such") };
+                let link = link_of(&run).expect("only copies start as such");
                 let pageable_rate = self.pageable_rate;
                 let device = self.device(task);
                 let engines = &mut self.devices[device].copies[link];
-                let (rate, demand) = if pageable {
-                    let rate = engines.rate.min(pageable_rate);
-                    (rate, engines.demand * rate / engines.rate)
-                } else {
-                    (engines.rate, engines.demand)
+                let (bytes, most) = match run {
+                    Task::Copy { bytes, pageable: true, .. } => (bytes, pageable_rate),
+                    Task::Copy { bytes, .. } => (bytes, f64::INFINITY),
+                    Task::Peer { bytes, rate } => (bytes, rate * 1e-9),
+                    Task::Kernel { .. } => unreachable!("it has no link"),
                 };
+                let rate = engines.rate.min(most);
+                let demand = engines.demand * rate / engines.rate;
                 engines.link.add(self.now, task as u32, bytes / rate, demand);
                 self.reflow(FLOWS * device + 1 + link);
             }
@@ -482,8 +496,12 @@ impl Machine {
         let (action, placing) = (state.action, state.placing);
         match (action, placing.queue) {
             (Action::Mark(_), _) => self.ended(task),
-            (Action::Run(Task::Copy { direction, .. }), _) => {
-                let link = usize::from(direction == Direction::DeviceToHost);
+            (Action::Meet(_), _) => {
+                self.started(task);
+                self.come(task);
+            }
+            (Action::Run(run @ (Task::Copy { .. } | Task::Peer { .. })), _) => {
+                let link = link_of(&run).expect("copies have one");
                 let device = self.device(task);
                 self.devices[device].copies[link].waiting.push_back(task);
                 self.start_copies(device, link);
@@ -637,7 +655,7 @@ impl Machine {
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
             Action::Mark(stamp) => stamp,
-            Action::Run(_) | Action::Exchange(_) => state.observed[1],
+            Action::Run(_) | Action::Exchange(_) | Action::Meet(_) => state.observed[1],
         };
         self.stamps.extend(marked.map(|stamp| (stamp, now)));
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{GroupId, OpId};
 use crate::model::{OpKind, Program};
-use crate::ops::{Category, Collective, CollectiveKind, Launch};
+use crate::ops::{self, Category, Collective, CollectiveKind, Crossing, Launch, Reduction, Spec, Tensor};
 
 use super::Rank;
 
@@ -37,6 +37,9 @@ pub struct Tables<'a> {
 
 /// Ranks that meet on one stream: the group, its first rank, and the number of the stream's name.
 pub type Channel = (GroupId, u32, u32);
+
+/// Stands for a group where ranks copy to each other; the number is then that of the place.
+const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {
     pub fn new(ranks: &'a [Rank]) -> Tables<'a> {
@@ -82,8 +85,9 @@ impl<'a> Table<'a> {
         let entries: Vec<Vec<Collective>> = program
             .specs
             .iter()
-            .map(|spec| match spec.operation.category() {
-                Category::Collective => spec.launch().into_iter().flat_map(collectives).collect(),
+            .map(|spec| match (spec.operation.category(), ops::crossing(spec)) {
+                (Category::Collective, _) => spec.launch().into_iter().flat_map(collectives).collect(),
+                (_, Some(crossing)) => transfers(crossing, spec),
                 _ => Vec::new(),
             })
             .collect();
@@ -106,8 +110,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Where a rank makes a call.
+    /// Where a rank makes a call. Copies between ranks meet at their place of the text, whatever stream they are on.
     pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> Channel {
+        if let Some(peer) = self.program.cycle[step].peer(op) {
+            return (CROSSINGS, 0, peer.crossing);
+        }
         let stream = self.program.cycle[step].op(op).stream;
         let first = self.program.groups[group.index()].members_with(rank).next().unwrap_or(0);
         (group, first, self.streams[stream.index()])
@@ -118,6 +125,26 @@ impl<'a> Table<'a> {
         let start = op.index().checked_sub(1).map_or(0, |before| ends[before]);
         &ops[start as usize..ends[op.index()] as usize]
     }
+}
+
+/// A copy between ranks as what it comes to: a send, and a receive from each rank that writes here.
+fn transfers(crossing: &Crossing, spec: &Spec) -> Vec<Collective> {
+    let transfer = |kind, peer: u32, tensor: &Tensor| Collective {
+        kind,
+        group: spec.team.group,
+        ranks: spec.team.ranks,
+        rank: spec.team.rank,
+        source: None,
+        target: None,
+        dtype: tensor.dtype,
+        count: tensor.elements(),
+        reduction: Reduction::Sum,
+        peer,
+        parts: None,
+    };
+    let sends = crossing.sends.iter().map(|(to, copy)| transfer(CollectiveKind::Send, *to, &copy.inputs[0]));
+    let arrives = crossing.from.iter().zip(&spec.outputs);
+    sends.chain(arrives.map(|(from, tensor)| transfer(CollectiveKind::Recv, *from, tensor))).collect()
 }
 
 fn collectives(launch: Launch) -> Vec<Collective> {

@@ -224,9 +224,14 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
     };
     let text = |wait: &Wait| {
         let (call, (_, stream)) = (progress.call(wait.side), place(progress, wait.side));
-        format!("rank {} waits in `{}` on `{stream}` for rank {}", wait.side.0.rank, name(call.kind), wait.for_rank)
+        let call = if is_copy(progress, wait.side) { "copy" } else { name(call.kind) };
+        format!("rank {} waits in `{call}` on `{stream}` for rank {}", wait.side.0.rank, wait.for_rank)
     };
-    let help = match waits.iter().any(|wait| is_transfer(progress.call(wait.side))) {
+    let transfers = waits.iter().any(|wait| is_transfer(progress.call(wait.side)));
+    let help = match transfers {
+        _ if waits.iter().any(|wait| is_copy(progress, wait.side)) => {
+            "let every rank come by its copies to others in the same order, or give those that may pass each other streams"
+        }
         true => {
             "issue them together, `group { send(…) recv(…) }`, so that none waits for another; or let one rank receive \
              before it sends"
@@ -241,6 +246,11 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
         None => (text(&waits[0]), None, String::new()),
     };
     PlanError::Deadlock { who, at: at.into(), here, second_at, there, help }
+}
+
+/// Whether a call stands for a copy to another rank.
+fn is_copy(progress: &Progress, (node, _): Side) -> bool {
+    progress.step(node).peer(node.op).is_some()
 }
 
 /// Two texts at two places, or both at one.

@@ -9,10 +9,13 @@ use crate::config::Profile;
 use crate::cost;
 use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
 use crate::model::{After, Op, OpKind, Program, Step};
+use crate::ops;
 use crate::plan::{self, Plan, StepPlan};
 use crate::schedule::Schedule;
 
-use super::{CriticalPath, Edge, Hazard, Iteration, Operation, PlanDocument, Queues, Reason, SCHEMA, Slice, Text};
+use super::{
+    CriticalPath, Edge, Hazard, Iteration, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
+};
 
 /// What a document is made from.
 pub struct Request<'a> {
@@ -189,6 +192,7 @@ impl<'a> Builder<'a> {
             place: self.place(info.span),
             inputs: step.inputs(op).iter().map(|view| self.slice(*view)).collect(),
             outputs: step.outputs(op).iter().map(|view| self.slice(*view)).collect(),
+            peer: self.peer(step, op),
             flops: 0.0,
             bytes: 0,
             duration_ns: Nanos(0),
@@ -196,6 +200,13 @@ impl<'a> Builder<'a> {
             slack_ns: Nanos(0),
             critical: false,
         }
+    }
+
+    fn peer(&mut self, step: &Step, op: OpId) -> Option<Peer> {
+        let crossing = ops::crossing(self.program.op_spec(step.op(op))?)?;
+        let target = self.slice(step.peer(op)?.target);
+        let to = crossing.sends.as_ref().map(|(to, _)| (*to, target));
+        Some(Peer { to, from: crossing.from.clone() })
     }
 
     fn slice(&mut self, view: ViewId) -> Slice {

@@ -144,7 +144,11 @@ fn both(a: &Side, b: &Side, before: &Operation, after: &Operation, lines: &mut S
         let Operation { flops, bytes, duration_ns, .. } = *operation;
         (flops, bytes, duration_ns)
     };
-    if work(before) != work(after) || before.inputs != after.inputs || before.outputs != after.outputs {
+    if work(before) != work(after)
+        || before.inputs != after.inputs
+        || before.outputs != after.outputs
+        || before.peer != after.peer
+    {
         let _ = writeln!(lines, "- {}\n+ {}", described(before), described(after));
     }
 }

@@ -99,6 +99,9 @@ pub struct Operation {
     pub place: Text,
     pub inputs: Vec<Slice>,
     pub outputs: Vec<Slice>,
+    /// What a copy between ranks has to do with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
     pub flops: f64,
     pub bytes: u64,
     /// How long it takes when it has the device alone.
@@ -109,6 +112,16 @@ pub struct Operation {
     pub slack_ns: Nanos,
     /// Whether it is on the critical path.
     pub critical: bool,
+}
+
+/// What a copy between ranks has to do with others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// The rank that gets the input, and the slice that is written there; nothing where this rank sends nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<(u32, Slice)>,
+    /// For each output, the rank that writes it.
+    pub from: Vec<u32>,
 }
 
 /// What an operation reads or writes.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::base::{Bytes, Flops, counted};
 
-use super::{Edge, Iteration, Operation, PlanDocument, Slice, iteration_title};
+use super::{Edge, Iteration, Operation, Peer, PlanDocument, Slice, iteration_title};
 
 /// Characters of the column for streams at most: a longer name moves the rest of its line.
 const STREAM: usize = 20;
@@ -101,6 +101,9 @@ fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
     if operation.is_marker() {
         return Ok(());
     }
+    if let Some(peer) = &operation.peer {
+        return crossing(operation, peer, out);
+    }
     write!(out, "(")?;
     list(&operation.inputs, out)?;
     if !operation.outputs.is_empty() {
@@ -108,6 +111,17 @@ fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
         list(&operation.outputs, out)?;
     }
     write!(out, ")")
+}
+
+/// `(x -> y at 1; rank 3 -> y)`: what is sent, and what arrives.
+fn crossing(operation: &Operation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
+    let mut parts = Vec::new();
+    if let (Some((rank, target)), Some(source)) = (&peer.to, operation.inputs.first()) {
+        parts.push(format!("{} -> {} at {rank}", source.slice, target.slice));
+    }
+    let arrives = peer.from.iter().zip(&operation.outputs);
+    parts.extend(arrives.map(|(rank, slice)| format!("rank {rank} -> {}", slice.slice)));
+    write!(out, "({})", parts.join("; "))
 }
 
 fn list(slices: &[Slice], out: &mut impl Write) -> io::Result<()> {

@@ -166,7 +166,7 @@ impl<'a> Builder<'a> {
                     Some(at) => {
                         let mut at = at.inner();
                         at.keyword();
-                        Some(self.next_expr(&mut at)?)
+                        Some(At { rank: self.next_expr(&mut at)?, when: self.when(&mut at)? })
                     }
                     None => None,
                 };

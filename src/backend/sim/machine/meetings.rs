@@ -15,11 +15,22 @@ pub struct Channel {
     pub pair: Option<(u32, u32)>,
 }
 
+/// One rank's side of a meeting.
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    pub channel: Channel,
+    /// How many meet there, with itself.
+    pub needed: u32,
+    pub receives: bool,
+    /// Whether it goes on only when all have come; else it only says that it has.
+    pub waits: bool,
+}
+
 /// What a rank does in an exchange.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// Where it meets others, how many there are with itself, and whether it is a receiver.
-    pub channels: Vec<(Channel, u32, bool)>,
+    /// Where it meets others.
+    pub sides: Vec<Side>,
     /// Compute units that it holds.
     pub units: u64,
     /// From its start until it holds them, in ns.
@@ -31,7 +42,7 @@ pub struct Exchange {
 /// An exchange under way on one device.
 #[derive(Debug)]
 struct Meeting {
-    /// Channels on which not all have come.
+    /// Channels on which it waits, and not all have come.
     open: u32,
     groups: Vec<u32>,
 }
@@ -41,8 +52,8 @@ struct Meeting {
 pub(super) struct Meetings {
     pub(super) exchanges: Vec<Exchange>,
     under_way: FxHashMap<TaskId, Meeting>,
-    /// Who has come to a channel, by the turn there.
-    arrived: FxHashMap<(Channel, u64), Vec<TaskId>>,
+    /// Who has come to a channel, by the turn there, and whether it waits.
+    arrived: FxHashMap<(Channel, u64), Vec<(TaskId, bool)>>,
     /// How often each device has used a channel, on each side of it.
     turns: FxHashMap<(u32, Channel, bool), u64>,
     /// The turn of each exchange that was submitted, for each of its channels.
@@ -60,8 +71,8 @@ impl Machine {
     /// other.
     pub(super) fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
         let device = self.device_of[lane as usize];
-        let channels = &self.meetings.exchanges[exchange as usize].channels;
-        let turns = channels.iter().map(|&(channel, _, receives)| {
+        let sides = &self.meetings.exchanges[exchange as usize].sides;
+        let turns = sides.iter().map(|&Side { channel, receives, .. }| {
             let turn = self.meetings.turns.entry((device, channel, receives)).or_default();
             *turn += 1;
             *turn
@@ -102,21 +113,22 @@ impl Machine {
     }
 
     /// An exchange has come to all of its channels: whoever is complete with it goes on.
-    fn come(&mut self, task: TaskId) {
-        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
-        let channels = self.meetings.exchanges[exchange as usize].channels.clone();
+    pub(super) fn come(&mut self, task: TaskId) {
+        let exchange = self.exchange_of(task);
+        let sides = self.meetings.exchanges[exchange].sides.clone();
         let turns = self.meetings.turns_of.remove(&task).unwrap_or_default();
         let meeting = self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() });
-        meeting.open = channels.len() as u32;
-        if channels.is_empty() {
+        meeting.open = sides.iter().filter(|side| side.waits).count() as u32;
+        if meeting.open == 0 {
             self.go_on(task);
         }
-        for (&(channel, needed, _), turn) in channels.iter().zip(turns) {
-            let there = self.meetings.arrived.entry((channel, turn)).or_default();
-            there.push(task);
-            if there.len() as u32 == needed {
-                for task in self.meetings.arrived.remove(&(channel, turn)).unwrap_or_default() {
-                    let meeting = self.meetings.under_way.get_mut(&task).expect("who has come has one");
+        for (side, turn) in sides.iter().zip(turns) {
+            let there = self.meetings.arrived.entry((side.channel, turn)).or_default();
+            there.push((task, side.waits));
+            if there.len() as u32 == side.needed {
+                let all = self.meetings.arrived.remove(&(side.channel, turn)).unwrap_or_default();
+                for (task, _) in all.into_iter().filter(|(_, waits)| *waits) {
+                    let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
                     meeting.open -= 1;
                     if meeting.open == 0 {
                         self.go_on(task);
@@ -126,9 +138,16 @@ impl Machine {
         }
     }
 
+    fn exchange_of(&mut self, task: TaskId) -> usize {
+        let (Action::Exchange(exchange) | Action::Meet(exchange)) = self.state(task).action else {
+            unreachable!("only exchanges meet")
+        };
+        exchange as usize
+    }
+
     fn go_on(&mut self, task: TaskId) {
-        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
-        let time = self.meetings.exchanges[exchange as usize].time;
+        let exchange = self.exchange_of(task);
+        let time = self.meetings.exchanges[exchange].time;
         self.at(self.now + time, What::Exchanged(task));
     }
 

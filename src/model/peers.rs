@@ -1,0 +1,271 @@
+//! Copies to other ranks: `copy(x -> y at r)`.
+//!
+//! Every rank comes by the same statement, and what the others send arrives at that place of its own text. So a rank alone
+//! cannot know what is written there: its program says where it sends, and [`link`] adds what arrives.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{MemoryId, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::ops::{self, OpError, Operation, PeerCopy, Tensor};
+use crate::syntax::ast::{At, Call};
+
+use super::analyzer::Analyzer;
+use super::call::Inputs;
+use super::error::ModelError;
+use super::program::{Memory, MemoryKind, OpKind, Program};
+use super::views::Extent;
+
+/// Errors that are told of all ranks.
+const MAX_ERRORS: usize = 20;
+
+impl Analyzer<'_> {
+    /// Whom a call sends to: nothing for one that stays on its rank, `Some(None)` where this rank sends nothing. An error
+    /// where the rank is none.
+    pub(super) fn peer(&mut self, operation: &'static dyn Operation, call: &Call) -> Result<Option<Option<u32>>, ()> {
+        let Some(At { rank, when }) = call.outputs.first().and_then(|output| output.at.as_ref()) else {
+            return Ok(None);
+        };
+        // On another rank it is another copy.
+        self.program.by_rank = true;
+        if let Some(when) = when
+            && !self.eval_bool(when).ok_or(())?
+        {
+            return Ok(Some(None));
+        }
+        let (world, own) = (self.options.world, self.options.rank);
+        let number = self.eval_whole(rank).ok_or(())?;
+        match u32::try_from(number).ok().filter(|number| *number < world) {
+            Some(number) if world == 1 && number == own => Ok(None),
+            Some(number) => Ok(Some(Some(number))),
+            None => {
+                let (why, help) = match world {
+                    1 => ("there is one rank, 0".to_owned(), "check or run it on more: `--ranks 2`"),
+                    _ => (
+                        format!("there are {world}, 0 to {}", world - 1),
+                        "`%` wraps: `at (rank + 1) % world`; a rank that has nobody to send to says so: \
+                         `at rank + 1 when rank + 1 < world`",
+                    ),
+                };
+                let why = format!("{number} is none of the ranks, {why}");
+                let at = rank.span.into();
+                let op = operation.name();
+                self.error(OpError::Option { op, option: "at", why, help: help.to_owned(), at }.into());
+                Err(())
+            }
+        }
+    }
+
+    /// Whether a copy to another rank goes from device memory to a declared buffer: that is there on every rank.
+    pub(super) fn fits_peer(&mut self, call: &Call, operands: &Inputs) -> bool {
+        let source = operands.views.iter().copied().zip(operands.spans.iter().copied());
+        let target = operands.written.iter().copied().zip(call.outputs.iter().map(|output| output.value.span));
+        let wrong = source.map(|(view, span)| (view, span, false)).chain(target.map(|(view, span)| (view, span, true)));
+        for (view, at, is_target) in wrong {
+            let memory = *self.program.memory(self.program.views.memory(view));
+            let why = match memory.kind {
+                MemoryKind::Scratch if is_target => "is no declared buffer".to_owned(),
+                _ if memory.space != Space::Device => format!("lies in `{}`", memory.space.name()),
+                _ => continue,
+            };
+            let name = self.names.name(memory.name).to_owned();
+            self.error(ModelError::PeerMemory { name, why, at: at.into() });
+            return false;
+        }
+        true
+    }
+}
+
+/// One rank's copy at a place of the text.
+#[derive(Clone, Copy, Debug)]
+struct Comer {
+    rank: usize,
+    step: usize,
+    op: OpId,
+    to: Option<u32>,
+    target: ViewId,
+}
+
+/// A place of the text at which ranks copy: the iteration of the cycle, the statement, and how often it came before.
+type Place = (usize, u32, u32);
+
+/// Adds to the programs of all ranks, in the order of their numbers, what their copies write on each other. Without it the
+/// copies of a program are as if nothing arrived.
+pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
+    let places = places(programs);
+    let mut linker = Linker { memories: vec![None; programs.len()], errors: Vec::new() };
+    for (number, comers) in places.values().enumerate() {
+        for comer in comers.values() {
+            let peers = programs[comer.rank].cycle[comer.step].peers_mut();
+            if let Ok(place) = peers.binary_search_by_key(&comer.op, |peer| peer.op) {
+                peers[place].crossing = number as u32;
+            }
+        }
+        linker.place(programs, comers);
+    }
+    for program in programs.iter_mut().filter(|_| !places.is_empty()) {
+        program.crossings = places.len() as u32;
+        program.views.finish();
+    }
+    if linker.errors.is_empty() { Ok(()) } else { Err(linker.errors) }
+}
+
+/// Who comes by each place, by the number of the rank.
+fn places(programs: &[Program]) -> BTreeMap<Place, BTreeMap<u32, Comer>> {
+    let mut places: BTreeMap<Place, BTreeMap<u32, Comer>> = BTreeMap::new();
+    for (rank, program) in programs.iter().enumerate() {
+        for (index, step) in program.cycle.iter().enumerate() {
+            let mut turns: FxHashMap<u32, u32> = FxHashMap::default();
+            for peer in step.peers() {
+                let statement = step.op(peer.op).span.start;
+                let turn = turns.entry(statement).or_default();
+                let comer = Comer { rank, step: index, op: peer.op, to: peer.to, target: peer.target };
+                places.entry((index, statement, *turn)).or_default().insert(rank as u32, comer);
+                *turn += 1;
+            }
+        }
+    }
+    places
+}
+
+/// What arrives on a rank: from whom, and what of its memory is written.
+struct Arrival {
+    from: u32,
+    view: ViewId,
+}
+
+struct Linker {
+    /// The declared buffers of each rank's program, by name and place.
+    memories: Vec<Option<FxHashMap<(String, u32), MemoryId>>>,
+    errors: Vec<ModelError>,
+}
+
+impl Linker {
+    /// Gives each rank that comes by a place what arrives there.
+    fn place(&mut self, programs: &mut [Program], comers: &BTreeMap<u32, Comer>) {
+        let told = self.errors.len();
+        let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
+        for (&from, sender) in comers {
+            let Some(to) = sender.to else { continue };
+            let Some(receiver) = comers.get(&to) else {
+                self.error(ModelError::PeerAbsent { sender: from, receiver: to, at: span(programs, sender).into() });
+                continue;
+            };
+            if let Some(view) = self.target(programs, (from, sender), (to, receiver)) {
+                arrivals.entry(to).or_default().push(Arrival { from, view });
+            }
+        }
+        if self.errors.len() > told {
+            return;
+        }
+        for (rank, comer) in comers {
+            let arrivals = arrivals.remove(rank).unwrap_or_default();
+            match clash(programs, *rank, comer, &arrivals) {
+                Some(error) => self.error(error),
+                None => replace(&mut programs[comer.rank], *rank, comer, &arrivals),
+            }
+        }
+    }
+
+    fn error(&mut self, error: ModelError) {
+        let known = self.errors.iter().any(|other| other.offset() == error.offset());
+        if !known && self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        }
+    }
+
+    /// What a sender writes, as a slice of the receiver's memory.
+    fn target(
+        &mut self,
+        programs: &mut [Program],
+        (from, sender): (u32, &Comer),
+        (to, receiver): (u32, &Comer),
+    ) -> Option<ViewId> {
+        let program = &programs[sender.rank];
+        let view = sender.target;
+        if sender.rank == receiver.rank {
+            return Some(view);
+        }
+        let memory = program.views.memory(view);
+        let info: Memory = *program.memory(memory);
+        let name = program.names.name(info.name).to_owned();
+        let (extents, kept): (Vec<Extent>, u8) = (program.views.extents(view).to_vec(), program.views.kept_mask(view));
+        let layout = program.layout(memory);
+        let at = span(programs, sender);
+
+        let other = &mut programs[receiver.rank];
+        let found =
+            self.memories[receiver.rank].get_or_insert_with(|| buffers(other)).get(&(name.clone(), info.span.start));
+        let theirs = found.map(|&memory| (memory, other.layout(memory)));
+        match theirs {
+            Some((memory, theirs)) if theirs.dims == layout.dims && theirs.dtype == layout.dtype => {
+                Some(other.views.intern(memory, &extents, kept, &theirs))
+            }
+            _ => {
+                let theirs = theirs.map(|(_, layout)| format!("{}{}", layout.dtype, layout.dims));
+                let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
+                let why = format!("is {}{} on rank {from} and {theirs} on rank {to}", layout.dtype, layout.dims);
+                self.error(ModelError::PeerMemory { name, why, at: at.into() });
+                None
+            }
+        }
+    }
+}
+
+fn span(programs: &[Program], comer: &Comer) -> SrcSpan {
+    programs[comer.rank].cycle[comer.step].op(comer.op).span
+}
+
+fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
+    let memories = (0..program.memories.len()).map(MemoryId::from);
+    let declared = memories.filter(|&id| matches!(program.memory(id).kind, MemoryKind::Buffer(_)));
+    declared
+        .map(|id| ((program.names.name(program.memory(id).name).to_owned(), program.memory(id).span.start), id))
+        .collect()
+}
+
+/// Two that touch the same elements of a rank at this place, of which one writes: nothing orders them.
+fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -> Option<ModelError> {
+    let program = &programs[comer.rank];
+    let slice = |view: ViewId| program.view_text(view);
+    let at = span(programs, comer).into();
+    for (index, one) in arrivals.iter().enumerate() {
+        if let Some(other) = arrivals[..index].iter().find(|other| program.views.overlap(one.view, other.view)) {
+            let what =
+                format!("rank {} and rank {} both write `{}` of rank {rank}", other.from, one.from, slice(one.view));
+            let help = "give each sender a part of its own: `copy(x -> y[rank] at 0)`";
+            return Some(ModelError::PeerClash { what, help, at });
+        }
+        let read = program.cycle[comer.step].inputs(comer.op)[0];
+        if comer.to.is_some() && program.views.overlap(one.view, read) {
+            let (from, sent) = (one.from, slice(read));
+            let what =
+                format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
+            let help = "what arrives has to go elsewhere than what is sent: take two buffers, or two parts of one";
+            return Some(ModelError::PeerClash { what, help, at });
+        }
+    }
+    None
+}
+
+/// Makes an operation of what a rank does at a place. What only goes from a rank to itself is a copy as any other.
+fn replace(program: &mut Program, rank: u32, comer: &Comer, arrivals: &[Arrival]) {
+    let step = &program.cycle[comer.step];
+    let OpKind::Run(id) = step.op(comer.op).kind else { return };
+    if let (Some(to), [Arrival { from, .. }]) = (comer.to, arrivals)
+        && to == rank
+        && *from == rank
+    {
+        return;
+    }
+    let copy = program.spec(id).clone();
+    let team = ops::Team { rank, ..copy.team };
+    let inputs: Vec<ViewId> = step.inputs(comer.op).iter().copied().filter(|_| comer.to.is_some()).collect();
+    let outputs: Vec<ViewId> = arrivals.iter().map(|arrival| arrival.view).collect();
+    let tensors: Vec<(u32, Tensor)> =
+        arrivals.iter().map(|arrival| (arrival.from, *program.views.tensor(arrival.view))).collect();
+    let spec = PeerCopy::of(comer.to.map(|to| (to, copy)), tensors, team);
+    let spec = SpecId::from(program.specs.insert_full(spec).0);
+    program.cycle[comer.step].replace(comer.op, OpKind::Run(spec), &inputs, &outputs);
+}

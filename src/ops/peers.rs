@@ -1,0 +1,157 @@
+//! A copy to another rank, as each of the ranks comes by it: what it sends, and what arrives.
+
+use std::sync::Arc;
+
+use crate::base::{DType, Dims};
+
+use super::*;
+
+/// `copy(x -> y at r)` as one rank comes by it: it reads what it sends itself, and writes what others send to it. It has
+/// no place in the catalogue, since a rank alone cannot know what arrives.
+pub struct PeerCopy;
+
+/// What arrives and what goes, as an option that the model fills in.
+const CROSSING: &str = "crossing";
+
+/// What one rank does in a copy between ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Crossing {
+    /// The rank that gets what this one sends, and the copy, whose output lies there; nothing where it sends nothing.
+    pub sends: Option<(u32, Spec)>,
+    /// For each output, the rank that writes it.
+    pub from: Vec<u32>,
+}
+
+impl PeerCopy {
+    /// The share of the rank that `team` is of: what it sends, and the ranks that write here, each with what it writes.
+    pub fn of(sends: Option<(u32, Spec)>, arrives: Vec<(u32, Tensor)>, team: Team) -> Spec {
+        let inputs = sends.as_ref().map(|(_, copy)| copy.inputs.clone()).unwrap_or_default();
+        let (from, outputs) = arrives.into_iter().unzip();
+        let mut attrs = Attrs::default();
+        attrs.push(CROSSING, Attr::Crossing(Arc::new(Crossing { sends, from })), None);
+        Spec { operation: &PeerCopy, attrs, expression: None, inputs, outputs, team }
+    }
+}
+
+/// What a rank does in a copy between ranks; nothing for every other operation.
+pub fn crossing(spec: &Spec) -> Option<&Crossing> {
+    spec.attrs.crossing(CROSSING)
+}
+
+fn own(spec: &Spec) -> &Crossing {
+    crossing(spec).expect("`PeerCopy::of` alone makes such specs")
+}
+
+impl Operation for PeerCopy {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the same elements on another rank"
+    }
+
+    fn category(&self) -> Category {
+        Category::Copy
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[], outputs: &[], options: &[] }
+    }
+
+    /// Nothing is inferred: the copy that is sent has been.
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    /// What is sent counts once, on the rank that sends it.
+    fn cost(&self, spec: &Spec) -> Cost {
+        match &own(spec).sends {
+            Some((_, copy)) => Cost { written: 0, ..copy.cost() },
+            None => Cost::default(),
+        }
+    }
+
+    /// What a rank sends to itself.
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let inputs: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_vec()).collect();
+        self.exchange(&mut [Member { spec, inputs: &inputs, outputs }]);
+    }
+
+    fn exchange(&self, members: &mut [Member]) {
+        let sent: Vec<(u32, u32, &[f64])> = members
+            .iter()
+            .filter_map(|member| {
+                let (to, _) = own(member.spec).sends.as_ref()?;
+                Some((member.spec.team.rank, *to, member.inputs[0].as_slice()))
+            })
+            .collect();
+        for member in members.iter_mut() {
+            let to = member.spec.team.rank;
+            for (from, output) in own(member.spec).from.iter().zip(member.outputs.iter_mut()) {
+                let found = sent.iter().find(|(sender, receiver, _)| sender == from && *receiver == to);
+                if let Some((.., values)) = found {
+                    output.copy_from_slice(values);
+                }
+            }
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let Crossing { sends, from } = own(spec);
+        let sends = sends.as_ref().map(|(to, copy)| {
+            let launch = copy.launch().pop().expect("a copy is one launch");
+            Sent { to: *to, launch: Box::new(launch) }
+        });
+        vec![Launch::Peer(Peer { rank: spec.team.rank, sends, from: from.as_slice().into() })]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{GroupId, Space};
+
+    fn tensor() -> Tensor {
+        let dims = Dims::from_slice(&[2]).unwrap();
+        Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+    }
+
+    /// The shares of three ranks in a ring.
+    fn ring() -> Vec<Spec> {
+        let mut attrs = Attrs::default();
+        attrs.push("via", Attr::Word("dma"), None);
+        let team = |rank| Team { group: GroupId(0), ranks: 3, rank };
+        let copy = |rank| Spec {
+            operation: find("copy").unwrap(),
+            attrs: attrs.clone(),
+            expression: None,
+            inputs: vec![tensor()],
+            outputs: vec![tensor()],
+            team: team(rank),
+        };
+        let share =
+            |rank| PeerCopy::of(Some(((rank + 1) % 3, copy(rank))), vec![((rank + 2) % 3, tensor())], team(rank));
+        (0..3).map(share).collect()
+    }
+
+    #[test]
+    fn each_gets_what_the_rank_before_it_sends() {
+        let specs = ring();
+        let inputs = [1.0, 2.0, 3.0].map(|value| vec![vec![value; 2]]);
+        let mut outputs = [0.0; 3].map(|value| vec![vec![value; 2]]);
+        let members = specs.iter().zip(&inputs).zip(&mut outputs);
+        let mut members: Vec<Member> =
+            members.map(|((spec, inputs), outputs)| Member { spec, inputs, outputs }).collect();
+        PeerCopy.exchange(&mut members);
+        assert_eq!(outputs.map(|output| output[0][0]), [3.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn what_is_sent_counts_once() {
+        let cost = ring()[0].cost();
+        assert_eq!((cost.read, cost.written), (8, 0));
+        let idle = PeerCopy::of(None, vec![(0, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });
+        assert_eq!(idle.cost().bytes(), 0);
+    }
+}
