@@ -1,9 +1,11 @@
 //! One iteration, operation by operation.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::{LaneId, Nanos, OpId};
 
 /// When an operation ran, from the beginning of its iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
@@ -12,7 +14,7 @@ pub struct Span {
 }
 
 /// The spans of an iteration, in the order of issue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// Which iteration of the program's cycle it was.
     pub step: usize,

@@ -15,7 +15,7 @@ use super::warmup::{self, Warmed};
 
 /// What is to be measured.
 pub struct Request<'a> {
-    /// The ranks that run in this process, one at least.
+    /// The ranks of the world, one at least. Where the backend has peers, this process runs the one that is its own.
     pub ranks: &'a [RankRequest<'a>],
     pub backend: &'a dyn Backend,
     pub modes: &'a [LaunchMode],
@@ -41,7 +41,7 @@ pub struct RankRequest<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The first rank of this process: what all have in common is asked of it.
+    /// The first rank: what all have in common is asked of it.
     fn first(&self) -> &RankRequest<'a> {
         &self.ranks[0]
     }
@@ -209,9 +209,9 @@ fn sample(
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
-    let before = session.health();
+    let before = session.health()?;
     let Warmed { samples, warmup } = warmed(request, session, mode)?;
-    let health = Watched { before, after: session.health() };
+    let health = Watched { before, after: session.health()? };
     warnings.extend(throttled(mode, &samples.slowest, &health));
     let ungated = match samples.slowest.gated && !samples.slowest.stopped {
         true => Some(as_issued(request, session, mode)?),
@@ -224,7 +224,7 @@ fn sample(
         true => Ok(Vec::new()),
         false => session.observe(mode, u64::from(request.observed_iterations), request.control),
     };
-    notes.extend(session.notes());
+    notes.extend(session.notes().unwrap_or_default());
     let (traces, failure) = match observed {
         Ok(traces) => (traces, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
