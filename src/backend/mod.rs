@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod host;
 mod libraries;
 pub mod ranges;
+pub mod rendezvous;
 pub mod sim;
 mod system;
 

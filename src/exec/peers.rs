@@ -42,7 +42,8 @@ fn gather_with<T: Serialize + DeserializeOwned>(
     let said = serde_json::to_vec(own).expect("plain data can be written");
     let parts = peers.gather(what, &said, failed)?;
     let read = |(rank, part): (u32, Vec<u8>)| {
-        let wrong = |error| ExecError::LostRank { rank, why: format!("what it said of its {what} is no such: {error}") };
+        let wrong =
+            |error| ExecError::LostRank { rank, why: format!("what it said of its {what} is no such: {error}") };
         serde_json::from_slice(&part).map_err(wrong)
     };
     (0..).zip(parts).map(read).collect()

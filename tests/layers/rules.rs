@@ -18,12 +18,13 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// The backend's files, each with the siblings that it may use.
-const BACKENDS: [(&str, &[&str]); 9] = [
+const BACKENDS: [(&str, &[&str]); 10] = [
     ("libraries", &[]),
     ("system", &[]),
     ("host", &["system"]),
     ("collective", &["libraries"]),
     ("ranges", &["libraries"]),
+    ("rendezvous", &[]),
     ("gpu", &["libraries", "collective", "system", "ranges"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),
     ("hip", &["libraries", "collective", "gpu", "system"]),
@@ -43,7 +44,7 @@ const WORDS: [(&str, &[&str]); 7] = [
 
 /// Parts of the standard library by which the outside world comes in.
 const OUTSIDE: [(&str, &[&str]); 4] =
-    [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &[])];
+    [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &["backend"])];
 
 /// Macros and functions that print.
 const PRINTING: [&str; 8] = ["print", "println", "eprint", "eprintln", "dbg", "stdout", "stderr", "stdin"];
