@@ -255,3 +255,6 @@ fn first_host(list: &str) -> Option<String> {
     host += rest;
     Some(host).filter(|host| !host.is_empty())
 }
+
+#[cfg(test)]
+mod tests;
