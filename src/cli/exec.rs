@@ -124,6 +124,8 @@ enum EffortArg {
 struct Part {
     /// It prints and writes files.
     leads: bool,
+    /// A launcher has started it.
+    launched: bool,
     facts: Vec<(String, String)>,
 }
 
@@ -147,7 +149,7 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
         Some(launcher) => together::run(launcher, settled, how),
         None => {
             let (args, settings) = settled?;
-            finish(&prepare(args, settings, None)?, &Part { leads: true, facts: Vec::new() }, how)
+            finish(&prepare(args, settings, None)?, &Part { leads: true, launched: false, facts: Vec::new() }, how)
         }
     }
 }
@@ -290,11 +292,10 @@ impl<'a> Run<'a> {
         let timed = effort != Effort::Sanity && environment::blocking_calls().is_none();
         let timer = timed.then(|| chosen.backend.timer().ok().flatten()).flatten();
         let control = Arc::new(Control::default());
-        let linked = chosen.backend.peers().is_some();
-        if linked {
+        if chosen.backend.peers().is_some() {
             control.link();
         }
-        interrupt::watch(&control, linked);
+        interrupt::watch(&control, part.launched);
         Run {
             settings,
             loaded,

@@ -123,7 +123,7 @@ impl Process {
         }
         check_same(&all)?;
         check_devices(&all)?;
-        let part = Part { leads: self.leads(), facts: self.facts(&all) };
+        let part = Part { leads: self.leads(), launched: true, facts: self.facts(&all) };
         if ready.chosen.backend.peers().is_none() && !self.leads() {
             // Rank 0 runs all ranks; this one only ends as it does.
             interrupt::watch(&Arc::new(Control::default()), true);
