@@ -120,7 +120,7 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<dyn Peers>) -> T + Sync) 
                     world: ranks,
                     address: "127.0.0.1".to_owned(),
                     port,
-                    job: "a test".to_owned(),
+                    job: format!("a test of {}", std::process::id()),
                     timeout: Duration::from_secs(30),
                 };
                 let peers = Rendezvous::join(&place, Box::new(|_| {})).unwrap_or_else(|error| panic!("{error}"));

@@ -19,7 +19,14 @@ fn port() -> u16 {
 
 fn place(rank: u32, world: u32, port: u16) -> Place {
     let timeout = Duration::from_secs(30);
-    Place { rank, world, address: "127.0.0.1".to_owned(), port, job: "a test".to_owned(), timeout }
+    Place {
+        rank,
+        world,
+        address: "127.0.0.1".to_owned(),
+        port,
+        job: format!("a test of {}", std::process::id()),
+        timeout,
+    }
 }
 
 fn no_rescue() -> Rescue {
@@ -303,7 +310,8 @@ fn garbage_after_the_greeting_is_the_rank_s_end() {
         gather(&peers, "numbers", &0).expect_err("rank 1 is none").to_string()
     });
     let mut stream = connected(port);
-    let hello = format!(r#"{{"version":"{}","job":"a test","rank":1,"world":2}}"#, env!("CARGO_PKG_VERSION"));
+    let (version, job) = (env!("CARGO_PKG_VERSION"), place(1, 2, port).job);
+    let hello = format!(r#"{{"version":"{version}","job":"{job}","rank":1,"world":2}}"#);
     let said = [b"aorta\0/1".as_slice(), &(hello.len() as u32).to_le_bytes(), hello.as_bytes()].concat();
     stream.write_all(&said).expect("rank 0 listens");
     let mut answer = [0; 12];

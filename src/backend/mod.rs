@@ -15,3 +15,4 @@ pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
+pub use system::keeping_hang_ups;
