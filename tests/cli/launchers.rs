@@ -3,6 +3,8 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use aorta::backend::cuda;
+
 use crate::exit_codes::{times_are_told, wait_until_under_way};
 use crate::sandbox::{Output, Sandbox, finish};
 
@@ -328,6 +330,77 @@ fn hang_ups_are_as_they_were() {
     assert_eq!(u64::from_str_radix(ignored, 16).expect("a mask") & 1, 1, "{ignored}");
     kill(&child, "-INT");
     assert_eq!(finish(child).code, Some(130));
+}
+
+/// How many GPUs there are; where there are fewer than `needed`, a test says that it skips.
+fn gpus(needed: u32) -> bool {
+    let count = match cuda::find(&aorta::cli::library_paths()) {
+        cuda::Found::Devices(count) => count,
+        _ => 0,
+    };
+    if count < needed {
+        println!("skipped: it takes {needed} GPUs, and {count} are here");
+    }
+    count >= needed
+}
+
+#[test]
+fn two_gpus_run_in_two_processes() {
+    if !gpus(2) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let arguments = ["exec", "all_reduce", "--set", "size=1MiB", "--set", "repeat=1", "--backend", "cuda"];
+    let more = ["--launch", "both", "--effort", "quick", "--verify", "--json", "record.json", "--outputs", "out"];
+    for launcher in [torchrun, open_mpi, slurm] {
+        let outputs = launch_same(&sandbox, launcher, 2, &[&arguments[..], &more[..]].concat());
+        assert_first_tells(&outputs, 0);
+        let record = sandbox.json("record.json");
+        assert_eq!(record["verification"]["held"], true);
+        assert_eq!(record["settings"]["ranks"], 2);
+        for variant in record["variants"].as_array().expect("variants") {
+            let ranks = variant["ranks"].as_array().expect("ranks");
+            assert_eq!(ranks.len(), 2);
+            assert!(
+                ranks.iter().all(|rank| rank["time"]["n"] == 5 && rank["operations"][0]["count"] == 1),
+                "{ranks:?}"
+            );
+        }
+        assert!(sandbox.path("out/rank0").is_dir() && sandbox.path("out/rank1").is_dir());
+    }
+}
+
+#[test]
+fn a_gpu_is_one_rank_s() {
+    if !gpus(1) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "cuda", "--device", "0"];
+    let outputs = launch_same(&sandbox, torchrun, 2, &arguments);
+    assert_first_tells(&outputs, 3);
+    assert!(outputs[0].stderr.contains("ranks 0 and 1 on"), "{}", outputs[0].stderr);
+    assert!(outputs[0].stderr.contains("have the same GPU"), "{}", outputs[0].stderr);
+}
+
+/// A process that is killed, wherever the other is: in a library that waits for it, or in a collective.
+#[test]
+fn a_rank_that_is_killed_ends_the_other_on_its_gpu() {
+    if !gpus(2) || !times_are_told() {
+        return;
+    }
+    for killed in 0..2 {
+        let sandbox = Sandbox::new();
+        let arguments = ["exec", "all_reduce", "--backend", "cuda", "--iterations", "1000000"];
+        let mut children = start(&sandbox, torchrun, &vec![arguments.to_vec(); 2]);
+        wait_until_under_way(&mut children[1 - killed]);
+        kill(&children[killed], "-KILL");
+        let outputs: Vec<Output> = children.into_iter().map(finish).collect();
+        let left = &outputs[1 - killed];
+        assert_eq!(left.code, Some(4), "{}", left.stderr);
+        let told = format!("rank {killed} is gone: its process ended");
+        assert!(left.stderr.contains(&told) || left.stdout.contains(&told), "{}{}", left.stdout, left.stderr);
+    }
 }
 
 /// Open MPI itself, where it is installed.

@@ -25,8 +25,11 @@ const HELLO: usize = 4096;
 /// How long one that has connected may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two rounds of looking.
+/// Between two looks at who has connected.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Between two rounds of looking for rank 0.
+const ROUND: Duration = Duration::from_millis(50);
 
 /// Strangers that may be talked to at once.
 const STRANGERS: usize = 64;
@@ -190,23 +193,19 @@ pub(super) fn look(place: &Place) -> Result<TcpStream, ExecError> {
     let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
     let mut last = String::from("nobody listens");
     loop {
-        for port in place.ports() {
-            match resolve(&place.address, port) {
-                Err(why) => last = why,
-                Ok(addresses) => {
-                    for address in addresses {
-                        match knock(address, &hello) {
-                            Ok((stream, Answer::Welcome)) => return Ok(stream),
-                            Ok((_, Answer::Refused(why))) => {
-                                return Err(failed(format!("rank 0 refused: {why}"), place));
-                            }
-                            Ok((_, Answer::Elsewhere)) => last = format!("another run listens at {address}"),
-                            // That nobody listens at a port says nothing of one where somebody does.
-                            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                            Err(error) => last = format!("{address}: {error}"),
-                        }
-                    }
-                }
+        let addresses = resolve(&place.address, 0).unwrap_or_else(|why| {
+            last = why;
+            Vec::new()
+        });
+        let each = place.ports().into_iter().flat_map(|port| addresses.iter().map(move |at| (at.ip(), port)));
+        for address in each.map(SocketAddr::from) {
+            match knock(address, &hello, deadline) {
+                Ok((stream, Answer::Welcome)) => return Ok(stream),
+                Ok((_, Answer::Refused(why))) => return Err(failed(format!("rank 0 refused: {why}"), place)),
+                Ok((_, Answer::Elsewhere)) => last = format!("another run listens at {address}"),
+                // That nobody listens at a port says nothing of one where somebody does.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => last = format!("{address}: {error}"),
             }
         }
         if Instant::now() > deadline {
@@ -214,12 +213,14 @@ pub(super) fn look(place: &Place) -> Result<TcpStream, ExecError> {
             let why = format!("rank {rank} did not find rank 0 at {} within {timeout:?}: {last}", place.address);
             return Err(failed(why, place));
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(ROUND);
     }
 }
 
-fn knock(address: SocketAddr, hello: &Hello) -> io::Result<(TcpStream, Answer)> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+/// Says at an address who this is. Behind the deadline nobody is waited for any more.
+fn knock(address: SocketAddr, hello: &Hello, deadline: Instant) -> io::Result<(TcpStream, Answer)> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let mut stream = TcpStream::connect_timeout(&address, left.clamp(PAUSE, PATIENCE))?;
     say(&mut stream, hello)?;
     let answer = hear(&mut stream)?;
     Ok((stream, answer))

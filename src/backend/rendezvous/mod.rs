@@ -27,8 +27,11 @@ const PULSE: Duration = Duration::from_secs(5);
 /// Silence after which a process counts as gone, though its connection stands: its machine may be.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How long a process that waits for its device, or in a library, may take to see that another has failed.
+/// How long a process that waits for its device, or in a library, may take to end when another is gone.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// The same when another has failed, and still tells why: what is under way, such as a compiler, may end first.
+const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
 /// How long rank 0 waits for the others to be through, in the end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -83,7 +86,7 @@ struct State {
     through: BTreeSet<u32>,
     /// The first rank that is gone, and why.
     lost: Option<(u32, String)>,
-    /// The place that this process comes to next, counted from 0; whether it is waiting there.
+    /// The place that this process comes to next, counted from 0.
     turn: u64,
     /// The last place before which a rank has failed.
     alarm: Option<(u64, u32)>,
@@ -266,7 +269,7 @@ impl Shared {
         state.wake();
         if state.turn <= turn {
             drop(state);
-            self.rescue_later(rank, "it failed", move |state| state.turn <= turn);
+            self.rescue_after(GRACE_OF_FAILURE, rank, "it failed", move |state| state.turn <= turn);
         }
     }
 
@@ -281,15 +284,21 @@ impl Shared {
         drop(state);
         self.changed.notify_all();
         self.relay(&Frame::new(Kind::Gone, rank, 0).with_text(why), from);
-        self.rescue_later(rank, why, |state| !state.closed);
+        self.rescue_after(GRACE, rank, why, |state| !state.closed);
     }
 
     /// Ends the process after a while, if it is still stuck.
-    fn rescue_later(self: &Arc<Self>, rank: u32, why: &str, stuck: impl Fn(&State) -> bool + Send + 'static) {
+    fn rescue_after(
+        self: &Arc<Self>,
+        grace: Duration,
+        rank: u32,
+        why: &str,
+        stuck: impl Fn(&State) -> bool + Send + 'static,
+    ) {
         let (shared, why) = (self.clone(), why.to_owned());
         // Without a thread for it, the limit for an iteration is what is left.
         let _ = start(move || {
-            let waited = shared.changed.wait_timeout_while(shared.state(), GRACE, |state| stuck(state));
+            let waited = shared.changed.wait_timeout_while(shared.state(), grace, |state| stuck(state));
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             let is_stuck = stuck(&state);
             drop(state);
