@@ -3,7 +3,9 @@
 //!
 //! The words behind a fence in README.md and docs/ say what a block is:
 //! - `console`: lines `$ command`, each with what it prints below. A line `...` stands for any number of lines, `[..]`
-//!   for any text within one. The commands of a page run one after the other in a folder of their own.
+//!   for any text within one. The commands of a page run one after the other in a folder of their own. Words
+//!   `NAME=value` before a command are its variables. A launcher before it is played by the harness, which sets what
+//!   that launcher would.
 //! - `aorta`: a file that has to pass `aorta check`; with `wrong`, one that must not; with `fragment`, a piece of one;
 //!   with `ranks=N`, on that many ranks.
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
@@ -126,19 +128,29 @@ impl Shell {
 
     /// What the program prints, on either stream in the order in which it does.
     fn aorta(&mut self, args: &[String]) -> String {
+        self.processes(args, vec![Vec::new()])
+    }
+
+    /// What the program prints in several processes, each with variables of its own. The exit code is the first's.
+    fn processes(&mut self, args: &[String], variables: Vec<Vec<(String, String)>>) -> String {
         let output = tempfile::NamedTempFile::new().expect("the system has room for temporary files");
         let writer = || Stdio::from(output.reopen_for_append());
-        let status = Command::new(env!("CARGO_BIN_EXE_aorta"))
-            .args(args)
-            .current_dir(self.folder.path())
-            .env_clear()
-            .env("HOME", self.home.path())
-            .stdin(Stdio::null())
-            .stdout(writer())
-            .stderr(writer())
-            .status()
-            .expect("the binary was built for this test");
-        self.code = status.code().unwrap_or(-1);
+        let start = |variables| {
+            Command::new(env!("CARGO_BIN_EXE_aorta"))
+                .args(args)
+                .current_dir(self.folder.path())
+                .env_clear()
+                .env("HOME", self.home.path())
+                .envs::<Vec<(String, String)>, _, _>(variables)
+                .stdin(Stdio::null())
+                .stdout(writer())
+                .stderr(writer())
+                .spawn()
+                .expect("the binary was built for this test")
+        };
+        let children: Vec<_> = variables.into_iter().map(start).collect();
+        let ended = children.into_iter().map(|mut child| child.wait().expect("a child can be waited for").code());
+        self.code = ended.collect::<Vec<_>>()[0].unwrap_or(-1);
         read(output.path())
     }
 
@@ -160,11 +172,50 @@ impl Shell {
         match plain.as_slice() {
             ["aorta", .., ">", file] => Some(self.redirect(&all[1..all.len() - 2], file)),
             ["aorta", ..] => Some(self.aorta(&self.simulated(&all[1..]))),
+            ["torchrun", "--nproc-per-node", count, "--no-python", "aorta", ..] => {
+                Some(self.launched(count, "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE", &all[5..]))
+            }
+            ["mpirun", "-n", count, "aorta", ..] => {
+                let names = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"].map(|name| format!("OMPI_COMM_WORLD_{name}"));
+                Some(self.launched(count, &names.join(" "), &all[4..]))
+            }
+            ["srun", "-n", count, "aorta", ..] => {
+                Some(self.launched(count, "SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_STEP_NUM_TASKS", &all[4..]))
+            }
+            [first, ..] if first.contains('=') => {
+                let (set, rest) = all.split_at(all.iter().take_while(|word| word.contains('=')).count());
+                let pairs = set.iter().filter_map(|word| word.split_once('='));
+                let set = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                assert_eq!(rest.first().map(String::as_str), Some("aorta"), "`{command}`");
+                Some(self.processes(&self.simulated(&rest[1..]), vec![set]))
+            }
             ["cargo", "run", "--release", "--", ..] => Some(self.aorta(&self.simulated(&all[4..]))),
             ["cat", file] => Some(read(&self.folder.path().join(file))),
             ["echo", "$?"] => Some(format!("{}\n", self.code)),
             _ => panic!("`{command}` is no command that this test knows"),
         }
+    }
+
+    /// What a launcher's processes print; `names` are those of the variables for the rank, how many there are, and the
+    /// same on this host.
+    fn launched(&mut self, count: &str, names: &str, args: &[String]) -> String {
+        let world: usize = count.parse().expect("a page starts a number of processes");
+        let variables = |rank: usize| {
+            let values = [rank, world, rank, world].map(|value| value.to_string());
+            let own = names.split(' ').map(str::to_owned).zip(values);
+            // Pages run beside each other: the port is this page's.
+            let job = self.folder.path().display().to_string();
+            let port = 4_000 + job.bytes().fold(0u32, |sum, byte| (sum * 31 + u32::from(byte)) % 900);
+            let common = [
+                ("MASTER_ADDR", "127.0.0.1".to_owned()),
+                ("MASTER_PORT", port.to_string()),
+                ("PMIX_NAMESPACE", job.clone()),
+                ("SLURM_JOB_ID", "1".to_owned()),
+                ("SLURM_STEP_ID", "0".to_owned()),
+            ];
+            own.chain(common.map(|(name, value)| (name.to_owned(), value))).collect()
+        };
+        self.processes(&self.simulated(args), (0..world).map(variables).collect())
     }
 
     /// On a machine with a GPU, what the pages show of one without is run on the simulator by name.

@@ -77,7 +77,7 @@ fn each_page_shows_its_code() {
         let wrong = has("```aorta wrong file=wrong.aorta") && has("$ aorta check wrong.aorta");
         // What only warns passes the check; a mistake in a command, or a limit that an option lowers, has its commands
         // instead; what no test machine can provoke says so.
-        let commands = text.matches("\n$ aorta ").count() >= 2;
+        let commands = text.lines().filter(|line| line.starts_with("$ ") && line.contains(" aorta ")).count() >= 2;
         let told = text.contains("This machine cannot provoke it");
         assert!((wrong && mended) || (!wrong && (commands || told)), "{code}: a mistake, and the same mended");
         assert!(!code.contains("::exec::") || text.contains("The exit code is "), "{code}: the exit code");

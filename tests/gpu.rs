@@ -375,8 +375,9 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
                 both.map(|(&(number, program, _), schedule)| exec::Rank { number, program, schedule }).collect();
             let open = exec::prepare_ranks(&both, &gpu, &common::exec_options());
             let mut open = open.unwrap_or_else(|error| panic!("{error}"));
-            println!("{via} {options}: {:?}", open.notes());
-            assert!(open.notes().iter().any(|note| note.contains("copies to rank")), "{:?}", open.notes());
+            let notes = open.notes().unwrap_or_else(|error| panic!("{error}"));
+            println!("{via} {options}: {notes:?}");
+            assert!(notes.iter().any(|note| note.contains("copies to rank")), "{notes:?}");
             // Many iterations under way at once: a flag that is raised too early or too late shows as a hang.
             open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
             for mode in [LaunchMode::Stream, LaunchMode::Graph] {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::base::DType;
-use crate::exec::{Comm as CommKey, ExecError, Fault};
+use crate::exec::{Comm as CommKey, ExecError, Fault, Peers, gather};
 use crate::ops::{Collective, CollectiveKind, Parts, Reduction};
 
 use super::libraries::{Opened, functions};
@@ -17,7 +17,23 @@ pub type Comm = *mut c_void;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
-    bytes: [c_char; 128],
+    bytes: [c_char; ID],
+}
+
+/// Bytes of a [`UniqueId`].
+const ID: usize = 128;
+
+impl UniqueId {
+    fn to_bytes(self) -> Vec<u8> {
+        self.bytes.iter().map(|&byte| byte as u8).collect()
+    }
+
+    /// What is too short is filled up: the library refuses it.
+    fn from_bytes(bytes: &[u8]) -> UniqueId {
+        let mut id = UniqueId { bytes: [0; ID] };
+        id.bytes.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte as c_char);
+        id
+    }
 }
 
 functions! {
@@ -44,14 +60,25 @@ functions! {
     }
 }
 
-/// Where the ranks of a process hand each other what their communicators begin with.
-pub struct Meeting {
+/// The communicators that begin with a rank, with what their other ranks find it by.
+pub type Ids = BTreeMap<CommKey, UniqueId>;
+
+/// Where ranks hand each other what their communicators begin with, once.
+pub enum Meeting {
+    /// All ranks are threads of this process.
+    Threads(Threads),
+    /// Each rank has a process.
+    Processes(Arc<dyn Peers>),
+}
+
+/// A meeting of threads.
+pub struct Threads {
     state: Mutex<MeetingState>,
     changed: Condvar,
 }
 
 struct MeetingState {
-    ids: BTreeMap<CommKey, UniqueId>,
+    ids: Ids,
     /// Ranks that have not said yet whether they can go on.
     coming: usize,
     /// One cannot.
@@ -59,36 +86,40 @@ struct MeetingState {
 }
 
 impl Meeting {
-    /// A meeting of that many ranks of this process.
-    pub fn new(ranks: usize) -> Meeting {
+    /// A meeting of that many ranks of this process, or of one rank with its peers.
+    pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> Meeting {
         let state = MeetingState { ids: BTreeMap::new(), coming: ranks, failed: false };
-        Meeting { state: Mutex::new(state), changed: Condvar::new() }
+        let threads = || Threads { state: Mutex::new(state), changed: Condvar::new() };
+        peers.map_or_else(|| Meeting::Threads(threads()), Meeting::Processes)
     }
 
-    /// Says whether a rank has all that it needs, waits for the others, and says whether all have: a communicator is
-    /// made by all of its ranks, or some wait for ever.
-    pub fn all_ready(&self, ready: bool) -> bool {
+    /// Says whether a rank has all that it needs, by the ids of the communicators that begin with it, waits for the
+    /// others, and gives all ids; nothing where a rank cannot go on. A communicator is made by all of its ranks, or some
+    /// wait for ever.
+    pub fn gather(&self, own: Option<Ids>) -> Result<Option<Ids>, ExecError> {
+        match self {
+            Meeting::Threads(threads) => Ok(threads.gather(own)),
+            Meeting::Processes(peers) => {
+                let own: Option<Vec<(CommKey, Vec<u8>)>> =
+                    own.map(|ids| ids.into_iter().map(|(comm, id)| (comm, id.to_bytes())).collect());
+                let all: Option<Vec<_>> = gather(peers.as_ref(), "communicators", &own)?.into_iter().collect();
+                let ids = all.map(|all| all.into_iter().flatten());
+                Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
+            }
+        }
+    }
+}
+
+impl Threads {
+    fn gather(&self, own: Option<Ids>) -> Option<Ids> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.coming -= 1;
-        state.failed |= !ready;
+        state.failed |= own.is_none();
+        state.ids.extend(own.unwrap_or_default());
         self.changed.notify_all();
         let waited = self.changed.wait_while(state, |state| state.coming > 0);
-        !waited.unwrap_or_else(PoisonError::into_inner).failed
-    }
-
-    fn publish(&self, comm: &CommKey, id: UniqueId) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ids.insert(comm.clone(), id);
-        self.changed.notify_all();
-    }
-
-    fn find(&self, comm: &CommKey) -> UniqueId {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(id) = state.ids.get(comm) {
-                return *id;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.failed).then(|| state.ids.clone())
     }
 }
 
@@ -168,16 +199,23 @@ impl Collectives {
         (code == 0).then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
     }
 
-    /// This rank's end of a communicator, on the device that is current. Returns when all of its ranks have come.
-    pub fn join(&self, comm: &CommKey, rank: u32, meeting: &Meeting) -> Result<Comm, Box<Fault>> {
-        let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
-        if number == 0 {
-            let mut id = UniqueId { bytes: [0; 128] };
+    /// What the others find this rank by, for each communicator that begins with it.
+    pub fn begin(&self, comms: &[CommKey], rank: u32) -> Result<Ids, Box<Fault>> {
+        let mut ids = Ids::new();
+        for comm in comms.iter().filter(|comm| comm.ranks.first() == Some(&rank)) {
+            let mut id = UniqueId { bytes: [0; ID] };
             // SAFETY: the place is valid for the call.
             self.check("ncclGetUniqueId", unsafe { (self.table.get_unique_id)(&mut id) })?;
-            meeting.publish(comm, id);
+            ids.insert(comm.clone(), id);
         }
-        let id = meeting.find(comm);
+        Ok(ids)
+    }
+
+    /// This rank's end of a communicator, on the device that is current. Returns when all of its ranks have come.
+    pub fn join(&self, comm: &CommKey, rank: u32, ids: &Ids) -> Result<Comm, Box<Fault>> {
+        let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
+        let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
+        let id = *ids.get(comm).ok_or_else(nobody)?;
         let mut made: Comm = std::ptr::null_mut();
         // SAFETY: the place is valid for the call.
         let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };

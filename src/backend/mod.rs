@@ -10,7 +10,9 @@ pub mod gpu;
 pub mod host;
 mod libraries;
 pub mod ranges;
+pub mod rendezvous;
 pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
+pub use system::keeping_hang_ups;

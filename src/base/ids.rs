@@ -1,9 +1,12 @@
 //! Numbers that stand for things: after `model`, nothing is looked up by name.
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! id {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
         pub struct $name(pub u32);
 
         impl $name {

@@ -1,5 +1,7 @@
 //! Which backend a run uses.
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 
 use crate::backend::cuda::{self, Cuda};
@@ -8,10 +10,19 @@ use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::Sim;
 use crate::config::{Figure, Profile, Settings};
-use crate::exec::{Backend, DeviceInfo, ExecError};
+use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 
 use super::error::{CliError, InputError};
 use super::{environment, load};
+
+/// What a process runs that a launcher has started: one rank of the world.
+#[derive(Clone)]
+pub struct OneOf {
+    /// Its number on this host.
+    pub local_rank: u32,
+    /// The processes of the other ranks.
+    pub peers: Arc<dyn Peers>,
+}
 
 /// What `--backend` may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,13 +56,15 @@ pub fn gpus(wanted: BackendArg, device: Option<u32>) -> u32 {
     }
 }
 
-/// Opens the backend that was asked for, with as many devices as there are ranks.
+/// Opens the backend that was asked for, with as many devices as there are ranks, or with the one of this process's rank.
+/// The CPU and the simulator know nothing of processes: one of them runs all ranks.
 pub fn choose(
     wanted: BackendArg,
     settings: &Settings,
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
+    one_of: Option<&OneOf>,
 ) -> Result<Chosen, CliError> {
     match (wanted, device) {
         (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
@@ -61,7 +74,7 @@ pub fn choose(
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device, ranks, ranges),
+        BackendArg::Cuda => open_cuda(device, ranks, ranges, one_of),
         BackendArg::Hip => Err(failed(ExecError::NoDevice {
             backend: "HIP",
             why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
@@ -76,19 +89,42 @@ pub fn choose(
             }
             // A driver that is there and does not work is not passed over in silence.
             cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges),
+            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, one_of),
         },
     }
 }
 
-/// The devices from the one that was named on, one for each rank.
-fn open_cuda(device: Option<u32>, ranks: u32, ranges: Option<Ranges>) -> Result<Chosen, CliError> {
-    let first = device.unwrap_or(0);
+/// The devices from the one that was named on, one for each rank; that of this process's rank where others run the rest.
+fn open_cuda(
+    device: Option<u32>,
+    ranks: u32,
+    ranges: Option<Ranges>,
+    one_of: Option<&OneOf>,
+) -> Result<Chosen, CliError> {
+    let (first, ranks) = match (device, one_of) {
+        (Some(device), Some(_)) => (device, 1),
+        (None, Some(one_of)) => (local_device(one_of.local_rank)?, 1),
+        (device, None) => (device.unwrap_or(0), ranks),
+    };
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
+    let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
+}
+
+/// The GPU of a process: that of its number on the host. Where it sees one alone, the launcher has chosen it.
+fn local_device(local_rank: u32) -> Result<u32, CliError> {
+    match cuda::find(&environment::library_paths()) {
+        cuda::Found::Devices(1) => Ok(0),
+        cuda::Found::Devices(count) if local_rank >= count => Err(failed(ExecError::NoDevice {
+            backend: "CUDA",
+            why: format!("this is process {local_rank} of its host, counted from 0, and {count} GPUs are visible"),
+            help: Some("start as many processes on a host as it has GPUs".to_owned()),
+        })),
+        _ => Ok(local_rank),
+    }
 }
 
 fn failed(error: ExecError) -> CliError {

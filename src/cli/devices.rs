@@ -39,7 +39,7 @@ pub fn run(args: &DevicesArgs) -> CliResult {
 
 /// What a record says of the machine.
 fn machine(text: &mut String) {
-    let environment = environment::describe();
+    let environment = environment::describe(&[]);
     *text += "\nThis machine\n";
     let mut line = |name: &str, value: &str| *text += &format!("  {name:14}  {value}\n");
     line("system", &environment.os);

@@ -123,6 +123,11 @@ pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
     (1..=32).contains(&count).then_some((variable, count))
 }
 
+/// A variable, where it is set to a text.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// The library that an NVIDIA profiler has named, for ranges.
 pub fn nvtx_injection() -> Option<PathBuf> {
     std::env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)
@@ -146,8 +151,15 @@ fn chosen(text: &str) -> &str {
     inner.map_or(text, |(word, _)| word)
 }
 
+/// The name of this machine.
+pub fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// What the machine is, and what its drivers are told.
-pub fn describe() -> Environment {
+///
+/// `further` are facts that others know.
+pub fn describe(further: &[(String, String)]) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let cpu = cpuinfo
@@ -175,6 +187,7 @@ pub fn describe() -> Environment {
     if nodes > 0 {
         facts.insert("numa_nodes".to_owned(), nodes.to_string());
     }
+    facts.extend(further.iter().cloned());
     let variables: IndexMap<String, String> = {
         let mut found: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
@@ -184,7 +197,7 @@ pub fn describe() -> Environment {
         found.into_iter().collect()
     };
     Environment {
-        host: read("/proc/sys/kernel/hostname").trim().to_owned(),
+        host: host(),
         os: format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),
         cpu,
         cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
@@ -207,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_machine_is_described() {
-        let environment = describe();
+        let environment = describe(&[]);
         assert!(environment.cpus > 0);
         assert!(environment.memory_bytes.is_none_or(|bytes| bytes > 1 << 20), "{:?}", environment.memory_bytes);
         assert!(environment.facts.values().all(|value| !value.is_empty() && !value.contains('\n')));

@@ -99,6 +99,14 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_devices), help("`--device` goes with `--backend cuda`"))]
     NoDevices { device: u32, backend: &'static str },
 
+    #[error("{why}")]
+    #[diagnostic(code(aorta::cli::launcher), help("{help}"))]
+    Launcher { why: String, help: String },
+
+    #[error("the ranks do not run the same: {why}")]
+    #[diagnostic(code(aorta::cli::ranks_differ), help("{help}"))]
+    RanksDiffer { why: String, help: String },
+
     #[error("{name} is no record of a run: {why}")]
     #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
     NoRecord { name: String, why: String },
@@ -133,6 +141,18 @@ impl CliError {
         }
     }
 
+    /// What is said, without places and help.
+    pub fn text(&self) -> String {
+        match self {
+            CliError::Source { diagnostics, .. } => {
+                diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            }
+            CliError::Input(error) => error.to_string(),
+            CliError::Config(error) => error.to_string(),
+            CliError::Exec { error, .. } => error.to_string(),
+        }
+    }
+
     /// Shows the error.
     pub fn print(&self, how: DiagnosticsArg) {
         let empty = SourceMap::new();
@@ -154,6 +174,13 @@ impl CliError {
 impl From<InputError> for CliError {
     fn from(error: InputError) -> Self {
         CliError::Input(error)
+    }
+}
+
+/// What has no place in a file.
+impl From<ExecError> for CliError {
+    fn from(error: ExecError) -> Self {
+        CliError::Exec { error, sources: Arc::new(SourceMap::new()) }
     }
 }
 

@@ -1,10 +1,12 @@
 //! `aorta exec`.
 
+mod interrupt;
+mod restart;
 mod scenario;
+mod together;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{Args, ValueEnum};
 
@@ -26,13 +28,19 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
 use super::{
-    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, list, load, output, profile, show,
+    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, launcher, list, load, output,
+    profile, show,
 };
+
+const AFTER_HELP: &str = "\
+Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun`
+likewise, give each rank a process and a GPU of its own, on one host or several. The first prints.";
 
 /// Ranks at most: each has a thread.
 pub const MAX_RANKS: u32 = 1024;
 
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct ExecArgs {
     /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
     file: String,
@@ -112,41 +120,93 @@ enum EffortArg {
     Full,
 }
 
+/// What a process does of a run, and what there is to note of how it was launched.
+struct Part {
+    /// It prints and writes files.
+    leads: bool,
+    /// A launcher has started it.
+    launched: bool,
+    facts: Vec<(String, String)>,
+}
+
+/// A run for which everything is there.
+struct Ready {
+    args: ExecArgs,
+    settings: Settings,
+    loaded: load::Loaded,
+    chosen: Chosen,
+}
+
 pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+    let settled = settle(args);
+    if let Ok((args, _)) = &settled
+        && !args.env.is_empty()
+        && !args.env_is_set
+    {
+        return restart::restart(&args.env);
+    }
+    match launcher::here()? {
+        Some(launcher) => together::run(launcher, settled, how),
+        None => {
+            let (args, settings) = settled?;
+            finish(&prepare(args, settings, None)?, &Part { leads: true, launched: false, facts: Vec::new() }, how)
+        }
+    }
+}
+
+/// The arguments with what a scenario says, and the settings.
+fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     let mut settings = load::settings(&args.config)?;
     let args = scenario::with_scenario(args, &mut settings)?;
-    if !args.env.is_empty() && !args.env_is_set {
-        return restart(&args.env);
-    }
+    Ok((args, settings))
+}
+
+/// Reads the file and opens the devices: those of all ranks, or of the one that is this process's.
+fn prepare(args: ExecArgs, settings: Settings, process: Option<&together::Process>) -> Result<Ready, CliError> {
     let text = load::find(&args.file, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
-    let world = match args.ranks {
-        Some(ranks) => load::World::Of(ranks),
-        None => load::World::OfCollectives(backends::gpus(wanted, args.device)),
+    let world = match (process, args.ranks) {
+        (Some(process), ranks) => load::World::Of(process.world(ranks)?),
+        (None, Some(ranks)) => load::World::Of(ranks),
+        (None, None) => load::World::OfCollectives(backends::gpus(wanted, args.device)),
     };
+    let leads = process.is_none_or(|process| process.leads());
     let loaded = load::load_world(text, &args.workload, &settings, world)?;
-    for path in [&args.json, &args.csv, &args.trace].into_iter().flatten() {
+    for path in [&args.json, &args.csv, &args.trace].into_iter().flatten().filter(|_| leads) {
         output::check_file(path)?;
     }
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
-    let chosen = backends::choose(wanted, &settings, args.device, loaded.ranks.len() as u32, ranges)?;
+    let one_of = process.map(|process| process.one_of());
+    let chosen = backends::choose(wanted, &settings, args.device, loaded.ranks.len() as u32, ranges, one_of.as_ref())?;
     let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
     if let (Some(flag), true) = (computed, chosen.backend.device().simulated) {
         return Err(InputError::NoResults { flag }.into());
     }
-    if let Some(why) = &chosen.why {
-        output::eprint(&format!("{why}\n"));
+    Ok(Ready { args, settings, loaded, chosen })
+}
+
+/// Runs what is ready, prints and writes what there is to say.
+fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
+    let Ready { args, loaded, chosen, .. } = ready;
+    if part.leads {
+        if let Some(why) = &chosen.why {
+            output::eprint(&format!("{why}\n"));
+        }
+        remind(loaded, &args.file, how);
     }
-    remind(&loaded, &args.file, how);
-    let run = Run::new(&args, &settings, &loaded, &chosen);
+    let run = Run::new(ready, part);
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
     };
+    if !part.leads {
+        failure.map_or(outputs, Err)?;
+        return Ok(exit_code(&record));
+    }
     output::print(&report::table(&record));
     if let Some(top) = args.top {
         output::print(&report::top(&record, top as usize));
@@ -182,33 +242,6 @@ fn exit_code(record: &RunRecord) -> u8 {
     }
 }
 
-/// Starts the same command again with the variables in its environment: drivers read them when they start.
-fn restart(variables: &[String]) -> CliResult {
-    let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut command = std::process::Command::new(program);
-    let mut arguments = std::env::args_os().skip(1);
-    // Behind `exec`, since a `--` may follow.
-    command.args(arguments.next()).arg("--env-is-set").args(arguments);
-    for variable in variables {
-        let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(InputError::NoVariable { given: variable.clone() }.into());
-        };
-        command.env(name, value);
-    }
-    // Where it can take this one's place, signals reach it, and its exit code is that of the command.
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::CommandExt;
-        Err(failed(command.exec()).into())
-    }
-    #[cfg(not(unix))]
-    {
-        let status = command.status().map_err(failed)?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
-    }
-}
-
 /// Notes that a run was interrupted when it had been measured.
 fn interrupted(record: &mut RunRecord, before: &str) {
     record.complete = false;
@@ -231,11 +264,13 @@ struct Run<'a> {
     verify: bool,
     /// A profiler watches.
     profiled: bool,
+    part: &'a Part,
     control: Arc<Control>,
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a ExecArgs, settings: &'a Settings, loaded: &'a load::Loaded, chosen: &'a Chosen) -> Self {
+    fn new(ready: &'a Ready, part: &'a Part) -> Self {
+        let Ready { args, settings, loaded, chosen } = ready;
         let effort = match args.effort {
             None => settings.effort,
             Some(EffortArg::Sanity) => Effort::Sanity,
@@ -257,7 +292,10 @@ impl<'a> Run<'a> {
         let timed = effort != Effort::Sanity && environment::blocking_calls().is_none();
         let timer = timed.then(|| chosen.backend.timer().ok().flatten()).flatten();
         let control = Arc::new(Control::default());
-        watch_for_interrupt(&control);
+        if chosen.backend.peers().is_some() {
+            control.link();
+        }
+        interrupt::watch(&control, part.launched);
         Run {
             settings,
             loaded,
@@ -270,6 +308,7 @@ impl<'a> Run<'a> {
             timer,
             verify: args.verify,
             profiled: args.ranges.is_some(),
+            part,
             control,
         }
     }
@@ -310,7 +349,7 @@ impl<'a> Run<'a> {
     }
 
     /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits. Several
-    /// ranks have a folder each.
+    /// ranks have a folder each, written by whichever process has run the rank.
     fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
         let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
@@ -321,7 +360,9 @@ impl<'a> Run<'a> {
             return Ok(());
         };
         output::make_folder(folder)?;
-        for (rank, buffers) in ranks.iter().zip(buffers) {
+        let peers = backend.peers();
+        let own = |rank: &exec::Rank| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
+        for (rank, buffers) in ranks.iter().zip(buffers).filter(|(rank, _)| own(rank)) {
             let folder = match ranks.len() {
                 1 => folder.to_owned(),
                 _ => folder.join(format!("rank{}", rank.number)),
@@ -378,7 +419,8 @@ impl<'a> Run<'a> {
             places: &place,
         };
         let measured = {
-            let _progress = Progress::start(self.control.clone(), measure::iterations(&request));
+            let total = measure::iterations(&request);
+            let _progress = self.part.leads.then(|| Progress::start(self.control.clone(), total));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
@@ -467,7 +509,7 @@ impl<'a> Run<'a> {
                 memory_bytes: device.memory_bytes,
                 facts: device.facts.into_iter().chain(self.timer.iter().flat_map(Timer::facts)).collect(),
             },
-            environment: environment::describe(),
+            environment: environment::describe(&self.part.facts),
             program: self.program(schedule),
             variants: measured.variants,
             verification: None,
@@ -523,18 +565,4 @@ impl<'a> Run<'a> {
 /// A rank with its number and schedule.
 fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
     exec::Rank { number, program: &rank.program, schedule }
-}
-
-/// The first Ctrl-C ends the run after the iteration under way, the second at once.
-fn watch_for_interrupt(control: &Arc<Control>) {
-    static PRESSED: AtomicU32 = AtomicU32::new(0);
-    let control = control.clone();
-    let handler = move || {
-        control.stop.store(true, Ordering::Relaxed);
-        if PRESSED.fetch_add(1, Ordering::Relaxed) > 0 {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-    };
-    // Without a handler, Ctrl-C ends the program as it always does.
-    let _ = ctrlc::set_handler(handler);
 }

@@ -12,6 +12,7 @@ mod error;
 mod exec;
 mod explain;
 mod fmt;
+mod launcher;
 mod library;
 mod list;
 mod load;

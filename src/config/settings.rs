@@ -126,6 +126,7 @@ pub struct Settings {
     pub cache: CacheSetting,
     pub data: DataSetting,
     pub timeout: Nanos,
+    pub rendezvous: Nanos,
     pub gemm_candidates: u32,
     pub profile: String,
     pub cycle: u64,
@@ -152,6 +153,7 @@ struct Layer {
     cache: Option<CacheSetting>,
     data: Option<DataSetting>,
     timeout: Option<String>,
+    rendezvous: Option<String>,
     gemm_candidates: Option<u32>,
     profile: Option<String>,
     cycle: Option<u64>,
@@ -161,7 +163,7 @@ struct Layer {
     max_memory: Option<String>,
 }
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "sanity",
     "quick",
     "full",
@@ -175,6 +177,7 @@ const KEYS: [&str; 20] = [
     "cache",
     "data",
     "timeout",
+    "rendezvous",
     "gemm_candidates",
     "profile",
     "cycle",
@@ -260,7 +263,7 @@ fn example(key: &str) -> String {
         "sanity" | "quick" | "full" => "(warmup: 3, iterations: 5)",
         "effort" => "quick",
         "launch" => "graph",
-        "timeout" => "60s",
+        "timeout" | "rendezvous" => "60s",
         "max_memory" => "64GiB",
         "profile" => "h200",
         "observed_operations" | "max_operations" => "100000",
@@ -288,6 +291,7 @@ impl Layer {
             cache: self.cache.or(below.cache),
             data: self.data.or(below.data),
             timeout: self.timeout.or(below.timeout),
+            rendezvous: self.rendezvous.or(below.rendezvous),
             gemm_candidates: self.gemm_candidates.or(below.gemm_candidates),
             profile: self.profile.or(below.profile),
             cycle: self.cycle.or(below.cycle),
@@ -316,6 +320,8 @@ impl Layer {
         };
         let timeout = self.timeout.expect(missing);
         let time = measured("timeout", timeout, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
+        let rendezvous = self.rendezvous.expect(missing);
+        let wait = measured("rendezvous", rendezvous, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
         let memory = self.max_memory.expect(missing);
         let bytes = measured("max_memory", memory, Dimension::BYTES, u64::MAX as f64, "a size has its unit")?;
         let settings = Settings {
@@ -332,6 +338,7 @@ impl Layer {
             cache: self.cache.expect(missing),
             data: self.data.expect(missing),
             timeout: Nanos(time as i64),
+            rendezvous: Nanos(wait as i64),
             gemm_candidates: self.gemm_candidates.expect(missing),
             profile: self.profile.expect(missing),
             cycle: self.cycle.expect(missing),

@@ -1,9 +1,11 @@
 //! What a backend has to be able to do.
 
+use std::sync::Arc;
+
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
-use super::{ExecError, Health, Image, Timer};
+use super::{ExecError, Health, Image, Peers, Timer};
 
 /// A device, or something that stands for one.
 pub trait Backend {
@@ -23,6 +25,11 @@ pub trait Backend {
     /// contents, kernels, communicators. Nothing of this happens again while a run is measured. Gives a driver for each,
     /// in their order.
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError>;
+
+    /// The processes that run the other ranks of the world, where this one runs a single rank of it.
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        None
+    }
 }
 
 /// What is known of a device; absent where nobody says.

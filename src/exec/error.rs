@@ -1,14 +1,18 @@
 //! What can go wrong between a schedule and its samples.
 
 use miette::{Diagnostic, SourceSpan};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-#[derive(Clone, Debug, Error, Diagnostic)]
+use super::peers::{Constant, constant};
+
+#[derive(Clone, Debug, Error, Diagnostic, Serialize, Deserialize)]
 pub enum ExecError {
     #[error("no {backend} device: {why}")]
     #[diagnostic(code(aorta::exec::no_device))]
     NoDevice {
-        backend: &'static str,
+        #[serde(deserialize_with = "constant")]
+        backend: Constant,
         why: String,
         #[help]
         help: Option<String>,
@@ -54,7 +58,13 @@ pub enum ExecError {
 
     #[error("the program takes {needed} of {space} memory, and {available} are there")]
     #[diagnostic(code(aorta::exec::out_of_memory), help("the largest: {largest}; lower a parameter, or take a preset"))]
-    OutOfMemory { needed: String, space: &'static str, available: String, largest: String },
+    OutOfMemory {
+        needed: String,
+        #[serde(deserialize_with = "constant")]
+        space: Constant,
+        available: String,
+        largest: String,
+    },
 
     #[error("iteration {iteration} did not end within {timeout}")]
     #[diagnostic(
@@ -65,6 +75,17 @@ pub enum ExecError {
 
     #[error("the run was ended, since another rank failed")]
     Ended,
+
+    #[error("the ranks did not find each other: {why}")]
+    #[diagnostic(code(aorta::exec::rendezvous), help("{help}"))]
+    Rendezvous { why: String, help: String },
+
+    #[error("rank {rank} is gone: {why}")]
+    #[diagnostic(
+        code(aorta::exec::lost_rank),
+        help("what that rank printed, or its launcher, says why; the others end with it")
+    )]
+    LostRank { rank: u32, why: String },
 }
 
 impl ExecError {

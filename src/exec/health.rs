@@ -1,6 +1,10 @@
 //! How a device is doing: its clock, and what holds it down.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::Nanos;
+
+use super::peers::{Constant, constants};
 
 /// The share of its highest clock below which a device counts as slowed down.
 const SLOW: f64 = 0.75;
@@ -9,7 +13,7 @@ const SLOW: f64 = 0.75;
 const NOTICED: f64 = 0.01;
 
 /// What a device says of itself at one moment; absent where it does not say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// The clock of the multiprocessors, now and at most.
     pub clock_mhz: Option<u32>,
@@ -18,7 +22,8 @@ pub struct Health {
     pub power_limit_watts: Option<u32>,
     pub celsius: Option<u32>,
     /// What holds the clock down now. Being idle is none of it, nor a clock that somebody set.
-    pub reasons: Vec<&'static str>,
+    #[serde(deserialize_with = "constants")]
+    pub reasons: Vec<Constant>,
     /// For how long the power cap, and the temperature, have held the clock down since some beginning.
     pub by_power: Option<Nanos>,
     pub by_temperature: Option<Nanos>,

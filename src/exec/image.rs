@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::{DType, GroupId, OpId, Space, SrcSpan, StreamId};
 use crate::model::{MemoryKind, OpKind, Priority};
 use crate::ops::init::Init;
@@ -42,7 +44,7 @@ pub struct Image {
 }
 
 /// A communicator: a group of ranks, for one of the program's streams. Equal ones on several ranks are one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Comm {
     /// In the order of the group's numbers.
     pub ranks: Vec<u32>,

@@ -1,9 +1,15 @@
-//! The sessions of all ranks that a process runs, side by side: each on a thread of its own.
+//! The sessions of all ranks of a world, side by side: each on a thread of its own, or each in a process of its own.
 //!
-//! What ranks do together (a collective) is between their drivers; here they only begin and end together.
+//! What ranks do together (a collective) is between their drivers; here they only begin and end together. Processes tell
+//! each other after each phase what it gave, so that all of them know the same.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos, Space};
 use crate::model::Program;
@@ -14,6 +20,7 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::health::Health;
 use super::image::{Image, StepCommands};
+use super::peers::{self, Peers};
 use super::prepare::{self, Options};
 use super::session::{self, Control, LaunchMode, Samples, Session};
 use super::trace::Trace;
@@ -27,7 +34,7 @@ pub struct Rank<'a> {
     pub schedule: &'a Schedule,
 }
 
-/// What iterating gave on all ranks of this process.
+/// What iterating gave on all ranks.
 #[derive(Clone, Debug, Default)]
 pub struct RankSamples {
     /// Each iteration as it was on the rank that took longest.
@@ -64,13 +71,35 @@ impl RankSamples {
     }
 }
 
-/// The sessions of this process, in the order of the ranks.
+/// The ranks of a world, in their order, with the sessions of those that run in this process: all of them, or one.
 pub struct Ranks {
     sessions: Vec<Session>,
+    /// Of all ranks.
     numbers: Vec<u32>,
+    about: Vec<About>,
+    /// The index of the first that runs here.
+    first: usize,
+    /// The processes of the others.
+    peers: Option<Arc<dyn Peers>>,
 }
 
-/// Opens a backend for all ranks of this process, and makes everything that their schedules need.
+/// What the others want to know of a rank's session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct About {
+    period: usize,
+    gate_refused: Option<String>,
+    cold: bool,
+}
+
+impl About {
+    fn of(session: &Session) -> About {
+        let gate_refused = session.gate_refused().map(str::to_owned);
+        About { period: session.period(), gate_refused, cold: session.is_cold() }
+    }
+}
+
+/// Opens a backend for the ranks of a world, and makes everything that their schedules need. Where the backend has peers,
+/// only the rank of this process is opened: the others are opened by their own.
 pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Ranks, ExecError> {
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
@@ -80,20 +109,50 @@ pub(super) fn prepare_with(
     ranks: &[Rank],
     backend: &dyn Backend,
     options: &Options,
-    mut alter: impl FnMut(&Rank, &mut Image, &mut [StepCommands]),
+    mut alter: impl FnMut(usize, &mut Image, &mut [StepCommands]),
 ) -> Result<Ranks, ExecError> {
-    let (mut images, mut parts) = (Vec::with_capacity(ranks.len()), Vec::with_capacity(ranks.len()));
-    for rank in ranks {
-        let (image, part) = prepare::lower(rank, options, |image, period| alter(rank, image, period));
-        prepare::check_room(rank.program, &image, backend)?;
+    let peers = backend.peers();
+    let own = own(ranks, peers.as_deref());
+    let (mut images, mut parts) = (Vec::with_capacity(own.len()), Vec::with_capacity(own.len()));
+    let mut lowered = Ok(());
+    for index in own.clone() {
+        let rank = &ranks[index];
+        let (image, part) = prepare::lower(rank, options, |image, period| alter(index, image, period));
+        lowered = lowered.and_then(|()| prepare::check_room(rank.program, &image, backend));
         images.push(image);
         parts.push(part);
     }
-    check_peers(&images)?;
-    let drivers = backend.open(images)?;
+    lowered = lowered.and_then(|()| check_peers(&images));
+    // Opening needs all ranks where they have communicators.
+    peers::agree(peers.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
-    let sessions = drivers.into_iter().zip(parts).map(|(driver, part)| Session::new(driver, part, alone)).collect();
-    Ok(Ranks { sessions, numbers: ranks.iter().map(|rank| rank.number).collect() })
+    let opened = backend.open(images).map(|drivers| {
+        let sessions = drivers.into_iter().zip(parts).map(|(driver, part)| Session::new(driver, part, alone));
+        sessions.collect::<Vec<_>>()
+    });
+    let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
+    let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
+    let numbers = ranks.iter().map(|rank| rank.number).collect();
+    match (opened, about) {
+        (Ok(sessions), Ok(about)) => {
+            let about = about.into_iter().flatten().collect();
+            Ok(Ranks { sessions, numbers, about, first: own.start, peers })
+        }
+        (Ok(mut sessions), Err(error)) => {
+            // Another rank may have left in the middle of a communicator: nobody waits for that.
+            sessions.iter_mut().for_each(|session| session.driver.abandon());
+            Err(error)
+        }
+        (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+    }
+}
+
+/// The ranks that run in this process.
+fn own(ranks: &[Rank], peers: Option<&dyn Peers>) -> Range<usize> {
+    let Some(peers) = peers else { return 0..ranks.len() };
+    let index = ranks.iter().position(|rank| rank.number == peers.rank());
+    let index = index.expect("a process has a rank of the world that it was launched for");
+    index..index + 1
 }
 
 /// Copies between ranks reach those of this process only.
@@ -113,9 +172,17 @@ fn check_peers(images: &[Image]) -> Result<(), ExecError> {
 }
 
 impl Ranks {
-    /// The numbers of the ranks that run here.
-    pub fn numbers(&self) -> &[u32] {
-        &self.numbers
+    /// The indices of the ranks that run in this process.
+    pub fn own(&self) -> Range<usize> {
+        self.first..self.first + self.sessions.len()
+    }
+
+    /// Brings together how something went in each process: see [`peers::agree`].
+    pub fn agree<T>(&self, what: &str, own: Result<T, ExecError>) -> Result<Vec<T>, ExecError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        peers::agree(self.peers.as_deref(), what, own)
     }
 
     /// The only session, where one rank runs alone.
@@ -123,13 +190,33 @@ impl Ranks {
         self.sessions.into_iter().next()
     }
 
-    /// Does the same with every session, side by side. The first failure ends the others, and is what is told.
-    fn each<T: Send>(
+    /// Does the same with every session, side by side. The first failure ends the others, and is what is told. `what`
+    /// names the phase.
+    fn each<T: Send + Serialize + DeserializeOwned>(
         &mut self,
+        what: &str,
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
         control.begin();
+        let Some(peers) = self.peers.clone() else { return self.each_here(control, work) };
+        control.link();
+        peers.watch(Some(control.failed.clone()));
+        let done = self.each_here(control, work);
+        peers.watch(None);
+        let all = self.agree(what, done.map(|values| (values, control.asked())))?;
+        if all.iter().any(|(_, asked)| *asked) {
+            control.agree();
+        }
+        Ok(all.into_iter().flat_map(|(values, _)| values).collect())
+    }
+
+    /// Does the same with every session of this process.
+    fn each_here<T: Send>(
+        &mut self,
+        control: &Control,
+        work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
+    ) -> Result<Vec<T>, ExecError> {
         if let [only] = &mut self.sessions[..] {
             return Ok(vec![work(only)?]);
         }
@@ -156,23 +243,12 @@ impl Ranks {
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
-        let mut values = Vec::with_capacity(results.len());
-        let mut failure: Option<ExecError> = None;
-        for (result, &rank) in results.into_iter().zip(&self.numbers) {
-            match result {
-                Ok(value) => values.push(value),
-                // What ended because another had failed tells nothing.
-                Err(ExecError::Ended) => failure = failure.or(Some(ExecError::Ended)),
-                Err(error) if matches!(failure, None | Some(ExecError::Ended)) => failure = Some(error.on_rank(rank)),
-                Err(_) => {}
-            }
-        }
-        failure.map_or(Ok(values), Err)
+        peers::merged(results, &self.numbers)
     }
 
     /// Makes the graphs of the period on every rank: [`Session::capture`].
     pub fn capture(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each(control, Session::capture).map(drop)
+        self.each("graphs", control, Session::capture).map(drop)
     }
 
     /// Runs iterations on every rank: [`Session::iterate`].
@@ -183,22 +259,29 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
-        self.each(control, |session| session.iterate(mode, warmup, iterations, control)).map(RankSamples::of)
+        self.each("iterations", control, |session| session.iterate(mode, warmup, iterations, control))
+            .map(RankSamples::of)
     }
 
     /// Whether iterations find the caches empty.
     pub fn is_cold(&self) -> bool {
-        self.sessions.iter().all(Session::is_cold)
+        self.about.iter().all(|about| about.cold)
     }
 
-    /// Reads the device's memory of the rank that is the `index`-th here.
+    /// The session of the `index`-th rank; nothing where another process has it.
+    fn session(&mut self, index: usize) -> Option<&mut Session> {
+        self.sessions.get_mut(index.checked_sub(self.first)?)
+    }
+
+    /// Reads the device's memory of the `index`-th rank; nothing where another process has it.
     pub(super) fn read_at(&mut self, index: usize, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
-        self.sessions[index].driver.read(Space::Device, offset, bytes).map_err(session::device)
+        let Some(session) = self.session(index) else { return Ok(None) };
+        session.driver.read(Space::Device, offset, bytes).map_err(session::device)
     }
 
-    /// The iterations of the period, as iterations of the program's cycle.
+    /// The iterations of the first rank's period, as iterations of the program's cycle.
     pub fn period(&self) -> usize {
-        self.sessions[0].period()
+        self.about[0].period
     }
 
     /// Holds iterations until they are issued, as far as that can be, or no longer.
@@ -208,20 +291,21 @@ impl Ranks {
 
     /// Why iterations are not held, where they might be.
     pub fn gate_refused(&self) -> Option<&str> {
-        self.sessions.iter().find_map(Session::gate_refused)
+        self.about.iter().find_map(|about| about.gate_refused.as_deref())
     }
 
     /// How the devices are doing now, where they say so: to be asked outside of what is measured.
-    pub fn health(&mut self) -> Vec<Health> {
-        if let [only] = &mut self.sessions[..] {
-            return only.health().into_iter().collect();
-        }
+    pub fn health(&mut self) -> Result<Vec<Health>, ExecError> {
         // Side by side: a question may take a millisecond, and devices cool down meanwhile.
-        thread::scope(|scope| {
-            let asked: Vec<_> = self.sessions.iter_mut().map(|session| scope.spawn(|| session.health())).collect();
-            let told = asked.into_iter().map(|thread| thread.join());
-            told.filter_map(|told| told.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        })
+        let own: Vec<Health> = match &mut self.sessions[..] {
+            [only] => only.health().into_iter().collect(),
+            sessions => thread::scope(|scope| {
+                let asked: Vec<_> = sessions.iter_mut().map(|session| scope.spawn(|| session.health())).collect();
+                let told = asked.into_iter().map(|thread| thread.join());
+                told.filter_map(|told| told.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            }),
+        };
+        Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
     }
 
     /// Times each operation on every rank: [`Session::observe`].
@@ -231,26 +315,31 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.each(control, |session| session.observe(mode, iterations, control))
+        self.each("observed iterations", control, |session| session.observe(mode, iterations, control))
     }
 
     /// Gives all memory the contents that it had at the beginning.
     pub fn reset(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each(control, Session::reset).map(drop)
+        self.each("contents", control, Session::reset).map(drop)
     }
 
-    /// Reads a memory of the rank that is the `index`-th here; nothing where the backend has none.
+    /// Reads a memory of the `index`-th rank; nothing where the backend has none, or another process has the rank.
     pub fn read(&mut self, index: usize, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
-        self.sessions[index].read(memory)
+        self.session(index).map_or(Ok(None), |session| session.read(memory))
     }
 
     /// What drivers have to say, each with its rank where there are several; once where all say the same.
-    pub fn notes(&self) -> Vec<String> {
-        let notes: Vec<Vec<String>> = self.sessions.iter().map(Session::notes).collect();
+    pub fn notes(&self) -> Result<Vec<String>, ExecError> {
+        let own: Vec<Vec<String>> = self.sessions.iter().map(Session::notes).collect();
+        let notes: Vec<Vec<String>> = self.agree("notes", Ok(own))?.into_iter().flatten().collect();
         if notes.windows(2).all(|pair| pair[0] == pair[1]) {
-            return notes.into_iter().next().unwrap_or_default();
+            return Ok(notes.into_iter().next().unwrap_or_default());
         }
         let numbered = notes.into_iter().zip(&self.numbers);
-        numbered.flat_map(|(notes, rank)| notes.into_iter().map(move |note| format!("rank {rank}: {note}"))).collect()
+        let named = |(notes, rank): (Vec<String>, &u32)| {
+            let rank = *rank;
+            notes.into_iter().map(move |note| format!("rank {rank}: {note}"))
+        };
+        Ok(numbered.flat_map(named).collect())
     }
 }

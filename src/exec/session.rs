@@ -1,6 +1,9 @@
 //! An open backend with a schedule on it: issues iterations, times them, observes one operation by operation.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
 
 use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
 use crate::model::Sync;
@@ -45,7 +48,7 @@ pub struct Session {
     /// The graphs of the period, once they are made.
     graphs: Vec<u32>,
     observed_graphs: Vec<Option<u32>>,
-    /// No other rank runs in this process.
+    /// No other rank runs beside this one.
     alone: bool,
 }
 
@@ -57,9 +60,13 @@ pub struct Control {
     /// Iterations done, warm-up included.
     pub done: AtomicU64,
     /// A rank has failed: the others end too.
-    pub(super) failed: AtomicBool,
+    pub(super) failed: Arc<AtomicBool>,
     /// Iterations that are still issued: ranks that were told to stop do so at the same one.
     last: AtomicU64,
+    /// Other processes have ranks too. They cannot be told in the middle of a phase: one ends when all have agreed to.
+    linked: AtomicBool,
+    /// All processes have agreed to stop.
+    agreed: AtomicBool,
 }
 
 impl Default for Control {
@@ -67,15 +74,33 @@ impl Default for Control {
         Control {
             stop: AtomicBool::new(false),
             done: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
+            failed: Arc::default(),
             last: AtomicU64::new(u64::MAX),
+            linked: AtomicBool::new(false),
+            agreed: AtomicBool::new(false),
         }
     }
 }
 
 impl Control {
+    /// Whether the run has to end: on all processes that have ranks of it, or on none.
     pub fn stopped(&self) -> bool {
+        if self.linked.load(Ordering::Relaxed) { self.agreed.load(Ordering::Relaxed) } else { self.asked() }
+    }
+
+    /// Whether this process was asked to stop.
+    pub(super) fn asked(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// From now on the run ends when all processes have agreed to that.
+    pub fn link(&self) {
+        self.linked.store(true, Ordering::Relaxed);
+    }
+
+    /// All processes know that one of them was asked to stop.
+    pub(super) fn agree(&self) {
+        self.agreed.store(true, Ordering::Relaxed);
     }
 
     /// Ranks are about to begin something together.
@@ -95,7 +120,7 @@ impl Control {
 }
 
 /// What iterating gave.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// The device's time for each measured iteration.
     pub time: Vec<Nanos>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{LaneId, Nanos, OpId};
 
 /// When an operation ran, from the beginning of its iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
@@ -23,7 +23,7 @@ pub struct Moment {
 }
 
 /// The spans of an iteration, in the order of issue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// Which iteration of the program's cycle it was.
     pub step: usize,

@@ -54,23 +54,24 @@ pub fn witness(
     backend: &dyn Backend,
     options: &Options,
 ) -> Result<Witness, ExecError> {
-    let mut counters = Vec::with_capacity(ranks.len());
-    let ranks = prepare_with(ranks, backend, options, |rank, image, period| {
-        let found = dependencies(rank.program, plans[counters.len()], image, period);
+    let mut counters: Vec<Counters> = ranks.iter().map(|_| Counters::default()).collect();
+    let programs: Vec<&Program> = ranks.iter().map(|rank| rank.program).collect();
+    let ranks = prepare_with(ranks, backend, options, |index, image, period| {
+        let found = dependencies(programs[index], plans[index], image, period);
         let misses = insert(image, period, &found);
-        counters.push(Counters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses });
+        counters[index] = Counters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses };
     })?;
     Ok(Witness { ranks, counters })
 }
 
 impl Witness {
-    /// How many dependencies are looked at, on all ranks.
+    /// How many dependencies are looked at, on all ranks of this process.
     pub fn edges(&self) -> usize {
         self.counters.iter().map(|counters| counters.edges.len()).sum()
     }
 
-    /// The dependencies of a rank that did not hold in what has been run, with how often they did not; nothing where a
-    /// backend has no memory.
+    /// The dependencies of a rank of this process that did not hold in what has been run, with how often they did not;
+    /// nothing where a backend has no memory.
     pub fn missed(&mut self, index: usize) -> Result<Option<Vec<(Edge, u32)>>, ExecError> {
         let Counters { edges, misses } = &self.counters[index];
         if edges.is_empty() {

@@ -35,7 +35,7 @@ pub fn iterate(
     iterations: u64,
     control: &Control,
 ) -> Result<Blocks, ExecError> {
-    let before = session.health();
+    let before = session.health()?;
     let period = session.period() as u64;
     let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, period) };
     // A sample's place in the cycle follows from its number: each block begins at the same place.
@@ -47,7 +47,7 @@ pub fn iterate(
         let samples = session.iterate(mode, ahead, end - begin, control)?;
         blocks.counts.push(samples.slowest.time.len());
         blocks.samples.append(samples);
-        blocks.readings.push(session.health());
+        blocks.readings.push(session.health()?);
         begin = end;
         if blocks.samples.slowest.stopped {
             break;

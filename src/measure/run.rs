@@ -16,7 +16,7 @@ use super::warmup;
 
 /// What is to be measured.
 pub struct Request<'a> {
-    /// The ranks that run in this process, one at least.
+    /// The ranks of the world, one at least. Where the backend has peers, this process runs the one that is its own.
     pub ranks: &'a [RankRequest<'a>],
     pub backend: &'a dyn Backend,
     pub modes: &'a [LaunchMode],
@@ -42,7 +42,7 @@ pub struct RankRequest<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The first rank of this process: what all have in common is asked of it.
+    /// The first rank: what all have in common is asked of it.
     fn first(&self) -> &RankRequest<'a> {
         &self.ranks[0]
     }
@@ -224,7 +224,7 @@ fn sample(
         true => Ok(Vec::new()),
         false => session.observe(mode, u64::from(request.observed_iterations), request.control),
     };
-    notes.extend(session.notes());
+    notes.extend(session.notes().unwrap_or_default());
     let (traces, failure) = match observed {
         Ok(traces) => (traces, Ok(())),
         Err(error) => (Vec::new(), Err(error)),

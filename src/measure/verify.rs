@@ -110,7 +110,7 @@ pub type Contents = Vec<(MemoryId, Vec<u8>)>;
 
 /// What is compared with what.
 pub struct Question<'a> {
-    /// The ranks that run in this process, each with its number.
+    /// The ranks of the world, each with its number.
     pub ranks: &'a [(u32, &'a Program, &'a Plan)],
     pub backend: &'a dyn Backend,
     pub reference: &'a dyn Backend,
@@ -144,12 +144,16 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
         .collect();
     // One round of the period and the first iteration again: what one leaves to the next is seen too.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
-    let mut expected_session = open(&reference_schedules, reference)?;
-    if expected_session.iterate(LaunchMode::Stream, 0, iterations, control)?.slowest.stopped {
-        return Ok(None);
-    }
-    let expected = read(&mut expected_session, &outputs)?;
-    drop(expected_session);
+    let computed = || {
+        let mut session = open(&reference_schedules, reference)?;
+        let stopped = session.iterate(LaunchMode::Stream, 0, iterations, control)?.slowest.stopped;
+        if stopped { Ok(None) } else { read(&mut session, &outputs).map(Some) }
+    };
+    let expected = computed();
+    // Each process has the reference for itself; only whether all have it is told.
+    let stopped = expected.as_ref().map(Option::is_none).map_err(ExecError::clone);
+    let stopped = exec::agree(backend.peers().as_deref(), "reference", stopped)?.contains(&true);
+    let Some(expected) = expected?.filter(|_| !stopped) else { return Ok(None) };
 
     let coarsest: Vec<Vec<f64>> = ranks.iter().map(|(_, program, _)| coarsest(program)).collect();
     let mut session = open(&schedules, backend)?;
@@ -166,28 +170,30 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
         if session.iterate(mode, 0, iterations, control)?.slowest.stopped {
             return Ok(None);
         }
-        let actual = read(&mut session, &outputs)?;
-        let compared: Vec<_> = outputs
-            .iter()
-            .zip(actual.iter().zip(&expected))
-            .filter_map(|(&(rank, memory), (actual, expected))| {
-                let (number, program, _) = ranks[rank];
-                let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
-                let row = dims.last().map_or(1, |&length| length as usize);
-                let bound = bound(dtype, coarsest[rank][memory.index()]);
-                let comparison = compare(dtype, row, actual.as_ref()?, expected.as_ref()?, bound);
-                Some(OutputVerification {
-                    name: match ranks.len() {
-                        1 => name(program, memory),
-                        _ => format!("{} on rank {number}", name(program, memory)),
-                    },
-                    shape: format!("{dtype}{dims}"),
-                    error: comparison.error,
-                    bound: comparison.bound,
-                    held: comparison.error <= comparison.bound,
-                })
+        let actual = read(&mut session, &outputs);
+        let compare_output = |(&(rank, memory), (actual, expected)): (&(usize, MemoryId), (&Read, &Read))| {
+            let (number, program, _) = ranks[rank];
+            let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
+            let row = dims.last().map_or(1, |&length| length as usize);
+            let bound = bound(dtype, coarsest[rank][memory.index()]);
+            let comparison = compare(dtype, row, actual.as_ref()?, expected.as_ref()?, bound);
+            Some(OutputVerification {
+                name: match ranks.len() {
+                    1 => name(program, memory),
+                    _ => format!("{} on rank {number}", name(program, memory)),
+                },
+                shape: format!("{dtype}{dims}"),
+                error: comparison.error,
+                bound: comparison.bound,
+                held: comparison.error <= comparison.bound,
             })
-            .collect();
+        };
+        // Each process compares the rank that it runs.
+        let compared = actual.map(|actual| {
+            let pairs = outputs.iter().zip(actual.iter().zip(&expected));
+            pairs.filter_map(compare_output).collect::<Vec<_>>()
+        });
+        let compared: Vec<OutputVerification> = session.agree("outputs", compared)?.into_iter().flatten().collect();
         if compared.is_empty() {
             warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.name()));
             continue;
@@ -228,23 +234,37 @@ fn witness_order(
         if witness.ranks.iterate(mode, 0, 2 * period + 1, control)?.slowest.stopped {
             return Ok(false);
         }
-        for (index, (number, program, _)) in ranks.iter().enumerate() {
-            let Some(missed) = witness.missed(index)? else { continue };
-            variant.witnessed = Some(witness.edges() as u64);
-            let name = |(step, op): (usize, crate::base::OpId)| program.op_text(program.cycle[step].op(op));
-            let told = |(edge, count): &(exec::Edge, u32)| {
-                let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-                let at = if ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
-                format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
-            };
-            variant.missed.extend(missed.iter().map(told));
+        let own = seen(question, &mut witness);
+        for (witnessed, missed) in witness.ranks.agree("witnessed edges", own)? {
+            if let Some(edges) = witnessed {
+                variant.witnessed = Some(variant.witnessed.unwrap_or(0) + edges);
+            }
+            variant.missed.extend(missed);
         }
     }
     Ok(true)
 }
 
-/// Runs one round of the period on `backend`, and gives every buffer of every rank as it then is; nothing when it was
-/// stopped.
+/// How many edges this process has looked at, where it could, and those that did not hold, in words.
+fn seen(question: &Question, witness: &mut exec::Witness) -> Result<(Option<u64>, Vec<String>), ExecError> {
+    let (mut witnessed, mut all) = (None, Vec::new());
+    for index in witness.ranks.own() {
+        let (number, program, _) = question.ranks[index];
+        let Some(missed) = witness.missed(index)? else { continue };
+        witnessed = Some(witness.edges() as u64);
+        let name = |(step, op): (usize, crate::base::OpId)| program.op_text(program.cycle[step].op(op));
+        let told = |(edge, count): &(exec::Edge, u32)| {
+            let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+            let at = if question.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
+            format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
+        };
+        all.extend(missed.iter().map(told));
+    }
+    Ok((witnessed, all))
+}
+
+/// Runs one round of the period on `backend`, and gives every buffer of every rank as it then is, none of a rank that
+/// another process runs; nothing when it was stopped.
 pub fn buffers(
     ranks: &[Rank],
     backend: &dyn Backend,
@@ -256,19 +276,24 @@ pub fn buffers(
     if session.iterate(LaunchMode::Stream, 0, period, control)?.slowest.stopped {
         return Ok(None);
     }
-    let mut all = Vec::with_capacity(ranks.len());
-    for (index, rank) in ranks.iter().enumerate() {
-        let mut buffers = Vec::new();
-        for memory in (0..rank.program.memories.len()).map(MemoryId::from) {
-            if let MemoryKind::Buffer(_) = rank.program.memory(memory).kind
-                && let Some(bytes) = session.read(index, memory)?
-            {
-                buffers.push((memory, bytes));
+    let mut read = || {
+        let mut all = Vec::with_capacity(ranks.len());
+        for (index, rank) in ranks.iter().enumerate() {
+            let mut buffers = Vec::new();
+            for memory in (0..rank.program.memories.len()).map(MemoryId::from) {
+                if let MemoryKind::Buffer(_) = rank.program.memory(memory).kind
+                    && let Some(bytes) = session.read(index, memory)?
+                {
+                    buffers.push((memory, bytes));
+                }
             }
+            all.push(buffers);
         }
-        all.push(buffers);
-    }
-    Ok(Some(all))
+        Ok(all)
+    };
+    let all = read();
+    session.agree("buffers", all.as_ref().map(|_| ()).map_err(ExecError::clone))?;
+    all.map(Some)
 }
 
 fn name(program: &Program, memory: MemoryId) -> String {
@@ -344,7 +369,10 @@ fn outputs(program: &Program, schedule: &Schedule) -> Vec<MemoryId> {
     outputs
 }
 
-fn read(session: &mut Ranks, outputs: &[(usize, MemoryId)]) -> Result<Vec<Option<Vec<u8>>>, ExecError> {
+/// What a memory holds; nothing where this process cannot know.
+type Read = Option<Vec<u8>>;
+
+fn read(session: &mut Ranks, outputs: &[(usize, MemoryId)]) -> Result<Vec<Read>, ExecError> {
     outputs.iter().map(|&(rank, memory)| session.read(rank, memory)).collect()
 }
 

@@ -87,7 +87,7 @@ fn there_is_no_such_gpu() {
 }
 
 /// Waits until the process has taken some processor time. It says nothing of that, so the system is asked.
-fn wait_until_under_way(child: &mut Child) {
+pub fn wait_until_under_way(child: &mut Child) {
     let file = format!("/proc/{}/stat", child.id());
     loop {
         let text = std::fs::read_to_string(&file).expect("a child that was not waited for is listed");
@@ -126,7 +126,7 @@ fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
 }
 
 /// Whether the system tells how long a process has run.
-fn times_are_told() -> bool {
+pub fn times_are_told() -> bool {
     let told = std::path::Path::new("/proc/self/stat").exists();
     if !told {
         println!("skipped: this system does not tell how long a process has run");

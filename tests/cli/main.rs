@@ -4,6 +4,7 @@ mod checking;
 mod commands;
 mod exit_codes;
 mod fmt;
+mod launchers;
 mod mistakes;
 mod names;
 mod outputs;

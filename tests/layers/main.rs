@@ -156,7 +156,9 @@ fn the_outside_world_is_kept_out() {
     breaks("src/config/settings.rs", "fn f() { std::env::var(\"HOME\"); }", "`std::env` belongs to cli");
     breaks("src/config/settings.rs", "use std::{fs, io::Read};", "`std::fs` belongs to cli, backend");
     breaks("src/exec/session.rs", "fn f() { ::std::process::exit(1) }", "`std::process` belongs to cli, main");
-    breaks("src/backend/gpu/mod.rs", "use std::net::TcpStream;", "`std::net` belongs to no module");
+    breaks("src/backend/gpu/mod.rs", "use std::net::TcpStream;", "`std::net` belongs to backend::rendezvous");
+    breaks("src/cli/launcher.rs", "use std::net::TcpStream;", "`std::net` belongs to backend::rendezvous");
+    keeps("src/backend/rendezvous/join.rs", "use std::net::TcpStream;");
     keeps("src/cli/output.rs", "use std::{env, fs}; fn f() { std::process::exit(2); eprintln!(\"a\"); }");
     keeps("src/backend/gpu/kernels.rs", "use std::fs::File;");
     keeps("src/main.rs", "use std::process::ExitCode;");

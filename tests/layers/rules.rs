@@ -18,12 +18,13 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// The backend's files, each with the siblings that it may use.
-const BACKENDS: [(&str, &[&str]); 9] = [
+const BACKENDS: [(&str, &[&str]); 10] = [
     ("libraries", &[]),
     ("system", &[]),
     ("host", &["system"]),
     ("collective", &["libraries"]),
     ("ranges", &["libraries"]),
+    ("rendezvous", &[]),
     ("gpu", &["libraries", "collective", "system", "ranges"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),
     ("hip", &["libraries", "collective", "gpu", "system"]),
@@ -44,7 +45,7 @@ const WORDS: [(&str, &[&str]); 8] = [
 
 /// Parts of the standard library by which the outside world comes in.
 const OUTSIDE: [(&str, &[&str]); 4] =
-    [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &[])];
+    [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &["backend::rendezvous"])];
 
 /// Macros and functions that print.
 const PRINTING: [&str; 8] = ["print", "println", "eprint", "eprintln", "dbg", "stdout", "stderr", "stdin"];
@@ -66,7 +67,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
     let others: &[&str] = if top == "main" { &["std", "aorta"] } else { &["std"] };
     for path in source::paths(&tokens, &module, others) {
         let breach = match path.segments.first().map(String::as_str) {
-            Some("std") if !path.own => outside(top, &path),
+            Some("std") if !path.own => outside(&module, &path),
             Some("aorta") if !path.own => layer(&module, &path.segments[1..]),
             _ => layer(&module, &path.segments),
         };
@@ -124,10 +125,12 @@ fn sibling(module: &[String], path: &[String]) -> Option<String> {
         .then(|| format!("`backend::{from}` may not use `backend::{to}`"))
 }
 
-fn outside(top: &str, path: &Path) -> Option<String> {
+fn outside(module: &[String], path: &Path) -> Option<String> {
     let part = path.segments.get(1)?;
     let (_, may) = OUTSIDE.iter().find(|(name, _)| name == part)?;
-    (!may.contains(&top)).then(|| format!("`std::{part}` belongs to {}", listed(may)))
+    let within = |allowed: &&str| allowed.split("::").zip(module).filter(|(a, b)| a == b).count();
+    let belongs = may.iter().any(|allowed| within(allowed) == allowed.split("::").count());
+    (!belongs).then(|| format!("`std::{part}` belongs to {}", listed(may)))
 }
 
 fn word(top: &str, tokens: &[Token], index: usize) -> Option<String> {
@@ -136,7 +139,7 @@ fn word(top: &str, tokens: &[Token], index: usize) -> Option<String> {
 }
 
 fn listed(modules: &[&str]) -> String {
-    if modules.is_empty() { "no module".to_owned() } else { modules.join(", ") }
+    modules.join(", ")
 }
 
 fn printing(top: &str, tokens: &[Token], index: usize) -> Option<String> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::backend::collective::{Collectives, Comm, Meeting};
+use crate::backend::collective::{Collectives, Comm, Ids, Meeting};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
@@ -93,13 +93,19 @@ impl<A: Api> GpuDriver<A> {
             let count = places.count();
             driver.flags = Flags::new(driver.api.as_ref(), &driver.image, count, driver.streams[0]).map_err(device)?;
             places.publish(&driver.api, &driver.image, driver.flags, driver.bases[0]);
-            Ok(driver)
+            Ok((driver.begin_communicators()?, driver))
         });
-        if !meeting.all_ready(made.is_ok()) {
-            return made.and(Err(ExecError::Ended));
-        }
+        let (own, made) = match made {
+            Ok((ids, driver)) => (Some(ids), Ok(driver)),
+            Err(error) => (None, Err(error)),
+        };
+        let ids = match meeting.gather(own) {
+            Ok(Some(ids)) => ids,
+            Ok(None) => return made.and(Err(ExecError::Ended)),
+            Err(lost) => return made.and(Err(lost)),
+        };
         let mut driver = made?;
-        driver.make_communicators(meeting)?;
+        driver.make_communicators(&ids)?;
         driver.resolve(places)?;
         driver.reset().map_err(device)?;
         driver.choose_products()?;
@@ -229,12 +235,18 @@ impl<A: Api> GpuDriver<A> {
         lanes
     }
 
+    /// What the others need for the communicators that begin with this rank.
+    fn begin_communicators(&self) -> Result<Ids, ExecError> {
+        let Some(collectives) = self.collectives else { return Ok(Ids::new()) };
+        collectives.begin(&self.image.comms, self.image.rank).map_err(device)
+    }
+
     /// This rank's end of each communicator, in an order that is the same on all ranks.
-    fn make_communicators(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+    fn make_communicators(&mut self, ids: &Ids) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
-            self.comms.push(collectives.join(comm, self.image.rank, meeting).map_err(device)?);
+            self.comms.push(collectives.join(comm, self.image.rank, ids).map_err(device)?);
         }
         Ok(())
     }

@@ -16,30 +16,37 @@ use std::sync::Arc;
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Timer};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
 
-/// A vendor's devices as a backend: one for each rank of the process, in their order.
+/// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
 pub struct Gpu<A: Api> {
     apis: Vec<Arc<A>>,
     /// Where compiled kernels are kept.
     cache: Option<PathBuf>,
     /// What tells a profiler of operations, where one is attached.
     ranges: Option<Arc<Ranges>>,
+    /// The processes of the other ranks.
+    peers: Option<Arc<dyn Peers>>,
 }
 
 impl<A: Api> Gpu<A> {
     /// One device at least.
     pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
         assert!(!apis.is_empty(), "a backend needs a device");
-        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache, ranges: None }
+        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache, ranges: None, peers: None }
     }
 
     /// Tells a profiler of each operation that is launched.
     pub fn with_ranges(self, ranges: Option<Ranges>) -> Self {
         Gpu { ranges: ranges.map(Arc::new), ..self }
+    }
+
+    /// Other processes run the other ranks of the world.
+    pub fn with_peers(self, peers: Option<Arc<dyn Peers>>) -> Self {
+        Gpu { peers, ..self }
     }
 }
 
@@ -60,6 +67,10 @@ impl<A: Api> Backend for Gpu<A> {
         timer::measure(self.apis[0].as_ref(), self.cache.as_deref()).map(Some)
     }
 
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        self.peers.clone()
+    }
+
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         if images.len() > self.apis.len() {
             return Err(ExecError::NoDevice {
@@ -68,7 +79,7 @@ impl<A: Api> Backend for Gpu<A> {
                 help: None,
             });
         }
-        let meeting = Meeting::new(images.len());
+        let meeting = Meeting::new(images.len(), self.peers.clone());
         let places = peers::Places::new(&images);
         let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {
             let driver = driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), (&meeting, &places))?;

@@ -1,0 +1,403 @@
+//! Processes of one run, one for each rank, that tell each other over TCP what they have to know together: a star around
+//! rank 0.
+//!
+//! A thread for each connection reads what comes, so that a rank that fails or dies is known at once, also while the
+//! others wait for their devices. Nothing is sent while iterations are measured but a sign of life now and then.
+
+mod frame;
+mod join;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::exec::{ExecError, Peers};
+
+use frame::{Frame, Kind, joined, parted};
+
+/// Ports that rank 0 tries, from the first on: others may be taken.
+const PORTS: u16 = 16;
+
+/// Between two signs of life.
+const PULSE: Duration = Duration::from_secs(5);
+
+/// Silence after which a process counts as gone, though its connection stands: its machine may be.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long a process that waits for its device, or in a library, may take to end when another is gone.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The same when another has failed, and still tells why: what is under way, such as a compiler, may end first.
+const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
+
+/// How long rank 0 waits for the others to be through, in the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What a rank may have said before anybody asks.
+const AHEAD: usize = 4;
+
+/// Where the processes of a run meet, and which one this is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub rank: u32,
+    pub world: u32,
+    /// The host of rank 0.
+    pub address: String,
+    /// The first port that rank 0 tries.
+    pub port: u16,
+    /// What only processes of this run know.
+    pub job: String,
+    /// How long each waits for the others to come.
+    pub timeout: Duration,
+}
+
+impl Place {
+    fn ports(&self) -> Vec<u16> {
+        (self.port..=self.port.saturating_add(PORTS - 1)).collect()
+    }
+}
+
+/// What ends the process where it does not come back by itself.
+pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
+
+/// The connections of a process to the others of its run.
+pub struct Rendezvous {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rank: u32,
+    world: u32,
+    /// Rank 0 has one to each rank, the others have one to rank 0.
+    links: BTreeMap<u32, Mutex<TcpStream>>,
+    state: Mutex<State>,
+    changed: Condvar,
+    rescue: Rescue,
+}
+
+#[derive(Default)]
+struct State {
+    /// What each connection has brought.
+    inbox: BTreeMap<u32, VecDeque<Frame>>,
+    /// Ranks that are through.
+    through: BTreeSet<u32>,
+    /// The first rank that is gone, and why.
+    lost: Option<(u32, String)>,
+    /// The place that this process comes to next, counted from 0.
+    turn: u64,
+    /// The last place before which a rank has failed.
+    alarm: Option<(u64, u32)>,
+    watched: Option<Arc<AtomicBool>>,
+    /// This process is through.
+    closed: bool,
+}
+
+impl State {
+    /// What the process that is under way has to know.
+    fn wake(&self) {
+        let failed = self.lost.is_some() || self.alarm.is_some_and(|(turn, _)| turn >= self.turn);
+        if let Some(flag) = self.watched.as_ref().filter(|_| failed) {
+            flag.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Rendezvous {
+    /// Meets the other processes; returns when all are there. `rescue` is called when another rank is gone, or has
+    /// failed, and this process does not come back from what it does; it does not return where it ends the process.
+    pub fn join(place: &Place, rescue: Rescue) -> Result<Rendezvous, ExecError> {
+        let connections = match place {
+            Place { world: 1, .. } => BTreeMap::new(),
+            Place { rank: 0, .. } => join::listen(place)?,
+            _ => BTreeMap::from([(0, join::look(place)?)]),
+        };
+        let lost = |rank| move |error: io::Error| ExecError::LostRank { rank, why: reason(&error) };
+        let mut readers = Vec::with_capacity(connections.len());
+        let mut links = BTreeMap::new();
+        for (rank, stream) in connections {
+            readers.push((rank, prepared(&stream).map_err(lost(rank))?));
+            links.insert(rank, Mutex::new(stream));
+        }
+        if place.rank == 0 {
+            for (&rank, link) in &links {
+                let begin = Frame::new(Kind::Begin, 0, 0);
+                begin.write(&mut *link.lock().unwrap_or_else(PoisonError::into_inner)).map_err(lost(rank))?;
+            }
+        } else if let [(_, stream)] = &mut readers[..] {
+            // Until all are there, rank 0 says nothing.
+            let wait = || stream.set_read_timeout(Some(place.timeout + SILENCE));
+            let first = wait().and_then(|()| Frame::read(stream)).map_err(|error| ExecError::Rendezvous {
+                why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
+                help: "what rank 0 printed says why".to_owned(),
+            })?;
+            if first.kind != Kind::Begin {
+                return Err(ExecError::LostRank { rank: 0, why: "it did not begin as it should".to_owned() });
+            }
+        }
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { rank: place.rank, world: place.world, links, state, changed, rescue });
+        for (rank, stream) in readers {
+            stream.set_read_timeout(Some(SILENCE)).map_err(lost(rank))?;
+            let reader = shared.clone();
+            start(move || reader.read(rank, stream)).map_err(lost(rank))?;
+        }
+        let pulse = shared.clone();
+        start(move || pulse.beat()).map_err(lost(place.rank))?;
+        Ok(Rendezvous { shared })
+    }
+
+    /// Says good-bye: without a reason where this process has all that it needs, else with the reason for which it goes.
+    pub fn leave(&self, why: Option<&str>) {
+        let shared = &self.shared;
+        let mut state = shared.state();
+        if state.closed {
+            return;
+        }
+        state.closed = true;
+        drop(state);
+        shared.changed.notify_all();
+        let last = match why {
+            None => Frame::new(Kind::Bye, shared.rank, 0),
+            Some(why) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
+        };
+        shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
+        // Whoever closes first may take away what the other has not read yet.
+        if shared.rank == 0 && why.is_none() {
+            let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
+            drop(shared.changed.wait_timeout_while(shared.state(), FAREWELL, all));
+        }
+        for link in shared.links.values() {
+            let _ = link.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Write);
+        }
+    }
+}
+
+impl Drop for Rendezvous {
+    fn drop(&mut self) {
+        self.leave(Some("it ended without a word"));
+    }
+}
+
+/// A second handle of a connection, for what comes, and the limits of the first.
+fn prepared(stream: &TcpStream) -> io::Result<TcpStream> {
+    stream.set_write_timeout(Some(SILENCE))?;
+    stream.set_nodelay(true)?;
+    stream.try_clone()
+}
+
+/// Starts a thread that nobody waits for.
+fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name("rendezvous".to_owned()).spawn(work).map(drop)
+}
+
+/// Why a connection is over, in words.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "its process ended".to_owned()
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("nothing was heard of it for {SILENCE:?}"),
+        _ => error.to_string(),
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
+        let Some(link) = self.links.get(&rank) else { return Ok(()) };
+        frame.write(&mut *link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Rank 0 hands on to the others what they have to know.
+    fn relay(&self, frame: &Frame, but: u32) {
+        if self.rank == 0 {
+            // One that cannot be reached is found out by whoever reads from it.
+            self.links.keys().filter(|&&rank| rank != but).for_each(|&rank| drop(self.send(rank, frame)));
+        }
+    }
+
+    /// Takes what a connection brings, to its end.
+    fn read(self: Arc<Self>, from: u32, mut stream: TcpStream) {
+        loop {
+            match Frame::read(&mut stream) {
+                Ok(frame) => match frame.kind {
+                    Kind::Said | Kind::Failed | Kind::All => self.put(from, frame),
+                    Kind::Alarm => self.alarm(frame.turn, frame.rank),
+                    Kind::Gone => self.lose(frame.rank, &frame.text, from),
+                    Kind::Bye => {
+                        self.state().through.insert(from);
+                        self.changed.notify_all();
+                        return;
+                    }
+                    Kind::Alive | Kind::Begin => {}
+                },
+                Err(error) => return self.lose(from, &reason(&error), from),
+            }
+            if self.state().lost.as_ref().is_some_and(|(rank, _)| *rank == from) {
+                return;
+            }
+        }
+    }
+
+    fn put(self: &Arc<Self>, from: u32, frame: Frame) {
+        let (failed, turn) = (frame.kind == Kind::Failed, frame.turn);
+        let mut state = self.state();
+        let inbox = state.inbox.entry(from).or_default();
+        inbox.push_back(frame);
+        let waiting = inbox.len();
+        drop(state);
+        self.changed.notify_all();
+        if waiting > AHEAD {
+            self.lose(from, "it does not wait for the others: a bug of aorta", from);
+        }
+        if failed {
+            self.alarm(turn, from);
+            self.relay(&Frame::new(Kind::Alarm, from, turn), from);
+        }
+    }
+
+    /// A rank has failed before that place.
+    fn alarm(self: &Arc<Self>, turn: u64, rank: u32) {
+        let mut state = self.state();
+        state.alarm = state.alarm.max(Some((turn, rank)));
+        state.wake();
+        if state.turn <= turn {
+            drop(state);
+            self.rescue_after(GRACE_OF_FAILURE, rank, "it failed", move |state| state.turn <= turn);
+        }
+    }
+
+    /// A rank is gone. `from` is where this is known from.
+    fn lose(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
+        let mut state = self.state();
+        if state.closed || state.lost.is_some() {
+            return;
+        }
+        state.lost = Some((rank, why.to_owned()));
+        state.wake();
+        drop(state);
+        self.changed.notify_all();
+        self.relay(&Frame::new(Kind::Gone, rank, 0).with_text(why), from);
+        self.rescue_after(GRACE, rank, why, |state| !state.closed);
+    }
+
+    /// Ends the process after a while, if it is still stuck.
+    fn rescue_after(
+        self: &Arc<Self>,
+        grace: Duration,
+        rank: u32,
+        why: &str,
+        stuck: impl Fn(&State) -> bool + Send + 'static,
+    ) {
+        let (shared, why) = (self.clone(), why.to_owned());
+        // Without a thread for it, the limit for an iteration is what is left.
+        let _ = start(move || {
+            let waited = shared.changed.wait_timeout_while(shared.state(), grace, |state| stuck(state));
+            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let is_stuck = stuck(&state);
+            drop(state);
+            if is_stuck {
+                (shared.rescue)(ExecError::LostRank { rank, why });
+            }
+        });
+    }
+
+    /// Says now and then that this process is there.
+    fn beat(&self) {
+        let alive = Frame::new(Kind::Alive, self.rank, 0);
+        loop {
+            let waited = self.changed.wait_timeout_while(self.state(), PULSE, |state| !state.closed);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.closed {
+                return;
+            }
+            self.links.keys().for_each(|&rank| drop(self.send(rank, &alive)));
+        }
+    }
+
+    /// Waits for what a connection brings at a place.
+    fn next(&self, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
+        let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
+        let mut state = self.state();
+        loop {
+            if let Some((rank, why)) = &state.lost {
+                return lost(*rank, why.clone());
+            }
+            if let Some(frame) = state.inbox.get_mut(&from).and_then(VecDeque::pop_front) {
+                if (frame.turn, frame.text.as_str()) != (turn, what) {
+                    let why = format!("it is at its {}, and this one at its {what}: a bug of aorta", frame.text);
+                    return lost(from, why);
+                }
+                return Ok(frame);
+            }
+            if state.through.contains(&from) {
+                return lost(from, format!("it ended, and others were still at their {what}"));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Rank 0 hears all, and tells all.
+    fn collect(&self, turn: u64, what: &str, said: &[u8]) -> Result<Vec<Vec<u8>>, ExecError> {
+        let mut parts = vec![said.to_vec()];
+        for &rank in self.links.keys() {
+            parts.push(self.next(rank, turn, what)?.bytes);
+        }
+        let all = Frame::new(Kind::All, 0, turn).with_text(what).with_bytes(joined(&parts));
+        for &rank in self.links.keys() {
+            self.send(rank, &all).map_err(|error| ExecError::LostRank { rank, why: reason(&error) })?;
+        }
+        Ok(parts)
+    }
+
+    /// The others tell rank 0, and hear from it what all said.
+    fn tell(&self, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
+        let lost = |why: String| ExecError::LostRank { rank: 0, why };
+        let kind = if failed { Kind::Failed } else { Kind::Said };
+        let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
+        // Where it cannot be reached, whoever reads from it knows why.
+        let sent = self.send(0, &own);
+        let all = self.next(0, turn, what)?;
+        sent.map_err(|error| lost(reason(&error)))?;
+        let parts = parted(&all.bytes).filter(|parts| parts.len() == self.world as usize);
+        parts.ok_or_else(|| lost("what it sent cannot be understood".to_owned()))
+    }
+}
+
+impl Peers for Rendezvous {
+    fn rank(&self) -> u32 {
+        self.shared.rank
+    }
+
+    fn world(&self) -> u32 {
+        self.shared.world
+    }
+
+    fn gather(&self, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
+        let shared = &self.shared;
+        let mut state = shared.state();
+        let turn = state.turn;
+        state.turn += 1;
+        drop(state);
+        shared.changed.notify_all();
+        if shared.rank == 0 {
+            if failed {
+                shared.relay(&Frame::new(Kind::Alarm, 0, turn), 0);
+            }
+            shared.collect(turn, what, said)
+        } else {
+            shared.tell(turn, what, said, failed)
+        }
+    }
+
+    fn watch(&self, flag: Option<Arc<AtomicBool>>) {
+        let mut state = self.shared.state();
+        state.watched = flag;
+        state.wake();
+    }
+}

@@ -1,0 +1,31 @@
+//! Starts the command again, where the environment has to be another.
+
+use crate::cli::CliResult;
+use crate::cli::error::InputError;
+
+/// Starts the same command again with the variables in its environment: drivers read them when they start.
+pub(super) fn restart(variables: &[String]) -> CliResult {
+    let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = std::process::Command::new(program);
+    let mut arguments = std::env::args_os().skip(1);
+    // Behind `exec`, since a `--` may follow.
+    command.args(arguments.next()).arg("--env-is-set").args(arguments);
+    for variable in variables {
+        let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(InputError::NoVariable { given: variable.clone() }.into());
+        };
+        command.env(name, value);
+    }
+    // Where it can take this one's place, signals reach it, and its exit code is that of the command.
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        Err(failed(command.exec()).into())
+    }
+    #[cfg(not(unix))]
+    {
+        let status = command.status().map_err(failed)?;
+        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
+    }
+}

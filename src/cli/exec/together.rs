@@ -1,0 +1,253 @@
+//! A run in several processes, one for each rank, that a launcher has started: they find each other, see that they run
+//! the same, and end with one exit code. Rank 0 alone prints.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::rendezvous::{Place, Rendezvous};
+use crate::base::Nanos;
+use crate::cli::backends::OneOf;
+use crate::cli::diagnostics::DiagnosticsArg;
+use crate::cli::error::{CliError, InputError};
+use crate::cli::launcher::Launcher;
+use crate::cli::{CliResult, DONE, environment};
+use crate::config::Settings;
+use crate::exec::{self, Control, ExecError};
+
+use super::{ExecArgs, Part, Ready, finish, interrupt, prepare};
+
+/// This process among those of a run.
+pub(super) struct Process {
+    launcher: Launcher,
+    meeting: Arc<Rendezvous>,
+}
+
+/// What a process says before it begins.
+#[derive(Serialize, Deserialize)]
+struct Start {
+    host: String,
+    /// The GPU that it has opened, by a name that no other has.
+    gpu: Option<String>,
+    /// What has to be the same in all processes: in words, and what it is here.
+    same: BTreeMap<String, String>,
+    /// It cannot begin.
+    failed: bool,
+}
+
+/// How a process ends.
+#[derive(Serialize, Deserialize)]
+struct Outcome {
+    code: u8,
+    /// What it failed with; nothing where only others have.
+    error: Option<String>,
+}
+
+/// Runs the part of this process. `settled` are the arguments and settings, where they could be read.
+pub(super) fn run(
+    launcher: Launcher,
+    settled: Result<(ExecArgs, Settings), CliError>,
+    how: DiagnosticsArg,
+) -> CliResult {
+    let waits = match &settled {
+        Ok((_, settings)) => settings.rendezvous,
+        Err(_) => Settings::layered(None, &[])?.rendezvous,
+    };
+    let rank = launcher.rank;
+    let place = Place {
+        rank,
+        world: launcher.world,
+        address: launcher.address.clone(),
+        port: launcher.port,
+        job: launcher.job.clone(),
+        timeout: duration(waits),
+    };
+    // In a library that waits for a rank that is gone, a process cannot be reached: it is ended.
+    let rescue = move |error: ExecError| {
+        let error = CliError::from(error);
+        if tells(&error, rank) {
+            error.print(how);
+        }
+        std::process::exit(i32::from(error.code()));
+    };
+    let meeting = Rendezvous::join(&place, Box::new(rescue))?;
+    let process = Process { launcher, meeting: Arc::new(meeting) };
+    let result = process.run(settled, how);
+    process.conclude(result, how)
+}
+
+fn duration(time: Nanos) -> Duration {
+    Duration::from_nanos(time.0.max(0) as u64)
+}
+
+/// Whether this process says what has ended it. That a rank is gone, rank 0 says for all.
+fn tells(error: &CliError, rank: u32) -> bool {
+    match error {
+        CliError::Exec { error: ExecError::Ended, .. } => false,
+        CliError::Exec { error: ExecError::LostRank { rank: lost, .. }, .. } => rank == 0 || *lost == 0,
+        _ => true,
+    }
+}
+
+impl Process {
+    /// How many ranks there are; `asked` is what the arguments say.
+    pub(super) fn world(&self, asked: Option<u32>) -> Result<u32, InputError> {
+        let Launcher { name, world, .. } = self.launcher;
+        match asked.filter(|&asked| asked != world) {
+            None => Ok(world),
+            Some(asked) => Err(InputError::Launcher {
+                why: format!("`--ranks {asked}` was asked for, and the processes that {name} has started are {world}"),
+                help: "each process is a rank: leave `--ranks` away, or start as many processes".to_owned(),
+            }),
+        }
+    }
+
+    /// Whether this is the process that prints and writes files.
+    pub(super) fn leads(&self) -> bool {
+        self.launcher.rank == 0
+    }
+
+    pub(super) fn one_of(&self) -> OneOf {
+        OneOf { local_rank: self.launcher.local_rank, peers: self.meeting.clone() }
+    }
+
+    fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
+        let ready = settled.and_then(|(args, settings)| prepare(args, settings, Some(self)));
+        let said = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
+        let all: Vec<Start> = exec::gather(self.meeting.as_ref(), "beginning", &said)?;
+        let ready = ready?;
+        if all.iter().any(|start| start.failed) {
+            return Err(ExecError::Ended.into());
+        }
+        check_same(&all)?;
+        check_devices(&all)?;
+        let part = Part { leads: self.leads(), launched: true, facts: self.facts(&all) };
+        if ready.chosen.backend.peers().is_none() && !self.leads() {
+            // Rank 0 runs all ranks; this one only ends as it does.
+            interrupt::watch(&Arc::new(Control::default()), true);
+            return Ok(DONE);
+        }
+        finish(&ready, &part, how)
+    }
+
+    /// How the run was launched, for its record.
+    fn facts(&self, all: &[Start]) -> Vec<(String, String)> {
+        let mut hosts: Vec<&str> = Vec::new();
+        for start in all {
+            if !hosts.contains(&start.host.as_str()) {
+                hosts.push(&start.host);
+            }
+        }
+        let facts = [
+            ("launcher", self.launcher.name.to_owned()),
+            ("processes", self.launcher.world.to_string()),
+            ("hosts", hosts.join(", ")),
+        ];
+        facts.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    /// Brings together how each process ends. What several failed with, the first of them says; all exit with its code.
+    fn conclude(&self, result: CliResult, how: DiagnosticsArg) -> CliResult {
+        let ended = |error: &CliError| matches!(error, CliError::Exec { error: ExecError::Ended, .. });
+        let own = match &result {
+            Ok(code) => Outcome { code: *code, error: None },
+            Err(error) => {
+                Outcome { code: error.code(), error: Some(error).filter(|error| !ended(error)).map(CliError::text) }
+            }
+        };
+        let all: Vec<Outcome> = match exec::gather(self.meeting.as_ref(), "outcome", &own) {
+            Ok(all) => all,
+            Err(lost) => {
+                self.meeting.leave(Some(own.error.as_deref().unwrap_or("it has lost another rank")));
+                let lost = CliError::from(lost);
+                let error = result.err().filter(|error| !ended(error)).unwrap_or(lost);
+                if tells(&error, self.launcher.rank) {
+                    return Err(error);
+                }
+                return Ok(error.code());
+            }
+        };
+        let before = all.iter().take(self.launcher.rank as usize);
+        if let Err(error) = &result
+            && own.error.is_some()
+            && !before.into_iter().any(|outcome| outcome.error == own.error)
+        {
+            error.print(how);
+        }
+        self.meeting.leave(None);
+        let first = all.iter().find(|outcome| outcome.error.is_some()).or(all.first());
+        Ok(first.map_or(own.code, |outcome| outcome.code))
+    }
+}
+
+impl Start {
+    fn failed() -> Start {
+        Start { host: environment::host(), gpu: None, same: BTreeMap::new(), failed: true }
+    }
+
+    fn of(ready: &Ready) -> Start {
+        let Ready { args, settings, loaded, chosen } = ready;
+        let device = chosen.backend.device();
+        let asked = (args.launch, args.effort, args.warmup, args.iterations, args.conditions);
+        let results = (args.verify, args.outputs.is_some(), args.ranges);
+        let same = [
+            ("another file", loaded.parsed.sha256.clone()),
+            ("other values of its parameters", format!("{:?}", args.workload)),
+            ("another backend", format!("{} {:?}", chosen.backend.name(), chosen.backend.topology())),
+            ("other settings", format!("{settings:?} {asked:?} {results:?}")),
+        ];
+        Start {
+            host: environment::host(),
+            gpu: device.facts.into_iter().find(|(name, _)| name == "uuid").map(|(_, id)| id),
+            same: same.map(|(name, value)| (name.to_owned(), value)).into(),
+            failed: false,
+        }
+    }
+}
+
+/// Fails where a process would run something else than rank 0.
+fn check_same(all: &[Start]) -> Result<(), InputError> {
+    let Some(first) = all.first() else { return Ok(()) };
+    for (name, value) in &first.same {
+        let differing: Vec<String> = (0..)
+            .zip(all)
+            .filter(|(_, start)| start.same.get(name) != Some(value))
+            .map(|(rank, start): (u32, _)| format!("rank {rank} on {}", start.host))
+            .collect();
+        if !differing.is_empty() {
+            let verb = if differing.len() == 1 { "has" } else { "have" };
+            return Err(InputError::RanksDiffer {
+                why: format!("{} {verb} {name} than rank 0 on {}", differing.join(", "), first.host),
+                help: "give all processes the same command, file and settings, also your own in `~/.config/aorta`; \
+                       standard input reaches one process alone"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Fails where two processes have opened one GPU: they would wait for each other on it.
+fn check_devices(all: &[Start]) -> Result<(), ExecError> {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for (rank, start) in all.iter().enumerate() {
+        let Some(gpu) = &start.gpu else { continue };
+        if let Some(other) = seen.insert(gpu, rank) {
+            return Err(ExecError::NoDevice {
+                backend: "CUDA",
+                why: format!(
+                    "ranks {other} and {rank} on {} have the same GPU, and each needs one of its own",
+                    start.host
+                ),
+                help: Some(
+                    "start as many processes on a host as it has GPUs, without `--device`; a launcher that narrows \
+                     CUDA_VISIBLE_DEVICES gives each another one"
+                        .to_owned(),
+                ),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! Ranks in processes of their own take the same decisions and know the same. Here each is a thread with nothing but its
+//! own rank and a connection: what they run is what processes run.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use aorta::backend::host::Host;
+use aorta::backend::rendezvous::{Place, Rendezvous};
+use aorta::backend::sim::Sim;
+use aorta::base::Nanos;
+use aorta::config::{EffortPlan, Profile};
+use aorta::exec::{self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Peers};
+use aorta::measure::{self, Measured, RankRequest};
+use aorta::model::{Options, Program};
+use aorta::plan::{self, Plan};
+use aorta::schedule::{self, Topology};
+use common::mock::{Mock, Script};
+
+/// A backend that runs one rank of a world.
+struct OneOf<'a> {
+    backend: &'a dyn Backend,
+    peers: Arc<dyn Peers>,
+}
+
+impl Backend for OneOf<'_> {
+    fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    fn device(&self) -> DeviceInfo {
+        self.backend.device()
+    }
+
+    fn topology(&self) -> Topology {
+        self.backend.topology()
+    }
+
+    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        assert_eq!(images.len(), 1, "a process opens its own rank");
+        assert_eq!(images[0].rank, self.peers.rank());
+        self.backend.open(images)
+    }
+
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        Some(self.peers.clone())
+    }
+}
+
+/// The programs of all ranks: the larger a rank, the more it does.
+fn world(text: &str, ranks: u32) -> Vec<(Program, Plan)> {
+    let of = |rank| {
+        let options = Options { rank, world: ranks, ..Options::default() };
+        let program = common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"));
+        let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
+        (program, plan)
+    };
+    (0..ranks).map(of).collect()
+}
+
+const STAIRS: &str = "\
+buffer x: f32[65536]
+stream s[2]
+step {
+  for i in 0..rank + 1 { on s[0] { map(x + 1 -> x) } }
+  on s[1] { busy: spin(10us) }
+}
+metric together = overlap(busy, s[0])
+metric faster = speedup
+expect faster > 1
+";
+
+fn measured(world: &[(Program, Plan)], backend: &dyn Backend, control: &Control) -> Result<Measured, ExecError> {
+    measured_within(Nanos(20_000_000_000), world, backend, control)
+}
+
+/// The same, with a limit for an iteration.
+fn measured_within(
+    timeout: Nanos,
+    world: &[(Program, Plan)],
+    backend: &dyn Backend,
+    control: &Control,
+) -> Result<Measured, ExecError> {
+    let place = |(program, plan): &(Program, Plan)| {
+        schedule::place(program, plan, backend.topology(), &schedule::Options::default())
+    };
+    let schedules: Vec<_> = world.iter().map(place).collect();
+    let ranks: Vec<RankRequest> = (0..)
+        .zip(world.iter().zip(&schedules))
+        .map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule })
+        .collect();
+    measure::measure(&measure::Request {
+        ranks: &ranks,
+        backend,
+        modes: &[LaunchMode::Stream, LaunchMode::Graph],
+        effort: EffortPlan { warmup: 12, iterations: 5 },
+        observed_iterations: 2,
+        exec: exec::Options { timeout, ..common::exec_options() },
+        control,
+        profile: None,
+        expectations: vec![("faster > 1".to_owned(), "a:1".to_owned())],
+        places: &|_| String::new(),
+    })
+}
+
+/// Does the same in each process of a world.
+fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<dyn Peers>) -> T + Sync) -> Vec<T> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 1_100 + (std::process::id() % 20) as u16 * 180;
+    let port = first + NEXT.fetch_add(1, Ordering::Relaxed) * 20;
+    thread::scope(|scope| {
+        let start = |rank: u32| {
+            let work = &work;
+            scope.spawn(move || {
+                let place = Place {
+                    rank,
+                    world: ranks,
+                    address: "127.0.0.1".to_owned(),
+                    port,
+                    job: format!("a test of {}", std::process::id()),
+                    timeout: Duration::from_secs(30),
+                };
+                let peers = Rendezvous::join(&place, Box::new(|_| {})).unwrap_or_else(|error| panic!("{error}"));
+                let peers = Arc::new(peers);
+                let done = work(rank, peers.clone());
+                peers.leave(None);
+                done
+            })
+        };
+        let threads: Vec<_> = (0..ranks).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panic!("a rank panicked"))).collect()
+    })
+}
+
+fn text(measured: &Result<Measured, ExecError>) -> String {
+    format!("{measured:#?}")
+}
+
+#[test]
+fn all_know_what_one_process_with_all_ranks_would() {
+    let world = world(STAIRS, 3);
+    let sim = || Sim::new(Profile::named("h200").expect("a shipped profile"));
+    let whole = text(&measured(&world, &sim(), &Control::default()));
+    assert!(whole.contains("rank: 2,") && whole.contains("complete: true"), "{whole}");
+    let told = in_each(3, |_, peers| {
+        let sim = sim();
+        text(&measured(&world, &OneOf { backend: &sim, peers }, &Control::default()))
+    });
+    for one in told {
+        assert_eq!(one, whole);
+    }
+}
+
+/// One mock for each rank, with what goes wrong there.
+fn with_mocks(ranks: u32, script: impl Fn(u32, &Arc<Control>) -> Script + Sync) -> Vec<Result<Measured, ExecError>> {
+    let world = world(STAIRS, ranks);
+    in_each(ranks, |rank, peers| {
+        let control = Arc::new(Control::default());
+        let mock = Mock::new(script(rank, &control));
+        measured(&world, &OneOf { backend: &mock, peers }, &control)
+    })
+}
+
+#[test]
+fn a_graph_that_one_cannot_make_none_has() {
+    let all = with_mocks(3, |rank, _| Script { refuses_capture: rank == 1, ..Script::default() });
+    for measured in all {
+        let measured = measured.expect("streams are left");
+        let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
+        assert_eq!(launches, ["stream"]);
+        assert!(measured.complete);
+        let told = "no graph could be made, the run went on as streams: rank 1: `endCapture` returned 901";
+        assert!(measured.warnings.iter().any(|warning| warning.starts_with(told)), "{:?}", measured.warnings);
+    }
+}
+
+#[test]
+fn a_launch_that_fails_on_one_ends_all_with_its_message() {
+    let all = with_mocks(3, |rank, _| Script { faulty: Some(1).filter(|_| rank == 2), ..Script::default() });
+    for measured in all {
+        let error = measured.expect_err("nothing was measured").to_string();
+        assert_eq!(error, "rank 2: `launchKernel` returned 700 (illegal address), in this map");
+    }
+}
+
+/// The same with mocks that note nothing, since some wait for long.
+fn with_hanging_mocks(timeout: Nanos, script: impl Fn(u32) -> Script + Sync) -> Vec<ExecError> {
+    let world = world(STAIRS, 2);
+    in_each(2, |rank, peers| {
+        let mut mock = Mock::silent();
+        mock.script = script(rank);
+        let measured = measured_within(timeout, &world, &OneOf { backend: &mock, peers }, &Control::default());
+        measured.expect_err("nothing was measured")
+    })
+}
+
+#[test]
+fn a_hang_of_one_is_everybodys() {
+    let errors = with_hanging_mocks(Nanos(2_000_000), |rank| Script { hangs: rank == 0, ..Script::default() });
+    for error in errors {
+        assert!(matches!(&error, ExecError::Hang { busy, .. } if busy.starts_with("rank 0: ")), "{error:?}");
+    }
+}
+
+/// Others wait for their device, and would for ever, when one fails.
+#[test]
+fn who_waits_for_its_device_is_woken() {
+    for failing in 0..2 {
+        let errors = with_hanging_mocks(Nanos(i64::MAX / 2), |rank| match rank == failing {
+            true => Script { faulty: Some(0), ..Script::default() },
+            false => Script { hangs: true, ..Script::default() },
+        });
+        for error in errors {
+            assert!(error.to_string().starts_with(&format!("rank {failing}: `launchKernel` returned 700")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn devices_that_lack_room_are_told_before_anything_is_opened() {
+    let all =
+        with_mocks(3, |rank, _| Script { memory_bytes: Some(1 << 10).filter(|_| rank == 1), ..Script::default() });
+    for measured in all {
+        assert!(matches!(measured, Err(ExecError::OutOfMemory { .. })), "{measured:?}");
+    }
+}
+
+#[test]
+fn everybody_s_health_is_in_everybody_s_record() {
+    let health = |celsius| Health { celsius: Some(celsius), reasons: vec!["power cap"], ..Health::default() };
+    let all = with_mocks(2, |rank, _| Script { health: vec![health(40 + rank)], ..Script::default() });
+    for measured in all {
+        let measured = measured.expect("nothing fails");
+        let told: Vec<_> = measured.variants[0].health.iter().map(|health| health.celsius).collect();
+        assert_eq!(told, [Some(40), Some(41), Some(40), Some(41)]);
+        assert_eq!(measured.variants[0].health[0].reasons, ["power cap"]);
+    }
+}
+
+/// Only one is told to stop, in the middle of something: all stop at the next place between two phases.
+#[test]
+fn an_interrupt_of_one_stops_all_at_the_same_place() {
+    let interrupts = [("stamp t3 on s[0]", 0), ("stamp t1 on s[0]", 2), ("end capture on s[0]", 1)];
+    for interrupt in interrupts {
+        for interrupted in 0..2 {
+            let all = with_mocks(2, |rank, control| Script {
+                interrupt: Some((control.clone(), interrupt.0, interrupt.1)).filter(|_| rank == interrupted),
+                ..Script::default()
+            });
+            let texts: Vec<String> = all.iter().map(text).collect();
+            assert_eq!(texts[0], texts[1], "{interrupt:?} on rank {interrupted}");
+            let complete = all.iter().any(|measured| measured.as_ref().is_ok_and(|measured| measured.complete));
+            assert!(!complete, "{interrupt:?} on rank {interrupted}");
+        }
+    }
+}
+
+#[test]
+fn every_rank_is_verified_by_its_own_process() {
+    let world = world("buffer x: f32[64]\nstep { map(x + rank -> x) }", 3);
+    let ranks: Vec<(u32, &Program, &Plan)> =
+        (0..).zip(&world).map(|(number, (program, plan))| (number, program, plan)).collect();
+    let verified = |backend: &dyn Backend| {
+        let verification = measure::verify(&measure::Question {
+            ranks: &ranks,
+            backend,
+            reference: &Host,
+            streams: None,
+            modes: &[LaunchMode::Stream, LaunchMode::Graph],
+            options: common::exec_options(),
+            control: &Control::default(),
+        });
+        format!("{:#?}", verification.expect("nothing fails").expect("nobody stopped it"))
+    };
+    let whole = verified(&Host);
+    assert!(whole.contains("x on rank 2") && whole.contains("held: true"), "{whole}");
+    let told = in_each(3, |_, peers| verified(&OneOf { backend: &Host, peers }));
+    for one in told {
+        assert_eq!(one, whole);
+    }
+}
+
+#[test]
+fn a_process_reads_the_buffers_of_its_own_rank() {
+    let world = world("buffer x: f32[4]\nstep { fill(rank -> x) }", 2);
+    let told: Vec<Vec<Vec<Vec<u8>>>> = in_each(2, |_, peers| {
+        let backend = OneOf { backend: &Host, peers };
+        let schedules: Vec<_> = world
+            .iter()
+            .map(|(program, plan)| common::placed(program, plan, &backend, &schedule::Options::default()))
+            .collect();
+        let ranks: Vec<exec::Rank> = (0..)
+            .zip(world.iter().zip(&schedules))
+            .map(|(number, ((program, _), schedule))| exec::Rank { number, program, schedule })
+            .collect();
+        let buffers = measure::buffers(&ranks, &backend, &common::exec_options(), &Control::default());
+        let buffers = buffers.expect("nothing fails").expect("nobody stopped it");
+        buffers.into_iter().map(|buffers| buffers.into_iter().map(|(_, bytes)| bytes).collect()).collect()
+    });
+    let filled = |value: f32| vec![value.to_le_bytes().repeat(4)];
+    let expected: [Vec<Vec<Vec<u8>>>; 2] = [vec![filled(0.0), vec![]], vec![vec![], filled(1.0)]];
+    assert_eq!(told, expected);
+}

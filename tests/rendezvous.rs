@@ -1,0 +1,335 @@
+//! How the processes of a run find each other, and what they know of each other; here each is a thread.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use aorta::backend::rendezvous::{Place, Rendezvous, Rescue};
+use aorta::exec::{ExecError, Peers, agree, gather};
+
+/// A port with free ones behind it. Tests run beside each other, and other programs beside them.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 5_000 + (std::process::id() % 20) as u16 * 320;
+    first + NEXT.fetch_add(1, Ordering::Relaxed) * 20
+}
+
+fn place(rank: u32, world: u32, port: u16) -> Place {
+    let timeout = Duration::from_secs(30);
+    Place {
+        rank,
+        world,
+        address: "127.0.0.1".to_owned(),
+        port,
+        job: format!("a test of {}", std::process::id()),
+        timeout,
+    }
+}
+
+fn no_rescue() -> Rescue {
+    Box::new(|_| {})
+}
+
+fn join(place: &Place) -> Result<Rendezvous, ExecError> {
+    Rendezvous::join(place, no_rescue())
+}
+
+/// Does the same on each rank of a world.
+fn on_each<T: Send>(world: u32, work: impl Fn(u32, Rendezvous) -> T + Sync) -> Vec<T> {
+    let port = port();
+    thread::scope(|scope| {
+        let start = |rank: u32| {
+            let work = &work;
+            scope.spawn(move || work(rank, join(&place(rank, world, port)).unwrap_or_else(|error| panic!("{error}"))))
+        };
+        let threads: Vec<_> = (0..world).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+#[test]
+fn all_hear_what_each_says_in_the_order_of_ranks() {
+    let heard = on_each(5, |rank, peers| {
+        let mut all = Vec::new();
+        for turn in 0..20u32 {
+            // The larger a rank, the more it says; one says nothing at all.
+            let own = vec![rank * 1000 + turn; rank as usize * 4000];
+            all.push(gather(&peers, "numbers", &own).expect("all are there"));
+        }
+        peers.leave(None);
+        all
+    });
+    for all in &heard {
+        assert_eq!(all, &heard[0]);
+        for (turn, parts) in all.iter().enumerate() {
+            let lengths: Vec<usize> = parts.iter().map(Vec::len).collect();
+            assert_eq!(lengths, [0, 4000, 8000, 12000, 16000]);
+            assert!((1..5).all(|rank| parts[rank][0] as usize == rank * 1000 + turn));
+        }
+    }
+}
+
+#[test]
+fn a_world_of_one_needs_nobody() {
+    let peers = join(&place(0, 1, 1)).expect("it listens nowhere");
+    assert_eq!(gather(&peers, "a number", &7).expect("it is alone"), [7]);
+    assert_eq!((peers.rank(), peers.world()), (0, 1));
+    peers.leave(None);
+}
+
+#[test]
+fn one_failure_is_everybodys() {
+    let told = on_each(3, |rank, peers| {
+        let own = match rank {
+            0 => Err(ExecError::Ended),
+            1 => Err(ExecError::Device { fault: "`launch` returned 700".to_owned(), help: None }),
+            _ => Ok(rank),
+        };
+        let first = agree(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed").to_string();
+        // All go on together, if they want to.
+        let then = agree(Some(&peers as &dyn Peers), "graphs", Ok(rank)).expect("all are there");
+        peers.leave(None);
+        (first, then)
+    });
+    for (first, then) in told {
+        assert_eq!(first, "rank 1: `launch` returned 700");
+        assert_eq!(then, [0, 1, 2]);
+    }
+}
+
+/// Sets by which a thread sees that it is awake: no other clock is needed.
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_failure_wakes_those_that_are_under_way() {
+    let failing = |failing: u32| {
+        let told = on_each(3, |rank, peers| {
+            let flag = Arc::new(AtomicBool::new(false));
+            peers.watch(Some(flag.clone()));
+            let own = match rank == failing {
+                true => Err(ExecError::Hang { iteration: 3, timeout: "1 s".to_owned(), busy: "a".to_owned() }),
+                false => {
+                    wait_for(&flag);
+                    Err(ExecError::Ended)
+                }
+            };
+            peers.watch(None);
+            let error = agree::<u32>(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed");
+            // What is over wakes nobody later.
+            let later = Arc::new(AtomicBool::new(false));
+            peers.watch(Some(later.clone()));
+            agree(Some(&peers as &dyn Peers), "graphs", Ok(())).expect("all are there");
+            peers.leave(None);
+            (error.to_string(), later.load(Ordering::Relaxed))
+        });
+        assert_eq!(told, vec![("iteration 3 did not end within 1 s".to_owned(), false); 3]);
+    };
+    failing(0);
+    failing(2);
+}
+
+/// A rank that goes, wherever the others are, is named to all of them.
+#[test]
+fn a_rank_that_goes_is_named() {
+    for gone in 0..3 {
+        let told = on_each(3, |rank, peers| {
+            if rank == gone {
+                match gone {
+                    1 => peers.leave(Some("no such device")),
+                    // As when a process ends: without a word.
+                    _ => drop(peers),
+                }
+                return Vec::new();
+            }
+            let flag = Arc::new(AtomicBool::new(false));
+            peers.watch(Some(flag.clone()));
+            wait_for(&flag);
+            let error = || gather(&peers, "numbers", &rank).expect_err("one is gone").to_string();
+            vec![error(), error()]
+        });
+        let why = if gone == 1 { "no such device" } else { "it ended without a word" };
+        for (rank, errors) in (0..).zip(told).filter(|(rank, _)| *rank != gone) {
+            assert_eq!(errors, vec![format!("rank {gone} is gone: {why}"); 2], "on rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn one_that_is_through_is_not_waited_for() {
+    let told = on_each(2, |rank, peers| match rank {
+        1 => {
+            peers.leave(None);
+            String::new()
+        }
+        _ => gather(&peers, "outputs", &rank).expect_err("the other is through").to_string(),
+    });
+    assert_eq!(told[0], "rank 1 is gone: it ended, and others were still at their outputs");
+}
+
+#[test]
+fn places_that_differ_are_a_bug_and_no_hang() {
+    let told = on_each(2, |rank, peers| {
+        let what = ["graphs", "iterations"][rank as usize];
+        let error = gather(&peers, what, &rank).expect_err("they are at different places").to_string();
+        peers.leave(Some("that"));
+        error
+    });
+    assert!(told[0].contains("it is at its iterations, and this one at its graphs"), "{}", told[0]);
+}
+
+/// What is stuck elsewhere is ended from outside.
+#[test]
+fn one_that_does_not_come_back_is_rescued() {
+    let (port, rescued) = (port(), Arc::new(Mutex::new(Vec::new())));
+    let told = rescued.clone();
+    let other = thread::spawn(move || drop(join(&place(1, 2, port)).expect("rank 0 is there")));
+    let rescue: Rescue = Box::new(move |error| told.lock().expect("nothing panics with it").push(error.to_string()));
+    let peers = Rendezvous::join(&place(0, 2, port), rescue).expect("rank 1 comes");
+    other.join().expect("it only leaves");
+    while rescued.lock().expect("nothing panics with it").is_empty() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(*rescued.lock().expect("nothing panics with it"), ["rank 1 is gone: it ended without a word"]);
+    drop(peers);
+}
+
+#[test]
+fn ranks_that_do_not_come_are_named() {
+    let port = port();
+    let short = |rank| Place { timeout: Duration::from_millis(400), ..place(rank, 4, port) };
+    let other = thread::spawn({
+        let place = short(2);
+        move || join(&place).err().expect("not all come").to_string()
+    });
+    let error = join(&short(0)).err().expect("two do not come");
+    let ExecError::Rendezvous { why, help } = &error else { panic!("{error}") };
+    assert_eq!(why, "ranks 1, 3 of 4 did not come within 400ms");
+    assert!(help.contains(&format!("127.0.0.1 on the first free port of {port} to {}", port + 15)), "{help}");
+    let told = other.join().expect("it only waits");
+    assert!(told.contains("rank 0 was there, and ended before all ranks had come"), "{told}");
+}
+
+#[test]
+fn nobody_to_be_found_is_told() {
+    let port = port();
+    let error =
+        join(&Place { timeout: Duration::from_millis(100), ..place(1, 2, port) }).err().expect("nobody is there");
+    let told =
+        "the ranks did not find each other: rank 1 did not find rank 0 at 127.0.0.1 within 100ms: nobody listens";
+    assert_eq!(error.to_string(), told);
+    let nowhere = Place { address: "no-such-host.invalid".to_owned(), ..place(1, 2, port) };
+    let error = join(&Place { timeout: Duration::from_millis(100), ..nowhere }).err().expect("there is no such host");
+    assert!(error.to_string().contains("the address of `no-such-host.invalid` is not known"), "{error}");
+}
+
+/// A connection to whoever will listen at a port.
+fn connected(port: u16) -> TcpStream {
+    loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => return stream,
+            Err(_) => thread::yield_now(),
+        }
+    }
+}
+
+/// What others listen to, and what others send, changes nothing.
+#[test]
+fn strangers_do_no_harm() {
+    let port = port();
+    // Somebody has the first port, and sends what is no answer; somebody the second, and says nothing.
+    let (loud, silent) = (TcpListener::bind(("127.0.0.1", port)), TcpListener::bind(("127.0.0.1", port + 1)));
+    let (loud, silent) = (loud.expect("the port is free"), silent.expect("the port is free"));
+    thread::spawn(move || {
+        for mut stream in loud.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let first = thread::spawn(move || join(&place(0, 3, port)).expect("both come"));
+    // All kinds of strangers, while rank 0 waits.
+    let says = |bytes: Vec<u8>| {
+        let mut stream = connected(port + 2);
+        let _ = stream.write_all(&bytes);
+        stream
+    };
+    let long = [b"aorta\0/1".as_slice(), &u32::MAX.to_le_bytes()].concat();
+    let other = [b"aorta\0/1".as_slice(), &9u32.to_le_bytes(), b"{\"rank\":1"].concat();
+    let texts = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0; 100_000], long, other, b"aorta".to_vec(), Vec::new()];
+    let held: Vec<TcpStream> = texts.into_iter().map(says).collect();
+    let third = thread::spawn(move || join(&place(2, 3, port)).expect("rank 0 is there"));
+    let second = join(&place(1, 3, port)).expect("rank 0 is there");
+    let (first, third) = (first.join().expect("no panic"), third.join().expect("no panic"));
+    thread::scope(|scope| {
+        for (rank, peers) in [&first, &second, &third].into_iter().enumerate() {
+            scope.spawn(move || assert_eq!(gather(peers, "numbers", &rank).expect("all are there"), [0, 1, 2]));
+        }
+    });
+    drop((held, silent));
+    thread::scope(|scope| {
+        for peers in [&second, &third, &first] {
+            scope.spawn(|| peers.leave(None));
+        }
+    });
+}
+
+#[test]
+fn who_does_not_belong_is_told_why() {
+    let port = port();
+    let first = thread::spawn(move || {
+        join(&Place { timeout: Duration::from_secs(3), ..place(0, 3, port) }).err().expect("not all come").to_string()
+    });
+    let error = |place: Place| join(&place).err().expect("there is no place for it").to_string();
+    let told = error(place(1, 4, port));
+    assert!(told.ends_with("rank 0 refused: rank 1 knows of 4 ranks, and rank 0 of 3"), "{told}");
+    let twins = [(); 2].map(|()| thread::spawn(move || error(place(1, 3, port))));
+    // Another run looks on, and finds nobody.
+    let job = Place { job: "another".to_owned(), timeout: Duration::from_millis(100), ..place(2, 3, port) };
+    let told = error(job);
+    assert!(told.contains(&format!("another run listens at 127.0.0.1:{port}")), "{told}");
+    let told = first.join().expect("no panic");
+    assert!(told.contains("rank 2 of 3 did not come"), "{told}");
+    assert!(told.contains("refused: rank 1 knows of 4 ranks, and rank 0 of 3"), "{told}");
+    let mut twins = twins.map(|twin| twin.join().expect("no panic"));
+    twins.sort();
+    assert!(twins[0].ends_with("rank 0 refused: two processes say that they are rank 1"), "{twins:?}");
+    assert!(twins[1].contains("rank 0 was there, and ended before all ranks had come"), "{twins:?}");
+}
+
+/// A connection that stands and then brings what nobody understands ends the run, and names the rank.
+#[test]
+fn garbage_after_the_greeting_is_the_rank_s_end() {
+    let port = port();
+    let first = thread::spawn(move || {
+        let peers = join(&place(0, 2, port)).expect("rank 1 comes");
+        gather(&peers, "numbers", &0).expect_err("rank 1 is none").to_string()
+    });
+    let mut stream = connected(port);
+    let (version, job) = (env!("CARGO_PKG_VERSION"), place(1, 2, port).job);
+    let hello = format!(r#"{{"version":"{version}","job":"{job}","rank":1,"world":2}}"#);
+    let said = [b"aorta\0/1".as_slice(), &(hello.len() as u32).to_le_bytes(), hello.as_bytes()].concat();
+    stream.write_all(&said).expect("rank 0 listens");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("it answers");
+    stream.write_all(&[200; 64]).expect("it listens");
+    let told = first.join().expect("no panic");
+    assert_eq!(told, "rank 1 is gone: it sent what is no message of aorta");
+}
+
+/// Ranks that come at very different times, and many of them.
+#[test]
+fn many_come_in_any_order() {
+    let barrier = Barrier::new(24);
+    let heard = on_each(24, |rank, peers| {
+        barrier.wait();
+        let all = gather(&peers, "numbers", &rank).expect("all are there");
+        peers.leave(None);
+        all
+    });
+    assert!(heard.iter().all(|all| all.iter().copied().eq(0..24)));
+}
