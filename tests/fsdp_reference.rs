@@ -201,8 +201,8 @@ impl Run {
         ];
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, value.as_str())).collect();
         // Weights of about 1, so that no layer is nearly linear.
-        assert!(text.contains("random(1, 0.02)"), "the file has small weights");
-        let text = text.replace("random(1, 0.02)", "random(1, 0.5)");
+        assert!(text.contains("random(1, 0.005)"), "the file has small weights");
+        let text = text.replace("random(1, 0.005)", "random(1, 0.5)");
         let rank = |rank| {
             shipped::analyze_rank("fsdp_overlap.aorta", &text, None, &set, (rank, WORLD as u32))
                 .unwrap_or_else(|errors| panic!("{errors}"))

@@ -171,6 +171,47 @@ fn workloads_run_on_the_simulator() {
     shipped::all().iter().filter(|file| file.path.starts_with("workloads/")).for_each(simulate);
 }
 
+/// What a file's own figures say of the simulated device, by name.
+fn figures(name: &str, set: &[(&str, &str)]) -> BTreeMap<String, f64> {
+    let (program, plan) = shipped::named(name).program(None, set);
+    let measured = measured(&program, &plan, None);
+    let metrics = &measured.variants[0].metrics;
+    metrics.iter().filter_map(|metric| Some((metric.name.clone(), metric.value?))).collect()
+}
+
+/// The simulated device is known, so what the files find out about it is known too.
+#[test]
+fn figures_say_what_the_device_is_like() {
+    // One engine for each direction, whatever the number of streams.
+    for streams in ["2", "4", "7"] {
+        let found = figures("engines", &[("streams", streams)]);
+        for direction in ["h2d_at_once", "d2h_at_once"] {
+            assert!((found[direction] - 1.0).abs() < 0.01, "{streams} streams: {found:?}");
+        }
+        // An odd number leaves one direction with a copy more.
+        let (most, all) = (if streams == "7" { 4.0 } else { 1.0 }, if streams == "7" { 7.0 } else { 2.0 });
+        assert!((found["both_at_once"] - all / most).abs() < 0.01, "{streams} streams: {found:?}");
+    }
+    // Large copies reach the link's rate, small ones do not, and more bytes are never slower.
+    let found = figures("size_sweep", &[]);
+    let rates = ["4KiB", "64KiB", "1MiB", "16MiB", "256MiB"].map(|size| found[&format!("h2d_rate[{size}]")]);
+    assert!(rates.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
+    assert!(rates[0] < 0.1 * rates[4] && rates[3] > 0.9 * rates[4], "{found:?}");
+    // A hop costs something, wherever the chain goes on.
+    for streams in ["2", "64"] {
+        let found = figures("queue_switch", &[("streams", streams)]);
+        assert!(found["switch_cost"] > 0.0 && found["switch_cost"] < found["kernel_on_one_stream"], "{found:?}");
+    }
+}
+
+#[test]
+fn layers_gathered_ahead_hide_their_gathers() {
+    let exposed = |prefetch: &str| figures("fsdp_overlap", &[("prefetch", prefetch)])["exposed_gather"];
+    let (none, one, two) = (exposed("0"), exposed("1"), exposed("2"));
+    assert!(one < 0.2 * none, "one layer ahead: {one} of {none}");
+    assert!(two <= one, "two layers ahead: {two} of {one}");
+}
+
 #[test]
 fn examples_run_on_the_simulator() {
     shipped::all().iter().filter(|file| file.path.starts_with("examples/")).for_each(simulate);

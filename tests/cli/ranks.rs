@@ -1,6 +1,6 @@
 //! Commands on the programs of many ranks.
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, workloads};
 
 /// Each rank computes as often as its number says, and all meet in the end.
 const STAIRS: &str = "\
@@ -111,5 +111,22 @@ fn of_equal_ranks_none_is_named() {
         let skew = &variant["skew"];
         assert!(skew["straggler"].is_null() && skew["collectives"][0]["last"].is_null(), "{skew}");
         assert_eq!(skew["collectives"][0]["skew_ns"], 0);
+    }
+}
+
+/// With every preset, on one rank and on several, and with nothing to warn of.
+#[test]
+fn every_shipped_workload_goes_together() {
+    let sandbox = Sandbox::new();
+    for path in workloads("workloads") {
+        let text = std::fs::read_to_string(&path).expect("a workload is text");
+        let presets = text.lines().filter_map(|line| line.strip_prefix("preset ")?.split_whitespace().next());
+        for preset in std::iter::once(None).chain(presets.map(Some)) {
+            let file = path.display().to_string();
+            let mut command = vec!["check", "--strict", file.as_str(), "--ranks", "1,2,8"];
+            command.extend(preset.iter().flat_map(|preset| ["--preset", preset]));
+            let checked = sandbox.good(&command);
+            assert!(checked.ends_with(" on each of 8 ranks\n"), "{command:?}: {checked}");
+        }
     }
 }
