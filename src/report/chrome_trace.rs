@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RunRecord, SpanRecord, Variant};
 
+use super::table::marks;
+
 /// The traces of a record as JSON.
 pub fn chrome_trace(record: &RunRecord) -> String {
     let mut events = Vec::new();
@@ -17,7 +19,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
             spans(record, &rank.operations, &rank.trace, index, &mut events, &mut flow);
         }
     }
-    let trace = json!({
+    let mut trace = json!({
         "schemaVersion": 1,
         "deviceProperties": [{
             "id": record.device.index.unwrap_or(0),
@@ -27,7 +29,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
         }],
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 0,
-        "traceName": format!("{}{}", record.workload.name, if record.simulated { " (simulated)" } else { "" }),
+        "traceName": format!("{}{}", record.workload.name, marked(record)),
         "aorta": {
             "version": record.aorta,
             "simulated": record.simulated,
@@ -36,14 +38,24 @@ pub fn chrome_trace(record: &RunRecord) -> String {
         },
         "traceEvents": events,
     });
+    if let Some(world) = record.emulated {
+        trace["aorta"]["emulated"] = json!(world);
+    }
     let mut text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
     text.push('\n');
     text
 }
 
+/// ` (simulated)`, in the trace's name.
+fn marked(record: &RunRecord) -> String {
+    match marks(record).strip_prefix(", ") {
+        Some(marks) => format!(" ({marks})"),
+        None => String::new(),
+    }
+}
+
 fn process(record: &RunRecord, variant: &Variant, pid: usize, events: &mut Vec<Value>) {
-    let simulated = if record.simulated { ", simulated" } else { "" };
-    let name = format!("{} · {}{simulated}", record.workload.name, variant.launch);
+    let name = format!("{} · {}{}", record.workload.name, variant.launch, marks(record));
     let mut metadata = |what: &str, tid: Option<usize>, args: Value| {
         let mut event = json!({ "ph": "M", "name": what, "pid": pid, "ts": 0, "args": args });
         if let Some(tid) = tid {
@@ -156,6 +168,9 @@ fn args(record: &RunRecord, operation: &OperationRecord, span: &SpanRecord) -> V
     }
     if record.simulated {
         args["simulated"] = json!(true);
+    }
+    if let Some(world) = record.emulated {
+        args["emulated"] = json!(world);
     }
     args
 }

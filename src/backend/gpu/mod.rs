@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Timer};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Timer, check_peers};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
@@ -68,6 +68,7 @@ impl<A: Api> Backend for Gpu<A> {
                 help: None,
             });
         }
+        check_peers(&images)?;
         let meeting = Meeting::new(images.len());
         let places = peers::Places::new(&images);
         let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {
