@@ -6,6 +6,7 @@
 
 mod collective;
 pub mod cuda;
+pub mod emulate;
 pub mod gpu;
 pub mod host;
 mod libraries;

@@ -91,9 +91,9 @@ pub enum InputError {
         help: String,
     },
 
-    #[error("`{flag}` needs results, and the simulator computes none")]
-    #[diagnostic(code(aorta::cli::no_results), help("run it on a GPU, or take `--backend host`"))]
-    NoResults { flag: &'static str },
+    #[error("`{flag}` needs results, and {who} computes none")]
+    #[diagnostic(code(aorta::cli::no_results), help("{help}"))]
+    NoResults { flag: &'static str, who: &'static str, help: &'static str },
 
     #[error("device {device} was asked for, and the {backend} has no devices to choose from")]
     #[diagnostic(code(aorta::cli::no_devices), help("`--device` goes with `--backend cuda`"))]

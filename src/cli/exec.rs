@@ -1,5 +1,6 @@
 //! `aorta exec`.
 
+mod emulate;
 mod interrupt;
 mod restart;
 mod scenario;
@@ -55,6 +56,13 @@ pub struct ExecArgs {
     /// Ranks, each on a GPU of its own, or simulated; without it, a file with collectives takes all GPUs of this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: Option<u32>,
+    /// Let one device stand for a rank of N: what ranks do together becomes a kernel that holds units for as long
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MAX_RANKS)))]
+    #[arg(conflicts_with = "ranks")]
+    emulate: Option<u32>,
+    /// The rank that it stands for
+    #[arg(long, value_name = "R", requires = "emulate", default_value = "0", hide_default_value = true)]
+    rank: u32,
     /// How operations reach the device
     #[arg(long, value_name = "HOW")]
     launch: Option<LaunchArg>,
@@ -165,13 +173,18 @@ fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
 fn prepare(args: ExecArgs, settings: Settings, process: Option<&together::Process>) -> Result<Ready, CliError> {
     let text = load::find(&args.file, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
-    let world = match (process, args.ranks) {
-        (Some(process), ranks) => load::World::Of(process.world(ranks)?),
-        (None, Some(ranks)) => load::World::Of(ranks),
-        (None, None) => load::World::OfCollectives(backends::gpus(wanted, args.device)),
+    let world = match (process, args.emulate, args.ranks) {
+        (Some(_), Some(world), _) => return Err(emulate::launched(world).into()),
+        (Some(process), None, ranks) => load::World::Of(process.world(ranks)?),
+        (None, Some(world), _) => load::World::Of(world),
+        (None, None, Some(ranks)) => load::World::Of(ranks),
+        (None, None, None) => load::World::OfCollectives(backends::gpus(wanted, args.device)),
     };
     let leads = process.is_none_or(|process| process.leads());
-    let loaded = load::load_world(text, &args.workload, &settings, world)?;
+    let mut loaded = load::load_world(text, &args.workload, &settings, world)?;
+    if let Some(world) = args.emulate {
+        loaded = emulate::only(loaded, args.rank, world)?;
+    }
     for path in [&args.json, &args.csv, &args.trace].into_iter().flatten().filter(|_| leads) {
         output::check_file(path)?;
     }
@@ -180,10 +193,14 @@ fn prepare(args: ExecArgs, settings: Settings, process: Option<&together::Proces
     }
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let one_of = process.map(|process| process.one_of());
-    let chosen = backends::choose(wanted, &settings, args.device, loaded.ranks.len() as u32, ranges, one_of.as_ref())?;
+    let ranks = loaded.ranks.len() as u32;
+    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, one_of.as_ref())?;
+    if args.emulate.is_some() {
+        chosen = emulate::with(chosen, &settings)?;
+    }
     let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
-    if let (Some(flag), true) = (computed, chosen.backend.device().simulated) {
-        return Err(InputError::NoResults { flag }.into());
+    if let Some(flag) = computed {
+        check_results(flag, &chosen, args.emulate.is_some())?;
     }
     Ok(Ready { args, settings, loaded, chosen })
 }
@@ -217,6 +234,19 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
     failure.map_or(outputs, Err)?;
     json.and(others)?;
     Ok(exit_code(&record))
+}
+
+/// Fails where nothing is computed that could be looked at.
+fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<(), InputError> {
+    if emulated {
+        let help = "run all ranks: `--ranks N` in place of `--emulate N`";
+        return Err(InputError::NoResults { flag, who: "an emulated collective", help });
+    }
+    if chosen.backend.device().simulated {
+        let help = "run it on a GPU, or take `--backend host`";
+        return Err(InputError::NoResults { flag, who: "the simulator", help });
+    }
+    Ok(())
 }
 
 /// Says that the file has warnings, to whoever runs it without having checked it.
@@ -262,6 +292,8 @@ struct Run<'a> {
     /// What timing costs on the device, where it could be measured.
     timer: Option<Timer>,
     verify: bool,
+    /// The world of which the device stands for a rank, and that rank.
+    emulated: Option<(u32, u32)>,
     /// A profiler watches.
     profiled: bool,
     part: &'a Part,
@@ -307,6 +339,7 @@ impl<'a> Run<'a> {
             blocking,
             timer,
             verify: args.verify,
+            emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
             part,
             control,
@@ -393,7 +426,8 @@ impl<'a> Run<'a> {
             .collect();
         let started = jiff::Timestamp::now().to_string();
         let profile = backends::known(&backend.device(), self.settings)?;
-        let ranks: Vec<measure::RankRequest> = (0..)
+        let first = self.emulated.map_or(0, |(_, rank)| rank);
+        let ranks: Vec<measure::RankRequest> = (first..)
             .zip(&loaded.ranks)
             .zip(&schedules)
             .map(|((number, rank), schedule)| measure::RankRequest {
@@ -463,6 +497,12 @@ impl<'a> Run<'a> {
         if !measurement {
             warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
         }
+        if let Some((world, rank)) = self.emulated {
+            warnings.push(format!(
+                "emulated: the device stands for rank {rank} of {world}; what ranks do together takes the time of a \
+                 table, and leaves nothing in memory"
+            ));
+        }
         if self.profiled {
             warnings.push("the run went under a profiler: its figures are no measurement".to_owned());
         }
@@ -479,6 +519,7 @@ impl<'a> Run<'a> {
             aorta: env!("CARGO_PKG_VERSION").to_owned(),
             started,
             simulated: device.simulated,
+            emulated: self.emulated.map(|(world, _)| world),
             measurement,
             complete: measured.complete,
             workload: self.workload(),

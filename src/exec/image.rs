@@ -11,6 +11,7 @@ use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::Command;
 
+use super::error::ExecError;
 use super::ranks::Rank;
 
 /// Everything that has to be made before a run.
@@ -287,6 +288,22 @@ impl Image {
     pub fn operands(&self, op: &ImageOp) -> &[Address] {
         let spec = &self.works[op.work as usize].spec;
         &self.addresses[op.operands as usize..][..spec.inputs.len() + spec.outputs.len()]
+    }
+}
+
+/// Copies between ranks reach those of this process only: an error where an image has others.
+pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
+    let works = images.iter().flat_map(|image| image.ops.iter().map(|op| &image.works[op.work as usize]));
+    let others = works.filter_map(|work| match work.launches.first()? {
+        Launch::Peer(peer) => Some(peer.sends.iter().map(|sent| sent.to).chain(peer.from.iter().copied())),
+        _ => None,
+    });
+    match others.flatten().find(|rank| images.iter().all(|image| image.rank != *rank)) {
+        None => Ok(()),
+        Some(rank) => Err(ExecError::Device {
+            fault: format!("a copy goes to or from rank {rank}, which runs in another process"),
+            help: Some("run all ranks in one process: copies between processes come with a later version".to_owned()),
+        }),
     }
 }
 

@@ -19,7 +19,7 @@ mod witness;
 pub use driver::{Backend, DeviceInfo, Driver, Fault};
 pub use error::ExecError;
 pub use health::Health;
-pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work};
+pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
 pub use peers::{Constant, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos, Space};
 use crate::model::Program;
-use crate::ops::Launch;
 use crate::schedule::Schedule;
 
 use super::driver::Backend;
@@ -122,7 +121,6 @@ pub(super) fn prepare_with(
         images.push(image);
         parts.push(part);
     }
-    lowered = lowered.and_then(|()| check_peers(&images));
     // Opening needs all ranks where they have communicators.
     peers::agree(peers.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
@@ -153,22 +151,6 @@ fn own(ranks: &[Rank], peers: Option<&dyn Peers>) -> Range<usize> {
     let index = ranks.iter().position(|rank| rank.number == peers.rank());
     let index = index.expect("a process has a rank of the world that it was launched for");
     index..index + 1
-}
-
-/// Copies between ranks reach those of this process only.
-fn check_peers(images: &[Image]) -> Result<(), ExecError> {
-    let launches = images.iter().flat_map(|image| &image.works).flat_map(|work| work.launches.iter());
-    let others = launches.filter_map(|launch| match launch {
-        Launch::Peer(peer) => Some(peer.sends.iter().map(|sent| sent.to).chain(peer.from.iter().copied())),
-        _ => None,
-    });
-    match others.flatten().find(|rank| images.iter().all(|image| image.rank != *rank)) {
-        None => Ok(()),
-        Some(rank) => Err(ExecError::Device {
-            fault: format!("a copy goes to or from rank {rank}, which runs in another process"),
-            help: Some("run all ranks in one process: copies between processes come with a later version".to_owned()),
-        }),
-    }
 }
 
 impl Ranks {

@@ -21,6 +21,10 @@ pub struct RunRecord {
     pub started: String,
     /// Every figure comes from a model, not from a clock.
     pub simulated: bool,
+    /// The ranks of the world of which the device stands for one: what it would do together with others is a kernel that
+    /// holds units for the time of a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<u32>,
     /// Warm-up and iterations sufficed to speak of a measurement.
     pub measurement: bool,
     /// The run went to its end.

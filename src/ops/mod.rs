@@ -36,6 +36,7 @@ pub use expression::Expression;
 pub use launch::*;
 pub use layout::{collapse, offsets};
 pub use peers::{Crossing, PeerCopy, crossing};
+pub use synthetic::held;
 
 /// Everything that is known of one operation.
 pub trait Operation: Sync {

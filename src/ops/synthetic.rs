@@ -114,6 +114,55 @@ impl Operation for Spin {
     }
 }
 
+/// A kernel that holds that many compute units for a time, or a thread of one where it is none: what stands in place of
+/// something that cannot run here.
+pub fn held(time: Nanos, units: u32) -> Spec {
+    let mut attrs = Attrs::default();
+    attrs.push("time", Attr::Number(time.0 as f64), None);
+    attrs.push("units", Attr::Int(i64::from(units)), None);
+    let operation: &'static dyn Operation = if units == 0 { &Thread } else { &Spin };
+    Spec { operation, attrs, expression: None, inputs: Vec::new(), outputs: Vec::new(), team: Team::ALONE }
+}
+
+/// A spin of one thread, which leaves the rest of its unit to others. No text can name it.
+struct Thread;
+
+impl Operation for Thread {
+    fn name(&self) -> &'static str {
+        "thread"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one thread that spins"
+    }
+
+    fn category(&self) -> Category {
+        Category::Synthetic
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[], outputs: &[], options: &[] }
+    }
+
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Cost { blocks: 1, share: 1, ..Spin.cost(spec) }
+    }
+
+    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let spin = Spin.launch(spec).into_iter().filter_map(|launch| match launch {
+            Launch::Kernel(kernel) => Some(Kernel { grid: 1, block: 1, shared: Shared::Bytes(0), ..kernel }),
+            _ => None,
+        });
+        spin.map(Launch::Kernel).collect()
+    }
+}
+
 /// `work(flops: n, bytes: m)`.
 pub struct Work;
 

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::base::Nanos;
 use crate::measure::record::{MomentRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
 
+use super::table::marks;
+
 /// The traces of a record as JSON.
 pub fn chrome_trace(record: &RunRecord) -> String {
     let mut events = Vec::new();
@@ -20,7 +22,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
             pid += 1;
         }
     }
-    let trace = json!({
+    let mut trace = json!({
         "schemaVersion": 1,
         "deviceProperties": [{
             "id": record.device.index.unwrap_or(0),
@@ -30,7 +32,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
         }],
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 0,
-        "traceName": format!("{}{}", record.workload.name, if record.simulated { " (simulated)" } else { "" }),
+        "traceName": format!("{}{}", record.workload.name, marked(record)),
         "aorta": {
             "version": record.aorta,
             "simulated": record.simulated,
@@ -39,9 +41,20 @@ pub fn chrome_trace(record: &RunRecord) -> String {
         },
         "traceEvents": events,
     });
+    if let Some(world) = record.emulated {
+        trace["aorta"]["emulated"] = json!(world);
+    }
     let mut text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
     text.push('\n');
     text
+}
+
+/// ` (simulated)`, in the trace's name.
+fn marked(record: &RunRecord) -> String {
+    match marks(record).strip_prefix(", ") {
+        Some(marks) => format!(" ({marks})"),
+        None => String::new(),
+    }
 }
 
 /// When each rank's iteration began; nothing unless all are known, on one clock.
@@ -66,10 +79,9 @@ fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
 }
 
 fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize, events: &mut Vec<Value>) {
-    let simulated = if record.simulated { ", simulated" } else { "" };
     let several = variant.ranks.len() > 1;
     let number = if several { format!(" · rank {}", rank.rank) } else { String::new() };
-    let name = format!("{} · {}{number}{simulated}", record.workload.name, variant.launch);
+    let name = format!("{} · {}{number}{}", record.workload.name, variant.launch, marks(record));
     let clock = match rank.origins.last().filter(|_| origins(&variant.ranks).is_some()) {
         Some(origin) if origin.error_ns.0 > 0 => format!(", clock ± {}", origin.error_ns),
         None if several => ", a clock of its own".to_owned(),
@@ -180,6 +192,9 @@ fn args(record: &RunRecord, rank: &RankRecord, operation: &OperationRecord, span
     }
     if record.simulated {
         args["simulated"] = json!(true);
+    }
+    if let Some(world) = record.emulated {
+        args["emulated"] = json!(world);
     }
     args
 }

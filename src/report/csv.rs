@@ -27,6 +27,7 @@ fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     add("backend", record.settings.backend.clone());
     add("device", record.device.name.clone());
     add("simulated", record.simulated.to_string());
+    add("emulated", record.emulated.map(|world| world.to_string()).unwrap_or_default());
     add("measurement", record.measurement.to_string());
     add("complete", record.complete.to_string());
     add("launch", variant.launch.clone());

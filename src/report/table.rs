@@ -52,9 +52,11 @@ fn header(record: &RunRecord, out: &mut String) {
         Some(index) => format!("{} (device {index})", record.device.name),
         None => record.device.name.clone(),
     };
-    let place = match record.settings.ranks {
-        1 => place,
-        ranks => format!("each of {ranks} ranks: {place}"),
+    let rank = record.variants.first().and_then(|variant| variant.ranks.first()).map_or(0, |rank| rank.rank);
+    let place = match (record.settings.ranks, record.emulated) {
+        (_, Some(world)) => format!("rank {rank} of {world}, emulated: {place}"),
+        (1, _) => place,
+        (ranks, _) => format!("each of {ranks} ranks: {place}"),
     };
     let streams = counted(program.lanes.len(), "stream");
     let (flops, bytes, memory) = (Flops(program.flops), Bytes(program.bytes), program.memory.device);
@@ -98,9 +100,19 @@ pub(super) fn push(out: &mut String, table: &Table) {
     out.push('\n');
 }
 
+/// What has to stand beside every figure: `, simulated`, `, emulated`, both or nothing.
+pub(super) fn marks(record: &RunRecord) -> &'static str {
+    match (record.simulated, record.emulated.is_some()) {
+        (false, false) => "",
+        (true, false) => ", simulated",
+        (false, true) => ", emulated",
+        (true, true) => ", simulated, emulated",
+    }
+}
+
 /// `as streams`, or `as a graph, simulated`.
 pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
-    let mark = if record.simulated { ", simulated" } else { "" };
+    let mark = marks(record);
     let launch = if variant.launch == "graph" { "as a graph" } else { "as streams" };
     format!("{launch}{mark}")
 }

@@ -4,17 +4,13 @@ mod cublaslt;
 mod driver;
 mod nvml;
 mod nvrtc;
+mod peers;
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
     CUDA_MEMCPY2D_st, CUcontext, CUdevice, CUevent, CUfunction, CUgraphExec, CUmemorytype, CUmodule, CUstream,
-    CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st,
-    CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1,
-    CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st,
-    CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1, CUstreamBatchMemOpParams_v1,
-    CUstreamBatchMemOpType,
 };
 
 use crate::backend::collective::Collectives;
@@ -73,11 +69,6 @@ pub fn find(paths: &SearchPaths) -> Found {
             Err(fault) => Found::Broken(no_device(fault.to_string())),
         },
     }
-}
-
-/// What copies to other devices need and an old driver lacks.
-fn lacks(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(symbol, "this driver has no such function: copies to other ranks need CUDA 11.7")
 }
 
 /// One device, with its context.
@@ -542,61 +533,21 @@ impl Api for Cuda {
     }
 
     fn reaches(&self, other: &Self) -> Call<bool> {
-        let Some(can_access) = self.driver.table.device_can_access_peer else { return Ok(false) };
-        let mut can = 0;
-        // SAFETY: the place is valid for the call.
-        self.check("cuDeviceCanAccessPeer", unsafe { can_access(&mut can, self.device, other.device) })?;
-        Ok(can != 0)
+        self.can_access(other)
     }
 
     fn reach(&self, other: &Self) -> Call {
-        let Some(enable) = self.driver.table.ctx_enable_peer_access else { return Err(lacks("cuCtxEnablePeerAccess")) };
-        self.make_current()?;
-        // SAFETY: the other context is retained as long as `other` lives.
-        match unsafe { enable(other.context, 0) } {
-            number::PEER_ACCESS_ALREADY_ENABLED => Ok(()),
-            code => self.check("cuCtxEnablePeerAccess", code),
-        }
+        self.enable_access(other)
     }
 
-    unsafe fn copy_staged(
-        &self,
-        copy: &CopyLaunch,
-        source: u64,
-        (target, other): (u64, &Self),
-        stream: CUstream,
-    ) -> Call {
-        let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(lacks("cuMemcpyPeerAsync")) };
-        // The driver knows rows between devices only where they reach each other.
-        (0..copy.rows).try_for_each(|row| {
-            let (to, from) = (target + row * copy.target_pitch, source + row * copy.source_pitch);
-            // SAFETY: the caller vouches for memory and stream, and the contexts are retained.
-            let code = unsafe { copy_peer(to, other.context, from, self.context, copy.row_bytes as usize, stream) };
-            self.check("cuMemcpyPeerAsync", code)
-        })
+    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: CUstream) -> Call {
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { self.copy_rows(copy, source, target, stream) }
     }
 
     unsafe fn await_flag(&self, address: u64, value: u32, stream: CUstream) -> Call {
-        let Some(batch) = self.driver.table.stream_batch_mem_op else { return Err(lacks("cuStreamBatchMemOp_v2")) };
-        let mut ops = [CUstreamBatchMemOpParams_v1 { pad: [0; 6] }; 2];
-        ops[0].waitValue = CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
-            operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32,
-            address,
-            __bindgen_anon_1: CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 { value },
-            flags: number::WAIT_VALUE_EQ,
-            alias: 0,
-        };
-        ops[1].writeValue = CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
-            operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32,
-            address,
-            __bindgen_anon_1: CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 {
-                value: 0,
-            },
-            flags: number::WRITE_VALUE_DEFAULT,
-            alias: 0,
-        };
-        // SAFETY: the operations are valid for the call; the caller vouches for memory and stream.
-        self.check("cuStreamBatchMemOp", unsafe { batch(stream, 2, ops.as_mut_ptr(), 0) })
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { self.wait_and_lower(address, value, stream) }
     }
 
     unsafe fn begin_capture(&self, stream: CUstream) -> Call {

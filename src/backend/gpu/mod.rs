@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, check_peers};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
@@ -79,6 +79,7 @@ impl<A: Api> Backend for Gpu<A> {
                 help: None,
             });
         }
+        check_peers(&images)?;
         let meeting = Meeting::new(images.len(), self.peers.clone());
         let places = peers::Places::new(&images);
         let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {

@@ -13,10 +13,13 @@ pub struct Meetings {
     pub crossings: Arc<Crossings>,
 }
 
-/// What is under way from one rank to another: by the number of the place, the sender and the receiver.
+/// What goes from one rank to another at a place of the text: its number, the sender and the receiver.
+type Way = (u32, u32, u32);
+
+/// What is under way from one rank to another.
 #[derive(Debug, Default)]
 pub struct Crossings {
-    sent: Mutex<BTreeMap<(u32, u32, u32), VecDeque<Vec<f64>>>>,
+    sent: Mutex<BTreeMap<Way, VecDeque<Vec<f64>>>>,
     changed: Condvar,
 }
 

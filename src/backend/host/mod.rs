@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use super::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, check_peers};
 use crate::schedule::Topology;
 
 use exchange::Meetings;
@@ -44,6 +44,7 @@ impl Backend for Host {
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        check_peers(&images)?;
         let meetings = Meetings::default();
         let driver = |image| Ok(Box::new(HostDriver::new(image, &meetings)?) as Box<dyn Driver>);
         images.into_iter().map(driver).collect()

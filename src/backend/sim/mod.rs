@@ -11,7 +11,7 @@ mod machine;
 mod world;
 
 use crate::config::{Links, Profile};
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, check_peers};
 use crate::schedule::Topology;
 
 /// The simulator as a backend.
@@ -51,6 +51,7 @@ impl Backend for Sim {
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        check_peers(&images)?;
         Ok(driver::open(&self.profile, &self.links, &images))
     }
 }

@@ -1,0 +1,53 @@
+//! `--emulate N`: one device stands for a rank of N.
+
+use crate::backend::emulate::Emulated;
+use crate::config::Settings;
+
+use super::super::backends::{self, Chosen};
+use super::super::error::{CliError, InputError};
+use super::super::load::Loaded;
+
+/// What was loaded for a world, with that rank alone.
+pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliError> {
+    if rank >= world {
+        return Err(InputError::BadValue {
+            what: "`--rank`".to_owned(),
+            value: rank.to_string(),
+            why: format!("ranks go from 0 to {}", world - 1),
+            help: "write `--rank 0`, or a larger `--emulate`".to_owned(),
+        }
+        .into());
+    }
+    loaded.ranks = vec![loaded.ranks.swap_remove(rank as usize)];
+    (loaded.program, loaded.plan) = (loaded.ranks[0].program.clone(), loaded.ranks[0].plan.clone());
+    Ok(loaded)
+}
+
+/// A launcher has started several processes, and one device stands for a rank by itself.
+pub fn launched(world: u32) -> InputError {
+    InputError::BadValue {
+        what: "`--emulate`".to_owned(),
+        value: world.to_string(),
+        why: "a launcher has started a process for each rank".to_owned(),
+        help: "start `aorta exec` by itself for `--emulate`, or leave it away here".to_owned(),
+    }
+}
+
+/// The backend with kernels in place of what ranks do together.
+pub fn with(chosen: Chosen, settings: &Settings) -> Result<Chosen, CliError> {
+    if chosen.backend.name() == "host" {
+        return Err(InputError::BadValue {
+            what: "`--backend`".to_owned(),
+            value: "host".to_owned(),
+            why: "`--emulate` holds compute units, and the CPU has none".to_owned(),
+            help: "take `--backend cuda` or `sim`; on the CPU, `--ranks N` runs all ranks".to_owned(),
+        }
+        .into());
+    }
+    let device = chosen.backend.device();
+    let profile = match backends::known(&device, settings)? {
+        Some(profile) => profile,
+        None => backends::profile(settings)?,
+    };
+    Ok(Chosen { backend: Box::new(Emulated::new(chosen.backend, profile)), why: chosen.why })
+}

@@ -1,0 +1,100 @@
+//! One device that stands for a rank among many: what ranks do together takes the time of the table, and holds units.
+
+mod common;
+
+use aorta::backend::emulate::Emulated;
+use aorta::backend::host::Host;
+use aorta::backend::sim::Sim;
+use aorta::base::Nanos;
+use aorta::config::{Links, Profile};
+use aorta::cost;
+use aorta::exec::{self, Backend, Control, LaunchMode, Rank};
+use aorta::model::Program;
+use aorta::ops::Launch;
+use aorta::plan::Plan;
+use aorta::schedule;
+
+fn profile() -> Profile {
+    Profile::named("h200").expect("embedded")
+}
+
+fn emulated(backend: impl Backend + 'static) -> Emulated {
+    Emulated::new(Box::new(backend), profile())
+}
+
+/// How long an iteration takes on one rank of a world, in ns.
+fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMode) -> i64 {
+    let options = schedule::Options::default();
+    let schedule = schedule::place(program, plan, backend.topology(), &options);
+    let ranks = [Rank { number: program.rank, program, schedule: &schedule }];
+    let open = exec::prepare_ranks(&ranks, backend, &common::exec_options());
+    let mut open = open.unwrap_or_else(|error| panic!("{error}"));
+    open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    let samples = open.iterate(mode, 1, 3, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    samples.ranks[0].time[2].0
+}
+
+/// What the table says of the collectives of a program, one after the other.
+fn told(program: &Program) -> f64 {
+    let links = Links::named(&profile().topology).expect("embedded");
+    let of = |launch: &Launch| match launch {
+        Launch::Collective(all) => {
+            let ranks: Vec<u32> = program.groups[all[0].group.index()].members_with(program.rank).collect();
+            all.iter().map(|one| cost::exchange(one, &ranks, &links)).fold(0.0, f64::max)
+        }
+        _ => 0.0,
+    };
+    let ops = program.cycle[0].ops.iter().filter_map(|op| program.op_spec(op));
+    ops.flat_map(|spec| spec.launch()).map(|launch| of(&launch)).sum()
+}
+
+#[test]
+fn what_ranks_do_together_takes_the_time_of_the_table() {
+    let text = "\
+mesh dp = world / 2, tp = 2
+buffer x: f32[4194304]
+buffer y: f32[8388608]
+step {
+  all_reduce(x -> x)
+  all_gather(x -> y) over tp
+  group { send(x, to: (dp.rank + 1) % dp.size) over dp recv(-> y[0..4194304], from: (dp.rank - 1) % dp.size) over dp }
+  barrier()
+}
+";
+    for world in [4, 8, 16] {
+        for rank in common::planned_ranks(text, world).iter().take(3) {
+            let expected = told(&rank.0) as i64;
+            for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+                let took = time(rank, &emulated(Sim::new(profile())), mode);
+                // Four kernels have to be started as well.
+                assert!((expected..expected + 25_000).contains(&took), "{world}: {} is told", Nanos(expected));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_emulated_collective_holds_units() {
+    // The table says 16: with fewer free beside it, it has to go in two rounds. A copy engine needs none.
+    let took = |units: u32, call: &str| {
+        let text = format!(
+            "stream a\nstream b\nbuffer x, y: f32[1048576]\n\
+             step {{ on a {{ spin(100us, units: {units}) }} on b {{ for i in 0..12 {{ {call} }} }} }}"
+        );
+        let ranks = common::planned_ranks(&text, 4);
+        time(&ranks[1], &emulated(Sim::new(profile())), LaunchMode::Stream)
+    };
+    let grows = |call: &str| took(132 - 12, call) - took(132 - 16, call);
+    assert!(grows("all_reduce(x -> x)") > 20_000);
+    assert!(grows("copy(x -> y at (rank + 1) % world, via: kernel)") > 5_000);
+    assert_eq!(grows("copy(x -> y at (rank + 1) % world, via: dma)"), 0);
+}
+
+#[test]
+fn a_rank_by_itself_waits_for_nobody() {
+    let text = "buffer x, y: f32[64]\nstep { all_reduce(x -> x) copy(x -> y at (rank + 1) % world) }";
+    let ranks = common::planned_ranks(text, 8);
+    assert!(time(&ranks[7], &emulated(Sim::new(profile())), LaunchMode::Stream) > 0);
+    // The CPU sleeps as long; it is refused where a figure would come of it.
+    assert!(time(&ranks[7], &emulated(Host), LaunchMode::Stream) > 0);
+}
