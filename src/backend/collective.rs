@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::base::DType;
 use crate::exec::{Comm as CommKey, ExecError, Fault};
@@ -52,6 +52,10 @@ pub struct Meeting {
 
 struct MeetingState {
     ids: BTreeMap<CommKey, UniqueId>,
+    /// For each communicator that is being made, the ranks that have come for it, and how many of them are through.
+    making: BTreeMap<CommKey, (Vec<u32>, usize)>,
+    /// How often something has gone on.
+    count: u64,
     /// Ranks that have not said yet whether they can go on.
     coming: usize,
     /// One cannot.
@@ -61,7 +65,8 @@ struct MeetingState {
 impl Meeting {
     /// A meeting of that many ranks of this process.
     pub fn new(ranks: usize) -> Meeting {
-        let state = MeetingState { ids: BTreeMap::new(), coming: ranks, failed: false };
+        let (ids, making) = (BTreeMap::new(), BTreeMap::new());
+        let state = MeetingState { ids, making, count: 0, coming: ranks, failed: false };
         Meeting { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -69,25 +74,75 @@ impl Meeting {
     /// made by all of its ranks, or some wait for ever.
     pub fn all_ready(&self, ready: bool) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.coming -= 1;
+        state.coming = state.coming.saturating_sub(1);
         state.failed |= !ready;
         self.changed.notify_all();
-        let waited = self.changed.wait_while(state, |state| state.coming > 0);
+        let waited = self.changed.wait_while(state, |state| state.coming > 0 && !state.failed);
         !waited.unwrap_or_else(PoisonError::into_inner).failed
     }
 
+    /// A rank cannot go on: whoever waits here for it need not. Says whether it is the first.
+    pub fn fail(&self) -> bool {
+        let first = !std::mem::replace(&mut self.lock().failed, true);
+        self.changed.notify_all();
+        first
+    }
+
+    /// Something has gone on.
+    pub fn goes_on(&self) {
+        self.lock().count += 1;
+    }
+
+    /// How often something has gone on.
+    pub fn count(&self) -> u64 {
+        self.lock().count
+    }
+
+    /// Who waits for whom, in words; nothing where no communicator is being made.
+    pub fn waiting(&self) -> Option<String> {
+        let state = self.lock();
+        let (comm, (there, _)) = state.making.first_key_value()?;
+        let missing: Vec<u32> = comm.ranks.iter().copied().filter(|rank| !there.contains(rank)).collect();
+        Some(match missing.is_empty() {
+            true => format!("the library does not end making the communicator of ranks {:?}", comm.ranks),
+            false => format!("ranks {there:?} wait for {missing:?} to make a communicator for {}", comm.stream),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MeetingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn publish(&self, comm: &CommKey, id: UniqueId) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ids.insert(comm.clone(), id);
+        self.lock().ids.insert(comm.clone(), id);
         self.changed.notify_all();
     }
 
-    fn find(&self, comm: &CommKey) -> UniqueId {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What the first of a communicator's ranks has published; nothing where a rank has failed.
+    fn find(&self, comm: &CommKey, rank: u32) -> Option<UniqueId> {
+        let mut state = self.lock();
+        state.making.entry(comm.clone()).or_default().0.push(rank);
+        state.count += 1;
         loop {
+            if state.failed {
+                return None;
+            }
             if let Some(id) = state.ids.get(comm) {
-                return *id;
+                return Some(*id);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A rank has made its end.
+    fn made(&self, comm: &CommKey) {
+        let mut state = self.lock();
+        state.count += 1;
+        if let Some((there, through)) = state.making.get_mut(comm) {
+            *through += 1;
+            if *through == there.len() && there.len() == comm.ranks.len() {
+                state.making.remove(comm);
+            }
         }
     }
 }
@@ -157,7 +212,7 @@ impl Collectives {
     fn fault(&self, call: &'static str, code: c_int) -> Box<Fault> {
         // SAFETY: the function takes any number and returns a constant text.
         let text = unsafe { CStr::from_ptr((self.error_string)(code)) };
-        Box::new(Fault { call, code: i64::from(code), message: text.to_string_lossy().into_owned() })
+        Box::new(Fault { call, code: i64::from(code), message: text.to_string_lossy().into_owned(), late: false })
     }
 
     /// `2.28.3`.
@@ -177,11 +232,14 @@ impl Collectives {
             self.check("ncclGetUniqueId", unsafe { (self.table.get_unique_id)(&mut id) })?;
             meeting.publish(comm, id);
         }
-        let id = meeting.find(comm);
+        let Some(id) = meeting.find(comm, rank) else {
+            return Err(Fault::new("ncclCommInitRank", "not called, since another rank has failed"));
+        };
         let mut made: Comm = std::ptr::null_mut();
         // SAFETY: the place is valid for the call.
         let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };
         self.check("ncclCommInitRank", code)?;
+        meeting.made(comm);
         Ok(made)
     }
 

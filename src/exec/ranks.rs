@@ -2,7 +2,9 @@
 //!
 //! What ranks do together (a collective) is between their drivers; here they only begin and end together.
 
-use std::sync::atomic::Ordering;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc;
 use std::thread;
 
 use crate::base::{MemoryId, Nanos, Space};
@@ -11,11 +13,13 @@ use crate::schedule::Schedule;
 
 use super::driver::Backend;
 use super::error::ExecError;
+use super::hang;
 use super::health::Health;
 use super::image::{Image, StepCommands};
 use super::prepare::{self, Options};
 use super::session::{self, Control, LaunchMode, Samples, Session};
 use super::trace::Trace;
+use super::watchdog::{self, Watched};
 
 /// What one rank runs.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +84,67 @@ pub(super) fn prepare_with(
     }
     let drivers = backend.open(images)?;
     let alone = ranks.len() == 1;
-    let sessions = drivers.into_iter().zip(parts).map(|(driver, part)| Session::new(driver, part, alone)).collect();
+    let parts = parts.into_iter().zip(ranks);
+    let session = |(driver, (part, rank)): (_, (_, &Rank))| Session::new(driver, part, rank.number, alone);
+    let sessions = drivers.into_iter().zip(parts).map(session).collect();
     Ok(Ranks { sessions, numbers: ranks.iter().map(|rank| rank.number).collect() })
+}
+
+/// One rank's work, on its own thread or on the caller's.
+fn run<T>(
+    index: u32,
+    session: &mut Session,
+    control: &Control,
+    work: impl Fn(&mut Session) -> Result<T, ExecError>,
+) -> Result<T, ExecError> {
+    session.beat.begin();
+    let result = work(session);
+    session.beat.end();
+    if result.is_err() {
+        control.fail(index);
+    }
+    result
+}
+
+/// Every rank's work on a thread of its own. One that panics is an error like others: nobody waits for it.
+fn side_by_side<T: Send>(
+    sessions: &mut [Session],
+    numbers: &[u32],
+    control: &Control,
+    work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
+) -> Vec<Result<T, ExecError>> {
+    let alive = |index: u32, session: &mut Session| {
+        let entered = |session: &mut Session| session.enter().and_then(|()| work(session));
+        let lived = catch_unwind(AssertUnwindSafe(|| run(index, session, control, entered)));
+        let result = lived.unwrap_or_else(|panic| {
+            session.beat.end();
+            control.fail(index);
+            Err(ExecError::Died { rank: session.rank, why: last_words(panic.as_ref()) })
+        });
+        session.leave();
+        result
+    };
+    let alive = &alive;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sessions.iter_mut())
+            .zip(numbers)
+            .map(|((index, session), rank)| {
+                thread::Builder::new()
+                    .name(format!("rank {rank}"))
+                    .spawn_scoped(scope, move || alive(index, session))
+                    .expect("the system gives a thread for each rank")
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+/// What a panic said.
+fn last_words(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
 impl Ranks {
@@ -102,44 +165,72 @@ impl Ranks {
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
         control.begin();
-        if let [only] = &mut self.sessions[..] {
-            return Ok(vec![work(only)?]);
-        }
-        let run = |session: &mut Session| {
-            let result = session.enter().and_then(|()| work(session));
-            if result.is_err() {
-                control.failed.store(true, Ordering::Release);
-            }
-            session.leave();
-            result
-        };
-        let results: Vec<Result<T, ExecError>> = thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .sessions
-                .iter_mut()
-                .zip(&self.numbers)
-                .map(|(session, rank)| {
-                    thread::Builder::new()
-                        .name(format!("rank {rank}"))
-                        .spawn_scoped(scope, || run(session))
-                        .expect("the system gives a thread for each rank")
-                })
-                .collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        let watched = self.watched();
+        let (end, ended) = mpsc::channel();
+        let (results, found) = thread::scope(|scope| {
+            let (watched, ended) = (&watched, ended);
+            let dog = (!watched.is_empty()).then(|| scope.spawn(move || watchdog::watch(watched, control, &ended)));
+            let results = match &mut self.sessions[..] {
+                [only] => vec![run(0, only, control, &work)],
+                several => side_by_side(several, &self.numbers, control, &work),
+            };
+            drop(end);
+            (results, dog.and_then(|dog| dog.join().ok().flatten()))
         });
-        let mut values = Vec::with_capacity(results.len());
-        let mut failure: Option<ExecError> = None;
-        for (result, &rank) in results.into_iter().zip(&self.numbers) {
-            match result {
-                Ok(value) => values.push(value),
-                // What ended because another had failed tells nothing.
-                Err(ExecError::Ended) => failure = failure.or(Some(ExecError::Ended)),
-                Err(error) if matches!(failure, None | Some(ExecError::Ended)) => failure = Some(error.on_rank(rank)),
-                Err(_) => {}
-            }
+        match found {
+            Some(error) => Err(error),
+            None if results.iter().all(Result::is_ok) => results.into_iter().collect(),
+            None => Err(self.failure(&results, control)),
         }
-        failure.map_or(Ok(values), Err)
+    }
+
+    /// The error of a run that failed on some rank.
+    fn failure<T>(&self, results: &[Result<T, ExecError>], control: &Control) -> ExecError {
+        let mut told = results.iter().zip(&self.numbers).filter_map(|(result, &rank)| {
+            let error = result.as_ref().err().filter(|error| !matches!(error, ExecError::Ended))?;
+            Some((error, rank))
+        });
+        // What ended because another had failed tells nothing.
+        let first = results.get(control.first_failed()).and_then(|result| result.as_ref().err());
+        let first = first.filter(|error| !matches!(error, ExecError::Ended));
+        let rank = self.numbers.get(control.first_failed());
+        let Some((error, rank)) = first.zip(rank.copied()).or_else(|| told.next()) else { return ExecError::Ended };
+        match error {
+            ExecError::Hang { .. } => {
+                let ranks = self.sessions.iter().zip(results).map(|(session, result)| session.witnessed(result.is_ok()));
+                hang::error(&ranks.collect::<Vec<_>>())
+            }
+            _ if self.sessions.len() == 1 => error.clone(),
+            _ => error.clone().on_rank(rank),
+        }
+    }
+
+    /// The sessions that a watchdog can do something for.
+    fn watched(&self) -> Vec<Watched> {
+        let watched = |session: &Session| {
+            let breaker = session.driver.breaker()?;
+            let (rank, beat) = (session.rank, session.beat.clone());
+            Some(Watched { rank, outline: session.lowered.outline(), beat, breaker })
+        };
+        self.sessions.iter().filter_map(watched).collect()
+    }
+
+    /// After a failure: nothing that is under way is waited for, and what ranks do together is ended.
+    fn abandon(&mut self) {
+        self.sessions.iter_mut().for_each(|session| session.driver.abandon());
+    }
+
+    /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
+    pub(super) fn each_or_none<T: Send>(
+        &mut self,
+        control: &Control,
+        work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
+    ) -> Result<Vec<T>, ExecError> {
+        let results = self.each(control, work);
+        if results.is_err() && self.sessions.len() > 1 {
+            self.abandon();
+        }
+        results
     }
 
     /// Makes the graphs of the period on every rank: [`Session::capture`].
@@ -155,7 +246,7 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
-        self.each(control, |session| session.iterate(mode, warmup, iterations, control)).map(RankSamples::of)
+        self.each_or_none(control, |session| session.iterate(mode, warmup, iterations, control)).map(RankSamples::of)
     }
 
     /// Whether iterations find the caches empty.
@@ -195,12 +286,12 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.each(control, |session| session.observe(mode, iterations, control))
+        self.each_or_none(control, |session| session.observe(mode, iterations, control))
     }
 
     /// Gives all memory the contents that it had at the beginning.
     pub fn reset(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each(control, Session::reset).map(drop)
+        self.each_or_none(control, Session::reset).map(drop)
     }
 
     /// Reads a memory of the rank that is the `index`-th here; nothing where the backend has none.

@@ -10,11 +10,12 @@ use crate::backend::collective::{Collectives, Comm, Meeting};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
-use crate::exec::{Driver, ExecError, Fault, Health, Image};
+use crate::exec::{Breaker, Driver, ExecError, Fault, Health, Image};
 use crate::model::Priority;
 use crate::ops::{Launch, Source};
 
 use super::api::{Api, Call};
+use super::comms::{self, Comms};
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::lower::{Args, Calls, Context, Prepared};
@@ -53,6 +54,8 @@ pub struct GpuDriver<A: Api> {
     workspaces: Vec<(u64, u64)>,
     /// By their numbers in the image.
     comms: Vec<Comm>,
+    /// The same, for whoever watches.
+    shared: Arc<Comms>,
     /// Device memory that barriers use.
     scratch: u64,
     collectives: Option<Collectives>,
@@ -85,12 +88,24 @@ impl<A: Api> GpuDriver<A> {
             return made.and(Err(ExecError::Ended));
         }
         let mut driver = made?;
-        driver.make_communicators(meeting)?;
-        driver.resolve()?;
-        driver.reset().map_err(device)?;
-        driver.choose_products()?;
-        driver.reset().map_err(device)?;
-        Ok(driver)
+        let finished = driver.finish(meeting);
+        let Err(error) = finished else { return Ok(driver) };
+        let first = meeting.fail();
+        driver.abandon();
+        // What fails since another rank has failed tells nothing.
+        Err(if first { error } else { ExecError::Ended })
+    }
+
+    /// What a rank makes once all are sure to come.
+    fn finish(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+        self.make_communicators(meeting)?;
+        self.resolve()?;
+        self.reset().map_err(device)?;
+        meeting.goes_on();
+        self.choose_products(meeting)?;
+        self.reset().map_err(device)?;
+        meeting.goes_on();
+        Ok(())
     }
 
     /// What a rank makes by itself.
@@ -116,6 +131,7 @@ impl<A: Api> GpuDriver<A> {
             bases: [0; 3],
             workspaces: Vec::new(),
             comms: Vec::new(),
+            shared: comms::none(),
             scratch: 0,
             collectives: None,
             graphs: Vec::new(),
@@ -219,6 +235,7 @@ impl<A: Api> GpuDriver<A> {
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
             self.comms.push(collectives.join(comm, self.image.rank, meeting).map_err(device)?);
+            self.shared = Arc::new(Comms::new(Some(collectives), &self.comms));
         }
         Ok(())
     }
@@ -266,7 +283,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Chooses an algorithm for each matrix product.
-    fn choose_products(&mut self) -> Result<(), ExecError> {
+    fn choose_products(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
@@ -280,8 +297,11 @@ impl<A: Api> GpuDriver<A> {
             to: event(true)?,
             order: event(false)?,
         };
-        let chosen: Result<Vec<_>, ExecError> =
-            self.calls.products.iter().map(|product| chooser.choose(product)).collect();
+        let choose = |product| {
+            meeting.goes_on();
+            chooser.choose(product)
+        };
+        let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
         for event in [chooser.from, chooser.to, chooser.order] {
             // SAFETY: it was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
@@ -295,7 +315,7 @@ impl<A: Api> GpuDriver<A> {
 
     /// Makes one call. The measured loop ends here.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, collectives, .. } = self;
+        let Self { api, calls, products, collectives, shared, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -310,6 +330,9 @@ impl<A: Api> GpuDriver<A> {
                 }
                 Prepared::Memset { address, value, bytes, stream } => api.memset(address, value, bytes, stream),
                 Prepared::Exchange { comm, exchanges: (first, last), stream } => {
+                    if !shared.usable() {
+                        return Err(Fault::new("issue", "the communicators have been ended"));
+                    }
                     let collectives = collectives.as_ref().expect("loaded where an image has collectives");
                     let exchanges = &calls.exchanges[first as usize..last as usize];
                     collectives.issue(comm, exchanges, A::raw_stream(stream))
@@ -524,8 +547,14 @@ impl<A: Api> Driver for GpuDriver<A> {
         Ok(Some(out))
     }
 
+    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+        Some(self.shared.clone())
+    }
+
     fn abandon(&mut self) {
         self.abandoned = true;
+        self.gates.iter().for_each(Gates::release_all);
+        self.shared.abort();
     }
 
     fn health(&mut self) -> Option<Health> {
@@ -553,11 +582,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             for graph in self.graphs.drain(..) {
                 self.api.destroy_graph(graph);
             }
-            if let Some(collectives) = self.collectives {
-                for comm in self.comms.drain(..) {
-                    collectives.destroy(comm);
-                }
-            }
+            self.shared.destroy();
             self.products.clear();
             for event in self.events.drain(..).chain(self.stamps.drain(..)) {
                 self.api.destroy_event(event);

@@ -64,6 +64,8 @@ struct State {
     running: u64,
     /// Stamps that its start and its end set.
     observed: [Option<u32>; 2],
+    /// The lane for which it counts as an operation, and whether its start and its end do.
+    counted: Option<(u32, [bool; 2])>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +207,8 @@ pub struct Machine {
     outstanding: Vec<u32>,
     /// Stamps that have been reached, with their times.
     stamps: Vec<(u32, f64)>,
+    /// For each lane, operations that have begun, and that have ended.
+    paces: Vec<[u64; 2]>,
 }
 
 impl Machine {
@@ -229,6 +233,7 @@ impl Machine {
             memory: Fluid::default(),
             copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost)],
         };
+        let lanes = device_of.len();
         Machine {
             now: 0.0,
             events: BinaryHeap::new(),
@@ -251,6 +256,7 @@ impl Machine {
             rule: profile.queues.rule,
             pageable_rate: profile.pageable_bandwidth.value() * 1e-9,
             stamps: Vec::new(),
+            paces: vec![[0; 2]; lanes],
         }
     }
 
@@ -267,6 +273,17 @@ impl Machine {
     /// The stamps that have been reached since the last time, with their times in ns.
     pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, f64)> {
         self.stamps.drain(..)
+    }
+
+    /// How many operations of a lane have begun, and how many have ended.
+    pub fn pace(&self, lane: u32) -> [u64; 2] {
+        self.paces[lane as usize]
+    }
+
+    /// Counts a task that was just submitted for a lane: whether its start is that of an operation, and whether its end
+    /// is that of one.
+    pub fn count(&mut self, task: TaskId, lane: u32, counted: [bool; 2]) {
+        self.state(task).counted = Some((lane, counted));
     }
 
     pub fn has_ended(&self, task: TaskId) -> bool {
@@ -306,7 +323,8 @@ impl Machine {
         };
         let followers = Vec::new();
         let observed = [None, None];
-        let state = State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0, observed };
+        let state =
+            State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0, observed, counted: None };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
         if let (Some(queue), Action::Run(Task::Kernel { .. }) | Action::Exchange(_)) = (placing.queue, action) {
@@ -331,6 +349,7 @@ impl Machine {
             waiting: 0,
             running: 0,
             observed: [None, None],
+            counted: None,
         });
         self.first + self.tasks.len() as u64 - 1
     }
@@ -351,6 +370,9 @@ impl Machine {
         let now = self.now;
         if let [Some(stamp), _] = self.state(task).observed {
             self.stamps.push((stamp, now));
+        }
+        if let Some((lane, [opens, _])) = self.state(task).counted {
+            self.paces[lane as usize][0] += u64::from(opens);
         }
     }
 
@@ -634,11 +656,15 @@ impl Machine {
         state.end = Some(now);
         let placing = state.placing;
         let action = state.action;
+        let counted = state.counted;
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
             Action::Mark(stamp) => stamp,
             Action::Run(_) | Action::Exchange(_) => state.observed[1],
         };
+        if let Some((lane, [_, closes])) = counted {
+            self.paces[lane as usize][1] += u64::from(closes);
+        }
         self.stamps.extend(marked.map(|stamp| (stamp, now)));
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());
         self.moved |= self.awaited.remove(&task) || self.awaited_lanes.contains(&placing.lane);

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ops::Cost;
+use crate::ops::{Collective, Cost};
 
 use super::{Action, Blocks, Machine, TaskId, What};
 
@@ -18,6 +18,8 @@ pub struct Channel {
 /// What a rank does in an exchange.
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    /// What it calls.
+    pub calls: Vec<Collective>,
     /// Where it meets others, how many there are with itself, and whether it is a receiver.
     pub channels: Vec<(Channel, u32, bool)>,
     /// Compute units that it holds.
@@ -112,6 +114,11 @@ impl Machine {
             self.go_on(task);
         }
         for (&(channel, needed, _), turn) in channels.iter().zip(turns) {
+            let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
+            if channel.pair.is_none() && first.is_some_and(|first| !self.alike(first, exchange)) {
+                // It is never complete, and neither is the other.
+                continue;
+            }
             let there = self.meetings.arrived.entry((channel, turn)).or_default();
             there.push(task);
             if there.len() as u32 == needed {
@@ -124,6 +131,14 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// Whether a task that has come calls the same as another exchange.
+    fn alike(&mut self, task: TaskId, other: u32) -> bool {
+        let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
+        let exchanges = &self.meetings.exchanges;
+        let (mine, theirs) = (&exchanges[exchange as usize].calls, &exchanges[other as usize].calls);
+        exchange == other || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
     }
 
     fn go_on(&mut self, task: TaskId) {
