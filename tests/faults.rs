@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aorta::backend::host::Host;
@@ -212,4 +211,66 @@ fn a_rank_that_fails_ends_the_others_wherever_they_wait() {
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("a rank fails");
         assert!(error.to_string().starts_with("rank 1: `launch`: told to"), "{}: {error}", backend.name());
     }
+}
+
+/// What a run that looks for the operation finds.
+fn diagnosed(script: Script, diagnosis: Diagnosis, text: &str, world: u32) -> String {
+    let mock = Mock::new(script);
+    let ranks = World::new(text, world, &mock);
+    // By the mock's clock, which goes on with each look at it.
+    let mut open = ranks.open(&mock, Nanos(100_000));
+    match open.diagnose(diagnosis, &Control::default()) {
+        Ok(()) => "nothing".to_owned(),
+        Err(error) => shown(text, &error),
+    }
+}
+
+const LATE: &str = "\
+stream a
+stream b
+buffer x, y, z: f32[8]
+step {
+  on a { map(x + 1 -> y) }
+  on b { fill(1 -> z) }
+  on a { map(y + z -> x) }
+}
+";
+
+#[test]
+fn a_late_fault_is_told_with_what_was_under_way() {
+    let mock = Mock::new(Script { fails: Some(("is t3 reached?", 0)), late: true, ..Script::default() });
+    let said = told(LATE, 1, &mock, LaunchMode::Stream, &Control::default());
+    let launch = Mock::new(Script { fails: Some(("launch #2 map on a", 1)), late: true, ..Script::default() });
+    insta::assert_snapshot!(said + &told(LATE, 1, &launch, LaunchMode::Stream, &Control::default()));
+}
+
+#[test]
+fn a_late_fault_is_found_one_operation_after_the_other() {
+    // Stamp 511 follows each operation here: the second one's is reached, and the third one's fails.
+    let script = || Script { fails: Some(("is t511 reached?", 2)), late: true, ..Script::default() };
+    insta::assert_snapshot!(diagnosed(script(), Diagnosis::Fault, LATE, 1));
+    let nothing = diagnosed(Script::default(), Diagnosis::Fault, LATE, 1);
+    assert_eq!(nothing, "nothing");
+}
+
+#[test]
+fn a_fault_beside_a_collective_is_of_either() {
+    let text = "\
+stream a
+stream b
+buffer x, y: f32[8]
+step {
+  on a { all_reduce(x -> x) }
+  on b { map(y + 1 -> y) }
+}
+";
+    let script = Script { fails: Some(("is t511 reached?", 0)), late: true, ..Script::default() };
+    insta::assert_snapshot!(diagnosed(script, Diagnosis::Fault, text, 1));
+}
+
+#[test]
+fn stamps_find_where_a_device_hangs_that_says_nothing() {
+    // The stamp behind the second operation, those around the third, and the iteration's last are never reached.
+    let script = Script { never: vec![515, 516, 517, 1], ..Script::default() };
+    insta::assert_snapshot!(diagnosed(script, Diagnosis::Hang, LATE, 1));
 }

@@ -14,3 +14,4 @@ pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
+pub use system::leave;

@@ -1,5 +1,6 @@
 //! `aorta exec`.
 
+mod failure;
 mod scenario;
 
 use std::path::{Path, PathBuf};
@@ -52,6 +53,9 @@ pub struct ExecArgs {
     launch: Option<LaunchArg>,
     #[command(flatten)]
     conditions: ConditionArgs,
+    /// How long an iteration may take before the run is called hung, such as `10s`
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
@@ -88,6 +92,9 @@ pub struct ExecArgs {
     /// The variables are set: this is the child.
     #[arg(long, hide = true)]
     env_is_set: bool,
+    /// A run has failed: find the operation. The program starts itself so.
+    #[arg(long, hide = true)]
+    diagnose: Option<failure::DiagnoseArg>,
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -112,11 +119,18 @@ enum EffortArg {
     Full,
 }
 
-pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(mut args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+    // A flag comes after what `--config` says.
+    args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
+    let aftermath = failure::Aftermath::of(&args, how);
+    run_once(args, how, aftermath).inspect_err(|error| aftermath.look_again(error))
+}
+
+fn run_once(args: ExecArgs, how: DiagnosticsArg, aftermath: failure::Aftermath) -> CliResult {
     let mut settings = load::settings(&args.config)?;
     let args = scenario::with_scenario(args, &mut settings)?;
     if !args.env.is_empty() && !args.env_is_set {
-        return restart(&args.env);
+        return restart(&["--env-is-set"], &args.env);
     }
     let text = load::find(&args.file, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
@@ -142,6 +156,11 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     }
     remind(&loaded, &args.file, how);
     let run = Run::new(&args, &settings, &loaded, &chosen);
+    let sources = loaded.sources.clone();
+    run.control.when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
+    if let Some(what) = args.diagnose {
+        return run.diagnose(what);
+    }
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
@@ -182,14 +201,15 @@ fn exit_code(record: &RunRecord) -> u8 {
     }
 }
 
-/// Starts the same command again with the variables in its environment: drivers read them when they start.
-fn restart(variables: &[String]) -> CliResult {
+/// Starts the same command again with further flags, and with the variables in its environment: drivers read them when
+/// they start.
+fn restart(flags: &[&str], variables: &[String]) -> CliResult {
     let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = std::process::Command::new(program);
     let mut arguments = std::env::args_os().skip(1);
     // Behind `exec`, since a `--` may follow.
-    command.args(arguments.next()).arg("--env-is-set").args(arguments);
+    command.args(arguments.next()).args(flags).args(arguments);
     for variable in variables {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err(InputError::NoVariable { given: variable.clone() }.into());
@@ -205,7 +225,7 @@ fn restart(variables: &[String]) -> CliResult {
     #[cfg(not(unix))]
     {
         let status = command.status().map_err(failed)?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
+        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(super::FAILED))
     }
 }
 

@@ -7,6 +7,7 @@ use miette::LabeledSpan;
 
 use super::driver::Fault;
 use super::error::ExecError;
+use super::hang::{self, Stand, Stood};
 use super::image::{NO_COMM, Step};
 use super::ranks::Ranks;
 use super::session::{Control, LaunchMode, RING, Session, at_operation, device};
@@ -82,14 +83,9 @@ impl Session {
                 return Err(ExecError::Ended);
             }
             if self.driver.now() - start > self.lowered.timeout {
-                let (name, span) = self.lowered.launches[op as usize];
-                return Err(ExecError::Hang {
-                    iteration: self.issued - 1,
-                    how: format!("did not end within {}, run operation by operation", self.lowered.timeout),
-                    exact: true,
-                    help: "raise the limit for long iterations: --timeout …".to_owned(),
-                    at: vec![LabeledSpan::new_with_span(Some(format!("this {name} did not end")), span)],
-                });
+                let stands = vec![Stand { lane, op, begun: true, awaits: None }];
+                self.stood = Some(Stood { iteration: self.issued - 1, busy: vec![lane], stands, stuck: false });
+                return Err(hang::error(&[self.witnessed(false)]));
             }
             std::thread::yield_now();
         }

@@ -294,12 +294,18 @@ fn labels(ranks: &[Witnessed]) -> Vec<LabeledSpan> {
             }
         }
     }
-    let label = |(said, on): (Said, BTreeSet<u32>)| {
+    let mut places: BTreeMap<SrcSpan, Vec<(Vec<u32>, String)>> = BTreeMap::new();
+    for (said, on) in said {
         let on: Vec<u32> = on.into_iter().collect();
-        let on = if several { format!("{}: ", listed(&on)) } else { String::new() };
-        LabeledSpan::new_with_span(Some(format!("{on}{}{}", said.begins, said.ends)), said.span)
+        let who = if several { format!("{}: ", listed(&on)) } else { String::new() };
+        places.entry(said.span).or_default().push((on, format!("{who}{}{}", said.begins, said.ends)));
+    }
+    let label = |(span, mut texts): (SrcSpan, Vec<(Vec<u32>, String)>)| {
+        texts.sort();
+        let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
+        LabeledSpan::new_with_span(Some(texts.join("; ")), span)
     };
-    said.into_iter().take(PLACES).map(label).collect()
+    places.into_iter().take(PLACES).map(label).collect()
 }
 
 fn of_stand(rank: &Witnessed, stand: Stand, ranks: &[Witnessed]) -> Said {

@@ -217,7 +217,12 @@ impl Ranks {
 
     /// After a failure: nothing that is under way is waited for, and what ranks do together is ended.
     fn abandon(&mut self) {
-        self.sessions.iter_mut().for_each(|session| session.driver.abandon());
+        // Side by side: what one rank waits for may be another's end.
+        thread::scope(|scope| {
+            for session in &mut self.sessions {
+                scope.spawn(|| session.driver.abandon());
+            }
+        });
     }
 
     /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
@@ -291,7 +296,12 @@ impl Ranks {
 
     /// Gives all memory the contents that it had at the beginning.
     pub fn reset(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each_or_none(control, Session::reset).map(drop)
+        // To fill memory takes as long as it takes: nobody watches.
+        let reset = |session: &mut Session| {
+            session.beat.end();
+            session.reset()
+        };
+        self.each_or_none(control, reset).map(drop)
     }
 
     /// Reads a memory of the rank that is the `index`-th here; nothing where the backend has none.

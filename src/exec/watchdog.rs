@@ -17,8 +17,9 @@ use super::session::Control;
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long after its time a rank's thread is waited for: one that can tell of a hang by itself does so before.
-const MARGIN: Duration = Duration::from_secs(1);
+/// How long after its time a rank's thread is waited for: one that can tell of a hang by itself does so before, and what
+/// is called for the first time may load something.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// How long ranks that have been told to end may take for it, and once more when what they do together has been ended.
 const GRACE: Duration = Duration::from_secs(2);
@@ -137,7 +138,12 @@ impl Ending {
         }
         if !self.aborted && self.since.elapsed() > GRACE {
             self.aborted = true;
-            ranks.iter().for_each(|rank| rank.breaker.abort());
+            // Side by side: what one rank waits for may be another's end.
+            std::thread::scope(|scope| {
+                for rank in ranks {
+                    scope.spawn(|| rank.breaker.abort());
+                }
+            });
             self.since = Instant::now();
         } else if self.aborted && !self.left && self.since.elapsed() > GRACE {
             self.left = true;

@@ -28,6 +28,8 @@ pub struct Script {
     pub late: bool,
     /// No stamp is ever reached.
     pub hangs: bool,
+    /// Stamps that are never reached.
+    pub never: Vec<u32>,
     /// The call from which that rank does not come back before it is told to: by its text as the log has it.
     pub stays: Option<(u32, &'static str)>,
     /// Being told to is not enough: only [`Mock::let_go`] is.
@@ -262,8 +264,11 @@ impl Driver for MockDriver {
     }
 
     fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>> {
-        self.note(|_| format!("is t{stamp} reached?"));
-        Ok(!self.script.hangs)
+        if self.fails(|_| format!("is t{stamp} reached?")) {
+            let late = self.script.late;
+            return Err(Box::new(Fault { call: "queryEvent", code: 700, message: "illegal address".to_owned(), late }));
+        }
+        Ok(!self.script.hangs && !self.script.never.contains(&stamp))
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {

@@ -73,7 +73,11 @@ where
     if !complete {
         // What there is of others is ended, and waits for nothing.
         meeting.fail();
-        drivers.iter_mut().flatten().for_each(|driver| driver.abandon());
+        std::thread::scope(|scope| {
+            for driver in drivers.iter_mut().flatten() {
+                scope.spawn(|| driver.abandon());
+            }
+        });
         let silent = told.iter().position(|told| !told).unwrap_or(0) as u32;
         let died = ExecError::Died { rank: silent, why: "its thread ended while it prepared itself".to_owned() };
         return Err(failure.filter(|error| !matches!(error, ExecError::Ended)).unwrap_or(died));

@@ -67,8 +67,10 @@ impl Meeting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether all have come, and not with the same.
     pub fn is_mismatched(&self) -> bool {
-        self.lock().mismatched
+        let state = self.lock();
+        state.mismatched && state.shares.iter().all(Option::is_some)
     }
 
     /// Lets everybody go who waits here, now and later.
