@@ -193,7 +193,8 @@ fn a_communicator_that_fails_is_told_with_its_ranks_and_collectives() {
 #[test]
 fn a_rank_that_dies_ends_the_others() {
     // The other never reaches a stamp: if it were not told, it would go on for ever.
-    let mock = Mock::new(Script { panics: Some((1, "launch #1 all_reduce on main")), hangs: true, ..Script::default() });
+    let mock =
+        Mock::new(Script { panics: Some((1, "launch #1 all_reduce on main")), hangs: true, ..Script::default() });
     let ranks = World::new(TWO, 2, &mock);
     let mut open = ranks.open(&mock, Nanos(i64::MAX));
     let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("a rank dies");

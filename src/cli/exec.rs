@@ -157,7 +157,8 @@ fn run_once(args: ExecArgs, how: DiagnosticsArg, aftermath: failure::Aftermath) 
     remind(&loaded, &args.file, how);
     let run = Run::new(&args, &settings, &loaded, &chosen);
     let sources = loaded.sources.clone();
-    run.control.when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
+    run.control
+        .when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
     if let Some(what) = args.diagnose {
         return run.diagnose(what);
     }

@@ -57,7 +57,10 @@ pub enum ExecError {
     OutOfMemory { needed: String, space: &'static str, available: String, largest: String },
 
     #[error("{fault}; it may be of something that was issued before")]
-    #[diagnostic(code(aorta::exec::late_fault), help("a device works behind the host, and tells a failure at a later call; {outstanding}"))]
+    #[diagnostic(
+        code(aorta::exec::late_fault),
+        help("a device works behind the host, and tells a failure at a later call; {outstanding}")
+    )]
     Late {
         fault: String,
         /// What was under way, in words.
@@ -119,7 +122,10 @@ pub enum ExecError {
     NoMeeting { timeout: String, who: String },
 
     #[error("rank {rank} died: {why}")]
-    #[diagnostic(code(aorta::exec::rank_died), help("the other ranks were ended; this is a bug of aorta: please report it"))]
+    #[diagnostic(
+        code(aorta::exec::rank_died),
+        help("the other ranks were ended; this is a bug of aorta: please report it")
+    )]
     Died { rank: u32, why: String },
 
     #[error("the run was ended, since another rank failed")]
@@ -130,7 +136,10 @@ impl ExecError {
     /// Whether the device may be left in the middle of something, so that nothing there can be waited for.
     pub fn leaves_work(&self) -> bool {
         use ExecError::*;
-        matches!(self, Late { .. } | Hang { .. } | NoReturn { .. } | Communicator { .. } | NoMeeting { .. } | Died { .. })
+        matches!(
+            self,
+            Late { .. } | Hang { .. } | NoReturn { .. } | Communicator { .. } | NoMeeting { .. } | Died { .. }
+        )
     }
 
     /// Whether a run that goes operation by operation may say more.
@@ -141,7 +150,9 @@ impl ExecError {
     /// The same, said of one rank among several.
     pub(super) fn on_rank(mut self, rank: u32) -> ExecError {
         let text = match &mut self {
-            ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } | ExecError::Late { fault, .. } => fault,
+            ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } | ExecError::Late { fault, .. } => {
+                fault
+            }
             ExecError::NoDevice { why, .. } => why,
             _ => return self,
         };

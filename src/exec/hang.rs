@@ -112,7 +112,7 @@ impl Outline {
             .zip(progress)
             .map(|(lane, progress)| self.by_count(lane, (*progress)?).filter(|position| position.iteration < issued))
             .collect();
-        self.from_positions(&positions)
+        self.standing_at(&positions)
     }
 
     /// Where all lanes stand in an iteration with a stamp before and behind each operation: `reached` asks for them, by
@@ -136,10 +136,10 @@ impl Outline {
                 *position = Some(Position { iteration, command, begun });
             }
         }
-        self.from_positions(&positions)
+        self.standing_at(&positions)
     }
 
-    fn from_positions(&self, positions: &[Option<Position>]) -> Vec<Stand> {
+    fn standing_at(&self, positions: &[Option<Position>]) -> Vec<Stand> {
         let Some(oldest) = positions.iter().flatten().map(|position| position.iteration).min() else {
             return Vec::new();
         };
@@ -253,7 +253,11 @@ pub(super) fn error(ranks: &[Witnessed]) -> ExecError {
     if !exact {
         help.extend(ranks.iter().filter_map(|rank| {
             let busy = names(rank.outline.lanes.as_ref(), &rank.stood.as_ref()?.busy);
-            Some(if several { format!("busy on rank {}: {busy}", rank.rank) } else { format!("streams that are still busy: {busy}") })
+            Some(if several {
+                format!("busy on rank {}: {busy}", rank.rank)
+            } else {
+                format!("streams that are still busy: {busy}")
+            })
         }));
     }
     match stuck {

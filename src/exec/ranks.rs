@@ -197,7 +197,8 @@ impl Ranks {
         let Some((error, rank)) = first.zip(rank.copied()).or_else(|| told.next()) else { return ExecError::Ended };
         match error {
             ExecError::Hang { .. } => {
-                let ranks = self.sessions.iter().zip(results).map(|(session, result)| session.witnessed(result.is_ok()));
+                let ranks =
+                    self.sessions.iter().zip(results).map(|(session, result)| session.witnessed(result.is_ok()));
                 hang::error(&ranks.collect::<Vec<_>>())
             }
             _ if self.sessions.len() == 1 => error.clone(),

@@ -23,7 +23,9 @@ impl Backend for Failing<'_> {
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         let drivers = self.0.open(images)?.into_iter().enumerate();
-        Ok(drivers.map(|(index, inner)| Box::new(FailingDriver { inner, fails: index == 1, launches: 0 }) as _).collect())
+        Ok(drivers
+            .map(|(index, inner)| Box::new(FailingDriver { inner, fails: index == 1, launches: 0 }) as _)
+            .collect())
     }
 }
 

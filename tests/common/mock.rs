@@ -226,7 +226,12 @@ impl Driver for MockDriver {
             format!("launch #{op} {name} on {}", lane_name(image, info.lane))
         });
         if fails || self.script.faulty == Some(op) {
-            return Err(Box::new(Fault { call: "launchKernel", code: 700, message: "illegal address".to_owned(), late: self.script.late }));
+            return Err(Box::new(Fault {
+                call: "launchKernel",
+                code: 700,
+                message: "illegal address".to_owned(),
+                late: self.script.late,
+            }));
         }
         // What is captured is not run.
         if !self.capturing {
@@ -257,7 +262,12 @@ impl Driver for MockDriver {
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
         if self.fails(|image| format!("launch graph {graph} on {}", lane_name(image, lane))) {
-            return Err(Box::new(Fault { call: "launchGraph", code: 700, message: "illegal address".to_owned(), late: self.script.late }));
+            return Err(Box::new(Fault {
+                call: "launchGraph",
+                code: 700,
+                message: "illegal address".to_owned(),
+                late: self.script.late,
+            }));
         }
         self.busy[lane as usize] = true;
         Ok(())

@@ -57,7 +57,9 @@ impl Breaker for Comms {
         let collectives = self.collectives.as_ref()?;
         let alive = self.alive();
         // SAFETY: those in the list are alive, and nobody ends one while the list is locked.
-        (0..).zip(alive.iter()).find_map(|(number, comm)| unsafe { collectives.failure(comm.0) }.map(|fault| (number, fault)))
+        (0..)
+            .zip(alive.iter())
+            .find_map(|(number, comm)| unsafe { collectives.failure(comm.0) }.map(|fault| (number, fault)))
     }
 
     fn abort(&self) {

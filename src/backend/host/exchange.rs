@@ -59,7 +59,12 @@ impl Share {
 
 impl Meeting {
     fn new(ranks: usize) -> Meeting {
-        let state = State { shares: (0..ranks).map(|_| None).collect(), to_fetch: 0, sent: BTreeMap::new(), ..State::default() };
+        let state = State {
+            shares: (0..ranks).map(|_| None).collect(),
+            to_fetch: 0,
+            sent: BTreeMap::new(),
+            ..State::default()
+        };
         Meeting { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -140,8 +145,7 @@ impl Meeting {
         state.mismatched |= state.shares.iter().flatten().any(|share| !share.meets(collectives));
         let (spec, collectives) = (spec.clone(), collectives.to_vec());
         let operation = spec.operation;
-        state.shares[rank] =
-            Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
+        state.shares[rank] = Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
         if state.shares.iter().all(Option::is_some) && !state.mismatched {
             let mut members: Vec<Member> = state
                 .shares

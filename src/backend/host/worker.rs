@@ -1,7 +1,7 @@
 //! A thread for each lane: runs what it is sent, in order.
 
-use std::sync::mpsc::Receiver;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

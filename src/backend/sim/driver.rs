@@ -234,12 +234,7 @@ impl SimDriver {
     }
 
     /// Puts a task behind a lane's last, and behind what the lane was told to wait for.
-    fn submit(
-        &mut self,
-        lane: u32,
-        action: Action,
-        counted: Option<(u32, [bool; 2])>,
-    ) -> Result<TaskId, Box<Fault>> {
+    fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
         let world = self.world.clone();
         let mut state = world.lock();
         let (placing, last, waits) = &mut self.lanes[lane as usize];

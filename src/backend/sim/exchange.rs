@@ -52,6 +52,12 @@ impl<'a> Exchanges<'a> {
             channels.push((Channel { comm: number, pair }, needed, receives));
         }
         let units = self.links.units.value() as u64;
-        Some(Action::Exchange(machine.exchange(Exchange { calls: collectives.to_vec(), channels, units, floor: self.floor, time })))
+        Some(Action::Exchange(machine.exchange(Exchange {
+            calls: collectives.to_vec(),
+            channels,
+            units,
+            floor: self.floor,
+            time,
+        })))
     }
 }

@@ -323,8 +323,18 @@ impl Machine {
         };
         let followers = Vec::new();
         let observed = [None, None];
-        let state =
-            State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0, observed, counted: None };
+        let state = State {
+            action,
+            placing,
+            open,
+            ready,
+            followers,
+            end: None,
+            waiting: blocks,
+            running: 0,
+            observed,
+            counted: None,
+        };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
         if let (Some(queue), Action::Run(Task::Kernel { .. }) | Action::Exchange(_)) = (placing.queue, action) {

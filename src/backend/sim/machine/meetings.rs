@@ -138,7 +138,8 @@ impl Machine {
         let Action::Exchange(exchange) = self.state(task).action else { unreachable!("only exchanges meet") };
         let exchanges = &self.meetings.exchanges;
         let (mine, theirs) = (&exchanges[exchange as usize].calls, &exchanges[other as usize].calls);
-        exchange == other || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
+        exchange == other
+            || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
     }
 
     fn go_on(&mut self, task: TaskId) {
