@@ -2,6 +2,7 @@
 //!
 //! The same code for a GPU, for the CPU and for the simulator: they differ behind [`Backend`] and [`Driver`] only.
 
+mod aftermath;
 mod diagnose;
 mod driver;
 mod error;

@@ -11,7 +11,7 @@ use crate::model::Sync;
 use super::driver::{Driver, Fault, Progress};
 use super::error::ExecError;
 use super::gate::Gate;
-use super::hang::{self, Stood, Witnessed};
+use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::Lowered;
@@ -50,12 +50,12 @@ pub struct Session {
     graphs: Vec<u32>,
     observed_graphs: Vec<Option<u32>>,
     /// No other rank runs in this process.
-    alone: bool,
+    pub(super) alone: bool,
     pub(super) rank: u32,
     /// What the watchdog sees of the thread.
     pub(super) beat: Arc<Beat>,
     /// How far each lane had come when the iterations began.
-    base: Vec<Option<Progress>>,
+    pub(super) base: Vec<Option<Progress>>,
     pub(super) issued: u64,
     /// The iteration that has stamps around each operation, if one has.
     pub(super) stamped: Option<u64>,
@@ -171,6 +171,7 @@ impl Session {
         }
         lowered.cold &= driver.flushes();
         let observed_graphs = vec![None; lowered.period.len()];
+        let base = Vec::with_capacity(lowered.lanes.len());
         Session {
             driver,
             lowered,
@@ -179,7 +180,7 @@ impl Session {
             alone,
             rank,
             beat: Arc::default(),
-            base: Vec::new(),
+            base,
             issued: 0,
             stamped: None,
             stood: None,
@@ -383,71 +384,6 @@ impl Session {
             _ => Self::begin_stamp(iteration),
         };
         self.driver.elapsed(begin, end).map_err(device)
-    }
-
-    /// Lanes are idle, and iterations are about to begin.
-    pub(super) fn begin(&mut self) {
-        self.base.clear();
-        self.base.extend((0..self.lowered.lanes.len() as u32).map(|lane| self.driver.progress(lane)));
-        self.issued = 0;
-        self.stamped = None;
-        self.stood = None;
-    }
-
-    /// Notes where each lane stands, now that an iteration is given up.
-    fn give_up(&mut self, iteration: u64, stuck: bool) {
-        let Session { driver, lowered, base, .. } = self;
-        let outline = lowered.outline();
-        let lanes = 0..lowered.lanes.len() as u32;
-        let progress: Vec<Option<Progress>> = lanes
-            .clone()
-            .zip(base)
-            .map(|(lane, base)| {
-                let now = driver.progress(lane)?;
-                Some(Progress { ended: now.ended - (*base)?.ended, ..now })
-            })
-            .collect();
-        let stands = match (self.stamped, lowered.observed) {
-            _ if progress.iter().any(Option::is_some) => outline.stands(self.issued, &progress),
-            (Some(stamped), Some(first)) if stamped == iteration => outline.stands_by_stamps(iteration, |turn| {
-                let stamp = first + 2 * turn as u32;
-                let mut reached = |stamp| driver.reached(stamp).unwrap_or(false);
-                (reached(stamp), reached(stamp + 1))
-            }),
-            _ => Vec::new(),
-        };
-        let busy = lanes.filter(|&lane| !driver.idle(lane).unwrap_or(false)).collect();
-        self.stood = Some(Stood { iteration, busy, stands, stuck });
-        // Of several, all stand where they are until each has said so.
-        if self.alone {
-            self.driver.abandon();
-        }
-    }
-
-    fn hang(&mut self, iteration: u64, stuck: bool) -> ExecError {
-        self.give_up(iteration, stuck);
-        hang::error(&[self.witnessed(false)])
-    }
-
-    /// What this rank can say of a run that is given up.
-    pub(super) fn witnessed(&self, through: bool) -> Witnessed {
-        Witnessed { rank: self.rank, outline: self.lowered.outline(), stood: self.stood.clone(), through }
-    }
-
-    /// An error with what was under way, where a device does not say what it is about.
-    fn explained(&mut self, error: ExecError, retired: u64, control: &Control) -> ExecError {
-        match error {
-            ExecError::Ended | ExecError::Hang { .. } => error,
-            // What comes of another rank's failure tells nothing.
-            _ if control.has_failed() => {
-                let stuck = self.driver.stuck();
-                self.give_up(retired, stuck);
-                ExecError::Ended
-            }
-            _ if self.driver.stuck() => self.hang(retired, true),
-            ExecError::Late { fault, at, .. } => self.lowered.outline().late(fault, at, retired..self.issued),
-            _ => error,
-        }
     }
 
     /// Runs `warmup` iterations and then `iterations` that are measured.

@@ -4,21 +4,20 @@ use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-
 use crate::backend::collective::{Collectives, Comm, Meeting};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Breaker, Driver, ExecError, Fault, Health, Image};
 use crate::model::Priority;
-use crate::ops::{Launch, Source};
+use crate::ops::Launch;
 
 use super::api::{Api, Call};
 use super::comms::{self, Comms};
 use super::gate::{self, Gates};
-use super::kernels::{Kernels, Wanted};
+use super::kernels::{Kernels, wanted};
 use super::lower::{Args, Calls, Context, Prepared};
+use super::pageable::Pageable;
 use super::products::Chooser;
 
 /// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
@@ -32,11 +31,6 @@ const SCRATCH: u64 = 256;
 
 /// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
 const SWEEP: u64 = 2;
-
-/// Host memory that the runtime knows nothing of, aligned as allocations are.
-struct Pageable {
-    words: Vec<u64>,
-}
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
@@ -350,41 +344,6 @@ impl<A: Api> GpuDriver<A> {
             }
         }
     }
-}
-
-impl Pageable {
-    fn bytes_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
-        // SAFETY: words are plain bytes, and the slice that is taken lies inside of them or the index panics.
-        let all = unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8) };
-        &mut all[offset..offset + bytes]
-    }
-}
-
-/// Every kernel of an image, once.
-fn wanted(image: &Image) -> Vec<Wanted> {
-    let mut seen: FxHashSet<Source> = FxHashSet::default();
-    let mut wanted = Vec::new();
-    let mut add = |source: &Source, what: &'static str, span| {
-        if seen.insert(source.clone()) {
-            wanted.push(Wanted { source: source.clone(), what, span });
-        }
-    };
-    for work in &image.works {
-        for launch in work.launches.iter() {
-            if let Launch::Kernel(kernel) = launch {
-                add(&kernel.source, work.spec.operation.name(), work.span);
-            }
-        }
-    }
-    if image.gates > 0 {
-        add(&gate::source(), "gate", crate::base::SrcSpan::default());
-    }
-    for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
-        if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
-            add(&kernel.source, "buffer", crate::base::SrcSpan::default());
-        }
-    }
-    wanted
 }
 
 impl<A: Api> Driver for GpuDriver<A> {

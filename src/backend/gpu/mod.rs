@@ -9,6 +9,7 @@ pub mod gate;
 mod kernels;
 mod lower;
 mod opening;
+mod pageable;
 mod products;
 mod timer;
 
