@@ -152,26 +152,6 @@ fn store(path: Option<&Path>, code: &[u8]) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_whole_code_is_used() {
-        let kept = pack(b"machine code");
-        assert_eq!(unpack(&kept), Some(b"machine code".as_slice()));
-        for length in 0..kept.len() {
-            assert_eq!(unpack(&kept[..length]), None, "cut to {length}");
-        }
-        for index in 0..kept.len() {
-            let mut damaged = kept.clone();
-            damaged[index] ^= 1;
-            assert_eq!(unpack(&damaged), None, "byte {index}");
-        }
-        assert_eq!(unpack(b"machine code"), None);
-    }
-}
-
 /// Every kernel of an image, once.
 pub fn wanted(image: &Image) -> Vec<Wanted> {
     let mut seen: FxHashSet<Source> = FxHashSet::default();
@@ -197,4 +177,24 @@ pub fn wanted(image: &Image) -> Vec<Wanted> {
         }
     }
     wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_code_is_used() {
+        let kept = pack(b"machine code");
+        assert_eq!(unpack(&kept), Some(b"machine code".as_slice()));
+        for length in 0..kept.len() {
+            assert_eq!(unpack(&kept[..length]), None, "cut to {length}");
+        }
+        for index in 0..kept.len() {
+            let mut damaged = kept.clone();
+            damaged[index] ^= 1;
+            assert_eq!(unpack(&damaged), None, "byte {index}");
+        }
+        assert_eq!(unpack(b"machine code"), None);
+    }
 }
