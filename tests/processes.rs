@@ -201,7 +201,7 @@ fn with_hanging_mocks(timeout: Nanos, script: impl Fn(u32) -> Script + Sync) -> 
 fn a_hang_of_one_is_everybodys() {
     let errors = with_hanging_mocks(Nanos(2_000_000), |rank| Script { hangs: rank == 0, ..Script::default() });
     for error in errors {
-        assert!(matches!(&error, ExecError::Hang { busy, .. } if busy.starts_with("rank 0: ")), "{error:?}");
+        assert!(matches!(&error, ExecError::Hang { help, .. } if help.starts_with("rank 0: ")), "{error:?}");
     }
 }
 

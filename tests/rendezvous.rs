@@ -114,7 +114,7 @@ fn a_failure_wakes_those_that_are_under_way() {
             let flag = Arc::new(AtomicBool::new(false));
             peers.watch(Some(flag.clone()));
             let own = match rank == failing {
-                true => Err(ExecError::Hang { iteration: 3, timeout: "1 s".to_owned(), busy: "a".to_owned() }),
+                true => Err(ExecError::Died { rank: 1, why: "it had enough".to_owned() }),
                 false => {
                     wait_for(&flag);
                     Err(ExecError::Ended)
@@ -129,7 +129,7 @@ fn a_failure_wakes_those_that_are_under_way() {
             peers.leave(None);
             (error.to_string(), later.load(Ordering::Relaxed))
         });
-        assert_eq!(told, vec![("iteration 3 did not end within 1 s".to_owned(), false); 3]);
+        assert_eq!(told, vec![("rank 1 died: it had enough".to_owned(), false); 3]);
     };
     failing(0);
     failing(2);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::base::DType;
 use crate::exec::{Comm as CommKey, ExecError, Fault, Peers, gather};
@@ -63,22 +63,20 @@ functions! {
 /// The communicators that begin with a rank, with what their other ranks find it by.
 pub type Ids = BTreeMap<CommKey, UniqueId>;
 
-/// Where ranks hand each other what their communicators begin with, once.
-pub enum Meeting {
-    /// All ranks are threads of this process.
-    Threads(Threads),
-    /// Each rank has a process.
-    Processes(Arc<dyn Peers>),
-}
-
-/// A meeting of threads.
-pub struct Threads {
+/// Where ranks hand each other what their communicators begin with, once: threads of this process, or processes.
+pub struct Meeting {
     state: Mutex<MeetingState>,
     changed: Condvar,
+    /// The processes of the other ranks, where each rank has one.
+    peers: Option<Arc<dyn Peers>>,
 }
 
 struct MeetingState {
     ids: Ids,
+    /// For each communicator that is being made, the ranks that have come for it, and how many of them are through.
+    making: BTreeMap<CommKey, (Vec<u32>, usize)>,
+    /// How often something has gone on.
+    count: u64,
     /// Ranks that have not said yet whether they can go on.
     coming: usize,
     /// One cannot.
@@ -88,38 +86,85 @@ struct MeetingState {
 impl Meeting {
     /// A meeting of that many ranks of this process, or of one rank with its peers.
     pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> Meeting {
-        let state = MeetingState { ids: BTreeMap::new(), coming: ranks, failed: false };
-        let threads = || Threads { state: Mutex::new(state), changed: Condvar::new() };
-        peers.map_or_else(|| Meeting::Threads(threads()), Meeting::Processes)
+        let (ids, making) = (BTreeMap::new(), BTreeMap::new());
+        let state = MeetingState { ids, making, count: 0, coming: ranks, failed: false };
+        Meeting { state: Mutex::new(state), changed: Condvar::new(), peers }
     }
 
     /// Says whether a rank has all that it needs, by the ids of the communicators that begin with it, waits for the
     /// others, and gives all ids; nothing where a rank cannot go on. A communicator is made by all of its ranks, or some
     /// wait for ever.
     pub fn gather(&self, own: Option<Ids>) -> Result<Option<Ids>, ExecError> {
-        match self {
-            Meeting::Threads(threads) => Ok(threads.gather(own)),
-            Meeting::Processes(peers) => {
-                let own: Option<Vec<(CommKey, Vec<u8>)>> =
-                    own.map(|ids| ids.into_iter().map(|(comm, id)| (comm, id.to_bytes())).collect());
-                let all: Option<Vec<_>> = gather(peers.as_ref(), "communicators", &own)?.into_iter().collect();
-                let ids = all.map(|all| all.into_iter().flatten());
-                Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
-            }
-        }
+        let Some(peers) = &self.peers else { return Ok(self.gather_here(own)) };
+        let own: Option<Vec<(CommKey, Vec<u8>)>> =
+            own.map(|ids| ids.into_iter().map(|(comm, id)| (comm, id.to_bytes())).collect());
+        let all: Option<Vec<_>> = gather(peers.as_ref(), "communicators", &own)?.into_iter().collect();
+        let ids = all.map(|all| all.into_iter().flatten());
+        Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
     }
-}
 
-impl Threads {
-    fn gather(&self, own: Option<Ids>) -> Option<Ids> {
+    /// Of ranks that are threads of this process.
+    fn gather_here(&self, own: Option<Ids>) -> Option<Ids> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.coming -= 1;
+        state.coming = state.coming.saturating_sub(1);
         state.failed |= own.is_none();
         state.ids.extend(own.unwrap_or_default());
         self.changed.notify_all();
-        let waited = self.changed.wait_while(state, |state| state.coming > 0);
+        let waited = self.changed.wait_while(state, |state| state.coming > 0 && !state.failed);
         let state = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.failed).then(|| state.ids.clone())
+    }
+
+    /// A rank cannot go on: whoever waits here for it need not. Says whether it is the first.
+    pub fn fail(&self) -> bool {
+        let first = !std::mem::replace(&mut self.lock().failed, true);
+        self.changed.notify_all();
+        first
+    }
+
+    /// Something has gone on.
+    pub fn goes_on(&self) {
+        self.lock().count += 1;
+    }
+
+    /// How often something has gone on.
+    pub fn count(&self) -> u64 {
+        self.lock().count
+    }
+
+    /// Who waits for whom, in words; nothing where no communicator is being made.
+    pub fn waiting(&self) -> Option<String> {
+        let state = self.lock();
+        let (comm, (there, _)) = state.making.first_key_value()?;
+        let missing: Vec<u32> = comm.ranks.iter().copied().filter(|rank| !there.contains(rank)).collect();
+        Some(match missing.is_empty() || self.peers.is_some() {
+            true => format!("the library does not end making the communicator of ranks {:?}", comm.ranks),
+            false => format!("ranks {there:?} wait for {missing:?} to make a communicator for {}", comm.stream),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MeetingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A rank begins to make its end of a communicator; not where a rank has failed, since that one may never come.
+    fn makes(&self, comm: &CommKey, rank: u32) -> bool {
+        let mut state = self.lock();
+        state.making.entry(comm.clone()).or_default().0.push(rank);
+        state.count += 1;
+        !state.failed
+    }
+
+    /// A rank has made its end.
+    fn made(&self, comm: &CommKey) {
+        let mut state = self.lock();
+        state.count += 1;
+        if let Some((there, through)) = state.making.get_mut(comm) {
+            *through += 1;
+            if *through == there.len() && there.len() == comm.ranks.len() {
+                state.making.remove(comm);
+            }
+        }
     }
 }
 
@@ -188,7 +233,7 @@ impl Collectives {
     fn fault(&self, call: &'static str, code: c_int) -> Box<Fault> {
         // SAFETY: the function takes any number and returns a constant text.
         let text = unsafe { CStr::from_ptr((self.error_string)(code)) };
-        Box::new(Fault { call, code: i64::from(code), message: text.to_string_lossy().into_owned() })
+        Box::new(Fault { call, code: i64::from(code), message: text.to_string_lossy().into_owned(), late: false })
     }
 
     /// `2.28.3`.
@@ -212,14 +257,18 @@ impl Collectives {
     }
 
     /// This rank's end of a communicator, on the device that is current. Returns when all of its ranks have come.
-    pub fn join(&self, comm: &CommKey, rank: u32, ids: &Ids) -> Result<Comm, Box<Fault>> {
+    pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &Meeting)) -> Result<Comm, Box<Fault>> {
         let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
         let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
         let id = *ids.get(comm).ok_or_else(nobody)?;
+        if !meeting.makes(comm, rank) {
+            return Err(Fault::new("ncclCommInitRank", "not called, since another rank has failed"));
+        }
         let mut made: Comm = std::ptr::null_mut();
         // SAFETY: the place is valid for the call.
         let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };
         self.check("ncclCommInitRank", code)?;
+        meeting.made(comm);
         Ok(made)
     }
 

@@ -16,4 +16,4 @@ pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
-pub use system::keeping_hang_ups;
+pub use system::{keeping_hang_ups, leave};

@@ -136,7 +136,7 @@ impl CliError {
             CliError::Source { .. } | CliError::Input(_) | CliError::Config(_) => 2,
             CliError::Exec { error, .. } => match error {
                 ExecError::NoDevice { .. } | ExecError::MissingLibrary { .. } => 3,
-                _ => 4,
+                _ => super::FAILED,
             },
         }
     }
@@ -151,6 +151,11 @@ impl CliError {
             CliError::Config(error) => error.to_string(),
             CliError::Exec { error, .. } => error.to_string(),
         }
+    }
+
+    /// Whether a device may be left in the middle of something.
+    pub fn leaves_work(&self) -> bool {
+        matches!(self, CliError::Exec { error, .. } if error.leaves_work())
     }
 
     /// Shows the error.

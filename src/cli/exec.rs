@@ -1,6 +1,7 @@
 //! `aorta exec`.
 
 mod emulate;
+mod failure;
 mod interrupt;
 mod restart;
 mod scenario;
@@ -68,6 +69,9 @@ pub struct ExecArgs {
     launch: Option<LaunchArg>,
     #[command(flatten)]
     conditions: ConditionArgs,
+    /// How long an iteration may take before the run is called hung, such as `10s`
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     effort: Option<EffortArg>,
@@ -104,6 +108,9 @@ pub struct ExecArgs {
     /// The variables are set: this is the child.
     #[arg(long, hide = true)]
     env_is_set: bool,
+    /// A run has failed: find the operation. The program starts itself so.
+    #[arg(long, hide = true)]
+    diagnose: Option<failure::DiagnoseArg>,
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -135,6 +142,8 @@ struct Part {
     /// A launcher has started it.
     launched: bool,
     facts: Vec<(String, String)>,
+    /// What is done when it fails.
+    aftermath: failure::Aftermath,
 }
 
 /// A run for which everything is there.
@@ -145,19 +154,23 @@ struct Ready {
     chosen: Chosen,
 }
 
-pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(mut args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+    // A flag comes after what `--config` says.
+    args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
+    let aftermath = failure::Aftermath::of(&args, how);
     let settled = settle(args);
     if let Ok((args, _)) = &settled
         && !args.env.is_empty()
         && !args.env_is_set
     {
-        return restart::restart(&args.env);
+        return restart::restart(&["--env-is-set"], &args.env);
     }
     match launcher::here()? {
         Some(launcher) => together::run(launcher, settled, how),
         None => {
-            let (args, settings) = settled?;
-            finish(&prepare(args, settings, None)?, &Part { leads: true, launched: false, facts: Vec::new() }, how)
+            let alone = Part { leads: true, launched: false, facts: Vec::new(), aftermath };
+            let done = settled.and_then(|(args, settings)| finish(&prepare(args, settings, None)?, &alone, how));
+            done.inspect_err(|error| aftermath.look_again(error))
         }
     }
 }
@@ -215,6 +228,12 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         remind(loaded, &args.file, how);
     }
     let run = Run::new(ready, part);
+    let (sources, aftermath) = (loaded.sources.clone(), part.aftermath);
+    run.control
+        .when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
+    if let Some(what) = args.diagnose {
+        return run.diagnose(what);
+    }
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),

@@ -155,6 +155,10 @@ pub fn run() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             error.print(how);
+            if error.leaves_work() {
+                // What runs on a device would be waited for at the program's regular end.
+                crate::backend::leave(error.code());
+            }
             ExitCode::from(error.code())
         }
     }
@@ -169,6 +173,8 @@ const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
 /// Two plans differ.
 const DIFFERENT: u8 = 1;
+/// The run failed.
+const FAILED: u8 = 4;
 /// The run was interrupted.
 const INTERRUPTED: u8 = 130;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
+use super::watchdog::Breaker;
 use super::{ExecError, Health, Image, Peers, Timer};
 
 /// A device, or something that stands for one.
@@ -56,11 +57,23 @@ pub struct Fault {
     /// The vendor's number; 0 where there is none.
     pub code: i64,
     pub message: String,
+    /// It may be of something that was issued before: a device works behind the host, and tells a failure at whatever
+    /// call comes next.
+    pub late: bool,
+}
+
+/// How far a lane has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Operations that have ended since the driver was opened.
+    pub ended: u64,
+    /// The next one is under way.
+    pub running: bool,
 }
 
 impl Fault {
     pub fn new(call: &'static str, message: impl Into<String>) -> Box<Fault> {
-        Box::new(Fault { call, code: 0, message: message.into() })
+        Box::new(Fault { call, code: 0, message: message.into(), late: false })
     }
 }
 
@@ -181,13 +194,30 @@ pub trait Driver: Send {
     /// Whether a lane has nothing left to do: what a hang's message is made of.
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>>;
 
+    /// How far a lane has come; nothing where the device does not say.
+    fn progress(&mut self, _lane: u32) -> Option<Progress> {
+        None
+    }
+
+    /// Whether it is certain that what has been issued never ends.
+    fn stuck(&mut self) -> bool {
+        false
+    }
+
+    /// What another thread can do where this rank's own does not come back from a call; nothing where calls always
+    /// come back.
+    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+        None
+    }
+
     /// Gives all memory the contents that it had at the beginning.
     fn reset(&mut self) -> Result<(), Box<Fault>>;
 
     /// Reads memory; nothing where a backend has none.
     fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>>;
 
-    /// The device does not answer: whoever drops this waits for nothing, and gives nothing back.
+    /// The device does not answer, or another rank has failed: what ranks do together is ended, and whoever drops this
+    /// waits for nothing and gives nothing back.
     fn abandon(&mut self) {}
 
     /// How the device is doing now; nothing where it does not say. Takes up to milliseconds.

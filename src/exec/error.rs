@@ -1,6 +1,6 @@
 //! What can go wrong between a schedule and its samples.
 
-use miette::{Diagnostic, SourceSpan};
+use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -66,12 +66,77 @@ pub enum ExecError {
         largest: String,
     },
 
-    #[error("iteration {iteration} did not end within {timeout}")]
+    #[error("{fault}; it may be of something that was issued before")]
     #[diagnostic(
-        code(aorta::exec::hang),
-        help("streams that are still busy: {busy}; raise the limit for long iterations: --config timeout=…")
+        code(aorta::exec::late_fault),
+        help("a device works behind the host, and tells a failure at a later call; {outstanding}")
     )]
-    Hang { iteration: u64, timeout: String, busy: String },
+    Late {
+        fault: String,
+        /// What was under way, in words.
+        outstanding: String,
+        #[label(collection)]
+        at: Vec<LabeledSpan>,
+    },
+
+    #[error("iteration {iteration} {how}")]
+    #[diagnostic(code(aorta::exec::hang), help("{help}"))]
+    Hang {
+        iteration: u64,
+        how: String,
+        /// The labels say where lanes stand; otherwise the device does not say so.
+        exact: bool,
+        help: String,
+        #[label(collection)]
+        at: Vec<LabeledSpan>,
+    },
+
+    #[error("rank {rank} did not come back from a call within {timeout}: in iteration {iteration}, {doing}")]
+    #[diagnostic(
+        code(aorta::exec::no_return),
+        help(
+            "the call is the vendor's, and may wait for another rank or for the device; raise the limit for what takes \
+             longer: --timeout …"
+        )
+    )]
+    NoReturn {
+        rank: u32,
+        iteration: u64,
+        timeout: String,
+        doing: String,
+        #[label(collection)]
+        at: Vec<LabeledSpan>,
+    },
+
+    #[error("rank {rank}: the communicator of {on} for {stream} has failed in iteration {iteration}: {fault}")]
+    #[diagnostic(
+        code(aorta::exec::communicator),
+        help("all ranks were ended; `--env NCCL_DEBUG=WARN` lets the library say more")
+    )]
+    Communicator {
+        fault: String,
+        /// The ranks of the communicator, in words.
+        on: String,
+        stream: String,
+        rank: u32,
+        iteration: u64,
+        #[label(collection)]
+        at: Vec<LabeledSpan>,
+    },
+
+    #[error("the ranks did not all come together within {timeout}: {who}")]
+    #[diagnostic(
+        code(aorta::exec::no_meeting),
+        help("communicators are made by all of their ranks; `--timeout` says how long one is waited for")
+    )]
+    NoMeeting { timeout: String, who: String },
+
+    #[error("rank {rank} died: {why}")]
+    #[diagnostic(
+        code(aorta::exec::rank_died),
+        help("the other ranks were ended; this is a bug of aorta: please report it")
+    )]
+    Died { rank: u32, why: String },
 
     #[error("the run was ended, since another rank failed")]
     Ended,
@@ -89,12 +154,28 @@ pub enum ExecError {
 }
 
 impl ExecError {
+    /// Whether the device may be left in the middle of something, so that nothing there can be waited for.
+    pub fn leaves_work(&self) -> bool {
+        use ExecError::*;
+        matches!(
+            self,
+            Late { .. } | Hang { .. } | NoReturn { .. } | Communicator { .. } | NoMeeting { .. } | Died { .. }
+        )
+    }
+
+    /// Whether a run that goes operation by operation may say more.
+    pub fn wants_diagnosis(&self) -> bool {
+        matches!(self, ExecError::Late { .. } | ExecError::Hang { exact: false, .. } | ExecError::NoReturn { .. })
+    }
+
     /// The same, said of one rank among several.
     pub(super) fn on_rank(mut self, rank: u32) -> ExecError {
         let text = match &mut self {
-            ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } => fault,
-            ExecError::Hang { busy, .. } => busy,
+            ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } | ExecError::Late { fault, .. } => {
+                fault
+            }
             ExecError::NoDevice { why, .. } => why,
+            ExecError::Hang { help, .. } => help,
             _ => return self,
         };
         *text = format!("rank {rank}: {text}");

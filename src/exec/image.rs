@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DType, GroupId, OpId, Space, SrcSpan, StreamId};
+use crate::base::{DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
 use crate::model::{MemoryKind, OpKind, Priority};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
@@ -42,6 +42,8 @@ pub struct Image {
     pub addresses: Vec<Address>,
     /// Algorithms of the vendor's library that are timed for each matrix product.
     pub gemm_candidates: u32,
+    /// How long ranks that prepare themselves may be without any progress.
+    pub timeout: Nanos,
 }
 
 /// A communicator: a group of ranks, for one of the program's streams. Equal ones on several ranks are one.
@@ -151,6 +153,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         ops: Vec::new(),
         addresses: Vec::new(),
         gemm_candidates,
+        timeout: Nanos(i64::MAX),
     };
     let mut period = Vec::with_capacity(schedule.period.len());
     for (turn, planned) in (0..).zip(&schedule.period) {

@@ -2,10 +2,13 @@
 //!
 //! The same code for a GPU, for the CPU and for the simulator: they differ behind [`Backend`] and [`Driver`] only.
 
+mod aftermath;
 mod clock;
+mod diagnose;
 mod driver;
 mod error;
 mod gate;
+mod hang;
 mod health;
 mod image;
 mod peers;
@@ -14,9 +17,11 @@ mod ranks;
 mod session;
 mod timer;
 mod trace;
+mod watchdog;
 mod witness;
 
-pub use driver::{Backend, DeviceInfo, Driver, Fault};
+pub use diagnose::Diagnosis;
+pub use driver::{Backend, DeviceInfo, Driver, Fault, Progress};
 pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
@@ -26,4 +31,5 @@ pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use session::{Control, LaunchMode, Samples, Session};
 pub use timer::Timer;
 pub use trace::{Moment, Span, Trace};
+pub use watchdog::Breaker;
 pub use witness::{Edge, Witness, witness};

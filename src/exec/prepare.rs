@@ -1,15 +1,19 @@
 //! From a schedule to what a session needs: the image for a backend, and what is kept beside it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::base::{Bytes, MemoryId, Nanos, Space, SrcSpan};
 use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
+use crate::ops::{Collective, CollectiveKind, Launch};
 use crate::schedule::{Placement, Schedule};
 
 use super::clock;
 use super::driver::Backend;
 use super::error::ExecError;
 use super::gate::Gate;
-use super::image::{self, Image, StepCommands};
+use super::image::{self, Comm, Image, ImageOp, StepCommands};
 use super::session::{RING, Session};
 
 /// What the caller decides about a session.
@@ -30,12 +34,20 @@ pub struct Options {
     pub contents: Option<Init>,
 }
 
+/// For a launch, by its number: whether it sends, and the other rank.
+pub(super) type Transfers = BTreeMap<u32, Vec<(bool, u32)>>;
+
 /// What a session keeps of a lowered schedule.
 pub(super) struct Lowered {
-    pub period: Vec<StepCommands>,
+    pub period: Arc<[StepCommands]>,
     /// What each launch is, for messages: its name and place.
-    pub launches: Vec<(&'static str, SrcSpan)>,
-    pub lanes: Vec<String>,
+    pub launches: Arc<[(&'static str, SrcSpan)]>,
+    pub lanes: Arc<[String]>,
+    pub comms: Arc<[Comm]>,
+    /// The communicator of each launch, by its number; [`image::NO_COMM`] for what is no collective.
+    pub comm_of: Arc<[u32]>,
+    /// What each launch that goes from rank to rank alone sends and receives.
+    pub transfers: Arc<Transfers>,
     pub placements: Vec<(Placement, u64)>,
     pub sync: Sync,
     /// Iterations that may be issued beyond the last that is complete.
@@ -89,6 +101,7 @@ pub(super) fn lower(
     alter(&mut image, &mut period);
     let joins = image.events;
     image.events += lanes + 1;
+    image.timeout = options.timeout;
     let launches = image
         .ops
         .iter()
@@ -112,9 +125,12 @@ pub(super) fn lower(
         .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
         .collect();
     let lowered = Lowered {
-        period,
-        launches,
+        period: period.into(),
+        launches: launches.into(),
         lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
+        comms: image.comms.as_slice().into(),
+        comm_of: image.ops.iter().map(|op| op.comm).collect(),
+        transfers: Arc::new(transfers(&image)),
         placements,
         sync: schedule.sync,
         ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
@@ -127,6 +143,22 @@ pub(super) fn lower(
         cold,
     };
     (image, lowered)
+}
+
+/// The launches that only send and receive.
+fn transfers(image: &Image) -> Transfers {
+    let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
+    let of = |op: &ImageOp| {
+        let comm = image.comms.get(op.comm as usize)?;
+        let work = &image.works[op.work as usize];
+        let calls = work.launches.iter().find_map(|launch| match launch {
+            Launch::Collective(calls) if calls.iter().all(between_two) => Some(calls),
+            _ => None,
+        })?;
+        let side = |one: &Collective| Some((one.kind == CollectiveKind::Send, *comm.ranks.get(one.peer as usize)?));
+        Some(calls.iter().filter_map(side).collect())
+    };
+    (0..).zip(&image.ops).filter_map(|(number, op)| Some((number, of(op)?))).collect()
 }
 
 /// Each launch with the place of its own operation, not that of the first with the same spec.

@@ -3,9 +3,10 @@
 //! What ranks do together (a collective) is between their drivers; here they only begin and end together. Processes tell
 //! each other after each phase what it gave, so that all of them know the same.
 
+use std::any::Any;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use serde::de::DeserializeOwned;
@@ -17,12 +18,14 @@ use crate::schedule::Schedule;
 
 use super::driver::Backend;
 use super::error::ExecError;
+use super::hang;
 use super::health::Health;
 use super::image::{Image, StepCommands};
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
 use super::session::{self, Control, LaunchMode, Samples, Session};
 use super::trace::Trace;
+use super::watchdog::{self, Watched};
 
 /// What one rank runs.
 #[derive(Clone, Copy, Debug)]
@@ -125,8 +128,9 @@ pub(super) fn prepare_with(
     peers::agree(peers.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
     let opened = backend.open(images).map(|drivers| {
-        let sessions = drivers.into_iter().zip(parts).map(|(driver, part)| Session::new(driver, part, alone));
-        sessions.collect::<Vec<_>>()
+        let parts = parts.into_iter().zip(&ranks[own.clone()]);
+        let session = |(driver, (part, rank)): (_, (_, &Rank))| Session::new(driver, part, rank.number, alone);
+        drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>()
     });
     let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
     let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
@@ -151,6 +155,63 @@ fn own(ranks: &[Rank], peers: Option<&dyn Peers>) -> Range<usize> {
     let index = ranks.iter().position(|rank| rank.number == peers.rank());
     let index = index.expect("a process has a rank of the world that it was launched for");
     index..index + 1
+}
+
+/// One rank's work, on its own thread or on the caller's.
+fn run<T>(
+    index: u32,
+    session: &mut Session,
+    control: &Control,
+    work: impl Fn(&mut Session) -> Result<T, ExecError>,
+) -> Result<T, ExecError> {
+    session.beat.begin();
+    let result = work(session);
+    session.beat.end();
+    if result.is_err() {
+        control.fail(index);
+    }
+    result
+}
+
+/// Every rank's work on a thread of its own. One that panics is an error like others: nobody waits for it.
+fn side_by_side<T: Send>(
+    sessions: &mut [Session],
+    numbers: &[u32],
+    control: &Control,
+    work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
+) -> Vec<Result<T, ExecError>> {
+    let alive = |index: u32, session: &mut Session| {
+        let entered = |session: &mut Session| session.enter().and_then(|()| work(session));
+        let lived = catch_unwind(AssertUnwindSafe(|| run(index, session, control, entered)));
+        let result = lived.unwrap_or_else(|panic| {
+            session.beat.end();
+            control.fail(index);
+            Err(ExecError::Died { rank: session.rank, why: last_words(panic.as_ref()) })
+        });
+        session.leave();
+        result
+    };
+    let alive = &alive;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sessions.iter_mut())
+            .zip(numbers)
+            .map(|((index, session), rank)| {
+                thread::Builder::new()
+                    .name(format!("rank {rank}"))
+                    .spawn_scoped(scope, move || alive(index, session))
+                    .expect("the system gives a thread for each rank")
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+/// What a panic said.
+fn last_words(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
 impl Ranks {
@@ -199,33 +260,80 @@ impl Ranks {
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
-        if let [only] = &mut self.sessions[..] {
-            return Ok(vec![work(only)?]);
-        }
-        let run = |session: &mut Session| {
-            let result = session.enter().and_then(|()| work(session));
-            if result.is_err() {
-                control.failed.store(true, Ordering::Release);
-            }
-            session.leave();
-            result
-        };
-        let results: Vec<Result<T, ExecError>> = thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .sessions
-                .iter_mut()
-                .zip(&self.numbers)
-                .map(|(session, rank)| {
-                    thread::Builder::new()
-                        .name(format!("rank {rank}"))
-                        .spawn_scoped(scope, || run(session))
-                        .expect("the system gives a thread for each rank")
-                })
-                .collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        let (watched, numbers) = (self.watched(), self.numbers[self.own()].to_vec());
+        let (end, ended) = mpsc::channel();
+        let (results, found) = thread::scope(|scope| {
+            let (watched, ended) = (&watched, ended);
+            let dog = (!watched.is_empty()).then(|| scope.spawn(move || watchdog::watch(watched, control, &ended)));
+            let results = match &mut self.sessions[..] {
+                [only] => vec![run(0, only, control, &work)],
+                several => side_by_side(several, &numbers, control, &work),
+            };
+            drop(end);
+            (results, dog.and_then(|dog| dog.join().ok().flatten()))
         });
-        peers::merged(results, &self.numbers)
+        match found {
+            Some(error) => Err(error),
+            None if results.iter().all(Result::is_ok) => results.into_iter().collect(),
+            None => Err(self.failure(&results, control)),
+        }
+    }
+
+    /// The error of a run that failed on some rank.
+    fn failure<T>(&self, results: &[Result<T, ExecError>], control: &Control) -> ExecError {
+        let numbers = &self.numbers[self.own()];
+        let mut told = results.iter().zip(numbers).filter_map(|(result, &rank)| {
+            let error = result.as_ref().err().filter(|error| !matches!(error, ExecError::Ended))?;
+            Some((error, rank))
+        });
+        // What ended because another had failed tells nothing.
+        let first = results.get(control.first_failed()).and_then(|result| result.as_ref().err());
+        let first = first.filter(|error| !matches!(error, ExecError::Ended));
+        let rank = numbers.get(control.first_failed());
+        let Some((error, rank)) = first.zip(rank.copied()).or_else(|| told.next()) else { return ExecError::Ended };
+        match error {
+            ExecError::Hang { .. } => {
+                let ranks =
+                    self.sessions.iter().zip(results).map(|(session, result)| session.witnessed(result.is_ok()));
+                hang::error(&ranks.collect::<Vec<_>>())
+            }
+            _ if self.sessions.len() == 1 => error.clone(),
+            _ => error.clone().on_rank(rank),
+        }
+    }
+
+    /// The sessions that a watchdog can do something for.
+    fn watched(&self) -> Vec<Watched> {
+        let watched = |session: &Session| {
+            let breaker = session.driver.breaker()?;
+            let (rank, beat) = (session.rank, session.beat.clone());
+            Some(Watched { rank, outline: session.lowered.outline(), beat, breaker })
+        };
+        self.sessions.iter().filter_map(watched).collect()
+    }
+
+    /// After a failure: nothing that is under way is waited for, and what ranks do together is ended.
+    fn abandon(&mut self) {
+        // Side by side: what one rank waits for may be another's end.
+        thread::scope(|scope| {
+            for session in &mut self.sessions {
+                scope.spawn(|| session.driver.abandon());
+            }
+        });
+    }
+
+    /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
+    pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        control: &Control,
+        work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
+    ) -> Result<Vec<T>, ExecError> {
+        let results = self.each(what, control, work);
+        if results.is_err() && self.numbers.len() > 1 {
+            self.abandon();
+        }
+        results
     }
 
     /// Makes the graphs of the period on every rank: [`Session::capture`].
@@ -241,7 +349,7 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
-        self.each("iterations", control, |session| session.iterate(mode, warmup, iterations, control))
+        self.each_or_none("iterations", control, |session| session.iterate(mode, warmup, iterations, control))
             .map(RankSamples::of)
     }
 
@@ -297,12 +405,17 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.each("observed iterations", control, |session| session.observe(mode, iterations, control))
+        self.each_or_none("observed iterations", control, |session| session.observe(mode, iterations, control))
     }
 
     /// Gives all memory the contents that it had at the beginning.
     pub fn reset(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each("contents", control, Session::reset).map(drop)
+        // To fill memory takes as long as it takes: nobody watches.
+        let reset = |session: &mut Session| {
+            session.beat.end();
+            session.reset()
+        };
+        self.each_or_none("contents", control, reset).map(drop)
     }
 
     /// Reads a memory of the `index`-th rank; nothing where the backend has none, or another process has the rank.

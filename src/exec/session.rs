@@ -1,7 +1,9 @@
 //! An open backend with a schedule on it: issues iterations, times them, observes one operation by operation.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use miette::LabeledSpan;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +11,15 @@ use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
 use crate::model::Sync;
 
 use super::clock::Clock;
-use super::driver::{Driver, Fault};
+use super::driver::{Driver, Fault, Progress};
 use super::error::ExecError;
 use super::gate::Gate;
+use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::Lowered;
 use super::trace::{Span, Trace};
+use super::watchdog::Beat;
 
 /// Iterations whose stamps are kept until somebody reads them.
 pub(super) const RING: u64 = 256;
@@ -49,7 +53,26 @@ pub struct Session {
     graphs: Vec<u32>,
     observed_graphs: Vec<Option<u32>>,
     /// No other rank runs beside this one.
-    alone: bool,
+    pub(super) alone: bool,
+    pub(super) rank: u32,
+    /// What the watchdog sees of the thread.
+    pub(super) beat: Arc<Beat>,
+    /// How far each lane had come when the iterations began.
+    pub(super) base: Vec<Option<Progress>>,
+    pub(super) issued: u64,
+    /// The iteration that has stamps around each operation, if one has.
+    pub(super) stamped: Option<u64>,
+    /// Where it was when it was given up.
+    pub(super) stood: Option<Stood>,
+}
+
+/// What is done when a thread does not come back: the error is told, and the process may end.
+struct Leave(Box<dyn Fn(&ExecError) + Send + std::marker::Sync>);
+
+impl std::fmt::Debug for Leave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leave")
+    }
 }
 
 /// How a run is watched and stopped from outside.
@@ -61,6 +84,9 @@ pub struct Control {
     pub done: AtomicU64,
     /// A rank has failed: the others end too.
     pub(super) failed: Arc<AtomicBool>,
+    /// The first of them, by its place among those of this process; [`u32::MAX`] for none of them.
+    first: AtomicU32,
+    leave: OnceLock<Leave>,
     /// Iterations that are still issued: ranks that were told to stop do so at the same one.
     last: AtomicU64,
     /// Other processes have ranks too. They cannot be told in the middle of a phase: one ends when all have agreed to.
@@ -75,6 +101,8 @@ impl Default for Control {
             stop: AtomicBool::new(false),
             done: AtomicU64::new(0),
             failed: Arc::default(),
+            first: AtomicU32::new(u32::MAX),
+            leave: OnceLock::new(),
             last: AtomicU64::new(u64::MAX),
             linked: AtomicBool::new(false),
             agreed: AtomicBool::new(false),
@@ -103,9 +131,36 @@ impl Control {
         self.agreed.store(true, Ordering::Relaxed);
     }
 
+    /// What to do when a rank's thread does not come back from a call although everything was tried: nobody can end a
+    /// thread, so that only the end of the process is left. Of several, the first counts.
+    pub fn when_stuck(&self, leave: impl Fn(&ExecError) + Send + std::marker::Sync + 'static) {
+        let _ = self.leave.set(Leave(Box::new(leave)));
+    }
+
+    pub(super) fn leave(&self, error: &ExecError) {
+        self.leave.get().iter().for_each(|leave| (leave.0)(error));
+    }
+
+    /// A rank has failed, by its place among those of this process.
+    pub(super) fn fail(&self, index: u32) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            self.first.store(index, Ordering::Release);
+        }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The place of the rank that failed first.
+    pub(super) fn first_failed(&self) -> usize {
+        self.first.load(Ordering::Acquire) as usize
+    }
+
     /// Ranks are about to begin something together.
     pub(super) fn begin(&self) {
         self.last.store(u64::MAX, Ordering::Relaxed);
+        self.first.store(u32::MAX, Ordering::Release);
         self.failed.store(false, Ordering::Release);
     }
 
@@ -146,13 +201,26 @@ impl Samples {
 }
 
 impl Session {
-    pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, alone: bool) -> Session {
+    pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, rank: u32, alone: bool) -> Session {
         if !driver.gates() {
             lowered.gate = Gate::default();
         }
         lowered.cold &= driver.flushes();
         let observed_graphs = vec![None; lowered.period.len()];
-        Session { driver, lowered, graphs: Vec::new(), observed_graphs, alone }
+        let base = Vec::with_capacity(lowered.lanes.len());
+        Session {
+            driver,
+            lowered,
+            graphs: Vec::new(),
+            observed_graphs,
+            alone,
+            rank,
+            beat: Arc::default(),
+            base,
+            issued: 0,
+            stamped: None,
+            stood: None,
+        }
     }
 
     /// The calling thread is this rank's until [`Session::leave`].
@@ -210,7 +278,7 @@ impl Session {
     }
 
     /// Lets a lane wait for the end of an iteration.
-    fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
+    pub(super) fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.period[index].leaves.len() {
             let lane = self.lowered.period[index].leaves[position];
             if lane != target {
@@ -224,10 +292,13 @@ impl Session {
 
     /// Issues the commands of an iteration: the measured loop.
     fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
-        let Session { driver, lowered: Lowered { period, launches, .. }, .. } = self;
+        let Session { driver, lowered: Lowered { period, launches, .. }, beat, .. } = self;
         let mut stamp = observed;
         driver.observing(observed.is_some());
         for command in &period[index].commands {
+            if let Step::Launch { op, .. } = *command {
+                beat.issues(op);
+            }
             let result = match *command {
                 Step::Launch { op, lane } => match &mut stamp {
                     None => driver.launch(op),
@@ -253,19 +324,22 @@ impl Session {
             }
         }
         driver.observing(false);
+        beat.waits();
         Ok(())
     }
 
-    fn begin_stamp(iteration: u64) -> u32 {
+    pub(super) fn begin_stamp(iteration: u64) -> u32 {
         (2 * (iteration % RING)) as u32
     }
 
-    fn end_stamp(iteration: u64) -> u32 {
+    pub(super) fn end_stamp(iteration: u64) -> u32 {
         Self::begin_stamp(iteration) + 1
     }
 
     /// Issues one whole iteration with its stamps, and opens its gate.
-    fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+    pub(super) fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+        self.issued = iteration + 1;
+        self.stamped = if observe { Some(iteration) } else { self.stamped };
         let issued = self.issue_held(mode, iteration, observe);
         self.let_go(iteration);
         issued
@@ -307,7 +381,7 @@ impl Session {
         }
     }
 
-    fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
+    pub(super) fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.period[index].used.len() {
             let lane = self.lowered.period[index].used[position];
             if lane != origin {
@@ -318,7 +392,7 @@ impl Session {
     }
 
     /// Waits until an iteration is complete, and takes its time.
-    fn retire(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<Nanos, ExecError> {
+    pub(super) fn retire(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<Nanos, ExecError> {
         let end = Self::end_stamp(iteration);
         let start = self.driver.now();
         let mut polls = 0;
@@ -326,15 +400,20 @@ impl Session {
             polls += 1;
             if polls % POLLS == 0 {
                 std::thread::yield_now();
-                if control.failed.load(Ordering::Acquire) {
-                    self.driver.abandon();
+                self.beat.goes_on();
+                if control.has_failed() {
+                    self.give_up(iteration, false);
                     return Err(ExecError::Ended);
                 }
                 if self.driver.now() - start > self.lowered.timeout {
-                    return Err(self.hang(iteration));
+                    return Err(self.hang(iteration, false));
+                }
+                if self.driver.stuck() {
+                    return Err(self.hang(iteration, true));
                 }
             }
         }
+        self.beat.retires(iteration + 1);
         let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
         let begin = match iteration.checked_sub(1) {
             Some(before) if overlapping => Self::end_stamp(before),
@@ -343,22 +422,26 @@ impl Session {
         self.driver.elapsed(begin, end).map_err(device)
     }
 
-    fn hang(&mut self, iteration: u64) -> ExecError {
-        let busy: Vec<String> = (0..self.lowered.lanes.len())
-            .filter(|&lane| !self.driver.idle(lane as u32).unwrap_or(false))
-            .map(|lane| self.lowered.lanes[lane].clone())
-            .collect();
-        self.driver.abandon();
-        let busy = if busy.is_empty() { "none".to_owned() } else { busy.join(", ") };
-        ExecError::Hang { iteration, timeout: self.lowered.timeout.to_string(), busy }
-    }
-
     /// Runs `warmup` iterations and then `iterations` that are measured.
     pub fn iterate(
         &mut self,
         mode: LaunchMode,
         warmup: u64,
         iterations: u64,
+        control: &Control,
+    ) -> Result<Samples, ExecError> {
+        self.begin();
+        let mut retired = 0;
+        let samples = self.iterations(mode, warmup, iterations, &mut retired, control);
+        samples.map_err(|error| self.explained(error, retired, control))
+    }
+
+    fn iterations(
+        &mut self,
+        mode: LaunchMode,
+        warmup: u64,
+        iterations: u64,
+        retired: &mut u64,
         control: &Control,
     ) -> Result<Samples, ExecError> {
         let total = warmup + iterations;
@@ -373,9 +456,8 @@ impl Session {
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
         let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
-        let mut retired = 0;
-        while retired < total {
-            if issued < total && issued - retired < ahead && !samples.stopped {
+        while *retired < total {
+            if issued < total && issued - *retired < ahead && !samples.stopped {
                 if control.stops_at(issued, apart) {
                     samples.stopped = true;
                     continue;
@@ -389,16 +471,16 @@ impl Session {
                 issued += 1;
                 continue;
             }
-            if retired == issued {
+            if *retired == issued {
                 break;
             }
-            let time = self.retire(mode, retired, control)?;
-            let held = self.was_held(retired);
-            if retired >= warmup {
+            let time = self.retire(mode, *retired, control)?;
+            let held = self.was_held(*retired);
+            if *retired >= warmup {
                 samples.time.push(time);
                 samples.ungated += u64::from(samples.gated && !held);
             }
-            retired += 1;
+            *retired += 1;
             control.done.fetch_add(1, Ordering::Relaxed);
         }
         self.driver.synchronize().map_err(device)?;
@@ -413,6 +495,13 @@ impl Session {
 
     /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
     pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
+        self.begin();
+        let traces = self.observations(mode, iterations, control);
+        let oldest = self.stamped.unwrap_or(0);
+        traces.map_err(|error| self.explained(error, oldest, control))
+    }
+
+    fn observations(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
         let mut clock = self.begin_clock()?;
         let mut traces = self.observe_by(&mut clock, mode, iterations, control)?;
         self.end_clock(clock, &mut traces)?;
@@ -435,6 +524,7 @@ impl Session {
             1
         };
         for turn in 0..iterations {
+            self.begin();
             // The iteration that is observed goes through the period with the turns.
             let observed = lead + (turn + period - lead % period) % period;
             let index = (observed % period) as usize;
@@ -510,9 +600,18 @@ impl Session {
 }
 
 pub(super) fn device(fault: Box<Fault>) -> ExecError {
-    ExecError::Device { fault: fault.to_string(), help: None }
+    match fault.late {
+        true => ExecError::Late { fault: fault.to_string(), outstanding: String::new(), at: Vec::new() },
+        false => ExecError::Device { fault: fault.to_string(), help: None },
+    }
 }
 
-fn at_operation(fault: &Fault, (name, span): (&'static str, SrcSpan)) -> ExecError {
-    ExecError::Operation { fault: fault.to_string(), what: name.to_owned(), at: span.into() }
+pub(super) fn at_operation(fault: &Fault, (name, span): (&'static str, SrcSpan)) -> ExecError {
+    match fault.late {
+        true => {
+            let at = vec![LabeledSpan::new_with_span(Some(format!("noticed at this {name}")), span)];
+            ExecError::Late { fault: fault.to_string(), outstanding: String::new(), at }
+        }
+        false => ExecError::Operation { fault: fault.to_string(), what: name.to_owned(), at: span.into() },
+    }
 }

@@ -205,6 +205,14 @@ pub struct Collective {
     pub parts: Option<Arc<Parts>>,
 }
 
+impl Collective {
+    /// Whether this is one rank's share in the same call as another's: what differs never completes, or fails.
+    pub fn meets(&self, other: &Collective) -> bool {
+        let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer);
+        key(self) == key(other)
+    }
+}
+
 /// What goes to and comes from each rank in an uneven `all_to_all`: elements, in the order of the ranks; parts lie one
 /// behind the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -252,3 +252,58 @@ fn a_reader_may_go_away() {
         assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{arguments:?}");
     }
 }
+
+/// A stream that sleeps, and one that waits for it.
+const SLOW: &str = "\
+stream a
+stream b
+buffer x, y: f32[4]
+step {
+  on a { spin(3s) }
+  on a { fill(1 -> x) }
+  on b { map(x + 1 -> y) }
+}
+";
+
+#[test]
+fn a_run_that_hangs_is_ended() {
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.aorta", SLOW);
+    for launch in ["stream", "graph"] {
+        let arguments = ["exec", "slow.aorta", "--backend", "host", "--effort", "sanity", "--launch", launch];
+        let output = sandbox.run(&[&arguments[..], &["--timeout", "100ms"]].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (Some(4), ""), "{}", output.stderr);
+        assert!(output.stderr.contains("iteration 0 did not end within 100.0 ms"), "{}", output.stderr);
+        assert!(output.stderr.contains("a is in this spin"), "{}", output.stderr);
+        assert!(output.stderr.contains("b has not begun this map, and waits for a fill on a"), "{}", output.stderr);
+        assert!(!output.stderr.contains("once more"), "it is known at once: {}", output.stderr);
+    }
+}
+
+#[test]
+fn a_time_without_a_unit_is_no_timeout() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "step { nop() }");
+    let output = sandbox.run(&["exec", "a.aorta", "--backend", "sim", "--timeout", "5"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("`timeout` cannot be 5: a time has its unit"), "{}", output.stderr);
+}
+
+/// What a run that has failed starts to find the operation.
+#[test]
+fn a_run_that_looks_for_a_failure_says_what_it_finds() {
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.aorta", SLOW);
+    sandbox.write("good.aorta", "buffer x: f32[4]\nstep { map(x + 1 -> x) }");
+    let always = ["--backend", "host", "--effort", "sanity", "--timeout", "100ms", "--diagnose"];
+    for (file, diagnosis, says) in [
+        ("slow.aorta", "hang", "a is in this spin"),
+        ("slow.aorta", "fault", "a is in this spin"),
+        ("good.aorta", "hang", "It did not hang again"),
+        ("good.aorta", "fault", "It did not fail again"),
+    ] {
+        let output = sandbox.run(&[&["exec", file], &always[..], &[diagnosis]].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (Some(4), ""), "{file}, {diagnosis}: {}", output.stderr);
+        assert!(output.stderr.contains(says), "{file}, {diagnosis}: {}", output.stderr);
+    }
+}

@@ -1,6 +1,6 @@
 //! Where a run's settings come from: flags, scenarios, the user's file, variables for the driver.
 
-use crate::sandbox::{Sandbox, project};
+use crate::sandbox::{Sandbox, finish, project};
 
 const SCENARIO: &str = r#"(
     description: "What one team hands to another",
@@ -176,4 +176,17 @@ fn streams_are_a_parameter_or_a_ceiling() {
     assert_eq!(lanes(&["a.aorta", "--streams", "2"]), Some(2));
     assert_eq!(lanes(&["a.aorta", "--streams", "100000"]), Some(6));
     assert_eq!(lanes(&["moe", "--preset", "tiny", "--streams", "8"]), Some(8));
+}
+
+/// What a shared machine sets for its libraries is theirs to read.
+#[test]
+fn variables_of_libraries_are_passed_on_as_found() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "step { nop() }");
+    for value in ["0", "2"] {
+        let mut command = sandbox.command(&["exec", "a.aorta", "--backend", "sim", "--json", "a.json"]);
+        let output = finish(command.env("NCCL_NVLS_ENABLE", value).spawn().expect("the binary starts"));
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        assert_eq!(sandbox.json("a.json")["environment"]["variables"]["NCCL_NVLS_ENABLE"], value);
+    }
 }

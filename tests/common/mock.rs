@@ -1,10 +1,10 @@
 //! A backend that does nothing but note what it is asked for, and that fails where it is told to.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use aorta::base::{Nanos, Space};
-use aorta::exec::{Backend, Control, DeviceInfo, Driver, ExecError, Fault, Health, Image};
+use aorta::exec::{Backend, Breaker, Control, DeviceInfo, Driver, ExecError, Fault, Health, Image};
 use aorta::schedule::Topology;
 
 /// What each look at the host's clock adds to it.
@@ -30,8 +30,20 @@ pub struct Script {
     pub faulty: Option<u32>,
     /// The launch, or the end of a capture, that fails: by its text as the log has it, counted from 0.
     pub fails: Option<(&'static str, u32)>,
+    /// What fails may be of something before.
+    pub late: bool,
     /// No stamp is ever reached.
     pub hangs: bool,
+    /// Stamps that are never reached.
+    pub never: Vec<u32>,
+    /// The call from which that rank does not come back before it is told to: by its text as the log has it.
+    pub stays: Option<(u32, &'static str)>,
+    /// Being told to is not enough: only [`Mock::let_go`] is.
+    pub stays_for_good: bool,
+    /// The call in which that rank panics.
+    pub panics: Option<(u32, &'static str)>,
+    /// Its first communicator fails.
+    pub comm_fails: bool,
     /// The run is interrupted at this call, counted from 0 by its text as the log has it.
     pub interrupt: Option<(Arc<Control>, &'static str, u32)>,
     pub memory_bytes: Option<u64>,
@@ -59,9 +71,56 @@ pub struct Mock {
     seen: Arc<AtomicU32>,
     /// How often the call that fails has been made.
     tried: Arc<AtomicU32>,
+    hold: Arc<Hold>,
+}
+
+/// Where a call stays that does not come back.
+#[derive(Debug, Default)]
+struct Hold {
+    gone: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Hold {
+    fn stay(&self) {
+        let gone = self.gone.lock().expect("no test panics with it");
+        drop(self.changed.wait_while(gone, |gone| !*gone).expect("no test panics with it"));
+    }
+
+    fn let_go(&self) {
+        *self.gone.lock().expect("no test panics with it") = true;
+        self.changed.notify_all();
+    }
+}
+
+/// What the watchdog has of a mock.
+struct MockBreaker {
+    script: Script,
+    hold: Arc<Hold>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Breaker for MockBreaker {
+    fn failure(&self) -> Option<(u32, Box<Fault>)> {
+        let fault = || Box::new(Fault { call: "commState", code: 6, message: "remote error".to_owned(), late: false });
+        self.script.comm_fails.then(|| (0, fault()))
+    }
+
+    fn abort(&self) {
+        self.log.lock().expect("no test panics with it").push("abort".to_owned());
+        if !self.script.stays_for_good {
+            self.hold.let_go();
+        }
+    }
 }
 
 impl Mock {
+    /// Lets a call come back that stays for good.
+    pub fn let_go(&self) -> impl Fn() + Send + Sync + 'static {
+        let hold = self.hold.clone();
+        move || hold.let_go()
+    }
+
     /// One that notes every call.
     pub fn new(script: Script) -> Mock {
         Mock { script, log: Some(Arc::default()), ..Mock::default() }
@@ -107,6 +166,7 @@ impl Backend for Mock {
                 image,
                 seen: self.seen.clone(),
                 tried: self.tried.clone(),
+                hold: self.hold.clone(),
                 asked: 0,
                 capturing: false,
                 graphs: 0,
@@ -128,6 +188,7 @@ struct MockDriver {
     held: Option<Vec<u32>>,
     seen: Arc<AtomicU32>,
     tried: Arc<AtomicU32>,
+    hold: Arc<Hold>,
     /// Questions about its health so far.
     asked: usize,
     /// Lanes that have been given work.
@@ -148,6 +209,13 @@ impl MockDriver {
                 control.stop.store(true, Ordering::Relaxed);
             }
             self.seen.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.script.stays.is_some_and(|(rank, call)| rank == self.image.rank && text == call) {
+            self.hold.stay();
+            return true;
+        }
+        if self.script.panics.is_some_and(|(rank, call)| rank == self.image.rank && text == call) {
+            panic!("the mock was told to");
         }
         let mut fails = false;
         if let Some((call, turn)) = self.script.fails
@@ -187,7 +255,12 @@ impl Driver for MockDriver {
             format!("launch #{op} {name} on {}", lane_name(image, info.lane))
         });
         if fails || self.script.faulty == Some(op) {
-            return Err(Box::new(Fault { call: "launchKernel", code: 700, message: "illegal address".to_owned() }));
+            return Err(Box::new(Fault {
+                call: "launchKernel",
+                code: 700,
+                message: "illegal address".to_owned(),
+                late: self.script.late,
+            }));
         }
         // What is captured is not run.
         if !self.capturing {
@@ -222,15 +295,23 @@ impl Driver for MockDriver {
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
         if self.fails(|image| format!("launch graph {graph} on {}", lane_name(image, lane))) {
-            return Err(Box::new(Fault { call: "launchGraph", code: 700, message: "illegal address".to_owned() }));
+            return Err(Box::new(Fault {
+                call: "launchGraph",
+                code: 700,
+                message: "illegal address".to_owned(),
+                late: self.script.late,
+            }));
         }
         self.busy[lane as usize] = true;
         Ok(())
     }
 
     fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>> {
-        self.note(|_| format!("is t{stamp} reached?"));
-        Ok(!self.script.hangs)
+        if self.fails(|_| format!("is t{stamp} reached?")) {
+            let late = self.script.late;
+            return Err(Box::new(Fault { call: "queryEvent", code: 700, message: "illegal address".to_owned(), late }));
+        }
+        Ok(!self.script.hangs && !self.script.never.contains(&stamp))
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
@@ -293,6 +374,7 @@ impl Driver for MockDriver {
                 call: "endCapture",
                 code: 901,
                 message: "operation failed due to a previous error during capture".to_owned(),
+                late: false,
             }));
         }
         self.graphs += 1;
@@ -300,12 +382,20 @@ impl Driver for MockDriver {
     }
 
     fn synchronize(&mut self) -> Result<(), Box<Fault>> {
-        self.note(|_| "synchronize".to_owned());
-        Ok(())
+        match self.fails(|_| "synchronize".to_owned()) {
+            true => Err(Fault::new("synchronize", "told to fail")),
+            false => Ok(()),
+        }
     }
 
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
         Ok(!self.busy[lane as usize])
+    }
+
+    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+        let Script { stays, comm_fails, .. } = self.script;
+        let log = self.log.clone().filter(|_| stays.is_some() || comm_fails)?;
+        Some(Arc::new(MockBreaker { script: self.script.clone(), hold: self.hold.clone(), log }))
     }
 
     fn reset(&mut self) -> Result<(), Box<Fault>> {

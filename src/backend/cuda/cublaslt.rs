@@ -124,7 +124,7 @@ fn fault(call: &'static str, code: c_int) -> Box<Fault> {
         15 => "not supported",
         _ => "see cublasStatus_t",
     };
-    Box::new(Fault { call, code: i64::from(code), message: message.to_owned() })
+    Box::new(Fault { call, code: i64::from(code), message: message.to_owned(), late: false })
 }
 
 fn data_type(dtype: DType) -> c_int {

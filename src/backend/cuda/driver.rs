@@ -121,6 +121,10 @@ pub enum NoDriver {
     Fails(ExecError),
 }
 
+/// Numbers of failures that a kernel or a copy has on the device, told by any call that comes after: memory errors,
+/// addresses, time-outs, assertions, instructions, launches that failed.
+const LATE: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
+
 impl CudaDriver {
     /// Opens and initialises the driver.
     pub fn open(paths: &SearchPaths) -> Result<CudaDriver, NoDriver> {
@@ -163,7 +167,7 @@ impl CudaDriver {
                 _ => "unknown to this driver".to_owned(),
             }
         };
-        Box::new(Fault { call, code: i64::from(code), message })
+        Box::new(Fault { call, code: i64::from(code), message, late: LATE.contains(&code) })
     }
 
     /// The version of CUDA that the driver supports: 13000 for 13.0.

@@ -4,20 +4,20 @@ use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-
 use crate::backend::collective::{Collectives, Comm, Ids, Meeting};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
-use crate::exec::{Driver, ExecError, Fault, Health, Image};
+use crate::exec::{Breaker, Driver, ExecError, Fault, Health, Image};
 use crate::model::Priority;
-use crate::ops::{Launch, Source};
+use crate::ops::Launch;
 
 use super::api::{Api, Call};
+use super::comms::{self, Comms};
 use super::gate::{self, Gates};
-use super::kernels::{Kernels, Wanted};
+use super::kernels::{Kernels, wanted};
 use super::lower::{Args, Calls, Context, Prepared};
+use super::pageable::Pageable;
 use super::peers::{self, Flags, Places, RAISED};
 use super::products::Chooser;
 use super::timer;
@@ -33,11 +33,6 @@ const SCRATCH: u64 = 256;
 
 /// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
 const SWEEP: u64 = 2;
-
-/// Host memory that the runtime knows nothing of, aligned as allocations are.
-struct Pageable {
-    words: Vec<u64>,
-}
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
@@ -55,6 +50,8 @@ pub struct GpuDriver<A: Api> {
     workspaces: Vec<(u64, u64)>,
     /// By their numbers in the image.
     comms: Vec<Comm>,
+    /// The same, for whoever watches.
+    shared: Arc<Comms>,
     /// Device memory that barriers use.
     scratch: u64,
     /// By which it meets others where they copy to each other.
@@ -105,12 +102,24 @@ impl<A: Api> GpuDriver<A> {
             Err(lost) => return made.and(Err(lost)),
         };
         let mut driver = made?;
-        driver.make_communicators(&ids)?;
-        driver.resolve(places)?;
-        driver.reset().map_err(device)?;
-        driver.choose_products()?;
-        driver.reset().map_err(device)?;
-        Ok(driver)
+        let finished = driver.finish(&ids, meeting, places);
+        let Err(error) = finished else { return Ok(driver) };
+        let first = meeting.fail();
+        driver.abandon();
+        // What fails since another rank has failed tells nothing.
+        Err(if first { error } else { ExecError::Ended })
+    }
+
+    /// What a rank makes once all are sure to come.
+    fn finish(&mut self, ids: &Ids, meeting: &Meeting, places: &Places<A>) -> Result<(), ExecError> {
+        self.make_communicators(ids, meeting)?;
+        self.resolve(places)?;
+        self.reset().map_err(device)?;
+        meeting.goes_on();
+        self.choose_products(meeting)?;
+        self.reset().map_err(device)?;
+        meeting.goes_on();
+        Ok(())
     }
 
     /// What a rank makes by itself.
@@ -137,6 +146,7 @@ impl<A: Api> GpuDriver<A> {
             bases: [0; 3],
             workspaces: Vec::new(),
             comms: Vec::new(),
+            shared: comms::none(),
             scratch: 0,
             flags: Flags::default(),
             collectives: None,
@@ -242,11 +252,12 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// This rank's end of each communicator, in an order that is the same on all ranks.
-    fn make_communicators(&mut self, ids: &Ids) -> Result<(), ExecError> {
+    fn make_communicators(&mut self, ids: &Ids, meeting: &Meeting) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
-            self.comms.push(collectives.join(comm, self.image.rank, ids).map_err(device)?);
+            self.comms.push(collectives.join(comm, self.image.rank, (ids, meeting)).map_err(device)?);
+            self.shared = Arc::new(Comms::new(Some(collectives), &self.comms));
         }
         Ok(())
     }
@@ -298,7 +309,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Chooses an algorithm for each matrix product.
-    fn choose_products(&mut self) -> Result<(), ExecError> {
+    fn choose_products(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
@@ -312,8 +323,11 @@ impl<A: Api> GpuDriver<A> {
             to: event(true)?,
             order: event(false)?,
         };
-        let chosen: Result<Vec<_>, ExecError> =
-            self.calls.products.iter().map(|product| chooser.choose(product)).collect();
+        let choose = |product| {
+            meeting.goes_on();
+            chooser.choose(product)
+        };
+        let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
         for event in [chooser.from, chooser.to, chooser.order] {
             // SAFETY: it was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
@@ -327,7 +341,7 @@ impl<A: Api> GpuDriver<A> {
 
     /// Makes one call. The measured loop ends here.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, collectives, .. } = self;
+        let Self { api, calls, products, collectives, shared, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -347,6 +361,9 @@ impl<A: Api> GpuDriver<A> {
                 }
                 Prepared::Memset { address, value, bytes, stream } => api.memset(address, value, bytes, stream),
                 Prepared::Exchange { comm, exchanges: (first, last), stream } => {
+                    if !shared.usable() {
+                        return Err(Fault::new("issue", "the communicators have been ended"));
+                    }
                     let collectives = collectives.as_ref().expect("loaded where an image has collectives");
                     let exchanges = &calls.exchanges[first as usize..last as usize];
                     collectives.issue(comm, exchanges, A::raw_stream(stream))
@@ -364,45 +381,6 @@ impl<A: Api> GpuDriver<A> {
             }
         }
     }
-}
-
-impl Pageable {
-    fn bytes_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
-        // SAFETY: words are plain bytes, and the slice that is taken lies inside of them or the index panics.
-        let all = unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8) };
-        &mut all[offset..offset + bytes]
-    }
-}
-
-/// Every kernel of an image, once.
-fn wanted(image: &Image) -> Vec<Wanted> {
-    let mut seen: FxHashSet<Source> = FxHashSet::default();
-    let mut wanted = Vec::new();
-    let mut add = |source: &Source, what: &'static str, span| {
-        if seen.insert(source.clone()) {
-            wanted.push(Wanted { source: source.clone(), what, span });
-        }
-    };
-    for work in &image.works {
-        for launch in work.launches.iter() {
-            let sent = match launch {
-                Launch::Peer(peer) => peer.sends.as_ref().map(|sent| &*sent.launch),
-                launch => Some(launch),
-            };
-            if let Some(Launch::Kernel(kernel)) = sent {
-                add(&kernel.source, work.spec.operation.name(), work.span);
-            }
-        }
-    }
-    if image.gates > 0 {
-        add(&gate::source(), "gate", crate::base::SrcSpan::default());
-    }
-    for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
-        if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
-            add(&kernel.source, "buffer", crate::base::SrcSpan::default());
-        }
-    }
-    wanted
 }
 
 impl<A: Api> Driver for GpuDriver<A> {
@@ -572,8 +550,14 @@ impl<A: Api> Driver for GpuDriver<A> {
         Ok(Some(out))
     }
 
+    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+        Some(self.shared.clone())
+    }
+
     fn abandon(&mut self) {
         self.abandoned = true;
+        self.gates.iter().for_each(Gates::release_all);
+        self.shared.abort();
     }
 
     fn health(&mut self) -> Option<Health> {
@@ -601,11 +585,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             for graph in self.graphs.drain(..) {
                 self.api.destroy_graph(graph);
             }
-            if let Some(collectives) = self.collectives {
-                for comm in self.comms.drain(..) {
-                    collectives.destroy(comm);
-                }
-            }
+            self.shared.destroy();
             self.products.clear();
             for event in self.events.drain(..).chain(self.stamps.drain(..)) {
                 self.api.destroy_event(event);

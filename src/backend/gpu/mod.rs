@@ -3,10 +3,13 @@
 //! Generic over an [`Api`], which is all that a vendor adds.
 
 mod api;
+mod comms;
 mod driver;
 pub mod gate;
 mod kernels;
 mod lower;
+mod opening;
+mod pageable;
 mod peers;
 mod products;
 mod timer;
@@ -20,6 +23,7 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, c
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
+use driver::GpuDriver;
 
 /// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
 pub struct Gpu<A: Api> {
@@ -80,29 +84,21 @@ impl<A: Api> Backend for Gpu<A> {
             });
         }
         check_peers(&images)?;
-        let meeting = Meeting::new(images.len(), self.peers.clone());
-        let places = peers::Places::new(&images);
-        let make = |api: &Arc<A>, image| -> Result<Box<dyn Driver>, ExecError> {
-            let driver = driver::GpuDriver::new(api.clone(), image, self.cache.as_deref(), (&meeting, &places))?;
-            Ok(Box::new(driver.with_ranges(self.ranges.clone())))
+        let meeting = Arc::new(Meeting::new(images.len(), self.peers.clone()));
+        let places = Arc::new(peers::Places::new(&images));
+        let make = |api: &Arc<A>, image, meeting: Arc<Meeting>| {
+            let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
+            let places = places.clone();
+            move || -> Result<Box<dyn Driver>, ExecError> {
+                let driver = GpuDriver::new(api, image, cache.as_deref(), (&meeting, &places))?;
+                Ok(Box::new(driver.with_ranges(ranges)))
+            }
         };
         if images.len() == 1 {
-            return images.into_iter().map(|image| make(&self.apis[0], image)).collect();
+            return images.into_iter().map(|image| make(&self.apis[0], image, meeting.clone())()).collect();
         }
-        // Communicators are made by all ranks together.
-        std::thread::scope(|scope| {
-            let makers: Vec<_> =
-                self.apis.iter().zip(images).map(|(api, image)| scope.spawn(|| make(api, image))).collect();
-            let joined = makers.into_iter().map(|maker| maker.join());
-            let mut made: Vec<_> =
-                joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
-            // What ended because another had failed tells nothing.
-            let tells =
-                |result: &Result<_, ExecError>| matches!(result, Err(error) if !matches!(error, ExecError::Ended));
-            if let Some(index) = made.iter().position(tells) {
-                made.swap(0, index);
-            }
-            made.into_iter().collect()
-        })
+        let timeout = images[0].timeout;
+        let makers = self.apis.iter().zip(images).map(|(api, image)| make(api, image, meeting.clone())).collect();
+        opening::together(makers, &meeting, timeout)
     }
 }

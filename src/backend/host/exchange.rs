@@ -58,7 +58,7 @@ pub struct Meeting {
     changed: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// What each rank has brought to the collective under way.
     shares: Vec<Option<Share>>,
@@ -66,18 +66,36 @@ struct State {
     to_fetch: usize,
     /// What was sent from one rank to another and has not been received.
     sent: BTreeMap<(u32, u32), VecDeque<Vec<f64>>>,
+    /// Ranks have come with different collectives: this one is never complete.
+    mismatched: bool,
+    /// A rank has failed: nobody waits any more, and what operations leave means nothing.
+    broken: bool,
 }
 
 #[derive(Debug)]
 struct Share {
     spec: Arc<Spec>,
+    collectives: Vec<Collective>,
     inputs: Vec<Vec<f64>>,
     outputs: Vec<Vec<f64>>,
 }
 
+impl Share {
+    /// Whether another rank has come with the same collectives.
+    fn meets(&self, others: &[Collective]) -> bool {
+        let pairs = self.collectives.iter().zip(others);
+        self.collectives.len() == others.len() && pairs.into_iter().all(|(one, other)| one.meets(other))
+    }
+}
+
 impl Meeting {
     fn new(ranks: usize) -> Meeting {
-        let state = State { shares: (0..ranks).map(|_| None).collect(), to_fetch: 0, sent: BTreeMap::new() };
+        let state = State {
+            shares: (0..ranks).map(|_| None).collect(),
+            to_fetch: 0,
+            sent: BTreeMap::new(),
+            ..State::default()
+        };
         Meeting { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -85,8 +103,20 @@ impl Meeting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether all have come, and not with the same.
+    pub fn is_mismatched(&self) -> bool {
+        let state = self.lock();
+        state.mismatched && state.shares.iter().all(Option::is_some)
+    }
+
+    /// Lets everybody go who waits here, now and later.
+    pub fn break_off(&self) {
+        self.lock().broken = true;
+        self.changed.notify_all();
+    }
+
     /// Takes part in an operation of that rank, whose outputs come in as they lie in memory and go out as they have to
-    /// be. Waits for the others as long as it takes.
+    /// be. Waits for the others as long as it takes, unless the meeting is broken off.
     pub fn take_part(
         &self,
         rank: u32,
@@ -99,7 +129,7 @@ impl Meeting {
         if collectives.iter().all(between_two) {
             self.transfer(rank, collectives, inputs, outputs);
         } else {
-            self.exchange(rank, spec, inputs, outputs);
+            self.exchange(rank, spec, collectives, inputs, outputs);
         }
     }
 
@@ -115,6 +145,9 @@ impl Meeting {
         for one in collectives {
             let (CollectiveKind::Recv, Some(target)) = (one.kind, one.target) else { continue };
             let values = loop {
+                if state.broken {
+                    return;
+                }
                 if let Some(values) = state.sent.get_mut(&(one.peer, rank)).and_then(VecDeque::pop_front) {
                     break values;
                 }
@@ -124,26 +157,42 @@ impl Meeting {
         }
     }
 
-    fn exchange(&self, rank: u32, spec: &Arc<Spec>, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
+    fn exchange(
+        &self,
+        rank: u32,
+        spec: &Arc<Spec>,
+        collectives: &[Collective],
+        inputs: &[Vec<f64>],
+        outputs: &mut [Vec<f64>],
+    ) {
         let rank = rank as usize;
         // The collective before has to be over for everybody.
         let state = self.lock();
-        let waited = self.changed.wait_while(state, |state| state.to_fetch > 0);
+        let waited = self.changed.wait_while(state, |state| state.to_fetch > 0 && !state.broken);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.shares[rank] = Some(Share { spec: spec.clone(), inputs: inputs.to_vec(), outputs: outputs.to_vec() });
-        if state.shares.iter().all(Option::is_some) {
+        if state.broken {
+            return;
+        }
+        state.mismatched |= state.shares.iter().flatten().any(|share| !share.meets(collectives));
+        let (spec, collectives) = (spec.clone(), collectives.to_vec());
+        let operation = spec.operation;
+        state.shares[rank] = Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
+        if state.shares.iter().all(Option::is_some) && !state.mismatched {
             let mut members: Vec<Member> = state
                 .shares
                 .iter_mut()
                 .flatten()
                 .map(|share| Member { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
                 .collect();
-            spec.operation.exchange(&mut members);
+            operation.exchange(&mut members);
             state.to_fetch = state.shares.len();
             self.changed.notify_all();
         } else {
-            let waited = self.changed.wait_while(state, |state| state.to_fetch == 0);
+            let waited = self.changed.wait_while(state, |state| state.to_fetch == 0 && !state.broken);
             state = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.broken {
+                return;
+            }
         }
         if let Some(share) = state.shares[rank].take() {
             for (output, result) in outputs.iter_mut().zip(share.outputs) {

@@ -5,17 +5,18 @@ mod memory;
 mod worker;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use super::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, check_peers};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, Progress, check_peers};
 use crate::schedule::Topology;
 
 use exchange::Meetings;
 use memory::Memory;
-use worker::{Event, Message, Shared, Stamp};
+use worker::{Event, Message, Pace, Shared, Stamp};
 
 /// The CPU as a backend.
 #[derive(Debug, Default)]
@@ -97,6 +98,7 @@ impl HostDriver {
             host: memory(2, Space::Host)?,
             events: (0..events).map(|_| Event::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
+            paces: (0..lanes).map(|_| Pace::default()).collect(),
             meetings: image.comms.iter().map(|comm| meetings.of(comm)).collect(),
             crossings: meetings.crossings.clone(),
             image,
@@ -281,8 +283,20 @@ impl Driver for HostDriver {
         Ok(self.shared.events[event as usize].has_reached(self.turns[event as usize]))
     }
 
+    fn progress(&mut self, lane: u32) -> Option<Progress> {
+        let pace = &self.shared.paces[lane as usize];
+        let running = pace.running.load(Ordering::Acquire);
+        Some(Progress { ended: pace.ended.load(Ordering::Acquire), running })
+    }
+
+    fn stuck(&mut self) -> bool {
+        self.shared.meetings.iter().any(|meeting| meeting.is_mismatched())
+    }
+
     fn abandon(&mut self) {
         self.abandoned = true;
+        // Whoever waits for this rank goes on, so that its thread can end.
+        self.shared.meetings.iter().for_each(|meeting| meeting.break_off());
     }
 
     fn reset(&mut self) -> Result<(), Box<Fault>> {

@@ -1,5 +1,6 @@
 //! A thread for each lane: runs what it is sent, in order.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -82,10 +83,19 @@ impl Stamp {
     }
 }
 
+/// How far a lane has come.
+#[derive(Debug, Default)]
+pub struct Pace {
+    pub ended: AtomicU64,
+    pub running: AtomicBool,
+}
+
 /// What all lanes share.
 #[derive(Debug)]
 pub struct Shared {
     pub image: Image,
+    /// For each lane.
+    pub paces: Vec<Pace>,
     pub device: Memory,
     pub pinned: Memory,
     pub host: Memory,
@@ -123,7 +133,13 @@ pub fn work(shared: &Arc<Shared>, messages: &Receiver<Message>) {
     let mut workspace = Workspace::default();
     while let Ok(message) = messages.recv() {
         match message {
-            Message::Run(op) => run(shared, op, &mut workspace),
+            Message::Run(op) => {
+                let pace = &shared.paces[shared.image.ops[op as usize].lane as usize];
+                pace.running.store(true, Ordering::Release);
+                run(shared, op, &mut workspace);
+                pace.ended.fetch_add(1, Ordering::Release);
+                pace.running.store(false, Ordering::Release);
+            }
             Message::Record { event, turn } => shared.events[event as usize].reach(turn),
             Message::Wait { event, turn } => shared.events[event as usize].wait(turn),
             Message::Stamp(stamp) => shared.stamps[stamp as usize].reach(),

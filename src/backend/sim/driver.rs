@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::base::{Nanos, Space};
 use crate::config::{Links, Profile};
 use crate::cost::{self, Task};
-use crate::exec::{Driver, Fault, Image};
+use crate::exec::{Driver, Fault, Image, Progress};
 use crate::model::Priority;
 use crate::ops::Launch;
 
@@ -33,6 +33,8 @@ struct Node {
     after: Vec<u32>,
     /// Stamps that its start and its end set.
     observed: [Option<u32>; 2],
+    /// As [`Machine::count`] takes it.
+    counted: Option<(u32, [bool; 2])>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -242,7 +244,7 @@ impl SimDriver {
     }
 
     /// Puts a task behind a lane's last, and behind what the lane was told to wait for.
-    fn submit(&mut self, lane: u32, action: Action) -> Result<TaskId, Box<Fault>> {
+    fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
         let world = self.world.clone();
         let mut state = world.lock();
         let (placing, last, waits) = &mut self.lanes[lane as usize];
@@ -253,6 +255,9 @@ impl SimDriver {
         };
         let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
         let task = state.machine.submit(action, *placing, self.host + self.costs.latency, after);
+        if let Some((lane, counted)) = counted {
+            state.machine.count(task, lane, counted);
+        }
         *last = Some(task);
         let lane = placing.lane;
         if state.machine.outstanding(lane) > self.costs.depth {
@@ -272,7 +277,7 @@ impl SimDriver {
         let (last, waits) = &mut capture.lanes[lane as usize];
         let after = last.iter().copied().chain(waits.drain(..)).collect();
         *last = Some(node);
-        capture.nodes.push(Node { action, priority, after, observed: [None; 2] });
+        capture.nodes.push(Node { action, priority, after, observed: [None; 2], counted: None });
         node
     }
 
@@ -315,18 +320,21 @@ fn urgency(priority: Priority) -> i32 {
 impl Driver for SimDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
         let (lane, parts) = self.ops[op as usize].clone();
-        for index in parts {
+        let placed = self.lanes[lane as usize].0.lane;
+        for index in parts.clone() {
             let part = self.parts[index as usize];
+            let counted = Some((placed, [index == parts.start, index + 1 == parts.end]));
             if self.capture.is_some() {
                 let node = self.note(lane, part.action);
                 let start = self.opening.take();
                 let capture = self.capture.as_mut().expect("checked above");
                 capture.nodes[node as usize].observed[0] = start;
+                capture.nodes[node as usize].counted = counted;
                 self.last = Some(Launched::Node(node));
                 continue;
             }
             self.host += part.host;
-            let task = self.submit(lane, part.action)?;
+            let task = self.submit(lane, part.action, counted)?;
             let world = self.world.clone();
             let mut state = world.lock();
             state.machine.observe(task, self.opening.take(), None);
@@ -348,7 +356,7 @@ impl Driver for SimDriver {
         }
         self.host += self.costs.record;
         if !self.lanes[lane as usize].2.is_empty() {
-            self.submit(lane, Action::Mark(None))?;
+            self.submit(lane, Action::Mark(None), None)?;
         }
         self.events[event as usize] = self.lanes[lane as usize].1;
         Ok(())
@@ -379,7 +387,7 @@ impl Driver for SimDriver {
         self.host += self.costs.stamp;
         // What this stamp said before has been asked for: it is set anew.
         self.forget(stamp);
-        let task = self.submit(lane, Action::Mark(Some(self.stamp_of(stamp))))?;
+        let task = self.submit(lane, Action::Mark(Some(self.stamp_of(stamp))), None)?;
         self.stamps[stamp as usize] = Some(task);
         Ok(())
     }
@@ -396,7 +404,7 @@ impl Driver for SimDriver {
         let number = graph as usize;
         let graph = std::mem::take(&mut self.graphs[number]);
         self.host += self.costs.graph_launch + self.costs.graph_branch * f64::from(graph.branches.saturating_sub(1));
-        let start = self.submit(lane, Action::Mark(None))?;
+        let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
         let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
@@ -417,6 +425,9 @@ impl Driver for SimDriver {
             let task = state.machine.submit(action, placing, visible, before.chain([(start, dispatched)]));
             let [started, ended] = node.observed;
             state.machine.observe(task, started, ended);
+            if let Some((lane, counted)) = node.counted {
+                state.machine.count(task, lane, counted);
+            }
             drop(state);
             match node.action {
                 Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
@@ -427,7 +438,7 @@ impl Driver for SimDriver {
         }
         self.lanes[lane as usize].2.extend(graph.last.iter().map(|&node| tasks[node as usize]));
         self.graphs[number] = graph;
-        self.submit(lane, Action::Mark(None))?;
+        self.submit(lane, Action::Mark(None), None)?;
         Ok(())
     }
 
@@ -549,6 +560,15 @@ impl Driver for SimDriver {
 
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
         Ok(self.world.lock().machine.outstanding(self.lanes[lane as usize].0.lane) == 0)
+    }
+
+    fn progress(&mut self, lane: u32) -> Option<Progress> {
+        let [begun, ended] = self.world.lock().machine.pace(self.lanes[lane as usize].0.lane);
+        Some(Progress { ended, running: begun > ended })
+    }
+
+    fn stuck(&mut self) -> bool {
+        self.world.lock().is_stuck()
     }
 
     fn reset(&mut self) -> Result<(), Box<Fault>> {

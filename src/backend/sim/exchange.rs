@@ -43,7 +43,7 @@ impl<'a> Exchanges<'a> {
             let into = from().map(|from| side(channel(from, peer.rank), true, !sends_waits));
             let sides: Vec<Side> = out.into_iter().chain(into).collect();
             let time = if sides.iter().any(|side| side.waits) { self.flag } else { 0.0 };
-            let exchange = Exchange { sides, units: 0, floor: 0.0, time };
+            let exchange = Exchange { calls: Vec::new(), sides, units: 0, floor: 0.0, time };
             Action::Meet(machine.exchange(exchange))
         };
         let mut actions = vec![meet(0, true)];
@@ -77,6 +77,7 @@ impl<'a> Exchanges<'a> {
             sides.push(Side { channel: Channel { comm: number, pair }, needed, receives, waits: true });
         }
         let units = self.links.units.value() as u64;
-        Some(Action::Exchange(machine.exchange(Exchange { sides, units, floor: self.floor, time })))
+        let calls = collectives.to_vec();
+        Some(Action::Exchange(machine.exchange(Exchange { calls, sides, units, floor: self.floor, time })))
     }
 }

@@ -22,6 +22,7 @@ const ROUNDS: u64 = 16;
 const SMALL_DEMAND: f64 = 1e-3;
 
 mod meetings;
+mod watched;
 
 pub use meetings::{Channel, Exchange, Side};
 
@@ -66,6 +67,8 @@ struct State {
     running: u64,
     /// Stamps that its start and its end set.
     observed: [Option<u32>; 2],
+    /// The lane for which it counts as an operation, and whether its start and its end do.
+    counted: Option<(u32, [bool; 2])>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +220,8 @@ pub struct Machine {
     outstanding: Vec<u32>,
     /// Stamps that have been reached, with their times.
     stamps: Vec<(u32, f64)>,
+    /// For each lane, operations that have begun, and that have ended.
+    paces: Vec<[u64; 2]>,
 }
 
 impl Machine {
@@ -243,6 +248,7 @@ impl Machine {
             memory: Fluid::default(),
             copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost), to_peers()],
         };
+        let lanes = device_of.len();
         Machine {
             now: 0.0,
             events: BinaryHeap::new(),
@@ -265,6 +271,7 @@ impl Machine {
             rule: profile.queues.rule,
             pageable_rate: profile.pageable_bandwidth.value() * 1e-9,
             stamps: Vec::new(),
+            paces: vec![[0; 2]; lanes],
         }
     }
 
@@ -276,11 +283,6 @@ impl Machine {
     /// Calls on a lane whose work has not ended; a graph is one.
     pub fn outstanding(&self, lane: u32) -> u32 {
         self.outstanding[lane as usize]
-    }
-
-    /// The stamps that have been reached since the last time, with their times in ns.
-    pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, f64)> {
-        self.stamps.drain(..)
     }
 
     pub fn has_ended(&self, task: TaskId) -> bool {
@@ -320,7 +322,18 @@ impl Machine {
         };
         let followers = Vec::new();
         let observed = [None, None];
-        let state = State { action, placing, open, ready, followers, end: None, waiting: blocks, running: 0, observed };
+        let state = State {
+            action,
+            placing,
+            open,
+            ready,
+            followers,
+            end: None,
+            waiting: blocks,
+            running: 0,
+            observed,
+            counted: None,
+        };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
         if let (Some(queue), Action::Run(Task::Kernel { .. }) | Action::Exchange(_)) = (placing.queue, action) {
@@ -345,6 +358,7 @@ impl Machine {
             waiting: 0,
             running: 0,
             observed: [None, None],
+            counted: None,
         });
         self.first + self.tasks.len() as u64 - 1
     }
@@ -353,19 +367,6 @@ impl Machine {
     pub fn release(&mut self, task: TaskId, time: f64) {
         self.state(task).open = 0;
         self.at(time, What::Ready(task));
-    }
-
-    /// Lets a task that was just submitted set stamps when it starts and when it ends.
-    pub fn observe(&mut self, task: TaskId, start: Option<u32>, end: Option<u32>) {
-        let observed = &mut self.state(task).observed;
-        *observed = [start.or(observed[0]), end.or(observed[1])];
-    }
-
-    fn started(&mut self, task: TaskId) {
-        let now = self.now;
-        if let [Some(stamp), _] = self.state(task).observed {
-            self.stamps.push((stamp, now));
-        }
     }
 
     /// Has [`Machine::moved`] tell when a task has ended.
@@ -652,11 +653,15 @@ impl Machine {
         state.end = Some(now);
         let placing = state.placing;
         let action = state.action;
+        let counted = state.counted;
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
             Action::Mark(stamp) => stamp,
             Action::Run(_) | Action::Exchange(_) | Action::Meet(_) => state.observed[1],
         };
+        if let Some((lane, [_, closes])) = counted {
+            self.paces[lane as usize][1] += u64::from(closes);
+        }
         self.stamps.extend(marked.map(|stamp| (stamp, now)));
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());
         self.moved |= self.awaited.remove(&task) || self.awaited_lanes.contains(&placing.lane);

@@ -44,6 +44,11 @@ pub struct State {
 }
 
 impl State {
+    /// Whether it has shown that somebody waits for what never happens.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
     /// Takes over what has been reached.
     pub fn take_stamps(&mut self) {
         for (stamp, time) in self.machine.take_stamps() {
@@ -158,6 +163,7 @@ impl World {
         } else {
             while !awaited.is_there(&state.machine) && state.machine.step() {}
         }
-        awaited.is_there(&state.machine).then_some(state)
+        state.stuck |= !awaited.is_there(&state.machine);
+        (!state.stuck).then_some(state)
     }
 }

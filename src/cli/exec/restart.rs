@@ -3,14 +3,15 @@
 use crate::cli::CliResult;
 use crate::cli::error::InputError;
 
-/// Starts the same command again with the variables in its environment: drivers read them when they start.
-pub(super) fn restart(variables: &[String]) -> CliResult {
+/// Starts the same command again with further flags, and with the variables in its environment: drivers read them when
+/// they start.
+pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
     let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = std::process::Command::new(program);
     let mut arguments = std::env::args_os().skip(1);
     // Behind `exec`, since a `--` may follow.
-    command.args(arguments.next()).arg("--env-is-set").args(arguments);
+    command.args(arguments.next()).args(flags).args(arguments);
     for variable in variables {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err(InputError::NoVariable { given: variable.clone() }.into());
@@ -26,6 +27,6 @@ pub(super) fn restart(variables: &[String]) -> CliResult {
     #[cfg(not(unix))]
     {
         let status = command.status().map_err(failed)?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
+        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::cli::FAILED))
     }
 }

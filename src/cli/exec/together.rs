@@ -17,7 +17,7 @@ use crate::cli::{CliResult, DONE, environment};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError};
 
-use super::{ExecArgs, Part, Ready, finish, interrupt, prepare};
+use super::{ExecArgs, Part, Ready, failure, finish, interrupt, prepare};
 
 /// This process among those of a run.
 pub(super) struct Process {
@@ -123,7 +123,12 @@ impl Process {
         }
         check_same(&all)?;
         check_devices(&all)?;
-        let part = Part { leads: self.leads(), launched: true, facts: self.facts(&all) };
+        let part = Part {
+            leads: self.leads(),
+            launched: true,
+            facts: self.facts(&all),
+            aftermath: failure::Aftermath::once(how),
+        };
         if ready.chosen.backend.peers().is_none() && !self.leads() {
             // Rank 0 runs all ranks; this one only ends as it does.
             interrupt::watch(&Arc::new(Control::default()), true);

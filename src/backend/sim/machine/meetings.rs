@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ops::Cost;
+use crate::ops::{Collective, Cost};
 
 use super::{Action, Blocks, Machine, TaskId, What};
 
@@ -29,6 +29,8 @@ pub struct Side {
 /// What a rank does in an exchange.
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    /// What it calls.
+    pub calls: Vec<Collective>,
     /// Where it meets others.
     pub sides: Vec<Side>,
     /// Compute units that it holds.
@@ -123,6 +125,11 @@ impl Machine {
             self.go_on(task);
         }
         for (side, turn) in sides.iter().zip(turns) {
+            let first = self.meetings.arrived.get(&(side.channel, turn)).and_then(|there| there.first().copied());
+            if side.channel.pair.is_none() && first.is_some_and(|(first, _)| !self.alike(first, exchange)) {
+                // It is never complete, and neither is the other.
+                continue;
+            }
             let there = self.meetings.arrived.entry((side.channel, turn)).or_default();
             there.push((task, side.waits));
             if there.len() as u32 == side.needed {
@@ -143,6 +150,15 @@ impl Machine {
             unreachable!("only exchanges meet")
         };
         exchange as usize
+    }
+
+    /// Whether a task that has come calls the same as another exchange.
+    fn alike(&mut self, task: TaskId, other: usize) -> bool {
+        let exchange = self.exchange_of(task);
+        let exchanges = &self.meetings.exchanges;
+        let (mine, theirs) = (&exchanges[exchange].calls, &exchanges[other].calls);
+        exchange == other
+            || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
     }
 
     fn go_on(&mut self, task: TaskId) {

@@ -1,0 +1,231 @@
+//! On GPUs: a hang, a fault that is told late, a rank that does not come, one that fails. Each goes in a process of its
+//! own, since a device does not work again in one in which it has failed. Where there is no GPU each test says so and
+//! skips. Whatever hangs here ends by itself, by the device's own clock or with the process.
+
+mod common;
+
+use std::process::Command;
+
+use aorta::backend::cuda::{self, Cuda};
+use aorta::backend::gpu::Gpu;
+use aorta::base::{Nanos, SourceMap};
+use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode, Rank};
+use aorta::model::{Options, Program};
+use aorta::plan;
+use aorta::render::{self, Style};
+use aorta::schedule::{self, Schedule, Topology};
+use common::failing::Failing;
+
+/// Set in the process that does what a test is about.
+const INSIDE: &str = "AORTA_TEST_INSIDE";
+
+/// The first GPUs, that many; nothing where there are fewer, said on the way.
+fn gpus(count: u32) -> Option<Gpu<Cuda>> {
+    let paths = aorta::cli::library_paths();
+    match cuda::find(&paths) {
+        cuda::Found::Nothing(why) => {
+            println!("skipped: {why}");
+            None
+        }
+        cuda::Found::Broken(error) => panic!("the CUDA driver is there and does not work: {error}"),
+        cuda::Found::Devices(there) if there < count => {
+            println!("skipped: {there} GPUs, and {count} are needed");
+            None
+        }
+        cuda::Found::Devices(_) => {
+            let open = |index| Cuda::open(paths.clone(), index, None).unwrap_or_else(|error| panic!("{error}"));
+            Some(Gpu::new((0..count).map(open).collect(), None))
+        }
+    }
+}
+
+/// Runs the test of that name in a process of its own, and gives what it printed. In that process: nothing.
+fn apart(name: &str) -> Option<String> {
+    if std::env::var_os(INSIDE).is_some() {
+        return None;
+    }
+    let program = std::env::current_exe().expect("a test is a program");
+    let output = Command::new(program).args([name, "--exact", "--nocapture"]).env(INSIDE, "1").output();
+    let output = output.expect("the test starts");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
+    Some(printed)
+}
+
+/// Ends the process without asking the device, as the program does.
+fn leave() -> ! {
+    aorta::backend::leave(0)
+}
+
+struct World {
+    programs: Vec<Program>,
+    schedules: Vec<Schedule>,
+}
+
+impl World {
+    fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
+        let program = |rank| {
+            let options = Options { rank, world, ..Options::default() };
+            common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
+        };
+        let programs: Vec<Program> = (0..world).map(program).collect();
+        let place = |program| {
+            let plan = plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
+            schedule::place(program, &plan, backend.topology(), &schedule::Options::default())
+        };
+        let schedules = programs.iter().map(place).collect();
+        World { programs, schedules }
+    }
+
+    fn open(&self, backend: &dyn Backend) -> Result<exec::Ranks, ExecError> {
+        let ranks: Vec<Rank> = (self.programs.iter().zip(&self.schedules))
+            .map(|(program, schedule)| Rank { number: program.rank, program, schedule })
+            .collect();
+        let options = exec::Options { timeout: Nanos(2_000_000_000), ..common::exec_options() };
+        exec::prepare_ranks(&ranks, backend, &options)
+    }
+}
+
+fn show(text: &str, error: &ExecError) {
+    let mut sources = SourceMap::new();
+    sources.add("test.aorta", text).expect("a test is small");
+    println!("{}", render::text(error, &sources, Style::default()));
+}
+
+#[test]
+fn a_hang_ends_the_program_and_is_found_by_another_run() {
+    if gpus(1).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("slow.aorta");
+    let text = "stream a\nstream b\nbuffer x, y: f32[4]\nstep {\n  on a { nop() }\n  on a { spin(10s) }\n  \
+                on a { fill(1 -> x) }\n  on b { map(x + 1 -> y) }\n}\n";
+    std::fs::write(&file, text).expect("a file can be written");
+    for launch in ["stream", "graph"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+        command.arg("exec").arg(&file).args(["--backend", "cuda", "--effort", "sanity", "--timeout", "2s"]);
+        let output = command.args(["--launch", launch]).output().expect("the binary starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        println!("{launch}:\n{said}");
+        assert_eq!(output.status.code(), Some(4));
+        assert!(said.contains("Running it once more"), "it is not known at once");
+        assert!(said.contains("a is in this spin"), "it is found");
+        assert!(said.contains("b has not begun this map, and waits for a fill on a"), "what waits says for what");
+    }
+}
+
+/// A backend that lets one operand of every image lie far outside of its memory.
+struct Astray<'a>(&'a dyn Backend, usize);
+
+impl Backend for Astray<'_> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn device(&self) -> DeviceInfo {
+        self.0.device()
+    }
+
+    fn topology(&self) -> Topology {
+        self.0.topology()
+    }
+
+    fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        images.iter_mut().for_each(|image| image.addresses[self.1].offset += 1 << 45);
+        self.0.open(images)
+    }
+}
+
+/// The operands of the first and second operation come before those of the third.
+const ASTRAY: &str = "\
+stream a
+stream b
+buffer x, y, z: f32[1024]
+step {
+  on a { map(x + 1 -> y) }
+  on b { fill(1 -> z) }
+  on a { map(y + z -> x) }
+}
+";
+
+#[test]
+fn an_address_outside_of_memory_is_told_late() {
+    let Some(printed) = apart("an_address_outside_of_memory_is_told_late") else {
+        let Some(gpu) = gpus(1) else { leave() };
+        let world = World::new(ASTRAY, 1, &gpu);
+        let mut open = world.open(&Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
+        let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("the fill goes astray");
+        show(ASTRAY, &error);
+        leave();
+    };
+    assert!(printed.contains("skipped") || printed.contains("aorta::exec::late_fault"));
+}
+
+#[test]
+fn an_address_outside_of_memory_is_found() {
+    let Some(printed) = apart("an_address_outside_of_memory_is_found") else {
+        let Some(gpu) = gpus(1) else { leave() };
+        let world = World::new(ASTRAY, 1, &gpu);
+        let mut open = world.open(&Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
+        let error = open.diagnose(Diagnosis::Fault, &Control::default()).expect_err("the fill goes astray");
+        show(ASTRAY, &error);
+        leave();
+    };
+    assert!(printed.contains("skipped") || printed.contains("in this fill"));
+}
+
+/// Rank 1 comes to the collective in every other iteration only.
+const ABSENT: &str = "\
+buffer x: f32[1024]
+step {
+  map(x + 1 -> x)
+  if rank == 0 or iteration % 2 == 1 { all_reduce(x -> x) }
+}
+";
+
+#[test]
+fn a_rank_that_does_not_come_to_a_collective_is_named() {
+    let Some(printed) = apart("a_rank_that_does_not_come_to_a_collective_is_named") else {
+        let Some(gpu) = gpus(2) else { leave() };
+        let world = World::new(ABSENT, 2, &gpu);
+        let mut open = world.open(&gpu).unwrap_or_else(|error| panic!("{error}"));
+        let error = open.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("rank 1 does not come");
+        show(ABSENT, &error);
+        drop(open);
+        // The communicators are ended, and with them their kernels: the devices can be used again.
+        let mut open = world.open(&gpu).unwrap_or_else(|error| panic!("{error}"));
+        let error = open.diagnose(Diagnosis::Hang, &Control::default()).expect_err("rank 1 does not come");
+        show(ABSENT, &error);
+        leave();
+    };
+    assert!(printed.contains("skipped") || printed.matches("aorta::exec::hang").count() == 2);
+    assert!(printed.contains("skipped") || printed.contains("in this all_reduce over ranks 0 and 1: rank 1 has not"));
+}
+
+#[test]
+fn a_rank_that_makes_no_communicator_is_named() {
+    let text = "buffer x: f32[1024]\nstep { map(x + 1 -> x) if rank == 0 { all_reduce(x -> x) } }\n";
+    let Some(printed) = apart("a_rank_that_makes_no_communicator_is_named") else {
+        let Some(gpu) = gpus(2) else { leave() };
+        let error = World::new(text, 2, &gpu).open(&gpu).err().expect("rank 1 does not come");
+        show(text, &error);
+        leave();
+    };
+    assert!(printed.contains("skipped") || printed.contains("aorta::exec::no_meeting"));
+}
+
+#[test]
+fn a_rank_that_fails_ends_one_that_waits_for_it_on_the_device() {
+    let text = "buffer x: f32[1024]\nstep { if rank == 1 { nop() } all_reduce(x -> x) }\n";
+    let Some(printed) = apart("a_rank_that_fails_ends_one_that_waits_for_it_on_the_device") else {
+        let Some(gpu) = gpus(2) else { leave() };
+        let failing = Failing(&gpu);
+        let mut open = World::new(text, 2, &gpu).open(&failing).unwrap_or_else(|error| panic!("{error}"));
+        let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("rank 1 fails");
+        show(text, &error);
+        leave();
+    };
+    assert!(printed.contains("skipped") || printed.contains("rank 1: `launch`: told to fail"));
+}
