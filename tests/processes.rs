@@ -135,7 +135,11 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<dyn Peers>) -> T + Sync) 
     })
 }
 
+/// Without the moments at which iterations began: each simulator has a clock of its own here.
 fn text(measured: &Result<Measured, ExecError>) -> String {
+    let mut measured = measured.clone();
+    let variants = measured.iter_mut().flat_map(|measured| &mut measured.variants);
+    variants.flat_map(|variant| &mut variant.ranks).for_each(|rank| rank.origins.clear());
     format!("{measured:#?}")
 }
 

@@ -36,7 +36,7 @@ def theirs(args, name, graph):
 def ours(args, name, size, words, folder):
     record = folder / "record.json"
     command = [args.aorta, "exec", str(FILES / f"{name}.aorta"), "--backend", "cuda", "--ranks", str(args.gpus),
-               "--set", f"size={size}", "--set", f"repeat={REPEAT}", "--config", "observed_iterations=0", "--json", str(record), *words]
+               "--set", f"size={size}", "--set", "sizes=1", "--set", f"repeat={REPEAT}", "--config", "observed_iterations=0", "--json", str(record), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
