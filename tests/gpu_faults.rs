@@ -200,7 +200,10 @@ fn a_rank_that_does_not_come_to_a_collective_is_named() {
         show(ABSENT, &error);
         leave();
     };
-    assert!(printed.contains("skipped") || printed.matches("aorta::exec::hang").count() == 2);
+    // The library connects the ranks in the first call, which then does not come back.
+    let first = ["aorta::exec::hang", "aorta::exec::no_return"].iter().filter_map(|code| printed.find(code)).min();
+    let last = printed.rfind("aorta::exec::hang");
+    assert!(printed.contains("skipped") || first.zip(last).is_some_and(|(first, last)| first < last), "{printed}");
     assert!(printed.contains("skipped") || printed.contains("in this all_reduce over ranks 0 and 1: rank 1 has not"));
 }
 
