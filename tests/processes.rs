@@ -136,8 +136,7 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<dyn Peers>) -> T + Sync) 
 }
 
 /// Without the moments at which iterations began: each simulator has a clock of its own here.
-fn text(measured: &Result<Measured, ExecError>) -> String {
-    let mut measured = measured.clone();
+fn text(mut measured: Result<Measured, ExecError>) -> String {
     let variants = measured.iter_mut().flat_map(|measured| &mut measured.variants);
     variants.flat_map(|variant| &mut variant.ranks).for_each(|rank| rank.origins.clear());
     format!("{measured:#?}")
@@ -147,11 +146,11 @@ fn text(measured: &Result<Measured, ExecError>) -> String {
 fn all_know_what_one_process_with_all_ranks_would() {
     let world = world(STAIRS, 3);
     let sim = || Sim::new(Profile::named("h200").expect("a shipped profile"));
-    let whole = text(&measured(&world, &sim(), &Control::default()));
+    let whole = text(measured(&world, &sim(), &Control::default()));
     assert!(whole.contains("rank: 2,") && whole.contains("complete: true"), "{whole}");
     let told = in_each(3, |_, peers| {
         let sim = sim();
-        text(&measured(&world, &OneOf { backend: &sim, peers }, &Control::default()))
+        text(measured(&world, &OneOf { backend: &sim, peers }, &Control::default()))
     });
     for one in told {
         assert_eq!(one, whole);
@@ -254,10 +253,10 @@ fn an_interrupt_of_one_stops_all_at_the_same_place() {
                 interrupt: Some((control.clone(), interrupt.0, interrupt.1)).filter(|_| rank == interrupted),
                 ..Script::default()
             });
-            let texts: Vec<String> = all.iter().map(text).collect();
-            assert_eq!(texts[0], texts[1], "{interrupt:?} on rank {interrupted}");
             let complete = all.iter().any(|measured| measured.as_ref().is_ok_and(|measured| measured.complete));
             assert!(!complete, "{interrupt:?} on rank {interrupted}");
+            let texts: Vec<String> = all.into_iter().map(text).collect();
+            assert_eq!(texts[0], texts[1], "{interrupt:?} on rank {interrupted}");
         }
     }
 }

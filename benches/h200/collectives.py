@@ -36,7 +36,7 @@ def theirs(args, name, graph):
 def ours(args, name, size, words, folder):
     record = folder / "record.json"
     command = [args.aorta, "exec", str(FILES / f"{name}.aorta"), "--backend", "cuda", "--ranks", str(args.gpus),
-               "--set", f"size={size}", "--set", "sizes=1", "--set", f"repeat={REPEAT}", "--config", "observed_iterations=0", "--json", str(record), *words]
+               "--set", f"size={size}B", "--set", "sizes=1", "--set", f"repeat={REPEAT}", "--config", "observed_iterations=0", "--json", str(record), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
@@ -50,9 +50,11 @@ def main():
     parser.add_argument("--nccl-tests", type=pathlib.Path, required=True)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", help="bytes, with commas between")
     parser.add_argument("--markdown", type=pathlib.Path)
     args = parser.parse_args()
     n = args.gpus
+    sizes = [int(size) for size in args.sizes.split(",")] if args.sizes else SIZES
     factor = {"all_reduce": 2 * (n - 1) / n}
     lines = ["| collective | size | nccl-tests, µs | GB/s | without the gate, µs | GB/s | time over theirs | by round | "
              "nccl-tests' graph, µs | as a graph, µs | over theirs | by round | held at the gate, µs |",
@@ -63,11 +65,11 @@ def main():
             rounds = []
             for _ in range(args.rounds):
                 plain, graph = theirs(args, name, False), theirs(args, name, True)
-                for size in SIZES:
+                for size in sizes:
                     loose = ours(args, name, size, ["--launch", "stream", "--gate", "off", "--effort", "quick"], folder)
                     both = ours(args, name, size, ["--launch", "both"], folder)
                     rounds.append((size, plain.get(size), loose["stream"], graph.get(size), both.get("graph"), both["stream"]))
-            for size in SIZES:
+            for size in sizes:
                 of = [round_[1:] for round_ in rounds if round_[0] == size]
                 # nccl-tests rounds sizes down to what all ranks share: a size that it has not is left out.
                 if any(value is None for round_ in of for value in round_):

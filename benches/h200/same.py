@@ -14,6 +14,7 @@ import pathlib
 import statistics
 import subprocess
 import tempfile
+import time
 
 CASES = {
     "moe, as a graph": ["moe", "--launch", "graph"],
@@ -38,6 +39,7 @@ def main():
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=1e9, help="no new run of a case after that many")
     parser.add_argument("--only", help="a case, by a part of its name")
     parser.add_argument("--markdown", type=pathlib.Path)
     args = parser.parse_args()
@@ -48,12 +50,14 @@ def main():
         for name, words in CASES.items():
             if args.only and args.only not in name:
                 continue
-            runs = [run(args, words, folder) for _ in range(args.pairs + 1)]
+            begin, runs = time.monotonic(), []
+            while len(runs) <= args.pairs and time.monotonic() - begin < args.seconds:
+                runs.append(run(args, words, folder))
             pairs = list(zip(runs, runs[1:]))
             apart = [a["p50_high_ns"] < b["p50_low_ns"] or b["p50_high_ns"] < a["p50_low_ns"] for a, b in pairs]
             by = [abs(a["p50_ns"] / b["p50_ns"] - 1) for a, b in pairs]
-            different = sum(away and much >= 0.01 for away, much in zip(apart, by)) / args.pairs
-            lines.append(f"| {name} | {args.pairs} | {sum(apart) / args.pairs:.1%} | {different:.1%} | "
+            different = sum(away and much >= 0.01 for away, much in zip(apart, by)) / len(pairs)
+            lines.append(f"| {name} | {len(pairs)} | {sum(apart) / len(pairs):.1%} | {different:.1%} | "
                          f"{statistics.median(by):.2%} | {statistics.quantiles(by, n=20)[-1]:.2%} | {max(by):.2%} |")
             print(lines[-1], flush=True)
     if args.markdown:
