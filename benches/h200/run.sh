@@ -5,7 +5,7 @@
 #   pip download --no-deps amd-aorta==0.3.0 -d wheels      # the Python toolkit that one of the tables compares with
 #   benches/h200/run.sh target/release/aorta wheels/amd_aorta-0.3.0-py3-none-any.whl results
 #
-# Takes about six minutes; results/*.md are the tables, results/*.log what the scripts said.
+# Takes about twenty minutes; results/*.md are the tables, results/*.log what the scripts said.
 set -uo pipefail
 aorta=$(realpath "${1:-target/release/aorta}")
 wheel=${2:+$(realpath "$2")}
@@ -32,6 +32,9 @@ run() {
 
 run floor
 run calls
+run copies
+run pytorch
+run same
 run simulated --measured "$out/measured.json"
 run operations
 if [ -n "$wheel" ]; then
