@@ -7,34 +7,11 @@ use aorta::backend::sim::Sim;
 use aorta::base::MemoryId;
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
-use aorta::model::{self, MemoryKind, Options, Program};
-use aorta::plan;
-use aorta::schedule::{self, Schedule};
+use aorta::model::{MemoryKind, Program};
 use common::mock::{Mock, Script};
-
-/// The programs of all ranks of a world, with their schedules.
-struct World {
-    programs: Vec<Program>,
-    schedules: Vec<Schedule>,
-}
+use common::world::World;
 
 impl World {
-    fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
-        let program = |rank| {
-            let options = Options { rank, world, ..Options::default() };
-            common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
-        };
-        let mut programs: Vec<Program> = (0..world).map(program).collect();
-        model::link(&mut programs).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let place = |program| {
-            let plan = plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
-            let options = schedule::Options { streams: None, share_scratch: false };
-            schedule::place(program, &plan, backend.topology(), &options)
-        };
-        let schedules = programs.iter().map(place).collect();
-        World { programs, schedules }
-    }
-
     fn open(&self, backend: &dyn Backend) -> Ranks {
         let ranks: Vec<Rank> = self
             .programs

@@ -10,34 +10,12 @@ use aorta::backend::sim::Sim;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, Diagnosis, ExecError, LaunchMode, Rank, Ranks};
-use aorta::model::{Options, Program};
-use aorta::plan;
 use aorta::render::{self, Style};
-use aorta::schedule::{self, Schedule};
 use common::failing::Failing;
 use common::mock::{Mock, Script};
-
-/// The programs of all ranks of a world, with their schedules. Whether they go together is not checked.
-struct World {
-    programs: Vec<Program>,
-    schedules: Vec<Schedule>,
-}
+use common::world::World;
 
 impl World {
-    fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
-        let program = |rank| {
-            let options = Options { rank, world, ..Options::default() };
-            common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
-        };
-        let programs: Vec<Program> = (0..world).map(program).collect();
-        let place = |program| {
-            let plan = plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
-            schedule::place(program, &plan, backend.topology(), &schedule::Options::default())
-        };
-        let schedules = programs.iter().map(place).collect();
-        World { programs, schedules }
-    }
-
     fn open(&self, backend: &dyn Backend, timeout: Nanos) -> Ranks {
         let ranks: Vec<Rank> = (self.programs.iter().zip(&self.schedules))
             .map(|(program, schedule)| Rank { number: program.rank, program, schedule })

@@ -10,11 +10,10 @@ use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::base::{Nanos, SourceMap};
 use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode, Rank};
-use aorta::model::{Options, Program};
-use aorta::plan;
 use aorta::render::{self, Style};
-use aorta::schedule::{self, Schedule, Topology};
+use aorta::schedule::Topology;
 use common::failing::Failing;
+use common::world::World;
 
 /// Set in the process that does what a test is about.
 const INSIDE: &str = "AORTA_TEST_INSIDE";
@@ -58,26 +57,7 @@ fn leave() -> ! {
     aorta::backend::leave(0)
 }
 
-struct World {
-    programs: Vec<Program>,
-    schedules: Vec<Schedule>,
-}
-
 impl World {
-    fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
-        let program = |rank| {
-            let options = Options { rank, world, ..Options::default() };
-            common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
-        };
-        let programs: Vec<Program> = (0..world).map(program).collect();
-        let place = |program| {
-            let plan = plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
-            schedule::place(program, &plan, backend.topology(), &schedule::Options::default())
-        };
-        let schedules = programs.iter().map(place).collect();
-        World { programs, schedules }
-    }
-
     fn open(&self, backend: &dyn Backend) -> Result<exec::Ranks, ExecError> {
         let ranks: Vec<Rank> = (self.programs.iter().zip(&self.schedules))
             .map(|(program, schedule)| Rank { number: program.rank, program, schedule })

@@ -7,6 +7,7 @@ pub mod mock;
 pub mod oracle;
 pub mod programs;
 pub mod shipped;
+pub mod world;
 
 use aorta::base::SourceMap;
 use aorta::model::{self, Options, Program};

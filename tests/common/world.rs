@@ -1,0 +1,22 @@
+//! Ranks beside each other, as they are before a backend opens them.
+
+use aorta::exec::Backend;
+use aorta::model::Program;
+use aorta::schedule::{self, Schedule};
+
+/// The programs of all ranks of a world, with their schedules. Whether they go together is not checked.
+pub struct World {
+    pub programs: Vec<Program>,
+    pub schedules: Vec<Schedule>,
+}
+
+impl World {
+    pub fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
+        let place = |(program, plan): (Program, _)| {
+            let schedule = schedule::place(&program, &plan, backend.topology(), &schedule::Options::default());
+            (program, schedule)
+        };
+        let (programs, schedules) = super::planned_ranks(text, world).into_iter().map(place).unzip();
+        World { programs, schedules }
+    }
+}
