@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aorta::backend::gpu::gate;
+use aorta::backend::gpu::{gate, stamps};
 use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::{Launch, Source, witness};
 
@@ -18,8 +18,9 @@ pub fn all() -> BTreeMap<String, Source> {
             sources.insert(kernel.source.name.clone(), (*kernel.source).clone());
         }
     }
-    let gate = gate::source();
-    sources.insert(gate.name.clone(), (*gate).clone());
+    for source in [gate::source(), stamps::source()] {
+        sources.insert(source.name.clone(), (*source).clone());
+    }
     sources
 }
 

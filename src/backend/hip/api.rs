@@ -1,6 +1,8 @@
 //! The device as `backend::gpu` drives it.
 
 use std::ffi::{CString, c_int, c_void};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::{Api, Call};
@@ -13,6 +15,7 @@ use crate::schedule::Topology;
 
 use super::Hip;
 use super::driver::number;
+use super::products::Product;
 use super::table::{Event, Function, GraphExec, Module, Stream};
 
 impl Hip {
@@ -33,6 +36,20 @@ impl Hip {
             "a stream of priority {asked}: {read}; not proven to act, since newer runtimes ignore priorities unless \
              DEBUG_HIP_IGNORE_STREAM_PRIORITY=0"
         ));
+    }
+
+    /// Says what a graph of many branches meets.
+    fn note_branches(&self) {
+        /// Branches that the runtime lets run side by side, unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise.
+        const BRANCHES: u32 = 4;
+        let streams = self.streams.load(Ordering::Relaxed);
+        if streams > BRANCHES {
+            let version = self.driver.version_text();
+            self.note(format!(
+                "a graph of {streams} streams: HIP {version} may run {BRANCHES} branches side by side, and the others \
+                 behind them (DEBUG_HIP_FORCE_GRAPH_QUEUES)"
+            ));
+        }
     }
 
     /// The stream for reads: the default stream would take a hardware queue and let others wait.
@@ -65,13 +82,15 @@ impl Drop for Hip {
 // SAFETY: as the trait says for each method.
 impl Api for Hip {
     const NAME: &'static str = "hip";
+    // By AMD's own issue tracker (rocm-systems 2380), no version does.
+    const EVENTS_IN_GRAPHS: bool = false;
 
     type Stream = Stream;
     type Event = Event;
     type Module = Module;
     type Function = Function;
     type Graph = GraphExec;
-    type Product = ();
+    type Product = Product;
 
     fn device(&self) -> DeviceInfo {
         let attribute = |number: u32| self.driver.attribute(self.index, number).unwrap_or(0);
@@ -100,6 +119,12 @@ impl Api for Hip {
         if let Some(hiprtc) = self.hiprtc.get() {
             facts.push(("hiprtc".to_owned(), format!("{}.{}", hiprtc.version.0, hiprtc.version.1)));
         }
+        if let Some(Ok(library)) = self.hipblaslt.get() {
+            facts.push(("hipblaslt".to_owned(), library.version()));
+        }
+        if let Some(Ok(library)) = self.rocblas.get() {
+            facts.push(("rocblas".to_owned(), library.path.to_owned()));
+        }
         if let Some(version) = self.collectives.get().and_then(|(library, _)| library.version()) {
             facts.push(("rccl".to_owned(), version));
         }
@@ -121,6 +146,10 @@ impl Api for Hip {
 
     fn health(&self) -> Option<Health> {
         None
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn cache_bytes(&self) -> u64 {
@@ -223,11 +252,13 @@ impl Api for Hip {
         };
         let level = level.clamp(greatest.min(least), least.max(greatest));
         let stream = self.make_stream(level)?;
+        self.streams.fetch_add(1, Ordering::Relaxed);
         self.read_priority_back(stream, level);
         Ok(stream)
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: the caller vouches for the stream.
         unsafe { (self.driver.table.stream_destroy)(stream) };
     }
@@ -382,6 +413,7 @@ impl Api for Hip {
         let mut graph = std::ptr::null_mut();
         let mut launchable: GraphExec = std::ptr::null_mut();
         let table = &self.driver.table;
+        self.note_branches();
         // SAFETY: all places are valid for the calls; the caller vouches for the stream.
         unsafe {
             self.check("hipStreamEndCapture", (table.end_capture)(stream, &mut graph))?;
@@ -411,16 +443,14 @@ impl Api for Hip {
         self.check("hipGraphLaunch", unsafe { (self.driver.table.graph_launch)(graph, stream) })
     }
 
-    fn products(&self, _: &Gemm, _: u64, _: u32) -> Result<Vec<()>, ExecError> {
-        Err(ExecError::MissingLibrary {
-            library: "hipBLASLt".to_owned(),
-            purpose: "for matrix products".to_owned(),
-            help: Some("this version does not use it yet".to_owned()),
-        })
+    fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
+        self.algorithms(gemm, workspace, wanted)
     }
 
-    unsafe fn multiply(&self, _: &(), _: [u64; 3], _: (u64, u64), _: Stream) -> Call {
-        Err(Fault::new("multiply", "no product was made"))
+    #[inline]
+    unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { self.launch_product(product, operands, workspace, stream) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

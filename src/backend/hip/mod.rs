@@ -6,19 +6,25 @@
 
 mod api;
 mod driver;
+mod hipblaslt;
 mod hiprtc;
+mod products;
 #[cfg(feature = "hip-sys")]
 mod prototypes;
+mod rocblas;
 mod table;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
 use crate::backend::libraries::{NotOpened, SearchPaths};
 use crate::exec::{ExecError, Fault};
 
 use driver::{HipDriver, NoDriver, no_device, number};
+use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
+use rocblas::RocBlas;
 
 /// Why nothing is found where there is no library.
 const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
@@ -74,7 +80,11 @@ pub struct Hip {
     /// The stream that reads go through, made by the first. It is a `hipStream_t`.
     reads: OnceLock<usize>,
     hiprtc: OnceLock<Hiprtc>,
+    hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
+    rocblas: OnceLock<Result<Arc<RocBlas>, ExecError>>,
     collectives: OnceLock<(Collectives, &'static str)>,
+    /// Streams that are open for work.
+    streams: AtomicU32,
     notes: Mutex<Vec<String>>,
 }
 
@@ -111,7 +121,10 @@ impl Hip {
             index,
             reads: OnceLock::new(),
             hiprtc: OnceLock::new(),
+            hipblaslt: OnceLock::new(),
+            rocblas: OnceLock::new(),
             collectives: OnceLock::new(),
+            streams: AtomicU32::new(0),
             notes: Mutex::default(),
         };
         hip.use_device().map_err(|fault| no_device(fault.to_string()))?;
@@ -148,6 +161,8 @@ impl Hip {
                 "hipRTC",
                 self.hiprtc().map(|hiprtc| at(format!("{}.{}", hiprtc.version.0, hiprtc.version.1), hiprtc.path)),
             ),
+            ("hipBLASLt", self.hipblaslt().map(|library| at(library.version(), library.path))),
+            ("rocBLAS", self.rocblas().map(|library| library.path.to_owned())),
             (
                 "RCCL",
                 self.open_collectives()
