@@ -100,7 +100,7 @@ fn every_kernel_compiles() {
 #[ignore = "`every_kernel_compiles` runs it, under the loader of AMD's libraries"]
 fn inside() {
     let architectures = std::env::var("AORTA_TEST_ARCHITECTURES").expect("set by the test that runs this one");
-    let hiprtc = Hiprtc::open(&SearchPaths::default(), None).unwrap_or_else(|error| panic!("{error}"));
+    let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let sources: Vec<Source> = common::kernels::all().into_values().collect();
     let wanted: Vec<(&Source, &str)> = architectures
         .split(' ')

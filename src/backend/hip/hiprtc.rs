@@ -54,14 +54,19 @@ pub struct Hiprtc {
     pub architectures: Vec<String>,
 }
 
+/// An architecture without its features, which stand behind colons.
+fn name(architecture: &str) -> &str {
+    architecture.split(':').next().unwrap_or_default()
+}
+
 fn missing(why: NotOpened) -> ExecError {
     super::missing("hipRTC (libhiprtc)", "to compile kernels", why)
 }
 
 impl Hiprtc {
     /// Opens the compiler: of the runtime's version if there are several, and within the runtime's own library where it
-    /// has none beside it, as before 6.0.
-    pub fn open(paths: &SearchPaths, major: Option<u32>) -> Result<Hiprtc, ExecError> {
+    /// has none beside it, as before 6.0. `device` is the architecture of a device that the runtime runs.
+    pub fn open(paths: &SearchPaths, major: Option<u32>, device: Option<&str>) -> Result<Hiprtc, ExecError> {
         let beside = paths.open(&versioned("libhiprtc", major));
         let opened = match beside {
             Ok(opened) => opened,
@@ -75,15 +80,15 @@ impl Hiprtc {
         if code != 0 {
             return Err(missing(NotOpened::Broken(format!("hiprtcVersion returned {code}"))));
         }
-        let architectures = known(paths).unwrap_or_else(|| SURE.map(str::to_owned).to_vec());
+        // A compiler that does not say what it knows: it is of the runtime's version, so it knows what that runs.
+        let unsaid = || SURE.into_iter().chain(device.map(name)).map(str::to_owned).collect();
+        let architectures = known(paths).unwrap_or_else(unsaid);
         Ok(Hiprtc { table, path: opened.path, version, architectures })
     }
 
-    /// Whether the compiler knows an architecture, such as `gfx942:sramecc+:xnack-`: what stands behind the first colon
-    /// are features of it.
+    /// Whether the compiler knows an architecture, such as `gfx942:sramecc+:xnack-`.
     pub fn knows(&self, architecture: &str) -> bool {
-        let name = architecture.split(':').next().unwrap_or_default();
-        self.architectures.iter().any(|known| known == name)
+        self.architectures.iter().any(|known| known == name(architecture))
     }
 
     /// Compiles to machine code for `architecture`; the error is the compiler's log.
@@ -161,7 +166,7 @@ impl Hiprtc {
 
 /// The architectures that the compiler behind hipRTC has been built for; nothing where it does not say.
 fn known(paths: &SearchPaths) -> Option<Vec<String>> {
-    let names = ["libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"].map(str::to_owned);
+    let names = ["libamd_comgr.so.4", "libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"].map(str::to_owned);
     let opened: Opened = paths.open(&names).ok()?;
     let manager = Manager::load(&opened).ok()?;
     let mut count = 0;

@@ -138,7 +138,7 @@ impl Hip {
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {
         if self.hiprtc.get().is_none() {
-            let _ = self.hiprtc.set(Hiprtc::open(&self.paths, self.driver.major())?);
+            let _ = self.hiprtc.set(Hiprtc::open(&self.paths, self.driver.major(), Some(&self.architecture))?);
         }
         Ok(self.hiprtc.get().expect("set above"))
     }
