@@ -7,6 +7,7 @@
 mod collective;
 pub mod cuda;
 pub mod gpu;
+pub mod hip;
 pub mod host;
 mod libraries;
 pub mod ranges;

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
+use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::Sim;
@@ -16,7 +17,7 @@ use super::{environment, load};
 /// What `--backend` may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
-    /// CUDA where its driver is there, else the simulator
+    /// CUDA or HIP where its driver is there, else the simulator
     Auto,
     /// An NVIDIA GPU
     Cuda,
@@ -37,11 +38,24 @@ pub struct Chosen {
 /// GPUs that a file with collectives takes when nobody says how many: all that there are, or the one that was named.
 pub fn gpus(wanted: BackendArg, device: Option<u32>) -> u32 {
     match wanted {
-        BackendArg::Auto | BackendArg::Cuda if device.is_none() => match cuda::find(&environment::library_paths()) {
-            cuda::Found::Devices(count) => count,
-            _ => 1,
-        },
+        BackendArg::Cuda if device.is_none() => cuda_devices().unwrap_or(1),
+        BackendArg::Hip if device.is_none() => hip_devices().unwrap_or(1),
+        BackendArg::Auto if device.is_none() => cuda_devices().or_else(hip_devices).unwrap_or(1),
         _ => 1,
+    }
+}
+
+fn cuda_devices() -> Option<u32> {
+    match cuda::find(&environment::library_paths()) {
+        cuda::Found::Devices(count) => Some(count),
+        _ => None,
+    }
+}
+
+fn hip_devices() -> Option<u32> {
+    match hip::find(&environment::rocm_paths()) {
+        hip::Found::Devices(count) => Some(count),
+        _ => None,
     }
 }
 
@@ -62,23 +76,26 @@ pub fn choose(
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
         BackendArg::Cuda => open_cuda(device, ranks, ranges),
-        BackendArg::Hip => Err(failed(ExecError::NoDevice {
-            backend: "HIP",
-            why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
-            help: Some("`--backend sim --config profile=mi300x` simulates one".to_owned()),
-        })),
+        BackendArg::Hip => open_hip(device, ranks, ranges),
         BackendArg::Auto => match cuda::find(&environment::library_paths()) {
-            cuda::Found::Nothing(reason) => {
-                let profile = profile(settings)?;
-                let why =
-                    format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
-                Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
-            }
             // A driver that is there and does not work is not passed over in silence.
             cuda::Found::Broken(error) => Err(failed(error)),
             cuda::Found::Devices(_) => open_cuda(device, ranks, ranges),
+            cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
+                hip::Found::Broken(error) => Err(failed(error)),
+                hip::Found::Devices(_) => open_hip(device, ranks, ranges),
+                hip::Found::Absent(_) => simulate(settings, no_cuda),
+                hip::Found::Nothing(no_hip) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
+            },
         },
     }
+}
+
+/// The simulator, since there is no GPU.
+fn simulate(settings: &Settings, reason: &str) -> Result<Chosen, CliError> {
+    let profile = profile(settings)?;
+    let why = format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
+    Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
 }
 
 /// The devices from the one that was named on, one for each rank.
@@ -87,6 +104,16 @@ fn open_cuda(device: Option<u32>, ranks: u32, ranges: Option<Ranges>) -> Result<
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
+    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
+    Ok(Chosen { backend: Box::new(backend), why: None })
+}
+
+/// The same of AMD's.
+fn open_hip(device: Option<u32>, ranks: u32, ranges: Option<Ranges>) -> Result<Chosen, CliError> {
+    let first = device.unwrap_or(0);
+    let queues = environment::queues("amd").map(|(_, count)| count);
+    let open = |index| Hip::open(environment::rocm_paths(), index, queues);
+    let devices: Result<Vec<Hip>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
     Ok(Chosen { backend: Box::new(backend), why: None })
 }

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
 use crate::base::SrcSpan;
-use crate::exec::{ExecError, Fault};
-use crate::ops::Source;
+use crate::exec::{ExecError, Fault, Image};
+use crate::ops::{Launch, Source};
 
 use super::api::Api;
+use super::{gate, stamps};
 
 /// The functions of an image, by their text.
 pub struct Kernels<A: Api> {
@@ -27,6 +28,36 @@ pub struct Wanted {
     pub source: Source,
     pub what: &'static str,
     pub span: SrcSpan,
+}
+
+/// Every kernel of an image, once.
+pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
+    let mut seen: FxHashSet<Source> = FxHashSet::default();
+    let mut wanted = Vec::new();
+    let mut add = |source: &Source, what: &'static str, span| {
+        if seen.insert(source.clone()) {
+            wanted.push(Wanted { source: source.clone(), what, span });
+        }
+    };
+    for work in &image.works {
+        for launch in work.launches.iter() {
+            if let Launch::Kernel(kernel) = launch {
+                add(&kernel.source, work.spec.operation.name(), work.span);
+            }
+        }
+    }
+    if image.gates > 0 {
+        add(&gate::source(), "gate", SrcSpan::default());
+    }
+    if !A::EVENTS_IN_GRAPHS {
+        add(&stamps::source(), "stamp", SrcSpan::default());
+    }
+    for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
+        if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
+            add(&kernel.source, "buffer", SrcSpan::default());
+        }
+    }
+    wanted
 }
 
 impl<A: Api> Kernels<A> {

@@ -8,6 +8,7 @@ pub mod gate;
 mod kernels;
 mod lower;
 mod products;
+pub mod stamps;
 mod timer;
 
 use std::path::PathBuf;
