@@ -124,8 +124,12 @@ unsafe fn run_block(block: *mut Block) -> Done {
     // SAFETY: fibers of this block touch it only in their turns, between which no reference to it is held.
     unsafe {
         let mut waiting: Vec<Waiting> = Vec::new();
-        while (*block).next < (*block).threads {
+        // A fiber begins threads until one of them waits.
+        loop {
             waiting.extend(turn(block, Fiber::new(run_threads, block.cast()), None));
+            if (*block).next == (*block).threads {
+                break;
+            }
         }
         while !waiting.is_empty() {
             let released = released(&*block, &waiting);

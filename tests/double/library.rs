@@ -1,10 +1,11 @@
 //! The double, opened as a backend opens it.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::path::PathBuf;
 
 use aorta::ops::{Arg, Kernel, Source};
 use libloading::Library;
+
+use crate::doubles;
 
 pub type Stream = *mut c_void;
 pub type Event = *mut c_void;
@@ -98,16 +99,14 @@ pub fn good(code: c_int) {
 }
 
 impl Hip {
-    pub fn open() -> Hip {
-        let tests = std::env::current_exe().expect("a test is a file");
-        let folders = tests.ancestors().skip(1).take(2).map(PathBuf::from);
-        let found = folders.map(|folder| folder.join("libhip_double_cpu.so")).find(|path| path.is_file());
-        let path = found.expect("cargo builds the library before its tests");
-        // SAFETY: the library is the one of this package.
+    /// Nothing where the double cannot be built, said on the way.
+    pub fn open() -> Option<Hip> {
+        let path = doubles::cpu()?.join("libamdhip64.so");
+        // SAFETY: the library is the one of this repository.
         let library = unsafe { Library::new(path) }.unwrap_or_else(|error| panic!("{error}"));
         let hip = Hip(Box::leak(Box::new(library)));
         good(hip.hipInit(0));
-        hip
+        Some(hip)
     }
 
     pub fn stream(&self) -> Stream {
