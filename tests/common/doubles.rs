@@ -1,4 +1,6 @@
-//! The double of AMD's libraries that runs on the CPU: built where a test wants it, under the names of the libraries.
+//! The doubles of AMD's libraries: built where a test wants one, under the names of the libraries.
+
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,10 +10,26 @@ use std::sync::OnceLock;
 /// The names that one file serves under.
 const NAMES: [&str; 5] = ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "libhipblaslt.so", "librccl.so"];
 
-/// The folder with the libraries in it; nothing where they cannot be had, said on the way. CI has to have them.
+/// The folder of the double that runs on the CPU; nothing where it cannot be had, said on the way.
 pub fn cpu() -> Option<&'static Path> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    match FOLDER.get_or_init(build) {
+    had(FOLDER.get_or_init(|| {
+        if !["g++", "clang++", "c++"].iter().any(|name| on_path(name)) {
+            return Err("the double compiles kernels with g++ or clang++, and there is none on PATH".to_owned());
+        }
+        build("cpu")
+    }))
+}
+
+/// The folder of the double that forwards to NVIDIA's libraries, none of which it needs to be built.
+pub fn forward() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    had(FOLDER.get_or_init(|| build("forward")))
+}
+
+/// CI has to have them.
+fn had(folder: &'static Result<PathBuf, String>) -> Option<&'static Path> {
+    match folder {
         Ok(folder) => Some(folder),
         Err(why) => {
             assert!(std::env::var_os("CI").is_none(), "CI runs the doubles: {why}");
@@ -21,15 +39,12 @@ pub fn cpu() -> Option<&'static Path> {
     }
 }
 
-fn build() -> Result<PathBuf, String> {
+fn build(double: &str) -> Result<PathBuf, String> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        return Err("the double's fibers are written for x86-64 and Linux".to_owned());
-    }
-    if !["g++", "clang++", "c++"].iter().any(|name| on_path(name)) {
-        return Err("the double compiles kernels with g++ or clang++, and there is none on PATH".to_owned());
+        return Err("the doubles are written for x86-64 and Linux".to_owned());
     }
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doubles");
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles/cpu/Cargo.toml");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles").join(double).join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let built = Command::new(cargo)
         .args(["build", "--locked", "--quiet", "--manifest-path"])
@@ -41,20 +56,22 @@ fn build() -> Result<PathBuf, String> {
     if !built.status.success() {
         return Err(format!("the double does not build:\n{}", String::from_utf8_lossy(&built.stderr)));
     }
-    // Tests run side by side: each makes links of its own.
-    let links = root.join(format!("links-{}", std::process::id()));
+    let links = root.join(double);
     std::fs::create_dir_all(&links).map_err(|error| format!("{}: {error}", links.display()))?;
-    let library = root.join("debug/libhip_double_cpu.so");
+    let library = root.join(format!("debug/libhip_double_{double}.so"));
     for name in NAMES {
         link(&library, &links.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(links)
 }
 
+/// Another test may have made the link meanwhile.
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
-    let _ = std::fs::remove_file(to);
-    std::os::unix::fs::symlink(from, to)
+    match std::os::unix::fs::symlink(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(not(unix))]

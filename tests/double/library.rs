@@ -1,6 +1,7 @@
 //! The double, opened as a backend opens it.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::path::Path;
 
 use aorta::ops::{Arg, Kernel, Source};
 use libloading::Library;
@@ -71,6 +72,7 @@ functions! {
     );
     hipGraphInstantiateWithFlags(to: *mut Graph, graph: Graph, flags: u64);
     hipGraphLaunch(exec: Graph, stream: Stream);
+    hiprtcVersion(major: *mut c_int, minor: *mut c_int);
     hiprtcCreateProgram(
         to: *mut *mut c_void, source: *const c_char, name: *const c_char, headers: c_int, texts: *const *const c_char,
         names: *const *const c_char
@@ -101,12 +103,16 @@ pub fn good(code: c_int) {
 impl Hip {
     /// Nothing where the double cannot be built, said on the way.
     pub fn open() -> Option<Hip> {
-        let path = doubles::cpu()?.join("libamdhip64.so");
-        // SAFETY: the library is the one of this repository.
-        let library = unsafe { Library::new(path) }.unwrap_or_else(|error| panic!("{error}"));
-        let hip = Hip(Box::leak(Box::new(library)));
+        let hip = Hip::load_from(doubles::cpu()?);
         good(hip.hipInit(0));
         Some(hip)
+    }
+
+    /// The double in a folder, as it is before anything is called.
+    pub fn load_from(folder: &Path) -> Hip {
+        // SAFETY: the library is one of this repository.
+        let library = unsafe { Library::new(folder.join("libamdhip64.so")) };
+        Hip(Box::leak(Box::new(library.unwrap_or_else(|error| panic!("{error}")))))
     }
 
     pub fn stream(&self) -> Stream {

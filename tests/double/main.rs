@@ -328,3 +328,24 @@ fn captures_and_compilations_fail() {
     assert!(log.contains("HIP_DOUBLE_FAULT"), "{log}");
     hip.load(&source);
 }
+
+/// The other double, as far as it goes without a GPU: it resolves, says that there is none, and compiles for NVIDIA's.
+#[test]
+fn the_forwarding_double_resolves_and_compiles() {
+    let Some(folder) = doubles::forward() else { return };
+    let hip = Hip::load_from(folder);
+    let mut stream = std::ptr::null_mut();
+    let none = hip.hipExtStreamCreateWithCUMask(&mut stream, 1, &1);
+    assert!(matches!(none, 801 | 100), "{none}: no mask is claimed");
+    let (mut major, mut minor) = (0, 0);
+    if hip.hiprtcVersion(&mut major, &mut minor) != 0 {
+        println!("skipped: no NVRTC in the folders of AORTA_LIBRARY_PATH, nor where the loader looks");
+        return;
+    }
+    let code = hip.compile(&kernel("softmax(x)").source, "gfx000:sm_90").unwrap_or_else(|log| panic!("{log}"));
+    assert!(code.starts_with(b"\x7fELF"), "a text becomes machine code");
+    let mut source = (*kernel("softmax(x)").source).clone();
+    source.text = source.text.replace("u32 lane", "u33 lane");
+    let log = hip.compile(&source, "gfx000:sm_90").expect_err("there is no such type");
+    assert!(log.contains("u33"), "{log}");
+}

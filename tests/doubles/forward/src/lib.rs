@@ -2,8 +2,8 @@
 //! it with real streams, copies, graphs and collectives, and nothing that it shows is a figure of an AMD GPU.
 //!
 //! One file serves under all names: `libamdhip64.so`, `libhiprtc.so`, `librccl.so` and `libhipblaslt.so` are links to it.
-//! NVIDIA's libraries are looked for in the folders of `HIP_DOUBLE_CUDA`, then where the loader looks, then in
-//! `/usr/local/cuda`.
+//! NVIDIA's libraries are looked for in the folders of `HIP_DOUBLE_CUDA` and of `AORTA_LIBRARY_PATH`, then where the
+//! loader looks, then in `/usr/local/cuda`.
 //!
 //! # Safety
 //! Each exported function is called as the vendor's header says, and hands on what it got: places for results are valid,

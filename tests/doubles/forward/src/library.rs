@@ -6,9 +6,19 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 /// Opens the first of the names that can be had; nothing of it is ever closed.
 pub fn open(names: &[&str]) -> Option<&'static Library> {
-    let given = std::env::var_os("HIP_DOUBLE_CUDA").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&given).collect();
+    let given = ["HIP_DOUBLE_CUDA", "AORTA_LIBRARY_PATH"].map(|name| std::env::var_os(name).unwrap_or_default());
+    let mut folders: Vec<PathBuf> = given.iter().flat_map(std::env::split_paths).collect();
     folders.extend([PathBuf::new(), PathBuf::from("/usr/local/cuda/lib64")]);
+    // NVRTC opens this one by its name alone, and does not say where it is.
+    for folder in folders.iter().filter(|folder| folder.is_dir() && names[0].contains("nvrtc")) {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        for path in entries.filter(|path| path.to_string_lossy().contains("/libnvrtc-builtins.so")) {
+            // SAFETY: as below.
+            if let Ok(library) = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
+                std::mem::forget(library);
+            }
+        }
+    }
     let paths = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     for path in paths {
         // SAFETY: the vendor's libraries have initialisers that any program may run.
