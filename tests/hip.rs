@@ -114,6 +114,20 @@ fn every_operation_agrees_with_the_cpu() {
     }
 }
 
+/// Where there is no hipBLASLt, rocBLAS computes the products.
+#[cfg(unix)]
+#[test]
+fn products_of_the_other_library_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "librccl.so", "librocblas.so"] {
+        std::os::unix::fs::symlink(libraries.join("libamdhip64.so"), folder.path().join(name))
+            .expect("a link of our own");
+    }
+    verify(folder.path(), "workloads/latency/large_gemm_only.aorta", &["--preset", "tiny"]);
+    verify(folder.path(), "tests/workloads/operations.aorta", &["--set", "dtype=f64"]);
+}
+
 const FILE: &str = "examples/03-dependencies.aorta";
 
 /// Runs a file with a fault; what the program says of it.

@@ -11,6 +11,7 @@ mod graphs;
 mod memory;
 mod modules;
 mod rccl;
+mod rocblas;
 mod rtc;
 mod streams;
 

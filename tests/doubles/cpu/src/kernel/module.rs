@@ -156,14 +156,16 @@ pub unsafe fn launch(function: &Arc<Function>, grid: Grid, stream: &Arc<Stream>,
     }
     // SAFETY: the caller vouches for the parameters.
     let args = unsafe { Args::copy(function.entry, params) };
+    // Counted where the host can count them: streams run in no order.
+    let (hangs, fails) = (fault::strikes("hang", &function.name), fault::strikes("late", &function.name));
     let function = function.clone();
     stream.issue(Task::new(move || {
-        if fault::strikes("hang", &function.name) {
+        if hangs {
             loop {
                 std::thread::park();
             }
         }
-        if fault::strikes("late", &function.name) {
+        if fails {
             return Err(ILLEGAL_ADDRESS);
         }
         // SAFETY: the caller of the launch vouched for arguments and memory; the place is that of this thread.
