@@ -53,6 +53,7 @@ table! {
         layout_create = "cublasLtMatrixLayoutCreate"(*mut Handle, c_int, u64, u64, i64);
         layout_destroy = "cublasLtMatrixLayoutDestroy"(Handle);
         layout_set = "cublasLtMatrixLayoutSetAttribute"(Handle, c_int, *const c_void, usize);
+        layout_get = "cublasLtMatrixLayoutGetAttribute"(Handle, c_int, *mut c_void, usize, *mut usize);
         preference_create = "cublasLtMatmulPreferenceCreate"(*mut Handle);
         preference_destroy = "cublasLtMatmulPreferenceDestroy"(Handle);
         preference_set = "cublasLtMatmulPreferenceSetAttribute"(Handle, c_int, *const c_void, usize);
@@ -70,6 +71,26 @@ table! {
 const NOT_INITIALIZED: c_int = 1;
 const INVALID_VALUE: c_int = 3;
 const NOT_SUPPORTED: c_int = 7;
+
+/// `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, behind which those of the other operands follow.
+const MIN_ALIGNMENT_A: c_int = 5;
+
+/// Bytes of a layout's elements.
+///
+/// # Safety
+/// The layout is alive.
+unsafe fn element_bytes(library: &CublasLt, layout: Handle) -> u32 {
+    /// `CUBLASLT_MATRIX_LAYOUT_TYPE`.
+    const TYPE: c_int = 0;
+    let (mut element, mut written) = (0 as c_int, 0);
+    // SAFETY: the places are valid for the call, and of the size that is told.
+    unsafe { (library.layout_get)(layout, TYPE, (&raw mut element).cast(), size_of::<c_int>(), &mut written) };
+    match element {
+        1 => 8,
+        2 | 14 => 2,
+        _ => 4,
+    }
+}
 
 /// hipBLAS's status for cuBLAS's.
 fn status(code: c_int) -> c_int {
@@ -141,15 +162,7 @@ blas! {
         status((library.desc_set)(desc, attribute + 3, (&raw const operation).cast(), size))
     }
     fn hipblasLtMatmulPreferenceCreate(library, to: *mut Handle) {
-        let code = (library.preference_create)(to);
-        if code == 0 {
-            // hipBLASLt knows nothing of alignment, so that a product may lie anywhere: two bytes for the smallest type.
-            let bytes = 2u32;
-            for attribute in 5..=8 {
-                (library.preference_set)(*to, attribute, (&raw const bytes).cast(), size_of::<u32>());
-            }
-        }
-        status(code)
+        status((library.preference_create)(to))
     }
     fn hipblasLtMatmulPreferenceDestroy(library, preference: Handle) { status((library.preference_destroy)(preference)) }
     fn hipblasLtMatmulPreferenceSetAttribute(
@@ -167,6 +180,11 @@ blas! {
     ) {
         let none = CudaProposal { algorithm: [0; 8], workspace: 0, state: -1, waves: 0.0, reserved: [0; 4] };
         let mut cuda = vec![none; wanted.max(1) as usize];
+        // hipBLASLt is told nothing of alignment: an operand may lie wherever an element may.
+        for (attribute, layout) in (MIN_ALIGNMENT_A..).zip([a, b, c, d]) {
+            let bytes = element_bytes(library, layout);
+            (library.preference_set)(preference, attribute, (&raw const bytes).cast(), size_of::<u32>());
+        }
         let code = (library.heuristic)(handle, desc, a, b, c, d, preference, wanted, cuda.as_mut_ptr(), found);
         if code != 0 {
             return status(code);
