@@ -50,18 +50,20 @@ impl SearchPaths {
                 None
             }
         };
-        for name in names {
-            let before = self.first.iter().map(|folder| folder.join(name));
+        // What was named by hand wins over every name elsewhere.
+        let before = names.iter().flat_map(|name| self.first.iter().map(move |folder| folder.join(name)));
+        let elsewhere = names.iter().flat_map(|name| {
             let loader = std::iter::once(PathBuf::from(name));
-            let toolkits = self.toolkits.iter().map(|folder| folder.join(name));
-            let packages = self.packages.iter().flat_map(|site| package_folders(site)).map(|folder| folder.join(name));
-            for path in before.chain(loader).chain(toolkits).chain(packages) {
-                // Trying a path that is not there is slow for nothing.
-                if (path.components().count() == 1 || path.is_file())
-                    && let Some(opened) = attempt(&path)
-                {
-                    return Ok(opened);
-                }
+            let toolkits = self.toolkits.iter().map(move |folder| folder.join(name));
+            let packages = self.packages.iter().flat_map(|site| package_folders(site));
+            loader.chain(toolkits).chain(packages.map(move |folder| folder.join(name)))
+        });
+        for path in before.chain(elsewhere) {
+            // Trying a path that is not there is slow for nothing.
+            if (path.components().count() == 1 || path.is_file())
+                && let Some(opened) = attempt(&path)
+            {
+                return Ok(opened);
             }
         }
         Err(broken.map_or(NotOpened::Absent, NotOpened::Broken))

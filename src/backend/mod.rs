@@ -8,6 +8,7 @@ mod collective;
 pub mod cuda;
 pub mod emulate;
 pub mod gpu;
+pub mod hip;
 pub mod host;
 mod libraries;
 pub mod ranges;

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
+use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::Sim;
@@ -27,7 +28,7 @@ pub struct OneOf {
 /// What `--backend` may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
-    /// CUDA where its driver is there, else the simulator
+    /// CUDA or HIP where its driver is there, else the simulator
     Auto,
     /// An NVIDIA GPU
     Cuda,
@@ -48,11 +49,24 @@ pub struct Chosen {
 /// GPUs that a file with collectives takes when nobody says how many: all that there are, or the one that was named.
 pub fn gpus(wanted: BackendArg, device: Option<u32>) -> u32 {
     match wanted {
-        BackendArg::Auto | BackendArg::Cuda if device.is_none() => match cuda::find(&environment::library_paths()) {
-            cuda::Found::Devices(count) => count,
-            _ => 1,
-        },
+        BackendArg::Cuda if device.is_none() => cuda_devices().unwrap_or(1),
+        BackendArg::Hip if device.is_none() => hip_devices().unwrap_or(1),
+        BackendArg::Auto if device.is_none() => cuda_devices().or_else(hip_devices).unwrap_or(1),
         _ => 1,
+    }
+}
+
+fn cuda_devices() -> Option<u32> {
+    match cuda::find(&environment::library_paths()) {
+        cuda::Found::Devices(count) => Some(count),
+        _ => None,
+    }
+}
+
+fn hip_devices() -> Option<u32> {
+    match hip::find(&environment::rocm_paths()) {
+        hip::Found::Devices(count) => Some(count),
+        _ => None,
     }
 }
 
@@ -75,23 +89,26 @@ pub fn choose(
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
         BackendArg::Cuda => open_cuda(device, ranks, ranges, one_of),
-        BackendArg::Hip => Err(failed(ExecError::NoDevice {
-            backend: "HIP",
-            why: "this version runs on CUDA only; AMD GPUs come with a later one".to_owned(),
-            help: Some("`--backend sim --config profile=mi300x` simulates one".to_owned()),
-        })),
+        BackendArg::Hip => open_hip(device, ranks, ranges, one_of),
         BackendArg::Auto => match cuda::find(&environment::library_paths()) {
-            cuda::Found::Nothing(reason) => {
-                let profile = profile(settings)?;
-                let why =
-                    format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
-                Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
-            }
             // A driver that is there and does not work is not passed over in silence.
             cuda::Found::Broken(error) => Err(failed(error)),
             cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, one_of),
+            cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
+                hip::Found::Broken(error) => Err(failed(error)),
+                hip::Found::Devices(_) => open_hip(device, ranks, ranges, one_of),
+                hip::Found::Absent(_) => simulate(settings, no_cuda),
+                hip::Found::Nothing(no_hip) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
+            },
         },
     }
+}
+
+/// The simulator, since there is no GPU.
+fn simulate(settings: &Settings, reason: &str) -> Result<Chosen, CliError> {
+    let profile = profile(settings)?;
+    let why = format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
+    Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
 }
 
 /// The devices from the one that was named on, one for each rank; that of this process's rank where others run the rest.
@@ -101,11 +118,7 @@ fn open_cuda(
     ranges: Option<Ranges>,
     one_of: Option<&OneOf>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = match (device, one_of) {
-        (Some(device), Some(_)) => (device, 1),
-        (None, Some(one_of)) => (local_device(one_of.local_rank)?, 1),
-        (device, None) => (device.unwrap_or(0), ranks),
-    };
+    let (first, ranks) = places("CUDA", cuda_devices(), device, ranks, one_of)?;
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
@@ -114,12 +127,44 @@ fn open_cuda(
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
+/// The same of AMD's.
+fn open_hip(
+    device: Option<u32>,
+    ranks: u32,
+    ranges: Option<Ranges>,
+    one_of: Option<&OneOf>,
+) -> Result<Chosen, CliError> {
+    let (first, ranks) = places("HIP", hip_devices(), device, ranks, one_of)?;
+    let queues = environment::queues("amd").map(|(_, count)| count);
+    let open = |index| Hip::open(environment::rocm_paths(), index, queues);
+    let devices: Result<Vec<Hip>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
+    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
+    let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
+    Ok(Chosen { backend: Box::new(backend), why: None })
+}
+
+/// The first GPU of this process, and how many it takes: one for each rank from the one that was named on, or, where
+/// others run the rest, that of its own rank.
+fn places(
+    backend: &'static str,
+    visible: Option<u32>,
+    device: Option<u32>,
+    ranks: u32,
+    one_of: Option<&OneOf>,
+) -> Result<(u32, u32), CliError> {
+    Ok(match (device, one_of) {
+        (Some(device), Some(_)) => (device, 1),
+        (None, Some(one_of)) => (local_device(backend, visible, one_of.local_rank)?, 1),
+        (device, None) => (device.unwrap_or(0), ranks),
+    })
+}
+
 /// The GPU of a process: that of its number on the host. Where it sees one alone, the launcher has chosen it.
-fn local_device(local_rank: u32) -> Result<u32, CliError> {
-    match cuda::find(&environment::library_paths()) {
-        cuda::Found::Devices(1) => Ok(0),
-        cuda::Found::Devices(count) if local_rank >= count => Err(failed(ExecError::NoDevice {
-            backend: "CUDA",
+fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) -> Result<u32, CliError> {
+    match visible {
+        Some(1) => Ok(0),
+        Some(count) if local_rank >= count => Err(failed(ExecError::NoDevice {
+            backend,
             why: format!("this is process {local_rank} of its host, counted from 0, and {count} GPUs are visible"),
             help: Some("start as many processes on a host as it has GPUs".to_owned()),
         })),

@@ -4,10 +4,11 @@ use clap::Args;
 
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::{Api, Gpu};
+use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::base::Bytes;
 use crate::config::Profile;
-use crate::exec::{Backend, Timer};
+use crate::exec::{Backend, ExecError, Timer};
 
 use super::{CliResult, DONE, environment, output};
 
@@ -21,7 +22,8 @@ pub struct DevicesArgs {
 pub fn run(args: &DevicesArgs) -> CliResult {
     let mut text = String::from("CUDA devices (--backend cuda --device N)\n");
     cuda_devices(&mut text, args.long);
-    text += "\nHIP devices\n  none: this version runs on CUDA only\n";
+    text += "\nHIP devices (--backend hip --device N)\n";
+    hip_devices(&mut text, args.long);
     let host = Host.device();
     let cores = host.units.map(|units| format!(", {units} cores")).unwrap_or_default();
     text += &format!("\nCPU (--backend host)\n  the reference result of every operation{cores}\n");
@@ -54,7 +56,7 @@ fn machine(text: &mut String) {
 }
 
 /// What timing costs on a device.
-fn timer(text: &mut String, gpu: &Gpu<Cuda>) {
+fn timer<A: Api>(text: &mut String, gpu: &Gpu<A>) {
     match gpu.timer() {
         Ok(timer) => {
             for (name, value) in timer.iter().flat_map(Timer::facts) {
@@ -68,40 +70,64 @@ fn timer(text: &mut String, gpu: &Gpu<Cuda>) {
 fn cuda_devices(text: &mut String, long: bool) {
     let paths = environment::library_paths();
     let count = match cuda::find(&paths) {
-        cuda::Found::Nothing(why) => {
-            *text += &format!("  none: {why}\n");
-            return;
-        }
-        cuda::Found::Broken(error) => {
-            *text += &format!("  none: {error}\n");
-            return;
-        }
         cuda::Found::Devices(count) => count,
+        cuda::Found::Nothing(why) => return none(text, &why),
+        cuda::Found::Broken(error) => return none(text, &error),
     };
-    let mut libraries = Vec::new();
-    let connections = environment::queues("nvidia").map(|(_, count)| count);
+    let queues = environment::queues("nvidia").map(|(_, count)| count);
+    let open = |index| Cuda::open(paths.clone(), index, queues);
+    list(text, long, count, "multiprocessors", open, Cuda::libraries);
+}
+
+fn hip_devices(text: &mut String, long: bool) {
+    let paths = environment::rocm_paths();
+    let count = match hip::find(&paths) {
+        hip::Found::Devices(count) => count,
+        hip::Found::Absent(why) => return none(text, &why),
+        hip::Found::Nothing(why) => return none(text, &why),
+        hip::Found::Broken(error) => return none(text, &error),
+    };
+    let queues = environment::queues("amd").map(|(_, count)| count);
+    let open = |index| Hip::open(paths.clone(), index, queues);
+    list(text, long, count, "compute units", open, Hip::libraries);
+}
+
+fn none(text: &mut String, why: &dyn std::fmt::Display) {
+    *text += &format!("  none: {why}\n");
+}
+
+/// Each device, then the libraries that a run may need.
+fn list<A: Api>(
+    text: &mut String,
+    long: bool,
+    count: u32,
+    units: &str,
+    open: impl Fn(u32) -> Result<A, ExecError>,
+    libraries: impl Fn(&A) -> Vec<(&'static str, Result<String, ExecError>)>,
+) {
+    let mut found = Vec::new();
     for index in 0..count {
-        match Cuda::open(paths.clone(), index, connections) {
+        match open(index) {
             Err(error) => *text += &format!("  {index}  {error}\n"),
-            Ok(cuda) => {
-                let info = cuda.device();
+            Ok(api) => {
+                let info = api.device();
                 let memory = info.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default();
-                let units = info.units.unwrap_or(0);
-                *text += &format!("  {index}  {}, {units} multiprocessors, {memory}\n", info.name);
+                let many = info.units.unwrap_or(0);
+                *text += &format!("  {index}  {}, {many} {units}, {memory}\n", info.name);
                 if long {
                     for (name, value) in &info.facts {
                         *text += &format!("     {name:26}  {value}\n");
                     }
                 }
-                libraries = cuda.libraries();
+                found = libraries(&api);
                 if long {
-                    timer(text, &Gpu::new(vec![cuda], environment::cache_folder()));
+                    timer(text, &Gpu::new(vec![api], environment::cache_folder()));
                 }
             }
         }
     }
-    for (name, found) in libraries {
-        match found {
+    for (name, library) in found {
+        match library {
             Ok(version) => *text += &format!("  {name}: {version}\n"),
             Err(error) => *text += &format!("  {name}: {error}\n"),
         }

@@ -84,8 +84,44 @@ pub fn library_paths() -> SearchPaths {
     SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: site_packages() }
 }
 
-/// The `site-packages` of the environments that are active, of the Pythons on the path, and of the user.
+/// Where AMD's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes before all.
+pub fn rocm_paths() -> SearchPaths {
+    let mut toolkits: Vec<PathBuf> = Vec::new();
+    let mut roots: Vec<PathBuf> =
+        ["ROCM_PATH", "ROCM_HOME", "HIP_PATH"].iter().flat_map(|name| folders(name)).collect();
+    let mut installed: Vec<PathBuf> = std::fs::read_dir("/opt")
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    installed
+        .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("rocm")));
+    // The newest first, behind the one that is called just `rocm`.
+    installed.sort();
+    installed.reverse();
+    installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "rocm"));
+    roots.extend(installed);
+    for root in roots {
+        toolkits.extend([root.join("lib"), root.join("lib64")]);
+    }
+    // ROCm's own wheels, and PyTorch's, which brings all that it needs.
+    for site in python_packages() {
+        toolkits.extend(["_rocm_sdk_core/lib", "_rocm_sdk_libraries/lib", "torch/lib"].map(|inner| site.join(inner)));
+    }
+    for folder in ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"] {
+        toolkits.push(PathBuf::from(folder));
+    }
+    toolkits.retain(|folder| folder.is_dir());
+    SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: Vec::new() }
+}
+
+/// The `site-packages` that hold NVIDIA's wheels.
 fn site_packages() -> Vec<PathBuf> {
+    let mut sites = python_packages();
+    sites.retain(|site| site.join("nvidia").is_dir());
+    sites
+}
+
+/// The `site-packages` of the environments that are active, of the Pythons on the path, and of the user.
+fn python_packages() -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|name| folders(name)).collect();
     for folder in folders("PATH") {
         if folder.join("python3").exists() || folder.join("python").exists() {
@@ -109,7 +145,6 @@ fn site_packages() -> Vec<PathBuf> {
             }
         }
     }
-    sites.retain(|site| site.join("nvidia").is_dir());
     let mut known = std::collections::BTreeSet::new();
     sites.retain(|site| known.insert(site.clone()));
     sites

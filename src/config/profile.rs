@@ -131,9 +131,11 @@ pub struct CopyEngines {
 }
 
 /// Profiles that are part of the program.
-static EMBEDDED: [(&str, &str); 2] = [
+static EMBEDDED: [(&str, &str); 4] = [
     ("h200", include_str!("../../config/devices/h200.ron")),
     ("mi300x", include_str!("../../config/devices/mi300x.ron")),
+    ("mi325x", include_str!("../../config/devices/mi325x.ron")),
+    ("mi355x", include_str!("../../config/devices/mi355x.ron")),
 ];
 
 impl Profile {

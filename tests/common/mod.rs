@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod failing;
+pub mod kernels;
 pub mod mock;
 pub mod oracle;
 pub mod programs;

@@ -214,6 +214,7 @@ impl Drop for Cuda {
 
 impl Api for Cuda {
     const NAME: &'static str = "cuda";
+    const EVENTS_IN_GRAPHS: bool = true;
 
     type Stream = CUstream;
     type Event = CUevent;

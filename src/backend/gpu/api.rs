@@ -22,6 +22,9 @@ pub trait Api: Send + Sync + 'static {
     /// `cuda`.
     const NAME: &'static str;
 
+    /// A timed event that is recorded from inside a graph has a time; where not, a kernel takes its place.
+    const EVENTS_IN_GRAPHS: bool;
+
     type Stream: Copy;
     type Event: Copy;
     type Module: Copy;
@@ -37,6 +40,11 @@ pub trait Api: Send + Sync + 'static {
 
     /// How the device is doing now, where the vendor has means to say so.
     fn health(&self) -> Option<Health>;
+
+    /// Things worth knowing that showed since the device was opened.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Bytes of the last cache before the device's memory.
     fn cache_bytes(&self) -> u64;
@@ -83,7 +91,7 @@ pub trait Api: Send + Sync + 'static {
     fn event(&self, timed: bool) -> Call<Self::Event>;
     unsafe fn destroy_event(&self, event: Self::Event);
     unsafe fn record(&self, event: Self::Event, stream: Self::Stream) -> Call;
-    /// Records a timed event from inside a capture, so that each launch of the graph sets it.
+    /// Records a timed event from inside a capture, so that each launch of the graph sets it; where `EVENTS_IN_GRAPHS`.
     unsafe fn record_in_graph(&self, event: Self::Event, stream: Self::Stream) -> Call;
     unsafe fn wait(&self, stream: Self::Stream, event: Self::Event) -> Call;
     unsafe fn reached(&self, event: Self::Event) -> Call<bool>;

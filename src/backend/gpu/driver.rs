@@ -20,6 +20,7 @@ use super::lower::{Args, Calls, Context, Prepared};
 use super::pageable::Pageable;
 use super::peers::{self, Flags, Places, RAISED};
 use super::products::Chooser;
+use super::stamps::{self, Stamps};
 use super::timer;
 
 /// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
@@ -59,6 +60,8 @@ pub struct GpuDriver<A: Api> {
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     gates: Option<Gates<A>>,
+    /// What sets stamps inside of graphs, where events cannot.
+    cells: Option<Stamps<A>>,
     /// Memory that is written to empty the caches, and its bytes.
     sweep: (u64, u64),
     capturing: bool,
@@ -125,7 +128,7 @@ impl<A: Api> GpuDriver<A> {
     /// What a rank makes by itself.
     fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(device)?;
-        let kernels = Kernels::load(api.as_ref(), &wanted(&image), cache)?;
+        let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
         let mut driver = GpuDriver {
             streams: Vec::new(),
             events: Vec::new(),
@@ -152,6 +155,7 @@ impl<A: Api> GpuDriver<A> {
             collectives: None,
             graphs: Vec::new(),
             gates: None,
+            cells: None,
             sweep: (0, 0),
             capturing: false,
             abandoned: false,
@@ -267,6 +271,11 @@ impl<A: Api> GpuDriver<A> {
             let function = self.kernels.get(&gate::source());
             let gates = Gates::new(self.api.as_ref(), function, self.image.gates);
             self.gates = Some(gates.map_err(|fault| gate::failed(&fault))?);
+        }
+        if !A::EVENTS_IN_GRAPHS {
+            let function = self.kernels.get(&stamps::source());
+            let cells = Stamps::new(self.api.as_ref(), function, self.image.stamps);
+            self.cells = Some(cells.map_err(device)?);
         }
         let bytes = SWEEP * self.api.cache_bytes();
         if !self.image.cold.is_empty() && bytes > 0 {
@@ -407,12 +416,18 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Call {
-        let (event, stream) = (self.stamps[stamp as usize], self.streams[lane as usize]);
+        let Self { api, cells, capturing, stamps, streams, .. } = self;
+        let (event, stream) = (stamps[stamp as usize], streams[lane as usize]);
         // SAFETY: both live as long as the driver.
         unsafe {
-            match self.capturing {
-                false => self.api.record(event, stream),
-                true => self.api.record_in_graph(event, stream),
+            match (capturing, cells) {
+                (false, None) => api.record(event, stream),
+                (false, Some(cells)) => {
+                    cells.by_event(stamp);
+                    api.record(event, stream)
+                }
+                (true, None) => api.record_in_graph(event, stream),
+                (true, Some(cells)) => cells.capture(api.as_ref(), stamp, stream),
             }
         }
     }
@@ -427,8 +442,13 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {
+        let Self { api, cells, graphs, streams, .. } = self;
+        let stream = streams[lane as usize];
+        if let Some(cells) = cells {
+            cells.launch(api.as_ref(), graph, stream)?;
+        }
         // SAFETY: both live as long as the driver.
-        unsafe { self.api.launch_graph(self.graphs[graph as usize], self.streams[lane as usize]) }
+        unsafe { api.launch_graph(graphs[graph as usize], stream) }
     }
 
     fn reached(&mut self, stamp: u32) -> Call<bool> {
@@ -437,6 +457,9 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Call<Nanos> {
+        if let Some(time) = self.cells.as_ref().and_then(|cells| cells.elapsed(from, to)) {
+            return Ok(time);
+        }
         // SAFETY: both live as long as the driver.
         unsafe { self.api.elapsed(self.stamps[from as usize], self.stamps[to as usize]) }
     }
@@ -493,9 +516,13 @@ impl<A: Api> Driver for GpuDriver<A> {
     fn end_capture(&mut self, lane: u32) -> Call<u32> {
         self.capturing = false;
         // SAFETY: the stream lives as long as the driver.
-        let graph = unsafe { self.api.end_capture(self.streams[lane as usize])? };
-        self.graphs.push(graph);
-        Ok(self.graphs.len() as u32 - 1)
+        let made = unsafe { self.api.end_capture(self.streams[lane as usize]) };
+        let number = self.graphs.len() as u32;
+        if let Some(cells) = &mut self.cells {
+            cells.captured(made.is_ok().then_some(number));
+        }
+        self.graphs.push(made?);
+        Ok(number)
     }
 
     fn synchronize(&mut self) -> Call {
@@ -565,7 +592,7 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes.clone()
+        self.notes.iter().cloned().chain(self.api.notes()).collect()
     }
 }
 
@@ -605,6 +632,9 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             if let Some(gates) = self.gates.take() {
                 gates.free(self.api.as_ref());
+            }
+            if let Some(cells) = self.cells.take() {
+                cells.free(self.api.as_ref());
             }
             if self.bases[0] != 0 {
                 self.api.free(self.bases[0]);

@@ -12,7 +12,7 @@ use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
 use super::api::Api;
-use super::gate;
+use super::{gate, stamps};
 
 /// The functions of an image, by their text.
 pub struct Kernels<A: Api> {
@@ -28,6 +28,40 @@ pub struct Wanted {
     pub source: Source,
     pub what: &'static str,
     pub span: SrcSpan,
+}
+
+/// Every kernel of an image, once.
+pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
+    let mut seen: FxHashSet<Source> = FxHashSet::default();
+    let mut wanted = Vec::new();
+    let mut add = |source: &Source, what: &'static str, span| {
+        if seen.insert(source.clone()) {
+            wanted.push(Wanted { source: source.clone(), what, span });
+        }
+    };
+    for work in &image.works {
+        for launch in work.launches.iter() {
+            let sent = match launch {
+                Launch::Peer(peer) => peer.sends.as_ref().map(|sent| &*sent.launch),
+                launch => Some(launch),
+            };
+            if let Some(Launch::Kernel(kernel)) = sent {
+                add(&kernel.source, work.spec.operation.name(), work.span);
+            }
+        }
+    }
+    if image.gates > 0 {
+        add(&gate::source(), "gate", SrcSpan::default());
+    }
+    if !A::EVENTS_IN_GRAPHS {
+        add(&stamps::source(), "stamp", SrcSpan::default());
+    }
+    for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
+        if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
+            add(&kernel.source, "buffer", SrcSpan::default());
+        }
+    }
+    wanted
 }
 
 impl<A: Api> Kernels<A> {
@@ -150,37 +184,6 @@ fn store(path: Option<&Path>, code: &[u8]) {
     if let Ok(file) = written {
         let _ = file.persist(path);
     }
-}
-
-/// Every kernel of an image, once.
-pub fn wanted(image: &Image) -> Vec<Wanted> {
-    let mut seen: FxHashSet<Source> = FxHashSet::default();
-    let mut wanted = Vec::new();
-    let mut add = |source: &Source, what: &'static str, span| {
-        if seen.insert(source.clone()) {
-            wanted.push(Wanted { source: source.clone(), what, span });
-        }
-    };
-    for work in &image.works {
-        for launch in work.launches.iter() {
-            let sent = match launch {
-                Launch::Peer(peer) => peer.sends.as_ref().map(|sent| &*sent.launch),
-                launch => Some(launch),
-            };
-            if let Some(Launch::Kernel(kernel)) = sent {
-                add(&kernel.source, work.spec.operation.name(), work.span);
-            }
-        }
-    }
-    if image.gates > 0 {
-        add(&gate::source(), "gate", crate::base::SrcSpan::default());
-    }
-    for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
-        if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
-            add(&kernel.source, "buffer", crate::base::SrcSpan::default());
-        }
-    }
-    wanted
 }
 
 #[cfg(test)]

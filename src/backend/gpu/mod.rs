@@ -12,6 +12,7 @@ mod opening;
 mod pageable;
 mod peers;
 mod products;
+pub mod stamps;
 mod timer;
 
 use std::path::PathBuf;

@@ -1,0 +1,484 @@
+//! The device as `backend::gpu` drives it.
+
+use std::ffi::{CString, c_int, c_void};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use crate::backend::collective::Collectives;
+use crate::backend::gpu::{Api, Call};
+use crate::backend::system::{available_memory, numa_node};
+use crate::base::Nanos;
+use crate::exec::{DeviceInfo, ExecError, Fault, Health};
+use crate::model::Priority;
+use crate::ops::{Copy as CopyLaunch, Direction, Gemm, Source};
+use crate::schedule::Topology;
+
+use super::Hip;
+use super::driver::number;
+use super::products::Product;
+use super::table::{Event, Function, GraphExec, Module, Stream};
+
+impl Hip {
+    /// What the runtime says of a stream's priority after it was made: newer ones take the number and ignore it.
+    fn read_priority_back(&self, stream: Stream, asked: c_int) {
+        let mut level = 0;
+        // SAFETY: the place is valid for the call, and the stream was made just now.
+        let code = unsafe { (self.driver.table.stream_priority)(stream, &mut level) };
+        if asked == 0 && (code, level) == (0, 0) {
+            return;
+        }
+        let read = match code {
+            0 if level == asked => "the runtime gives the same back".to_owned(),
+            0 => format!("the runtime gives {level} back"),
+            code => format!("the runtime does not give it back ({code})"),
+        };
+        self.note(format!(
+            "a stream of priority {asked}: {read}; not proven to act, since newer runtimes ignore priorities unless \
+             DEBUG_HIP_IGNORE_STREAM_PRIORITY=0"
+        ));
+    }
+
+    /// Says what a graph of many branches meets.
+    fn note_branches(&self) {
+        /// Branches that the runtime lets run side by side, unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise.
+        const BRANCHES: u32 = 4;
+        let streams = self.streams.load(Ordering::Relaxed);
+        if streams > BRANCHES {
+            let version = self.driver.version_text();
+            self.note(format!(
+                "a graph of {streams} streams: HIP {version} may run {BRANCHES} branches side by side, and the others \
+                 behind them (DEBUG_HIP_FORCE_GRAPH_QUEUES)"
+            ));
+        }
+    }
+
+    /// The stream for reads: the default stream would take a hardware queue and let others wait.
+    fn reads(&self) -> Call<Stream> {
+        if let Some(&stream) = self.reads.get() {
+            return Ok(stream as Stream);
+        }
+        let stream = self.make_stream(0)?;
+        let _ = self.reads.set(stream as usize);
+        Ok(stream)
+    }
+
+    fn make_stream(&self, level: c_int) -> Call<Stream> {
+        let mut stream: Stream = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.driver.table.stream_create)(&mut stream, number::STREAM_NON_BLOCKING, level) };
+        self.check("hipStreamCreateWithPriority", code).map(|()| stream)
+    }
+}
+
+/// Copies to other ranks are not built on HIP.
+fn no_peers() -> Box<Fault> {
+    Fault::new("copy", "copies to other ranks run on CUDA, the CPU and the simulator only; on HIP they come later")
+}
+
+impl Drop for Hip {
+    fn drop(&mut self) {
+        if let Some(&stream) = self.reads.get() {
+            // SAFETY: made by this value, and every read has been waited for.
+            unsafe { (self.driver.table.stream_destroy)(stream as Stream) };
+        }
+    }
+}
+
+// SAFETY: as the trait says for each method.
+impl Api for Hip {
+    const NAME: &'static str = "hip";
+    // By AMD's own issue tracker (rocm-systems 2380), no version does.
+    const EVENTS_IN_GRAPHS: bool = false;
+
+    type Stream = Stream;
+    type Event = Event;
+    type Module = Module;
+    type Function = Function;
+    type Graph = GraphExec;
+    type Product = Product;
+
+    fn device(&self) -> DeviceInfo {
+        let attribute = |number: u32| self.driver.attribute(self.index, number).unwrap_or(0);
+        let mut memory = 0usize;
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.driver.table.device_memory)(&mut memory, self.index as c_int) };
+        let mut facts = vec![
+            ("architecture".to_owned(), self.architecture.clone()),
+            ("hip".to_owned(), self.driver.version_text()),
+            ("wave_size".to_owned(), attribute(number::ATTRIBUTE_WARP_SIZE).to_string()),
+            ("copy_engines".to_owned(), attribute(number::ATTRIBUTE_COPY_ENGINES).to_string()),
+            ("l2_bytes".to_owned(), attribute(number::ATTRIBUTE_L2_BYTES).to_string()),
+            ("clock_khz".to_owned(), attribute(number::ATTRIBUTE_CLOCK_RATE).to_string()),
+            ("timer_hz".to_owned(), self.clock_rate.to_string()),
+            ("hardware_queues".to_owned(), self.queues.to_string()),
+        ];
+        let (_, lacking) = self.driver.table.lacking();
+        if !lacking.is_empty() {
+            facts.push(("runtime_lacks".to_owned(), lacking.join(", ")));
+        }
+        if let Some(bus) = self.driver.bus(self.index) {
+            facts.extend(numa_node(&bus).map(|node| ("numa_node".to_owned(), node)));
+            facts.push(("pci".to_owned(), bus));
+        }
+        // The versions of libraries that the run has opened.
+        if let Some(hiprtc) = self.hiprtc.get() {
+            facts.push(("hiprtc".to_owned(), format!("{}.{}", hiprtc.version.0, hiprtc.version.1)));
+        }
+        if let Some(Ok(library)) = self.hipblaslt.get() {
+            facts.push(("hipblaslt".to_owned(), library.version()));
+        }
+        if let Some(Ok(library)) = self.rocblas.get() {
+            facts.push(("rocblas".to_owned(), library.path.to_owned()));
+        }
+        if let Some(version) = self.collectives.get().and_then(|(library, _)| library.version()) {
+            facts.push(("rccl".to_owned(), version));
+        }
+        DeviceInfo {
+            name: self.driver.name(self.index).unwrap_or_else(|| "AMD GPU".to_owned()),
+            simulated: false,
+            index: Some(self.index),
+            units: Some(attribute(number::ATTRIBUTE_MULTIPROCESSORS).max(0) as u32),
+            memory_bytes: (code == 0).then_some(memory as u64),
+            host_memory_bytes: available_memory(),
+            facts,
+        }
+    }
+
+    fn topology(&self) -> Topology {
+        // Each priority has a pool of its own.
+        Topology { queues: self.queues, by_priority: true }
+    }
+
+    fn health(&self) -> Option<Health> {
+        None
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        /// The Infinity Cache of the CDNA 3 and CDNA 4 devices, which no attribute tells of.
+        const INFINITY: u64 = 256 << 20;
+        let last = match self.architecture.split(':').next() {
+            Some("gfx940" | "gfx941" | "gfx942" | "gfx950") => INFINITY,
+            _ => 0,
+        };
+        let l2 = self.driver.attribute(self.index, number::ATTRIBUTE_L2_BYTES).unwrap_or(0).max(0) as u64;
+        last.max(l2)
+    }
+
+    fn ticks(&self, time: Nanos) -> u64 {
+        (time.0.max(0) as u128 * u128::from(self.clock_rate) / 1_000_000_000) as u64
+    }
+
+    fn shared_limit(&self) -> u32 {
+        self.shared_limit
+    }
+
+    fn make_current(&self) -> Call {
+        self.use_device()
+    }
+
+    fn compiler(&self) -> Result<String, ExecError> {
+        let hiprtc = self.hiprtc()?;
+        Ok(format!(
+            "hiprtc {}.{} {} {}",
+            hiprtc.version.0,
+            hiprtc.version.1,
+            self.driver.version_text(),
+            self.architecture
+        ))
+    }
+
+    fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
+        let hiprtc = self.hiprtc().map_err(|error| error.to_string())?;
+        hiprtc.compile(source, &self.architecture)
+    }
+
+    unsafe fn load(&self, code: &[u8]) -> Call<Module> {
+        let mut module: Module = std::ptr::null_mut();
+        // SAFETY: the place is valid, and the code is a whole code object, which carries its own length.
+        let status = unsafe { (self.driver.table.module_load)(&mut module, code.as_ptr().cast()) };
+        self.check("hipModuleLoadData", status).map(|()| module)
+    }
+
+    unsafe fn unload(&self, module: Module) {
+        // SAFETY: the caller vouches for the module.
+        unsafe { (self.driver.table.module_unload)(module) };
+    }
+
+    unsafe fn function(&self, module: Module, name: &str) -> Call<Function> {
+        let mut function: Function = std::ptr::null_mut();
+        let name = CString::new(name).map_err(|_| Fault::new("hipModuleGetFunction", "a NUL in the name"))?;
+        // SAFETY: the place and the name are valid for the call; the caller vouches for the module.
+        let status = unsafe { (self.driver.table.module_function)(&mut function, module, name.as_ptr()) };
+        self.check("hipModuleGetFunction", status).map(|()| function)
+    }
+
+    unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {
+        let mut own = 0;
+        // Nothing has to be asked for: a launch may have as much as there is.
+        // SAFETY: the place is valid for the call; the caller vouches for the function.
+        let code = unsafe { (self.driver.table.function_attribute)(&mut own, number::FUNCTION_SHARED, function) };
+        self.check("hipFuncGetAttribute", code)?;
+        Ok(self.shared_limit.saturating_sub(own.max(0) as u32))
+    }
+
+    #[inline]
+    unsafe fn launch(
+        &self,
+        function: Function,
+        grid: u32,
+        block: u32,
+        shared: u32,
+        stream: Stream,
+        args: *mut *mut c_void,
+    ) -> Call {
+        let extra = std::ptr::null_mut();
+        // SAFETY: the caller vouches for handles and arguments.
+        let code = unsafe {
+            (self.driver.table.launch_kernel)(function, grid, 1, 1, block, 1, 1, shared, stream, args, extra)
+        };
+        self.check("hipModuleLaunchKernel", code)
+    }
+
+    fn stream(&self, priority: Priority) -> Call<Stream> {
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: both places are valid for the call.
+        let code = unsafe { (self.driver.table.priority_range)(&mut least, &mut greatest) };
+        self.check("hipDeviceGetStreamPriorityRange", code)?;
+        // Lower numbers are more urgent: `greatest` is the most urgent.
+        let level = match priority {
+            Priority::High => greatest,
+            Priority::Normal => 0,
+            Priority::Low => least,
+            Priority::Level(level) => level,
+        };
+        let level = level.clamp(greatest.min(least), least.max(greatest));
+        let stream = self.make_stream(level)?;
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        self.read_priority_back(stream, level);
+        Ok(stream)
+    }
+
+    unsafe fn destroy_stream(&self, stream: Stream) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: the caller vouches for the stream.
+        unsafe { (self.driver.table.stream_destroy)(stream) };
+    }
+
+    unsafe fn idle(&self, stream: Stream) -> Call<bool> {
+        // SAFETY: the caller vouches for the stream.
+        match unsafe { (self.driver.table.stream_query)(stream) } {
+            number::NOT_READY => Ok(false),
+            code => self.check("hipStreamQuery", code).map(|()| true),
+        }
+    }
+
+    fn event(&self, timed: bool) -> Call<Event> {
+        let mut event: Event = std::ptr::null_mut();
+        let flags = if timed { number::EVENT_DEFAULT } else { number::EVENT_DISABLE_TIMING };
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.driver.table.event_create)(&mut event, flags) };
+        self.check("hipEventCreateWithFlags", code).map(|()| event)
+    }
+
+    unsafe fn destroy_event(&self, event: Event) {
+        // SAFETY: the caller vouches for the event.
+        unsafe { (self.driver.table.event_destroy)(event) };
+    }
+
+    #[inline]
+    unsafe fn record(&self, event: Event, stream: Stream) -> Call {
+        // SAFETY: the caller vouches for both.
+        self.check("hipEventRecord", unsafe { (self.driver.table.event_record)(event, stream) })
+    }
+
+    unsafe fn record_in_graph(&self, _: Event, _: Stream) -> Call {
+        Err(Fault::new("record_in_graph", "HIP sets no event's time from inside a graph"))
+    }
+
+    #[inline]
+    unsafe fn wait(&self, stream: Stream, event: Event) -> Call {
+        // SAFETY: the caller vouches for both.
+        self.check("hipStreamWaitEvent", unsafe { (self.driver.table.stream_wait_event)(stream, event, 0) })
+    }
+
+    unsafe fn reached(&self, event: Event) -> Call<bool> {
+        // SAFETY: the caller vouches for the event.
+        match unsafe { (self.driver.table.event_query)(event) } {
+            number::NOT_READY => Ok(false),
+            code => self.check("hipEventQuery", code).map(|()| true),
+        }
+    }
+
+    unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos> {
+        let mut milliseconds = 0.0f32;
+        // SAFETY: the place is valid for the call; the caller vouches for the events.
+        let code = unsafe { (self.driver.table.elapsed_time)(&mut milliseconds, from, to) };
+        self.check("hipEventElapsedTime", code)?;
+        Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
+    }
+
+    fn synchronize(&self) -> Call {
+        // SAFETY: the function takes nothing.
+        self.check("hipDeviceSynchronize", unsafe { (self.driver.table.device_synchronize)() })
+    }
+
+    fn free_memory(&self) -> Call<u64> {
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: both places are valid for the call.
+        let code = unsafe { (self.driver.table.memory_info)(&mut free, &mut total) };
+        self.check("hipMemGetInfo", code).map(|()| free as u64)
+    }
+
+    fn allocate(&self, bytes: u64) -> Call<u64> {
+        let mut address: *mut c_void = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.driver.table.malloc)(&mut address, bytes as usize) };
+        self.check("hipMalloc", code).map(|()| address as u64)
+    }
+
+    unsafe fn free(&self, address: u64) {
+        // SAFETY: the caller vouches for the address.
+        unsafe { (self.driver.table.free)(address as *mut c_void) };
+    }
+
+    fn allocate_pinned(&self, bytes: u64) -> Call<u64> {
+        let mut address: *mut c_void = std::ptr::null_mut();
+        // Coherent, or a kernel would not see what the host writes while it runs: a gate would stay shut.
+        let flags = number::HOST_PORTABLE | number::HOST_MAPPED | number::HOST_COHERENT;
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.driver.table.host_malloc)(&mut address, bytes as usize, flags) };
+        self.check("hipHostMalloc", code).map(|()| address as u64)
+    }
+
+    unsafe fn free_pinned(&self, address: u64) {
+        // SAFETY: the caller vouches for the address.
+        unsafe { (self.driver.table.host_free)(address as *mut c_void) };
+    }
+
+    unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call {
+        let (address, value) = (address as *mut c_void, c_int::from(value));
+        // SAFETY: the caller vouches for memory and stream.
+        let code = unsafe { (self.driver.table.memset_async)(address, value, bytes as usize, stream) };
+        self.check("hipMemsetAsync", code)
+    }
+
+    unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call {
+        let table = &self.driver.table;
+        let bytes = copy.row_bytes as usize;
+        let (from, to) = (source as *mut c_void, target as *mut c_void);
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe {
+            match (copy.rows, copy.direction) {
+                (1, Direction::HostToDevice) => {
+                    self.check("hipMemcpyHtoDAsync", (table.copy_to_device)(to, from, bytes, stream))
+                }
+                (1, Direction::DeviceToHost) => {
+                    self.check("hipMemcpyDtoHAsync", (table.copy_to_host)(to, from, bytes, stream))
+                }
+                (1, Direction::DeviceToDevice) => {
+                    self.check("hipMemcpyDtoDAsync", (table.copy_on_device)(to, from, bytes, stream))
+                }
+                (rows, direction) => {
+                    let kind = match direction {
+                        Direction::HostToDevice => number::HOST_TO_DEVICE,
+                        Direction::DeviceToHost => number::DEVICE_TO_HOST,
+                        Direction::DeviceToDevice => number::DEVICE_TO_DEVICE,
+                    };
+                    let pitches = (copy.target_pitch as usize, copy.source_pitch as usize);
+                    let code = (table.copy_rows)(to, pitches.0, from, pitches.1, bytes, rows as usize, kind, stream);
+                    self.check("hipMemcpy2DAsync", code)
+                }
+            }
+        }
+    }
+
+    unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call {
+        let stream = self.reads()?;
+        let table = &self.driver.table;
+        // SAFETY: the buffer has the size that is told, and outlives the copy; the caller vouches for the address.
+        unsafe {
+            let code = (table.copy_to_host)(out.as_mut_ptr().cast(), address as *mut c_void, out.len(), stream);
+            self.check("hipMemcpyDtoHAsync", code)?;
+            self.check("hipStreamSynchronize", (table.stream_synchronize)(stream))
+        }
+    }
+
+    fn reaches(&self, _: &Self) -> Call<bool> {
+        Err(no_peers())
+    }
+
+    fn reach(&self, _: &Self) -> Call {
+        Err(no_peers())
+    }
+
+    unsafe fn copy_staged(&self, _: &CopyLaunch, _: u64, _: (u64, &Self), _: Stream) -> Call {
+        Err(no_peers())
+    }
+
+    unsafe fn await_flag(&self, _: u64, _: u32, _: Stream) -> Call {
+        Err(no_peers())
+    }
+
+    unsafe fn begin_capture(&self, stream: Stream) -> Call {
+        // Thread-local: RCCL may allocate from threads of its own meanwhile.
+        // SAFETY: the caller vouches for the stream.
+        let code = unsafe { (self.driver.table.begin_capture)(stream, number::CAPTURE_THREAD_LOCAL) };
+        self.check("hipStreamBeginCapture", code)
+    }
+
+    unsafe fn end_capture(&self, stream: Stream) -> Call<GraphExec> {
+        let mut graph = std::ptr::null_mut();
+        let mut launchable: GraphExec = std::ptr::null_mut();
+        let table = &self.driver.table;
+        self.note_branches();
+        // SAFETY: all places are valid for the calls; the caller vouches for the stream.
+        unsafe {
+            self.check("hipStreamEndCapture", (table.end_capture)(stream, &mut graph))?;
+            let made = self.check("hipGraphInstantiateWithFlags", (table.graph_instantiate)(&mut launchable, graph, 0));
+            (table.graph_destroy)(graph);
+            made?;
+            // Without it, the first launch uploads.
+            let uploaded = match table.graph_upload {
+                Some(upload) => self.check("hipGraphUpload", upload(launchable, stream)),
+                None => Ok(()),
+            };
+            let ready = uploaded.and_then(|()| self.synchronize());
+            if ready.is_err() {
+                (table.graph_exec_destroy)(launchable);
+            }
+            ready.map(|()| launchable)
+        }
+    }
+
+    unsafe fn destroy_graph(&self, graph: GraphExec) {
+        // SAFETY: the caller vouches for the graph.
+        unsafe { (self.driver.table.graph_exec_destroy)(graph) };
+    }
+
+    unsafe fn launch_graph(&self, graph: GraphExec, stream: Stream) -> Call {
+        // SAFETY: the caller vouches for both.
+        self.check("hipGraphLaunch", unsafe { (self.driver.table.graph_launch)(graph, stream) })
+    }
+
+    fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
+        self.algorithms(gemm, workspace, wanted)
+    }
+
+    #[inline]
+    unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { self.launch_product(product, operands, workspace, stream) }
+    }
+
+    fn collectives(&self) -> Result<Collectives, ExecError> {
+        self.open_collectives().map(|(collectives, _)| *collectives)
+    }
+
+    fn raw_stream(stream: Stream) -> *mut c_void {
+        stream
+    }
+}

@@ -1,0 +1,231 @@
+//! HIP's runtime library, open: what it says of itself and of its devices.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use crate::backend::libraries::{NotOpened, SearchPaths};
+use crate::exec::{ExecError, Fault};
+
+use super::table::Table;
+
+/// Numbers of the runtime's header that are used here: the same in every version from 5.2 to 7.
+pub mod number {
+    pub const NOT_READY: i32 = 600;
+    pub const NO_DEVICE: i32 = 100;
+    pub const INVALID_DEVICE: i32 = 101;
+    /// Failures that a kernel has on the device, told by any call that comes after: an address, a time-out, an
+    /// assertion, a launch that failed.
+    pub const LATE: [i32; 4] = [700, 702, 710, 719];
+    pub const STREAM_NON_BLOCKING: u32 = 1;
+    pub const EVENT_DEFAULT: u32 = 0;
+    pub const EVENT_DISABLE_TIMING: u32 = 2;
+    pub const CAPTURE_THREAD_LOCAL: u32 = 1;
+    pub const HOST_PORTABLE: u32 = 1;
+    pub const HOST_MAPPED: u32 = 2;
+    pub const HOST_COHERENT: u32 = 0x4000_0000;
+    pub const HOST_TO_DEVICE: u32 = 1;
+    pub const DEVICE_TO_HOST: u32 = 2;
+    pub const DEVICE_TO_DEVICE: u32 = 3;
+    pub const ATTRIBUTE_COPY_ENGINES: u32 = 2;
+    pub const ATTRIBUTE_CLOCK_RATE: u32 = 5;
+    pub const ATTRIBUTE_L2_BYTES: u32 = 19;
+    pub const ATTRIBUTE_MULTIPROCESSORS: u32 = 63;
+    pub const ATTRIBUTE_SHARED_PER_BLOCK: u32 = 74;
+    pub const ATTRIBUTE_WARP_SIZE: u32 = 87;
+    pub const ATTRIBUTE_WALL_CLOCK_RATE: u32 = 10017;
+    pub const FUNCTION_SHARED: u32 = 1;
+}
+
+/// The versions that a library's name may end in, the newest first. They need not be those of ROCm.
+const MAJORS: [u32; 4] = [8, 7, 6, 5];
+
+/// The names under which a library may be there, `first` before the others: the version of a library that is open.
+pub fn versioned(stem: &str, first: Option<u32>) -> Vec<String> {
+    let others = MAJORS.into_iter().filter(|&major| Some(major) != first);
+    let mut names: Vec<String> = first.into_iter().chain(others).map(|major| format!("{stem}.so.{major}")).collect();
+    names.push(format!("{stem}.so"));
+    names
+}
+
+/// The runtime, open and initialised.
+#[derive(Clone, Copy)]
+pub struct HipDriver {
+    pub table: Table,
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    pub path: &'static str,
+}
+
+/// A runtime without a device that it may use.
+pub const NONE_SEEN: &str = "the HIP runtime sees no device";
+
+/// Why there is no runtime.
+pub enum NoDriver {
+    /// There is no such library on this machine.
+    Absent,
+    /// It is there, and this is no machine with an AMD GPU that may be used.
+    NoDevice(String),
+    /// It does not work.
+    Fails(ExecError),
+}
+
+impl HipDriver {
+    /// Opens and initialises the runtime.
+    pub fn open(paths: &SearchPaths) -> Result<HipDriver, NoDriver> {
+        let opened = match paths.open(&versioned("libamdhip64", None)) {
+            Ok(opened) => opened,
+            Err(NotOpened::Absent) => return Err(NoDriver::Absent),
+            Err(NotOpened::Broken(why)) => {
+                return Err(NoDriver::Fails(no_device(format!("the runtime's library does not load: {why}"))));
+            }
+        };
+        let table = Table::load(&opened).map_err(NoDriver::Fails)?;
+        let symbol = "hipGetErrorString";
+        // SAFETY: the type is that of the vendor's header, with a number for the enumeration.
+        let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| NoDriver::Fails(opened.lacks(symbol)))?;
+        let driver = HipDriver { table, error_string, path: opened.path };
+        // SAFETY: the function takes a number that has to be 0.
+        let code = unsafe { (table.init)(0) };
+        // Without a device, 6 says the former, and 5 the latter.
+        if matches!(code, number::NO_DEVICE | number::INVALID_DEVICE) {
+            return Err(NoDriver::NoDevice(driver.none_seen()));
+        }
+        driver.check("hipInit", code).map_err(|fault| NoDriver::Fails(no_device(fault.to_string())))?;
+        Ok(driver)
+    }
+
+    /// The runtime's own words for having no device.
+    pub fn none_seen(&self) -> String {
+        let (functions, lacking) = self.table.lacking();
+        let lacks = match lacking.len() {
+            0 => format!("all {functions} functions of it are there"),
+            _ => format!(
+                "{} of {functions} functions are there, without {}",
+                functions - lacking.len(),
+                lacking.join(", ")
+            ),
+        };
+        format!("{NONE_SEEN} (HIP {}, {}; {lacks})", self.version_text(), self.path)
+    }
+
+    /// The fault of a call that returned a number other than 0.
+    #[inline]
+    pub fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
+        if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
+    }
+
+    #[cold]
+    fn fault(&self, call: &'static str, code: i32) -> Box<Fault> {
+        // SAFETY: the function takes any number, and returns a constant text or nothing.
+        let message = unsafe {
+            let text = (self.error_string)(code);
+            if text.is_null() { "unknown to this runtime".into() } else { CStr::from_ptr(text).to_string_lossy() }
+        };
+        Box::new(Fault {
+            call,
+            code: i64::from(code),
+            message: message.into_owned(),
+            late: number::LATE.contains(&code),
+        })
+    }
+
+    /// The runtime's version, as major, minor and patch.
+    pub fn version(&self) -> (u32, u32, u32) {
+        let mut version = 0;
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (self.table.runtime_version)(&mut version) };
+        let version = if code == 0 { version.max(0) as u32 } else { 0 };
+        (version / 10_000_000, version / 100_000 % 100, version % 100_000)
+    }
+
+    pub fn version_text(&self) -> String {
+        let (major, minor, patch) = self.version();
+        format!("{major}.{minor}.{patch}")
+    }
+
+    /// The version in the name of the library that is open, if there is one in it.
+    pub fn major(&self) -> Option<u32> {
+        let (_, version) = self.path.rsplit_once(".so.")?;
+        version.split('.').next()?.parse().ok()
+    }
+
+    pub fn count(&self) -> Result<u32, Box<Fault>> {
+        let mut count = 0;
+        // SAFETY: the place is valid for the call.
+        match unsafe { (self.table.device_count)(&mut count) } {
+            number::NO_DEVICE | number::INVALID_DEVICE => Ok(0),
+            code => self.check("hipGetDeviceCount", code).map(|()| count.max(0) as u32),
+        }
+    }
+
+    pub fn attribute(&self, device: u32, attribute: u32) -> Option<i32> {
+        let mut value = 0;
+        // SAFETY: the place is valid for the call; an unknown attribute is refused with a number.
+        let code = unsafe { (self.table.device_attribute)(&mut value, attribute, device as c_int) };
+        (code == 0).then_some(value)
+    }
+
+    pub fn name(&self, device: u32) -> Option<String> {
+        // SAFETY: `text` gives a buffer with room for as much as it says.
+        text(|at, room| unsafe { (self.table.device_name)(at, room, device as c_int) })
+    }
+
+    /// Where a device is on the PCI bus, such as `0000:1b:00.0`.
+    pub fn bus(&self, device: u32) -> Option<String> {
+        // SAFETY: `text` gives a buffer with room for as much as it says.
+        let bus = text(|at, room| unsafe { (self.table.device_bus)(at, room, device as c_int) });
+        bus.map(|bus| bus.to_lowercase())
+    }
+
+    /// What the compiler has to compile for, such as `gfx942:sramecc+:xnack-`: nothing but the structure of properties
+    /// says so, and it has changed its layout once. From 6.0 on, the name without a number still gives the old one.
+    pub fn architecture(&self, device: u32) -> Option<String> {
+        /// Where the text lies in each layout, and how long it may be: by AMD's headers of 5.7 and of 6.4.
+        const OLD: usize = 396;
+        const R0600: usize = 1160;
+        const LENGTH: usize = 256;
+        // More than any layout has taken so far, and aligned for all of its fields.
+        let mut properties = [0u64; 512];
+        let (call, at) = match self.table.device_properties_r0600 {
+            Some(call) => (call, R0600),
+            None => (self.table.device_properties, OLD),
+        };
+        // SAFETY: the place has room for more than the structure.
+        let code = unsafe { call(properties.as_mut_ptr().cast(), device as c_int) };
+        let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let name = bytes[at..at + LENGTH].split(|byte| *byte == 0).next()?;
+        (code == 0 && name.starts_with(b"gfx")).then(|| String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+/// A text that a function writes into a buffer.
+fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
+    let mut buffer = [0u8; 256];
+    // The last byte stays 0, whatever is written.
+    let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
+    let end = buffer.iter().position(|byte| *byte == 0)?;
+    (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
+}
+
+/// An error about the device as such.
+pub fn no_device(why: String) -> ExecError {
+    ExecError::NoDevice {
+        backend: "HIP",
+        why,
+        help: Some(
+            "`rocminfo` shows what the driver sees, and /dev/kfd has to be readable for you; \
+             `--backend sim --config profile=mi300x` simulates a device"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_that_is_open_comes_first() {
+        assert_eq!(versioned("libhiprtc", Some(6))[..3], ["libhiprtc.so.6", "libhiprtc.so.8", "libhiprtc.so.7"]);
+        assert_eq!(versioned("libhiprtc", None).last().map(String::as_str), Some("libhiprtc.so"));
+        assert_eq!(versioned("libhiprtc", Some(9)).len(), 6, "one that nobody knows yet is tried as well");
+    }
+}

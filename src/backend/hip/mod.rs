@@ -1,0 +1,185 @@
+//! HIP: an [`Api`](super::gpu::Api) for `backend::gpu`, over AMD's runtime, hipRTC, hipBLASLt or rocBLAS, and RCCL, all
+//! opened when they are needed.
+//!
+//! What differs between versions of ROCm is kept in `table` and `driver`. What AMD's runtime does not do, and CUDA's
+//! does, is told where it is missed: `docs/rocm.md` lists it.
+
+mod api;
+mod driver;
+mod hipblaslt;
+mod hiprtc;
+mod products;
+#[cfg(feature = "hip-sys")]
+mod prototypes;
+mod rocblas;
+mod table;
+
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::backend::collective::Collectives;
+use crate::backend::libraries::{NotOpened, SearchPaths};
+use crate::exec::{ExecError, Fault};
+
+use driver::{HipDriver, NoDriver, no_device, number};
+use hipblaslt::HipblasLt;
+pub use hiprtc::Hiprtc;
+use rocblas::RocBlas;
+
+/// Why nothing is found where there is no library.
+const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
+
+/// The error for a library that could not be opened.
+fn missing(library: &str, purpose: &str, why: NotOpened) -> ExecError {
+    let (library, help) = match why {
+        NotOpened::Absent => (
+            library.to_owned(),
+            "install ROCm, or set ROCM_PATH; AORTA_LIBRARY_PATH names a folder to look in first".to_owned(),
+        ),
+        NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
+    };
+    ExecError::MissingLibrary { library, purpose: purpose.to_owned(), help: Some(help) }
+}
+
+/// What there is on this machine.
+pub enum Found {
+    /// No runtime.
+    Absent(&'static str),
+    /// A runtime that sees no AMD GPU, in its words.
+    Nothing(String),
+    /// A runtime that does not work.
+    Broken(ExecError),
+    Devices(u32),
+}
+
+/// Looks for a runtime and its devices.
+pub fn find(paths: &SearchPaths) -> Found {
+    match HipDriver::open(paths) {
+        Err(NoDriver::Absent) => Found::Absent(NO_LIBRARY),
+        Err(NoDriver::NoDevice(why)) => Found::Nothing(why),
+        Err(NoDriver::Fails(error)) => Found::Broken(error),
+        Ok(driver) => match driver.count() {
+            Ok(0) => Found::Nothing(driver.none_seen()),
+            Ok(count) => Found::Devices(count),
+            Err(fault) => Found::Broken(no_device(fault.to_string())),
+        },
+    }
+}
+
+/// One device.
+pub struct Hip {
+    driver: HipDriver,
+    paths: SearchPaths,
+    index: u32,
+    /// With its features: `gfx942:sramecc+:xnack-`.
+    architecture: String,
+    shared_limit: u32,
+    /// Ticks per second of the device's clock that never changes its pace.
+    clock_rate: u64,
+    queues: u32,
+    /// The stream that reads go through, made by the first. It is a `hipStream_t`.
+    reads: OnceLock<usize>,
+    hiprtc: OnceLock<Hiprtc>,
+    hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
+    rocblas: OnceLock<Result<Arc<RocBlas>, ExecError>>,
+    collectives: OnceLock<(Collectives, &'static str)>,
+    /// Streams that are open for work.
+    streams: AtomicU32,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Hip {
+    /// Opens device `index`. `queues` is what GPU_MAX_HW_QUEUES says, if it says anything.
+    pub fn open(paths: SearchPaths, index: u32, queues: Option<u32>) -> Result<Hip, ExecError> {
+        let driver = HipDriver::open(&paths).map_err(|why| match why {
+            NoDriver::Absent => no_device(NO_LIBRARY.to_owned()),
+            NoDriver::NoDevice(why) => no_device(why),
+            NoDriver::Fails(error) => error,
+        })?;
+        let count = driver.count().map_err(|fault| no_device(fault.to_string()))?;
+        if index >= count {
+            let why = match count {
+                0 => driver.none_seen(),
+                1 => format!("there is no device {index}; the only one is 0"),
+                count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+            };
+            return Err(no_device(why));
+        }
+        let architecture = driver
+            .architecture(index)
+            .ok_or_else(|| no_device("the runtime does not say which architecture the device has".to_owned()))?;
+        let attribute = |number| driver.attribute(index, number).filter(|value| *value > 0).map(|value| value as u32);
+        let hip = Hip {
+            // The attribute counts thousands. Without it: what every CDNA device has.
+            clock_rate: attribute(number::ATTRIBUTE_WALL_CLOCK_RATE).map_or(100_000_000, |rate| u64::from(rate) * 1000),
+            shared_limit: attribute(number::ATTRIBUTE_SHARED_PER_BLOCK).unwrap_or(64 << 10),
+            // The documented default.
+            queues: queues.unwrap_or(4).max(1),
+            architecture,
+            driver,
+            paths,
+            index,
+            reads: OnceLock::new(),
+            hiprtc: OnceLock::new(),
+            hipblaslt: OnceLock::new(),
+            rocblas: OnceLock::new(),
+            collectives: OnceLock::new(),
+            streams: AtomicU32::new(0),
+            notes: Mutex::default(),
+        };
+        hip.use_device().map_err(|fault| no_device(fault.to_string()))?;
+        Ok(hip)
+    }
+
+    fn use_device(&self) -> Result<(), Box<Fault>> {
+        // SAFETY: the index is that of a device.
+        self.check("hipSetDevice", unsafe { (self.driver.table.set_device)(self.index as i32) })
+    }
+
+    fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {
+        if self.hiprtc.get().is_none() {
+            let _ = self.hiprtc.set(Hiprtc::open(&self.paths, self.driver.major(), Some(&self.architecture))?);
+        }
+        Ok(self.hiprtc.get().expect("set above"))
+    }
+
+    fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
+        if self.collectives.get().is_none() {
+            let names = ["librccl.so.1", "librccl.so"].map(str::to_owned);
+            let opened = self.paths.open(&names).map_err(|why| missing("RCCL (librccl)", "for collectives", why))?;
+            let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
+        }
+        Ok(self.collectives.get().expect("set above"))
+    }
+
+    /// Each library that a run may need, with where it was found, or why not.
+    pub fn libraries(&self) -> Vec<(&'static str, Result<String, ExecError>)> {
+        let at = |version: String, path: &str| format!("{version}, {path}");
+        vec![
+            ("runtime", Ok(at(format!("HIP {}", self.driver.version_text()), self.driver.path))),
+            (
+                "hipRTC",
+                self.hiprtc().map(|hiprtc| at(format!("{}.{}", hiprtc.version.0, hiprtc.version.1), hiprtc.path)),
+            ),
+            ("hipBLASLt", self.hipblaslt().map(|library| at(library.version(), library.path))),
+            ("rocBLAS", self.rocblas().map(|library| library.path.to_owned())),
+            (
+                "RCCL",
+                self.open_collectives()
+                    .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
+            ),
+        ]
+    }
+
+    fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
+        self.driver.check(call, code)
+    }
+
+    /// Keeps a line for the run's notes, once.
+    fn note(&self, line: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&line) {
+            notes.push(line);
+        }
+    }
+}

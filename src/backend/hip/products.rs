@@ -1,0 +1,71 @@
+//! Matrix products: by hipBLASLt, or by rocBLAS where that is not there or has no algorithm.
+
+use std::sync::Arc;
+
+use crate::exec::{ExecError, Fault};
+use crate::ops::{Arithmetic, Gemm};
+
+use super::Hip;
+use super::hipblaslt::{self, HipblasLt};
+use super::rocblas::{self, RocBlas};
+use super::table::Stream;
+
+/// A product with its algorithm.
+pub enum Product {
+    Lt(hipblaslt::Product),
+    Roc(rocblas::Product),
+}
+
+impl Hip {
+    /// hipBLASLt, or why it cannot be used.
+    pub(super) fn hipblaslt(&self) -> Result<&Arc<HipblasLt>, ExecError> {
+        let opened = self.hipblaslt.get_or_init(|| HipblasLt::open(&self.paths).map(Arc::new));
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// rocBLAS, or why it cannot be used.
+    pub(super) fn rocblas(&self) -> Result<&Arc<RocBlas>, ExecError> {
+        let opened = self.rocblas.get_or_init(|| RocBlas::open(&self.paths).map(Arc::new));
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// The algorithms that there are for a product, the best guess first.
+    pub(super) fn algorithms(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
+        let why = match self.hipblaslt() {
+            Ok(library) => match HipblasLt::products(library, gemm, workspace, wanted) {
+                Ok(products) if !products.is_empty() => return Ok(products.into_iter().map(Product::Lt).collect()),
+                Ok(_) => "hipBLASLt has no algorithm for it".to_owned(),
+                Err(fault) => fault.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        let library = self.rocblas()?;
+        let arithmetic = if gemm.arithmetic == Arithmetic::Tf32 { ", in f32 instead of tf32" } else { "" };
+        let Gemm { m, n, k, .. } = gemm;
+        self.note(format!("product [{m}, {k}] × [{k}, {n}]: by rocBLAS{arithmetic}, since {why}"));
+        Ok(RocBlas::product(library, gemm).map(Product::Roc).into_iter().collect())
+    }
+
+    /// Launches a product.
+    ///
+    /// # Safety
+    /// As for `Api::multiply`.
+    #[inline]
+    pub(super) unsafe fn launch_product(
+        &self,
+        product: &Product,
+        operands: [u64; 3],
+        workspace: (u64, u64),
+        stream: Stream,
+    ) -> Result<(), Box<Fault>> {
+        match product {
+            Product::Lt(product) => {
+                let Some(Ok(library)) = self.hipblaslt.get() else { unreachable!("a product was made by it") };
+                // SAFETY: the caller vouches for memory and stream.
+                unsafe { library.multiply(product, operands, workspace, stream) }
+            }
+            // SAFETY: as above, and the thread is the only one that uses the device.
+            Product::Roc(product) => unsafe { product.multiply(operands, workspace, stream) },
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Whether our prototypes are those that `hip-sys` declares: answered by the compiler, with no code left behind.
+//!
+//! Handles are opaque here and named there, and enumerations are numbers here. So both sides are brought to one plain
+//! form, and the forms have to be the same type.
+
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::marker::PhantomData;
+
+use hip_sys::hiprt;
+
+/// A type in the form in which it crosses the border.
+pub trait Plain {
+    type As;
+}
+
+macro_rules! plain {
+    ($($named:ty => $plain:ty),* $(,)?) => { $(impl Plain for $named { type As = $plain; })* };
+}
+
+plain! {
+    c_void => c_void, c_char => c_char, c_int => c_int, c_uint => c_uint, usize => usize, f32 => f32,
+    c_ulonglong => c_ulonglong,
+    hiprt::ihipStream_t => c_void, hiprt::ihipEvent_t => c_void, hiprt::ihipModule_t => c_void,
+    hiprt::ihipModuleSymbol_t => c_void, hiprt::ihipGraph => c_void, hiprt::hipGraphExec => c_void,
+    hiprt::hipDeviceProp_t => c_void,
+    hiprt::hipDeviceAttribute_t => c_uint, hiprt::hipMemcpyKind => c_uint, hiprt::hipFunction_attribute => c_uint,
+    hiprt::hipStreamCaptureMode => c_uint,
+    // A status: ours is signed, as the numbers of every vendor are here.
+    hiprt::hipError_t => c_int,
+}
+
+impl<T: Plain> Plain for *mut T {
+    type As = *mut T::As;
+}
+
+impl<T: Plain> Plain for *const T {
+    type As = *const T::As;
+}
+
+macro_rules! functions {
+    ($(($($arg:ident)*))*) => { $(
+        impl<$($arg: Plain,)* R: Plain> Plain for unsafe extern "C" fn($($arg),*) -> R {
+            type As = fn($($arg::As),*) -> R::As;
+        }
+    )* };
+}
+
+functions! { () (A) (A B) (A B C) (A B C D) (A B C D E F G H) (A B C D E F G H I J K) }
+
+/// Compiles where both are the same in their plain form.
+pub const fn compare<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: PhantomData<Ours>, _: &Theirs) {}
+
+/// Any type, for each argument of a function whose types are to be found out.
+macro_rules! any {
+    ($arg:ty) => {
+        _
+    };
+}
+
+macro_rules! same {
+    ($($symbol:ident($($arg:ty),*);)*) => { $(
+        const _: () = {
+            let theirs: unsafe extern "C" fn($(super::prototypes::any!($arg)),*) -> _ = hip_sys::hiprt::$symbol;
+            super::prototypes::compare(std::marker::PhantomData::<unsafe extern "C" fn($($arg),*) -> i32>, &theirs);
+        };
+    )* };
+}
+
+pub(super) use {any, same};
+
+/// The numbers that are written out in `driver`.
+const _: () = {
+    use super::driver::number;
+    assert!(number::NOT_READY == hiprt::hipError_t::hipErrorNotReady as i32);
+    assert!(number::NO_DEVICE == hiprt::hipError_t::hipErrorNoDevice as i32);
+    assert!(number::STREAM_NON_BLOCKING == hiprt::hipStreamNonBlocking);
+    assert!(number::EVENT_DISABLE_TIMING == hiprt::hipEventDisableTiming);
+    assert!(number::HOST_COHERENT == hiprt::hipHostMallocCoherent);
+    assert!(number::HOST_PORTABLE == hiprt::hipHostMallocPortable);
+    assert!(number::HOST_MAPPED == hiprt::hipHostMallocMapped);
+    use hiprt::hipDeviceAttribute_t as Attribute;
+    assert!(number::ATTRIBUTE_CLOCK_RATE == Attribute::hipDeviceAttributeClockRate as u32);
+    assert!(number::ATTRIBUTE_L2_BYTES == Attribute::hipDeviceAttributeL2CacheSize as u32);
+    assert!(number::ATTRIBUTE_MULTIPROCESSORS == Attribute::hipDeviceAttributeMultiprocessorCount as u32);
+    assert!(number::ATTRIBUTE_SHARED_PER_BLOCK == Attribute::hipDeviceAttributeMaxSharedMemoryPerBlock as u32);
+    assert!(number::ATTRIBUTE_WARP_SIZE == Attribute::hipDeviceAttributeWarpSize as u32);
+};

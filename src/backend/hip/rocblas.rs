@@ -1,0 +1,190 @@
+//! rocBLAS: matrix products where hipBLASLt has none. It chooses its algorithms by itself, when they run.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use crate::backend::libraries::{SearchPaths, functions};
+use crate::base::DType;
+use crate::exec::{ExecError, Fault};
+use crate::ops::{Arithmetic, Gemm, Matrix};
+
+use super::driver::versioned;
+use super::table::Stream;
+
+type RocHandle = *mut c_void;
+
+functions! {
+    /// rocBLAS's functions.
+    Table {
+        create = "rocblas_create_handle"(*mut RocHandle);
+        set_stream = "rocblas_set_stream"(RocHandle, Stream);
+        set_workspace = "rocblas_set_workspace"(RocHandle, *mut c_void, usize);
+        multiply = "rocblas_gemm_strided_batched_ex"(
+            RocHandle, c_int, c_int, i32, i32, i32, *const c_void, *const c_void, c_int, i32, i64, *const c_void, c_int,
+            i32, i64, *const c_void, *const c_void, c_int, i32, i64, *mut c_void, c_int, i32, i64, i32, c_int, c_int,
+            i32, u32,
+        );
+    }
+    optional {
+    }
+}
+
+/// The library, open, with a handle on the device that was current.
+pub struct RocBlas {
+    table: Table,
+    handle: RocHandle,
+    pub path: &'static str,
+}
+
+// SAFETY: a handle may be used from any thread, by one at a time; the thread of a device's rank is the only one that does.
+unsafe impl Send for RocBlas {}
+// SAFETY: as above.
+unsafe impl Sync for RocBlas {}
+
+/// A matrix as the library takes it: its type, the distance between rows as they lie in memory and between matrices of
+/// a batch, and whether it is transposed.
+#[derive(Clone, Copy)]
+struct Operand {
+    dtype: c_int,
+    row: i32,
+    batch: i64,
+    operation: c_int,
+}
+
+/// A product, ready to be launched.
+pub struct Product {
+    library: Arc<RocBlas>,
+    /// Rows, columns and depth, in the library's order, and how many products.
+    sizes: [i32; 4],
+    /// In the library's order: its first operand is our second.
+    operands: [Operand; 3],
+    compute: c_int,
+    /// 1 and 0 in the type that the library scales in.
+    one: [u8; 8],
+    zero: [u8; 8],
+}
+
+fn check(call: &'static str, code: c_int) -> Result<(), Box<Fault>> {
+    if code == 0 { Ok(()) } else { Err(fault(call, code)) }
+}
+
+#[cold]
+fn fault(call: &'static str, code: c_int) -> Box<Fault> {
+    let message = match code {
+        1 => "the handle is invalid",
+        2 => "not implemented",
+        3 => "a pointer is invalid",
+        4 => "a size is invalid",
+        5 => "an allocation failed",
+        6 => "an internal error",
+        11 => "a value is invalid",
+        13 => "not for this architecture",
+        _ => "see rocblas_status",
+    };
+    Box::new(Fault { call, code: i64::from(code), message: message.to_owned(), late: false })
+}
+
+/// The library's number of an element type.
+fn number(dtype: DType) -> c_int {
+    match dtype {
+        DType::F16 => 150,
+        DType::F64 => 152,
+        DType::BF16 => 168,
+        _ => 151,
+    }
+}
+
+fn operand(matrix: &Matrix) -> Option<Operand> {
+    let operation = if matrix.transposed { 112 } else { 111 };
+    let (row, batch) = (i32::try_from(matrix.row).ok()?, i64::try_from(matrix.batch).ok()?);
+    Some(Operand { dtype: number(matrix.dtype), row, batch, operation })
+}
+
+impl RocBlas {
+    pub fn open(paths: &SearchPaths) -> Result<RocBlas, ExecError> {
+        let opened = paths.open(&versioned("librocblas", None)).map_err(|why| {
+            super::missing("hipBLASLt (libhipblaslt) or rocBLAS (librocblas)", "for matrix products", why)
+        })?;
+        let table = Table::load(&opened)?;
+        let mut handle: RocHandle = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (table.create)(&mut handle) };
+        check("rocblas_create_handle", code)
+            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        Ok(RocBlas { table, handle, path: opened.path })
+    }
+
+    /// The product; nothing where a size is beyond what the library counts in.
+    ///
+    /// The library thinks in columns: a row-major matrix is its transpose, and `c = a b` is `cᵀ = bᵀ aᵀ`. So the operands
+    /// change places, and nothing is transposed that was not.
+    pub fn product(library: &Arc<RocBlas>, gemm: &Gemm) -> Option<Product> {
+        let size = |size: u64| i32::try_from(size).ok();
+        let mut one = [0; 8];
+        match gemm.arithmetic {
+            Arithmetic::F64 => one = 1f64.to_le_bytes(),
+            _ => one[..4].copy_from_slice(&1f32.to_le_bytes()),
+        }
+        Some(Product {
+            library: library.clone(),
+            sizes: [size(gemm.n)?, size(gemm.m)?, size(gemm.k)?, size(gemm.batch)?],
+            operands: [operand(&gemm.b)?, operand(&gemm.a)?, operand(&gemm.c)?],
+            compute: number(if gemm.arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 }),
+            one,
+            zero: [0; 8],
+        })
+    }
+}
+
+impl Product {
+    /// Launches the product.
+    ///
+    /// # Safety
+    /// The addresses are device memory that holds the operands, the workspace has the size that is told, the stream is
+    /// alive, and no other thread uses the library's handle.
+    pub unsafe fn multiply(&self, at: [u64; 3], workspace: (u64, u64), stream: Stream) -> Result<(), Box<Fault>> {
+        let Product { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
+        let RocBlas { table, handle, .. } = library.as_ref();
+        let (first, second, result) = (at[1] as *const c_void, at[0] as *const c_void, at[2] as *mut c_void);
+        let (one, zero) = (self.one.as_ptr().cast(), self.zero.as_ptr().cast());
+        let (standard, solution, flags) = (0, 0, 0);
+        // SAFETY: the caller vouches for memory and stream; the scalars live in the product.
+        unsafe {
+            check("rocblas_set_stream", (table.set_stream)(*handle, stream))?;
+            let code = (table.set_workspace)(*handle, workspace.0 as *mut c_void, workspace.1 as usize);
+            check("rocblas_set_workspace", code)?;
+            let code = (table.multiply)(
+                *handle,
+                a.operation,
+                b.operation,
+                *m,
+                *n,
+                *k,
+                one,
+                first,
+                a.dtype,
+                a.row,
+                a.batch,
+                second,
+                b.dtype,
+                b.row,
+                b.batch,
+                zero,
+                result.cast_const(),
+                c.dtype,
+                c.row,
+                c.batch,
+                result,
+                c.dtype,
+                c.row,
+                c.batch,
+                *count,
+                self.compute,
+                standard,
+                solution,
+                flags,
+            );
+            check("rocblas_gemm_strided_batched_ex", code)
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The doubles of AMD's libraries: built where a test wants one, under the names of the libraries.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The names that one file serves under.
+const NAMES: [&str; 5] = ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "libhipblaslt.so", "librccl.so"];
+
+/// The folder of the double that runs on the CPU; nothing where it cannot be had, said on the way.
+pub fn cpu() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    had(FOLDER.get_or_init(|| {
+        if !["g++", "clang++", "c++"].iter().any(|name| on_path(name)) {
+            return Err("the double compiles kernels with g++ or clang++, and there is none on PATH".to_owned());
+        }
+        build("cpu")
+    }))
+}
+
+/// The folder of the double that forwards to NVIDIA's libraries, none of which it needs to be built.
+pub fn forward() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    had(FOLDER.get_or_init(|| build("forward")))
+}
+
+/// CI has to have them.
+fn had(folder: &'static Result<PathBuf, String>) -> Option<&'static Path> {
+    match folder {
+        Ok(folder) => Some(folder),
+        Err(why) => {
+            assert!(std::env::var_os("CI").is_none(), "CI runs the doubles: {why}");
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn build(double: &str) -> Result<PathBuf, String> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err("the doubles are written for x86-64 and Linux".to_owned());
+    }
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doubles");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles").join(double).join("Cargo.toml");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let built = Command::new(cargo)
+        .args(["build", "--locked", "--quiet", "--manifest-path"])
+        .arg(manifest)
+        .arg("--target-dir")
+        .arg(&root)
+        .output()
+        .map_err(|error| format!("cargo does not run: {error}"))?;
+    if !built.status.success() {
+        return Err(format!("the double does not build:\n{}", String::from_utf8_lossy(&built.stderr)));
+    }
+    let links = root.join(double);
+    std::fs::create_dir_all(&links).map_err(|error| format!("{}: {error}", links.display()))?;
+    let library = root.join(format!("debug/libhip_double_{double}.so"));
+    for name in NAMES {
+        link(&library, &links.join(name)).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(links)
+}
+
+/// Another test may have made the link meanwhile.
+#[cfg(unix)]
+fn link(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::os::unix::fs::symlink(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn link(_: &Path, _: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn on_path(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(name).is_file())
+}

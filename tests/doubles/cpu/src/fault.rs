@@ -1,0 +1,55 @@
+//! Faults on demand: `HIP_DOUBLE_FAULT=alloc:3,late:softmax` makes the third allocation fail, and the first kernel of that
+//! name fail after it was launched.
+//!
+//! | kind | what fails |
+//! | --- | --- |
+//! | `alloc`, `pinned` | an allocation of device memory, or of pinned memory: out of memory |
+//! | `compile` | the compilation of a kernel |
+//! | `launch` | a launch: out of resources |
+//! | `late` | a kernel while it runs: an illegal access, told by every later call on its device |
+//! | `hang` | a kernel, which never ends |
+//! | `capture` | the end of a capture |
+//!
+//! Behind the kind stand a kernel's name, where kernels are meant, a number that counts from 1, or `name:number`.
+
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::PoisonError;
+
+/// One fault, and how many more of its kind go well.
+struct Fault {
+    kind: String,
+    name: Option<String>,
+    left: u64,
+}
+
+fn parse(text: &str) -> Vec<Fault> {
+    let one = |part: &str| {
+        let mut words = part.trim().split(':').map(str::to_owned);
+        let kind = words.next().filter(|kind| !kind.is_empty())?;
+        let (mut name, mut left) = (None, 1);
+        for word in words {
+            match word.parse() {
+                Ok(number) => left = number,
+                Err(_) => name = Some(word),
+            }
+        }
+        Some(Fault { kind, name, left })
+    };
+    text.split(',').filter_map(one).collect()
+}
+
+/// Whether this one is to fail.
+pub fn strikes(kind: &str, name: &str) -> bool {
+    static FAULTS: OnceLock<Mutex<Vec<Fault>>> = OnceLock::new();
+    let faults = FAULTS.get_or_init(|| Mutex::new(parse(&std::env::var("HIP_DOUBLE_FAULT").unwrap_or_default())));
+    let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut struck = false;
+    for fault in faults.iter_mut().filter(|fault| fault.kind == kind) {
+        if fault.name.as_deref().is_none_or(|wanted| wanted == name) && fault.left > 0 {
+            fault.left -= 1;
+            struck |= fault.left == 0;
+        }
+    }
+    struck
+}

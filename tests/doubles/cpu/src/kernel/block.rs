@@ -1,0 +1,237 @@
+//! Blocks of a grid, one after the other, and their threads: in turn as long as none waits, each on a fiber of its own
+//! from its first barrier on.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crate::device::{CLOCK_HZ, WAVE};
+use crate::status::{Done, LAUNCH_FAILURE};
+
+use super::fiber::Fiber;
+use super::module::Entry;
+
+#[derive(Clone, Copy)]
+pub struct Grid {
+    pub blocks: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+}
+
+impl Grid {
+    pub fn threads(&self) -> u64 {
+        self.block.iter().map(|&size| u64::from(size)).product()
+    }
+}
+
+/// Where a thread is, as the prelude has it.
+#[repr(C)]
+pub struct Place {
+    thread: [u32; 3],
+    block: [u32; 3],
+    block_dim: [u32; 3],
+    grid_dim: [u32; 3],
+}
+
+/// What the library does for kernels, as the prelude has it.
+#[repr(C)]
+pub struct Host {
+    block_barrier: extern "C" fn(),
+    wave_barrier: extern "C" fn(),
+    clock: extern "C" fn() -> u64,
+}
+
+impl Host {
+    pub const FUNCTIONS: Host = Host { block_barrier, wave_barrier, clock };
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Barrier {
+    Block,
+    Wave,
+}
+
+/// A thread that waits.
+struct Waiting {
+    fiber: Box<Fiber>,
+    thread: u32,
+    barrier: Barrier,
+}
+
+/// The block that runs on this thread of the system.
+struct Block {
+    entry: *const Entry,
+    args: *mut *mut c_void,
+    place: *mut Place,
+    sizes: [u32; 3],
+    threads: u32,
+    /// The thread that begins next.
+    next: u32,
+    /// The thread that runs, and its fiber; what it waits for when it pauses.
+    thread: u32,
+    fiber: *mut Fiber,
+    pausing: Option<Barrier>,
+    /// Of each wave, threads that have not ended.
+    live: Vec<u32>,
+}
+
+thread_local! {
+    static BLOCK: Cell<*mut Block> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Runs a whole grid.
+///
+/// # Safety
+/// The entry is a kernel's, `args` are its arguments, and the place is that of the calling thread.
+pub unsafe fn run(entry: *const Entry, grid: &Grid, place: *mut Place, args: *mut *mut c_void) -> Done {
+    let threads = grid.threads() as u32;
+    let [x, y, z] = grid.blocks;
+    for number in 0..u64::from(x) * u64::from(y) * u64::from(z) {
+        let (row, column) = (number / u64::from(x), (number % u64::from(x)) as u32);
+        let at = [column, (row % u64::from(y)) as u32, (row / u64::from(y)) as u32];
+        // SAFETY: the place is the calling thread's, which runs nothing else now.
+        unsafe { place.write(Place { thread: [0; 3], block: at, block_dim: grid.block, grid_dim: grid.blocks }) };
+        let live = (0..threads.div_ceil(WAVE)).map(|wave| WAVE.min(threads - wave * WAVE)).collect();
+        let mut block = Block {
+            entry,
+            args,
+            place,
+            sizes: grid.block,
+            threads,
+            next: 0,
+            thread: 0,
+            fiber: std::ptr::null_mut(),
+            pausing: None,
+            live,
+        };
+        // SAFETY: the caller vouches for what the block is made of; the pointer is taken back before the block ends.
+        let done = unsafe {
+            BLOCK.set(&raw mut block);
+            let done = run_block(&raw mut block);
+            BLOCK.set(std::ptr::null_mut());
+            done
+        };
+        done?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The block is that of this thread of the system.
+unsafe fn run_block(block: *mut Block) -> Done {
+    // SAFETY: fibers of this block touch it only in their turns, between which no reference to it is held.
+    unsafe {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        // A fiber begins threads until one of them waits.
+        loop {
+            waiting.extend(turn(block, Fiber::new(run_threads, block.cast()), None));
+            if (*block).next == (*block).threads {
+                break;
+            }
+        }
+        while !waiting.is_empty() {
+            let released = released(&*block, &waiting);
+            if !released.contains(&true) {
+                eprintln!("HIP double: threads of a block wait at different barriers");
+                return Err(LAUNCH_FAILURE);
+            }
+            let mut still = Vec::with_capacity(waiting.len());
+            for (one, go) in waiting.into_iter().zip(released) {
+                match go {
+                    true => still.extend(turn(block, one.fiber, Some(one.thread))),
+                    false => still.push(one),
+                }
+            }
+            waiting = still;
+        }
+    }
+    Ok(())
+}
+
+/// Which of the waiting threads go on: the waves that are complete, else all when all stand at the block's barrier.
+fn released(block: &Block, waiting: &[Waiting]) -> Vec<bool> {
+    let mut at_wave = vec![0; block.live.len()];
+    for one in waiting.iter().filter(|one| one.barrier == Barrier::Wave) {
+        at_wave[(one.thread / WAVE) as usize] += 1;
+    }
+    let whole = waiting.iter().all(|one| one.barrier == Barrier::Block);
+    let go = |one: &Waiting| {
+        let wave = (one.thread / WAVE) as usize;
+        whole || (one.barrier == Barrier::Wave && at_wave[wave] == block.live[wave])
+    };
+    waiting.iter().map(go).collect()
+}
+
+/// Gives a fiber a turn; returns it when it waits.
+///
+/// # Safety
+/// As for [`run_block`]; the fiber is one of this block.
+unsafe fn turn(block: *mut Block, mut fiber: Box<Fiber>, thread: Option<u32>) -> Option<Waiting> {
+    let pointer: *mut Fiber = &mut *fiber;
+    // SAFETY: the caller says so.
+    unsafe {
+        (*block).fiber = pointer;
+        if let Some(thread) = thread {
+            stand(block, thread);
+        }
+        Fiber::resume(pointer);
+        let barrier = (*block).pausing.take()?;
+        Some(Waiting { fiber, thread: (*block).thread, barrier })
+    }
+}
+
+/// # Safety
+/// As for [`run_block`].
+unsafe fn stand(block: *mut Block, thread: u32) {
+    // SAFETY: the place is that of this thread of the system.
+    unsafe {
+        let [x, y, _] = (*block).sizes;
+        (*block).thread = thread;
+        (*(*block).place).thread = [thread % x, thread / x % y, thread / x / y];
+    }
+}
+
+/// What a fiber does: the threads that have not begun, one after the other, until one of them waits; its own one to the
+/// end, and then more.
+unsafe extern "C" fn run_threads(block: *mut c_void) {
+    let block = block.cast::<Block>();
+    // SAFETY: it is this block's fiber that runs.
+    unsafe {
+        while (*block).next < (*block).threads {
+            let thread = (*block).next;
+            (*block).next += 1;
+            stand(block, thread);
+            ((*(*block).entry).run)((*block).args);
+            let live = &mut (*block).live;
+            live[((*block).thread / WAVE) as usize] -= 1;
+        }
+        Fiber::pause((*block).fiber);
+    }
+}
+
+fn pause(barrier: Barrier) {
+    let block = BLOCK.get();
+    // SAFETY: a kernel calls this, so that a block runs on this thread of the system, on the fiber that it names.
+    unsafe {
+        (*block).pausing = Some(barrier);
+        Fiber::pause((*block).fiber);
+    }
+}
+
+extern "C" fn block_barrier() {
+    pause(Barrier::Block);
+}
+
+extern "C" fn wave_barrier() {
+    pause(Barrier::Wave);
+}
+
+/// The device's clock. Who looks at it waits for something, so others get their turn.
+extern "C" fn clock() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    std::thread::yield_now();
+    let time = START.get_or_init(Instant::now).elapsed();
+    (time.as_nanos() * u128::from(CLOCK_HZ) / 1_000_000_000) as u64
+}

@@ -1,0 +1,115 @@
+//! A kernel's text to code: a shared object, behind a mark and its length, since whoever loads it is told no length.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::device::{ARCHITECTURE, WAVE};
+use crate::fault;
+
+const PRELUDE: &str = include_str!("prelude.h");
+
+/// How code begins.
+pub const MARK: &[u8; 8] = b"hipdbl01";
+
+/// A program of hiprtc.
+#[derive(Default)]
+pub struct Program {
+    pub text: String,
+    pub log: String,
+    pub code: Vec<u8>,
+}
+
+/// hiprtc's numbers.
+pub const INVALID_OPTION: i32 = 5;
+pub const COMPILATION: i32 = 6;
+pub const INTERNAL: i32 = 11;
+
+/// The names of the kernels in a text: what stands before the first parenthesis behind `__global__`, attributes aside.
+fn kernels(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for part in text.split("__global__").skip(1) {
+        let mut rest = part;
+        while let Some(open) = rest.find('(') {
+            let before = rest[..open].trim_end();
+            let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+            let name = &before[start..];
+            if name != "__launch_bounds__" && name != "__attribute__" {
+                found.push(name);
+                break;
+            }
+            rest = &rest[open + 1..];
+        }
+    }
+    found
+}
+
+fn compiler() -> Option<PathBuf> {
+    let given = std::env::var_os("HIP_DOUBLE_CXX").map(PathBuf::from);
+    given.or_else(|| {
+        let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+        let names = ["g++", "clang++", "c++"];
+        names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
+    })
+}
+
+/// Compiles a program; an error is hiprtc's number, and the log says more.
+pub fn compile(program: &mut Program, options: &[String]) -> Result<(), i32> {
+    for option in options {
+        let architecture = option.strip_prefix("--offload-arch=").or(option.strip_prefix("--gpu-architecture="));
+        if let Some(architecture) = architecture
+            && architecture.split(':').next() != Some(ARCHITECTURE)
+        {
+            program.log = format!("the HIP double compiles for {ARCHITECTURE} alone, not for {architecture}");
+            return Err(INVALID_OPTION);
+        }
+    }
+    let names = kernels(&program.text);
+    if fault::strikes("compile", names.first().copied().unwrap_or_default()) {
+        program.log = "kernel.hip:1:1: error: HIP_DOUBLE_FAULT makes this compilation fail".to_owned();
+        return Err(COMPILATION);
+    }
+    let Some(compiler) = compiler() else {
+        program.log = "the HIP double needs a C++ compiler: g++ or clang++ on PATH, or HIP_DOUBLE_CXX".to_owned();
+        return Err(INTERNAL);
+    };
+    let entries: String = names.iter().map(|name| format!("HIP_DOUBLE_KERNEL({name})\n")).collect();
+    let whole = format!("#define HIP_DOUBLE_WAVE {WAVE}\n{PRELUDE}{}\n{entries}", program.text);
+    let folder = std::env::temp_dir().join(unique());
+    let built = build(&compiler, &folder, &whole);
+    let _ = std::fs::remove_dir_all(&folder);
+    match built {
+        Ok(object) => {
+            program.code = [MARK.as_slice(), &(object.len() as u64).to_le_bytes(), &object].concat();
+            Ok(())
+        }
+        Err(log) => {
+            program.log = log;
+            Err(COMPILATION)
+        }
+    }
+}
+
+fn unique() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("hip-double-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn build(compiler: &Path, folder: &Path, text: &str) -> Result<Vec<u8>, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
+    std::fs::create_dir(folder).and_then(|()| std::fs::write(&source, text)).map_err(told)?;
+    let ran = Command::new(compiler)
+        .args(["-x", "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-w"])
+        .arg("-fvisibility=hidden")
+        .args(["-ffp-contract=off", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-threadsafe-statics"])
+        .arg("-o")
+        .args([&object, &source])
+        .arg("-lm")
+        .output()
+        .map_err(|error| format!("{}: {error}", compiler.display()))?;
+    if !ran.status.success() {
+        return Err(String::from_utf8_lossy(&ran.stderr).into_owned());
+    }
+    std::fs::read(&object).map_err(told)
+}

@@ -1,0 +1,166 @@
+// What a kernel's text finds on the CPU: HIP's words for places, barriers and mathematics. It includes no header.
+#define __HIPCC_RTC__ 1
+#define __HIP__ 1
+#define __HIP_PLATFORM_AMD__ 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// One block at a time runs on a thread of the system.
+#define __shared__ static thread_local
+
+struct dim3 { unsigned x, y, z; };
+
+// Where the device's thread is that runs now.
+struct HipDoublePlace { dim3 thread, block, block_dim, grid_dim; };
+static thread_local HipDoublePlace hip_double_here;
+#define threadIdx hip_double_here.thread
+#define blockIdx hip_double_here.block
+#define blockDim hip_double_here.block_dim
+#define gridDim hip_double_here.grid_dim
+#define warpSize HIP_DOUBLE_WAVE
+
+// What the library finds by its name; all else stays within this kernel's object, however many have the same names.
+#define HIP_DOUBLE_EXPORT __attribute__((visibility("default")))
+
+// What the library does for kernels; it puts its functions here.
+struct HipDoubleHost {
+  void (*block_barrier)();
+  void (*wave_barrier)();
+  unsigned long long (*clock)();
+};
+extern "C" {
+HIP_DOUBLE_EXPORT HipDoubleHost hip_double_host;
+HIP_DOUBLE_EXPORT HipDoublePlace* hip_double_place() { return &hip_double_here; }
+
+float expf(float) noexcept; float logf(float) noexcept; float log2f(float) noexcept; float sqrtf(float) noexcept;
+float sinf(float) noexcept; float cosf(float) noexcept; float tanhf(float) noexcept; float erff(float) noexcept;
+float powf(float, float) noexcept; float rintf(float) noexcept; float floorf(float) noexcept;
+float ceilf(float) noexcept; float fabsf(float) noexcept; float fmaf(float, float, float) noexcept;
+double exp(double) noexcept; double log(double) noexcept; double log2(double) noexcept; double sqrt(double) noexcept;
+double sin(double) noexcept; double cos(double) noexcept; double tanh(double) noexcept; double erf(double) noexcept;
+double pow(double, double) noexcept; double rint(double) noexcept; double floor(double) noexcept;
+double ceil(double) noexcept; double fabs(double) noexcept; double fma(double, double, double) noexcept;
+}
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __fdividef(float x, float y) { return x / y; }
+inline unsigned long long wall_clock64() { return hip_double_host.clock(); }
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __syncthreads() { hip_double_host.block_barrier(); }
+
+static thread_local int hip_double_vote;
+inline int __syncthreads_or(int mine) {
+  __syncthreads();
+  hip_double_vote = 0;
+  __syncthreads();
+  hip_double_vote |= mine != 0;
+  __syncthreads();
+  return hip_double_vote;
+}
+
+// Shuffles: each thread shows its value to its wave.
+static thread_local unsigned long long hip_double_shown[1024];
+inline unsigned hip_double_lane() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+template <typename T> inline T hip_double_shuffle(T mine, unsigned from) {
+  static_assert(sizeof(T) <= 8, "values of at most 8 bytes are shuffled");
+  unsigned here = hip_double_lane(), size = blockDim.x * blockDim.y * blockDim.z;
+  __builtin_memcpy(&hip_double_shown[here], &mine, sizeof(T));
+  hip_double_host.wave_barrier();
+  T other = mine;
+  if (from < size) __builtin_memcpy(&other, &hip_double_shown[from], sizeof(T));
+  hip_double_host.wave_barrier();
+  return other;
+}
+// A thread reads within its group of `width` neighbours, or its own value.
+template <typename T> inline T hip_double_shuffle_to(T mine, int lane, int width) {
+  int here = (int)hip_double_lane(), first = here - here % width;
+  return hip_double_shuffle(mine, lane < 0 || lane >= width ? (unsigned)here : (unsigned)(first + lane));
+}
+template <typename T> inline T __shfl(T mine, int lane, int width = HIP_DOUBLE_WAVE) {
+  return hip_double_shuffle_to(mine, lane & (width - 1), width);
+}
+template <typename T> inline T __shfl_xor(T mine, int mask, int width = HIP_DOUBLE_WAVE) {
+  return hip_double_shuffle_to(mine, (int)hip_double_lane() % width ^ mask, width);
+}
+template <typename T> inline T __shfl_up(T mine, unsigned by, int width = HIP_DOUBLE_WAVE) {
+  return hip_double_shuffle_to(mine, (int)hip_double_lane() % width - (int)by, width);
+}
+template <typename T> inline T __shfl_down(T mine, unsigned by, int width = HIP_DOUBLE_WAVE) {
+  return hip_double_shuffle_to(mine, (int)hip_double_lane() % width + (int)by, width);
+}
+
+template <typename T> inline T atomicAdd(T* to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
+template <typename T> inline T atomicOr(T* to, T value) { return __atomic_fetch_or(to, value, __ATOMIC_RELAXED); }
+template <typename T> inline T atomicAnd(T* to, T value) { return __atomic_fetch_and(to, value, __ATOMIC_RELAXED); }
+template <typename T> inline T atomicExch(T* to, T value) { return __atomic_exchange_n(to, value, __ATOMIC_RELAXED); }
+template <typename T> inline T atomicCAS(T* to, T old, T value) {
+  __atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return old;
+}
+
+// Halves: compilers for the CPU have the type or not, so it is this one.
+struct HipDoubleHalf {
+  unsigned short bits;
+  HipDoubleHalf() = default;
+  HipDoubleHalf(float x) {
+    unsigned f;
+    __builtin_memcpy(&f, &x, 4);
+    unsigned sign = f >> 16 & 0x8000u, rest = f & 0x7fffffffu;
+    if (rest > 0x7f800000u) { bits = sign | 0x7e00u; return; }
+    if (rest >= 0x477ff000u) { bits = sign | 0x7c00u; return; }
+    if (rest < 0x38800000u) {
+      // A subnormal: adding a half lets the hardware round.
+      float y;
+      __builtin_memcpy(&y, &rest, 4);
+      y += 0.5f;
+      unsigned u;
+      __builtin_memcpy(&u, &y, 4);
+      bits = sign | (u - 0x3f000000u);
+      return;
+    }
+    unsigned odd = rest >> 13 & 1u;
+    bits = sign | ((rest - 0x38000000u + 0xfffu + odd) >> 13);
+  }
+  operator float() const {
+    unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu, f;
+    if (rest >= 0x7c00u) {
+      f = sign | 0x7f800000u | (rest & 0x3ffu) << 13;
+    } else if (rest < 0x400u) {
+      float y = (float)rest * 5.9604644775390625e-8f;
+      __builtin_memcpy(&f, &y, 4);
+      f |= sign;
+    } else {
+      f = sign | ((rest << 13) + 0x38000000u);
+    }
+    float x;
+    __builtin_memcpy(&x, &f, 4);
+    return x;
+  }
+};
+#define _Float16 HipDoubleHalf
+
+// How the library calls a kernel: the sizes of its parameters, and a function that takes pointers to them.
+struct HipDoubleEntry {
+  void (*run)(void** args);
+  unsigned count;
+  const unsigned* sizes;
+};
+template <int...> struct HipDoubleSeq {};
+template <int N, int... I> struct HipDoubleMake : HipDoubleMake<N - 1, N - 1, I...> {};
+template <int... I> struct HipDoubleMake<0, I...> { typedef HipDoubleSeq<I...> type; };
+template <typename F, F f> struct HipDoubleCall;
+template <typename... A, void (*f)(A...)> struct HipDoubleCall<void (*)(A...), f> {
+  static constexpr unsigned sizes[] = {(unsigned)sizeof(A)..., 0};
+  template <int... I> static void go(void** args, HipDoubleSeq<I...>) { f(*(A*)args[I]...); }
+  static void run(void** args) { go(args, typename HipDoubleMake<sizeof...(A)>::type()); }
+  static constexpr HipDoubleEntry entry = {run, sizeof...(A), sizes};
+};
+#define HIP_DOUBLE_KERNEL(name) \
+  extern "C" HIP_DOUBLE_EXPORT const HipDoubleEntry* hip_double_entry_##name() { return &HipDoubleCall<decltype(&name), name>::entry; }
+#line 1 "kernel.hip"

@@ -1,0 +1,208 @@
+//! The whole HIP backend, on the double of AMD's libraries that runs on the CPU: every shipped file and every operation
+//! computes what the CPU does, as streams and as a graph, and each fault is told and ends the run. What an AMD GPU would
+//! do is not shown by this.
+
+#[path = "common/doubles.rs"]
+mod doubles;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A run that takes longer hangs: it is ended, and the test fails.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Compiled kernels, kept for all tests of this file.
+const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
+
+/// What the program left.
+struct Output {
+    code: Option<i32>,
+    /// Both streams.
+    told: String,
+}
+
+/// Runs the program on the double, with a fault or without.
+fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
+    let told = tempfile::NamedTempFile::new().expect("a temporary file");
+    let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(["exec", "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2"])
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("AORTA_LIBRARY_PATH", libraries)
+        .env("XDG_CACHE_HOME", KERNELS)
+        .env("HIP_DOUBLE_FAULT", fault)
+        .env("COLUMNS", "120")
+        .stdin(Stdio::null())
+        .stdout(append.try_clone().expect("a file of our own"))
+        .stderr(append)
+        .spawn()
+        .expect("the program runs");
+    let start = Instant::now();
+    let code = loop {
+        match child.try_wait().expect("a child of our own") {
+            Some(status) => break status.code(),
+            None if start.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("{arguments:?} with the fault `{fault}` does not end");
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    Output { code, told: std::fs::read_to_string(told.path()).expect("a file of our own") }
+}
+
+/// That a file's results are those of the CPU, as streams and as a graph.
+fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
+    let Output { code, told } = run(libraries, "", &[&[file, "--launch", "both"], arguments].concat());
+    // What a file expects of times has no meaning here, and may fail.
+    let expected = if told.contains("\nfailed (as ") { 1 } else { 0 };
+    assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{told}");
+    for launch in ["as streams", "as a graph"] {
+        let line = told.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
+        let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{told}"));
+        let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
+        assert_eq!(words.first(), words.get(2), "{file}: {line}");
+    }
+}
+
+/// Every shipped file, by path.
+fn shipped() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = vec![root.join("workloads"), root.join("examples")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the folder is part of the repository") {
+            let path = entry.expect("a folder can be read to its end").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "aorta") {
+                found.push(path.strip_prefix(root).expect("it was found below").display().to_string());
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() >= 11, "files are found");
+    found
+}
+
+#[test]
+fn every_shipped_file_agrees_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    for file in shipped() {
+        verify(libraries, &file, &["--preset", "tiny"]);
+    }
+}
+
+/// Files with collectives, on one device and on two.
+#[test]
+fn ranks_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    for file in shipped().iter().filter(|file| file.contains("collectives") || file.contains("distributed")) {
+        verify(libraries, file, &["--preset", "tiny", "--ranks", "1"]);
+        verify(libraries, file, &["--preset", "tiny", "--ranks", "2"]);
+    }
+}
+
+#[test]
+fn every_operation_agrees_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    for dtype in ["f64", "f32", "f16", "bf16"] {
+        verify(libraries, "tests/workloads/operations.aorta", &["--set", &format!("dtype={dtype}")]);
+    }
+}
+
+/// Where there is no hipBLASLt, rocBLAS computes the products.
+#[cfg(unix)]
+#[test]
+fn products_of_the_other_library_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "librccl.so", "librocblas.so"] {
+        std::os::unix::fs::symlink(libraries.join("libamdhip64.so"), folder.path().join(name))
+            .expect("a link of our own");
+    }
+    verify(folder.path(), "workloads/latency/large_gemm_only.aorta", &["--preset", "tiny"]);
+    verify(folder.path(), "tests/workloads/operations.aorta", &["--set", "dtype=f64"]);
+}
+
+const FILE: &str = "examples/03-dependencies.aorta";
+
+/// Runs a file with a fault; what the program says of it.
+fn told(fault: &str, arguments: &[&str], expected: i32) -> Option<String> {
+    let output = run(doubles::cpu()?, fault, &[&[FILE, "--preset", "tiny"], arguments].concat());
+    assert_eq!(output.code, Some(expected), "{fault}:\n{}", output.told);
+    Some(output.told)
+}
+
+#[test]
+fn the_report_says_what_ran() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let record = folder.path().join("record.json");
+    let path = record.display().to_string();
+    let Some(_) = told("", &["--json", &path], 0) else { return };
+    let record = std::fs::read_to_string(record).expect("the record was written");
+    assert!(record.contains("HIP double on a CPU, not an AMD GPU"), "{record}");
+}
+
+#[test]
+fn an_allocation_that_fails_is_told() {
+    let Some(told) = told("alloc:1", &[], 4) else { return };
+    assert!(told.contains("aorta::exec::out_of_memory"), "{told}");
+}
+
+#[test]
+fn a_compilation_that_fails_is_told() {
+    let Some(libraries) = doubles::cpu() else { return };
+    // Nothing is kept of what no compiler gave: the fault strikes as long as no other test has compiled this kernel.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("own.aorta");
+    let text = "stream s\nbuffer x: f32[77]\nstep {\n  on s { y: map(tanh(x) * cos(x) + sin(x) / (2 + x * x)) }\n}\n";
+    std::fs::write(&file, text).expect("a file of our own");
+    let output = run(libraries, "compile:map_flat", &[&file.display().to_string()]);
+    assert_eq!(output.code, Some(4), "{}", output.told);
+    assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
+}
+
+#[test]
+fn a_launch_that_fails_points_at_its_operation() {
+    let Some(told) = told("launch:map_flat", &[], 4) else { return };
+    assert!(told.contains("`hipModuleLaunchKernel` returned 701 (out of resources), in this map"), "{told}");
+    assert!(told.contains("03-dependencies.aorta:"), "{told}");
+}
+
+#[test]
+fn an_error_that_comes_late_is_told() {
+    let Some(told) = told("late:map_flat", &[], 4) else { return };
+    // Which call tells it depends on how far the host has come.
+    assert!(told.contains("_fault") && told.contains("returned 700 (an illegal memory access"), "{told}");
+}
+
+#[test]
+fn a_kernel_that_hangs_is_left_behind() {
+    let Some(told) = told("hang:map_flat", &["--config", "timeout=300ms"], 4) else { return };
+    assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
+}
+
+#[test]
+fn a_capture_that_fails_goes_on_as_streams() {
+    let Some(told) = told("capture", &["--launch", "graph"], 0) else { return };
+    assert!(told.contains("no graph could be made") && told.contains("`hipStreamEndCapture` returned 901"), "{told}");
+}
+
+#[test]
+fn no_device_is_told() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(["exec", "--backend", "hip", FILE])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("AORTA_LIBRARY_PATH", libraries)
+        .env("HIP_DOUBLE_DEVICES", "0")
+        .output()
+        .expect("the program runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("aorta::exec::no_device"), "{told}");
+}

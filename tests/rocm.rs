@@ -1,0 +1,132 @@
+//! What AMD's own libraries say on a machine without an AMD GPU: their runtime's functions resolve and it sees no device,
+//! and their compiler compiles every kernel. `.ci/rocm` unpacks them below `target/rocm`; where that has not been done,
+//! each test says so and skips.
+//!
+//! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
+//! unpacked beside them: the program itself, or this test's own binary.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use aorta::backend::SearchPaths;
+use aorta::backend::hip::Hiprtc;
+use aorta::ops::Source;
+
+/// What Debian packages of AMD's: where it was unpacked, and the architectures that its compiler is tried for. Those of
+/// CDNA have waves of 64 threads, gfx1100 of 32.
+const SUITES: [(&str, &[&str]); 2] = [("stable", &["gfx90a", "gfx942", "gfx1100"]), ("testing", &["gfx950"])];
+
+fn root(suite: &str) -> Option<PathBuf> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/rocm").join(suite);
+    if root.join("complete").is_file() {
+        return Some(root);
+    }
+    // What testing has moves, and may be impossible to unpack for a day.
+    assert!(std::env::var_os("CI").is_none() || suite != "stable", "CI unpacks AMD's libraries: {}", root.display());
+    println!("skipped: `.ci/rocm {suite} target/rocm/{suite}` unpacks AMD's libraries");
+    None
+}
+
+/// Runs a program under the loader and with the libraries of a suite.
+fn run(root: &std::path::Path, program: &std::path::Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu")).arg(program).args(arguments);
+    for name in ["AORTA_LIBRARY_PATH", "LD_LIBRARY_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH"] {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().copied());
+    command.output().unwrap_or_else(|error| panic!("{}: {error}", root.display()))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The whole table resolves, and the answer is that there is no device: not a crash, and no device of the simulator's.
+#[test]
+fn the_runtime_is_resolved_and_sees_no_device() {
+    let aorta = PathBuf::from(env!("CARGO_BIN_EXE_aorta"));
+    let mut versions = Vec::new();
+    for (suite, _) in SUITES {
+        let Some(root) = root(suite) else { continue };
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let home = [("HOME", home.path().to_str().expect("a plain path"))];
+        let shown = text(&run(&root, &aorta, &["devices"], &home).stdout);
+        let line = shown.lines().skip_while(|line| !line.starts_with("HIP devices")).nth(1).unwrap_or_default();
+        if !line.contains("sees no device") {
+            println!("skipped: this machine has an AMD GPU\n{shown}");
+            return;
+        }
+        println!("{suite}:{line}");
+        assert!(line.starts_with("  none: the HIP runtime sees no device (HIP "), "{line}");
+        let version = line.split_once("(HIP ").map(|(_, rest)| rest.split('.').next().unwrap_or_default().to_owned());
+        versions.extend(version);
+        // The function with a number in its name came with 6.0.
+        let table =
+            if suite == "stable" { "without hipGetDevicePropertiesR0600)" } else { "functions of it are there)" };
+        assert!(line.ends_with(table), "{line}");
+
+        let named = run(&root, &aorta, &["exec", "moe", "--preset", "tiny", "--backend", "hip"], &home);
+        let message = text(&named.stderr);
+        assert_eq!(named.status.code(), Some(3), "{message}");
+        assert!(message.contains("no HIP device: the HIP runtime sees no device"), "{message}");
+        assert!(message.contains("/dev/kfd") && named.stdout.is_empty(), "{message}");
+    }
+    versions.dedup();
+    assert!(versions.len() != 1 || root("testing").is_none(), "two major versions: {versions:?}");
+}
+
+/// Every kernel, compiled for each architecture by AMD's own compiler; and one that it does not know is refused.
+#[test]
+fn every_kernel_compiles() {
+    let myself = std::env::current_exe().expect("a test has a binary");
+    for (suite, architectures) in SUITES {
+        let Some(root) = root(suite) else { continue };
+        let arguments = ["inside", "--exact", "--ignored", "--nocapture"];
+        let told = [("AORTA_TEST_ARCHITECTURES", architectures.join(" "))];
+        let told: Vec<(&str, &str)> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let output = run(&root, &myself, &arguments, &told);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
+        said.lines().filter(|line| line.contains("kernels")).for_each(|line| println!("{suite}: {line}"));
+    }
+}
+
+/// What runs with AMD's libraries in the process.
+#[test]
+#[ignore = "`every_kernel_compiles` runs it, under the loader of AMD's libraries"]
+fn inside() {
+    let architectures = std::env::var("AORTA_TEST_ARCHITECTURES").expect("set by the test that runs this one");
+    let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
+    let sources: Vec<Source> = common::kernels::all().into_values().collect();
+    let wanted: Vec<(&Source, &str)> = architectures
+        .split(' ')
+        .flat_map(|architecture| sources.iter().map(move |source| (source, architecture)))
+        .collect();
+    println!("{} kernels by hipRTC {}.{} for {architectures}", wanted.len(), hiprtc.version.0, hiprtc.version.1);
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    // As a run compiles them: on several threads.
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((source, architecture)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let code = hiprtc.compile(source, architecture);
+                    let code = code
+                        .unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
+                    assert!(!code.is_empty(), "{} is machine code", source.name);
+                }
+            });
+        }
+    });
+    let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture");
+    assert!(unknown.contains("does not know gfx9999; it knows ") && unknown.contains("gfx90a"), "{unknown}");
+    let broken =
+        Source { name: "broken".to_owned(), text: "extern \"C\" __global__ void broken() { nothing; }".into() };
+    let architecture = architectures.split(' ').next().expect("one at least");
+    let log = hiprtc.compile(&broken, architecture).expect_err("the text is wrong");
+    assert!(log.contains("undeclared identifier"), "{log}");
+}
