@@ -1,4 +1,4 @@
-//! What timing costs on this device: measured on a stream of its own, before anything else runs.
+//! What timing costs on this device: measured on a stream of its own, when nothing else runs.
 
 use std::path::Path;
 use std::sync::Arc;

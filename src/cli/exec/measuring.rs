@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backend::host::Host;
 use crate::base::{DType, SrcSpan};
 use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
-use crate::exec::{self, Control, LaunchMode, Timer};
+use crate::exec::{self, Control, LaunchMode};
 use crate::measure::{self, RunRecord};
 use crate::plan::Rank;
 use crate::report;
@@ -32,8 +32,6 @@ pub(super) struct Run<'a> {
     pub(super) conditions: Conditions,
     /// A variable that makes every call wait for the device, so that nothing can be held.
     pub(super) blocking: Option<&'static str>,
-    /// What timing costs on the device, where it could be measured.
-    pub(super) timer: Option<Timer>,
     pub(super) verify: bool,
     /// The world of which the device stands for a rank, and that rank.
     pub(super) emulated: Option<(u32, u32)>,
@@ -63,9 +61,6 @@ impl<'a> Run<'a> {
         };
         let conditions = args.conditions.over(settings);
         let blocking = environment::blocking_calls().filter(|_| conditions.gate == GateSetting::Auto);
-        // What is no measurement needs none of its timer either. A run that can go on without does.
-        let timed = effort != Effort::Sanity && environment::blocking_calls().is_none();
-        let timer = timed.then(|| chosen.backend.timer().ok().flatten()).flatten();
         let control = Arc::new(Control::default());
         if chosen.backend.peers().is_some() {
             control.link();
@@ -80,7 +75,6 @@ impl<'a> Run<'a> {
             launch,
             conditions,
             blocking,
-            timer,
             verify: args.verify,
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
