@@ -1,9 +1,10 @@
 //! A session that is given up: where it was, and what is told of it.
 
+use super::control::Control;
 use super::driver::Progress;
 use super::error::ExecError;
 use super::hang::{self, Stood, Witnessed};
-use super::session::{Control, Session};
+use super::session::Session;
 
 impl Session {
     /// Lanes are idle, and iterations are about to begin.

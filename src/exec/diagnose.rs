@@ -5,12 +5,13 @@
 
 use miette::LabeledSpan;
 
+use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::{self, Stand, Stood};
 use super::image::{NO_COMM, Step};
 use super::ranks::Ranks;
-use super::session::{Control, LaunchMode, RING, Session, at_operation, device};
+use super::session::{LaunchMode, RING, Session, at_operation, device};
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 mod aftermath;
 mod clock;
+mod control;
 mod diagnose;
 mod driver;
 mod error;
@@ -20,6 +21,7 @@ mod trace;
 mod watchdog;
 mod witness;
 
+pub use control::Control;
 pub use diagnose::Diagnosis;
 pub use driver::{Backend, DeviceInfo, Driver, Fault, Progress};
 pub use error::ExecError;
@@ -28,7 +30,7 @@ pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROS
 pub use peers::{Constant, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
-pub use session::{Control, LaunchMode, Samples, Session};
+pub use session::{LaunchMode, Samples, Session};
 pub use timer::Timer;
 pub use trace::{Moment, Span, Trace};
 pub use watchdog::Breaker;

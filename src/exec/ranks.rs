@@ -16,6 +16,7 @@ use crate::base::{MemoryId, Nanos, Space};
 use crate::model::Program;
 use crate::schedule::Schedule;
 
+use super::control::Control;
 use super::driver::Backend;
 use super::error::ExecError;
 use super::hang;
@@ -23,7 +24,7 @@ use super::health::Health;
 use super::image::{Image, StepCommands};
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
-use super::session::{self, Control, LaunchMode, Samples, Session};
+use super::session::{self, LaunchMode, Samples, Session};
 use super::trace::Trace;
 use super::watchdog::{self, Watched};
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use miette::LabeledSpan;
 
+use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::{Outline, listed};
 use super::image::Step;
-use super::session::Control;
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(100);

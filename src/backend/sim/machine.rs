@@ -4,7 +4,6 @@
 //! hardware queues hold back what stands behind their head; exchanges hold units from where they begin on each device,
 //! and go on when all that take part have come. Everything is deterministic: ties are broken by number.
 
-use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use rustc_hash::FxHashSet;
@@ -15,16 +14,14 @@ use crate::ops::{Cost, Direction};
 
 use super::fluid::Fluid;
 
-/// Rounds in which a kernel's blocks are dealt out at most; more are put together.
-const ROUNDS: u64 = 16;
-
-/// A share of the memory's bandwidth below which nobody notices.
-const SMALL_DEMAND: f64 = 1e-3;
-
+mod agenda;
 mod meetings;
+mod units;
 mod watched;
 
+use agenda::{Event, FlowEnd, What};
 pub use meetings::{Channel, Exchange, Side};
+use units::Blocks;
 
 /// A task by its number, counted over the whole run.
 pub type TaskId = u64;
@@ -71,66 +68,6 @@ struct State {
     counted: Option<(u32, [bool; 2])>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// A task's predecessors have ended.
-    Ready(TaskId),
-    /// A kernel's blocks may begin.
-    Begin(TaskId),
-    /// An exchange is over on a device.
-    Exchanged(TaskId),
-    /// Blocks end that no shared capacity slows down.
-    BlocksEnd(u32),
-    /// A copy's latency has passed.
-    CopyStarts(TaskId),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    time: f64,
-    number: u64,
-    what: What,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    // Reversed: the heap gives the largest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
-    }
-}
-
-/// Blocks of a kernel that began together.
-#[derive(Clone, Copy, Debug)]
-struct Blocks {
-    task: TaskId,
-    count: u64,
-    /// Compute units held, in 1/32.
-    held: u64,
-}
-
-/// A kernel's blocks, for dealing them out.
-#[derive(Clone, Copy, Debug)]
-struct KernelBlocks {
-    blocks: u64,
-    share: u64,
-    block_time: f64,
-    memory_time: f64,
-}
-
 #[derive(Debug)]
 struct Engines {
     free: u32,
@@ -164,31 +101,6 @@ fn link_of(task: &Task) -> Option<usize> {
         Task::Kernel { .. } => None,
         Task::Copy { direction, .. } => Some(usize::from(*direction == Direction::DeviceToHost)),
         Task::Peer { .. } => Some(2),
-    }
-}
-
-/// When the next flow of a capacity ends, unless something changes before.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct FlowEnd {
-    time: f64,
-    /// Which capacity of which device.
-    index: usize,
-    /// How often it had changed.
-    version: u64,
-}
-
-impl Eq for FlowEnd {}
-
-impl PartialOrd for FlowEnd {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for FlowEnd {
-    // Reversed: the heap gives the largest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.index.cmp(&self.index)).then(other.version.cmp(&self.version))
     }
 }
 
@@ -544,96 +456,6 @@ impl Machine {
             }
             self.queues[queue as usize].pop_front();
         }
-    }
-
-    fn admit(&mut self, task: TaskId) {
-        let priority = self.state(task).placing.priority;
-        let first = self.first;
-        let tasks = &self.tasks;
-        let urgency = |other: &TaskId| tasks[(*other - first) as usize].placing.priority <= priority;
-        let admitted = &self.devices[self.device(task)].admitted;
-        let place = admitted.partition_point(urgency);
-        let device = self.device(task);
-        self.devices[device].admitted.insert(place, task);
-    }
-
-    /// Deals a device's free compute units out: as many as it can use to the first kernel, what is left to the next.
-    fn deal(&mut self, device: usize) {
-        let mut index = 0;
-        while index < self.devices[device].admitted.len() && self.devices[device].free > 0 {
-            let task = self.devices[device].admitted[index];
-            let exhausted = match self.state(task).action {
-                Action::Run(Task::Kernel { blocks, share, block_time, memory_time, .. }) => {
-                    let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, memory_time };
-                    self.deal_blocks(device, task, kernel)
-                }
-                Action::Exchange(_) => self.deal_units(device, task),
-                _ => unreachable!("only kernels and exchanges are admitted"),
-            };
-            if exhausted {
-                self.devices[device].admitted.remove(index);
-            } else {
-                index += 1;
-            }
-        }
-    }
-
-    /// Lets as many blocks of a kernel begin as there is room for; says whether none are left.
-    fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
-        let KernelBlocks { blocks, share, block_time, memory_time } = kernel;
-        let (free, capacity) = (self.devices[device].free, self.capacity);
-        let state = self.state(task);
-        let share = share.min(capacity);
-        let fit = state.waiting.min(free / share);
-        if fit == 0 {
-            return false;
-        }
-        // Of a kernel that takes many rounds of the whole device, several go together as one long one.
-        let rounds = (blocks / (capacity / share)).div_ceil(ROUNDS).max(1);
-        let count = (fit * rounds).min(state.waiting);
-        state.waiting -= count;
-        state.running += count;
-        let exhausted = state.waiting == 0;
-        let compute = block_time * count.div_ceil(fit) as f64;
-        let memory = memory_time * count as f64 / blocks as f64;
-        let alone = compute.max(memory);
-        let demand = if alone > 0.0 { memory / alone } else { 0.0 };
-        let held = fit * share;
-        self.devices[device].free -= held;
-        let group = self.group(Blocks { task, count, held });
-        if demand < SMALL_DEMAND {
-            self.at(self.now + alone, What::BlocksEnd(group));
-        } else {
-            self.devices[device].memory.add(self.now, group, alone, demand);
-            self.reflow(FLOWS * device);
-        }
-        exhausted
-    }
-
-    fn group(&mut self, blocks: Blocks) -> u32 {
-        match self.unused_blocks.pop() {
-            Some(index) => {
-                self.blocks[index as usize] = blocks;
-                index
-            }
-            None => {
-                self.blocks.push(blocks);
-                self.blocks.len() as u32 - 1
-            }
-        }
-    }
-
-    fn blocks_end(&mut self, group: u32) {
-        let Blocks { task, count, held } = self.blocks[group as usize];
-        self.unused_blocks.push(group);
-        let device = self.device(task);
-        self.devices[device].free += held;
-        let state = self.state(task);
-        state.running -= count;
-        if state.running == 0 && state.waiting == 0 {
-            self.ended(task);
-        }
-        self.deal(device);
     }
 
     fn start_copies(&mut self, device: usize, link: usize) {

@@ -5,7 +5,8 @@ use rustc_hash::FxHashMap;
 
 use crate::ops::{Collective, Cost};
 
-use super::{Action, Blocks, Machine, TaskId, What};
+use super::units::Blocks;
+use super::{Action, Machine, TaskId, What};
 
 /// A meeting place of ranks: a communicator, or one direction between two of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

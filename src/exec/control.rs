@@ -1,0 +1,114 @@
+//! How a run is watched from outside, and ended: what the threads of its ranks and the rest of the program share.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::error::ExecError;
+
+/// What is done when a thread does not come back: the error is told, and the process may end.
+struct Leave(Box<dyn Fn(&ExecError) + Send + Sync>);
+
+impl std::fmt::Debug for Leave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leave")
+    }
+}
+
+/// How a run is watched and stopped from outside.
+#[derive(Debug)]
+pub struct Control {
+    /// Set by a signal: the run ends after the iteration under way.
+    pub stop: AtomicBool,
+    /// Iterations done, warm-up included.
+    pub done: AtomicU64,
+    /// A rank has failed: the others end too.
+    pub(super) failed: Arc<AtomicBool>,
+    /// The first of them, by its place among those of this process; [`u32::MAX`] for none of them.
+    first: AtomicU32,
+    leave: OnceLock<Leave>,
+    /// Iterations that are still issued: ranks that were told to stop do so at the same one.
+    last: AtomicU64,
+    /// Other processes have ranks too. They cannot be told in the middle of a phase: one ends when all have agreed to.
+    linked: AtomicBool,
+    /// All processes have agreed to stop.
+    agreed: AtomicBool,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Control {
+            stop: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            failed: Arc::default(),
+            first: AtomicU32::new(u32::MAX),
+            leave: OnceLock::new(),
+            last: AtomicU64::new(u64::MAX),
+            linked: AtomicBool::new(false),
+            agreed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Control {
+    /// Whether the run has to end: on all processes that have ranks of it, or on none.
+    pub fn stopped(&self) -> bool {
+        if self.linked.load(Ordering::Relaxed) { self.agreed.load(Ordering::Relaxed) } else { self.asked() }
+    }
+
+    /// Whether this process was asked to stop.
+    pub(super) fn asked(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// From now on the run ends when all processes have agreed to that.
+    pub fn link(&self) {
+        self.linked.store(true, Ordering::Relaxed);
+    }
+
+    /// All processes know that one of them was asked to stop.
+    pub(super) fn agree(&self) {
+        self.agreed.store(true, Ordering::Relaxed);
+    }
+
+    /// What to do when a rank's thread does not come back from a call although everything was tried: nobody can end a
+    /// thread, so that only the end of the process is left. Of several, the first counts.
+    pub fn when_stuck(&self, leave: impl Fn(&ExecError) + Send + Sync + 'static) {
+        let _ = self.leave.set(Leave(Box::new(leave)));
+    }
+
+    pub(super) fn leave(&self, error: &ExecError) {
+        self.leave.get().iter().for_each(|leave| (leave.0)(error));
+    }
+
+    /// A rank has failed, by its place among those of this process.
+    pub(super) fn fail(&self, index: u32) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            self.first.store(index, Ordering::Release);
+        }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The place of the rank that failed first.
+    pub(super) fn first_failed(&self) -> usize {
+        self.first.load(Ordering::Acquire) as usize
+    }
+
+    /// Ranks are about to begin something together.
+    pub(super) fn begin(&self) {
+        self.last.store(u64::MAX, Ordering::Relaxed);
+        self.first.store(u32::MAX, Ordering::Release);
+        self.failed.store(false, Ordering::Release);
+    }
+
+    /// Whether a rank that has issued that many iterations has to stop. Collectives keep ranks from being more than
+    /// `apart` iterations apart, so that none has passed the one that the first to be told agrees to.
+    pub(super) fn stops_at(&self, issued: u64, apart: u64) -> bool {
+        if self.stopped() {
+            self.last.fetch_min(issued + apart, Ordering::Relaxed);
+        }
+        issued >= self.last.load(Ordering::Relaxed)
+    }
+}
