@@ -1,6 +1,6 @@
 //! Whether a backend computes what the reference does: every output, as streams and as a graph.
 
-use crate::base::{DType, MemoryId};
+use crate::base::{DType, MemoryId, Nanos};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
 use crate::model::{MemoryKind, Program};
 use crate::ops::Spec;
@@ -105,6 +105,9 @@ fn float_error(row: usize, actual: &[f64], expected: &[f64]) -> f64 {
     worst.sqrt()
 }
 
+/// How long an iteration of the reference may take: a day.
+const PATIENCE: Nanos = Nanos(86_400_000_000_000);
+
 /// The bytes of each buffer.
 pub type Contents = Vec<(MemoryId, Vec<u8>)>;
 
@@ -129,7 +132,7 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
         let options = schedule::Options { streams, share_scratch: false };
         ranks.iter().map(|(_, program, plan)| schedule::place(program, plan, backend.topology(), &options)).collect()
     };
-    let open = |schedules: &[Schedule], backend| {
+    let open = |schedules: &[Schedule], backend, options: &exec::Options| {
         let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
         exec::prepare_ranks(&ranks.iter().zip(schedules).map(rank).collect::<Vec<_>>(), backend, options)
     };
@@ -144,8 +147,10 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
         .collect();
     // One round of the period and the first iteration again: what one leaves to the next is seen too.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
+    // What the device does in a moment takes the CPU minutes: the limit is for the device.
+    let patient = exec::Options { timeout: PATIENCE, ..*options };
     let computed = || {
-        let mut session = open(&reference_schedules, reference)?;
+        let mut session = open(&reference_schedules, reference, &patient)?;
         let stopped = session.iterate(LaunchMode::Stream, 0, iterations, control)?.slowest.stopped;
         if stopped { Ok(None) } else { read(&mut session, &outputs).map(Some) }
     };
@@ -156,7 +161,7 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
     let Some(expected) = expected?.filter(|_| !stopped) else { return Ok(None) };
 
     let coarsest: Vec<Vec<f64>> = ranks.iter().map(|(_, program, _)| coarsest(program)).collect();
-    let mut session = open(&schedules, backend)?;
+    let mut session = open(&schedules, backend, options)?;
     let mut warnings = Vec::new();
     let mut variants = Vec::new();
     for &mode in modes {

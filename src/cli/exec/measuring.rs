@@ -148,6 +148,22 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Says that the CPU takes its time for the reference, where it does.
+    fn announce_reference(&self) {
+        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program, None).0).sum();
+        if self.part.leads && flops > LONG {
+            let preset = if self.loaded.parsed.preset.is_none() {
+                " A smaller preset takes less: `aorta show FILE`."
+            } else {
+                ""
+            };
+            output::eprint(&format!(
+                "verifying: the CPU computes the same, {:.1} TFLOP an iteration; that may take minutes.{preset}\n",
+                flops / 1e12
+            ));
+        }
+    }
+
     /// What was measured, and what ended it too early; the error alone where nothing was.
     pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
@@ -197,6 +213,7 @@ impl<'a> Run<'a> {
         let mut failure = measured.failure.clone();
         let mut record = self.assemble(&schedules[0], measured, started);
         if self.verify && record.complete {
+            self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
             let question = measure::Question {
                 ranks: &ranks,
@@ -223,6 +240,9 @@ impl<'a> Run<'a> {
         Ok((record, failure.map(|error| self.failed(error))))
     }
 }
+
+/// Arithmetic of an iteration from which on the CPU takes long for it: seconds on a slow one.
+const LONG: f64 = 1e11;
 
 /// Notes that a run was interrupted when it had been measured.
 fn interrupted(record: &mut RunRecord, before: &str) {
