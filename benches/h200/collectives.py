@@ -6,7 +6,8 @@
 
 Three comparisons, out of place: as streams without a gate beside nccl-tests as it is; as a graph of 20 calls beside
 nccl-tests with `--cudagraph 20`; and, for the record, as streams with the gate, which nccl-tests does not have. Bus
-bandwidth by nccl-tests' factors.
+bandwidth by nccl-tests' factors. With `--processes`, aorta runs under torchrun, a process for each GPU; nccl-tests keeps
+its threads, since its processes need MPI.
 """
 import argparse
 import json
@@ -35,7 +36,8 @@ def theirs(args, name, graph):
 
 def ours(args, name, size, words, folder):
     record = folder / "record.json"
-    command = [args.aorta, "exec", str(FILES / f"{name}.aorta"), "--backend", "cuda", "--ranks", str(args.gpus),
+    launcher = ["torchrun", "--nproc-per-node", str(args.gpus), "--no-python"] if args.processes else []
+    command = [*launcher, args.aorta, "exec", str(FILES / f"{name}.aorta"), "--backend", "cuda", "--ranks", str(args.gpus),
                "--set", f"size={size}B", "--set", "sizes=1", "--set", f"repeat={REPEAT}", "--config", "observed_iterations=0", "--json", str(record), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -51,6 +53,8 @@ def main():
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", help="bytes, with commas between")
+    parser.add_argument("--only", help="collectives, with commas between")
+    parser.add_argument("--processes", action="store_true", help="a process for each GPU")
     parser.add_argument("--markdown", type=pathlib.Path)
     args = parser.parse_args()
     n = args.gpus
@@ -61,7 +65,7 @@ def main():
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | --- | ---: |"]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for name in PROGRAMS:
+        for name in args.only.split(",") if args.only else PROGRAMS:
             rounds = []
             for _ in range(args.rounds):
                 plain, graph = theirs(args, name, False), theirs(args, name, True)
