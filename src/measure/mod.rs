@@ -16,6 +16,7 @@ pub mod series;
 pub mod skew;
 mod spans;
 mod split;
+mod standing;
 pub mod stats;
 mod variant;
 pub mod verdict;
@@ -26,6 +27,7 @@ mod warmup;
 pub use metrics::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
+pub use standing::{Block, Standing, Stood};
 pub use verify::{Comparison, Question, Verification, buffers, compare, verify};
 
 #[cfg(test)]
