@@ -86,6 +86,9 @@ pub struct ExecArgs {
     /// The variables are set: this is the child.
     #[arg(long, hide = true)]
     pub env_is_set: bool,
+    /// A case of a sweep: it ends when its standard input does. The program starts itself so.
+    #[arg(long, hide = true)]
+    pub until_input_ends: bool,
     /// A run has failed: find the operation. The program starts itself so.
     #[arg(long, hide = true)]
     pub diagnose: Option<DiagnoseArg>,
