@@ -9,6 +9,7 @@ mod prepare;
 mod record;
 mod restart;
 mod scenario;
+mod standing;
 mod together;
 
 use crate::base::counted;
@@ -81,6 +82,9 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         .when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
     if let Some(what) = args.diagnose {
         return run.diagnose(what);
+    }
+    if args.blocks {
+        return run.stand();
     }
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {

@@ -213,14 +213,14 @@ const STUDENT: [f64; 30] = [
 ];
 
 /// Between whole degrees of freedom on the straight line, which lies above the curve: rather too wide.
-fn student(freedom: f64) -> f64 {
+pub(super) fn student(freedom: f64) -> f64 {
     let whole = (freedom as usize).max(1);
     let exact = |whole: usize| STUDENT.get(whole - 1).copied().unwrap_or(1.96 + 2.46 / whole as f64);
     let part = (freedom - whole as f64).max(0.0);
     exact(whole) + part * (exact(whole + 1) - exact(whole))
 }
 
-fn verdict(change: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {
+pub(super) fn verdict(change: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {
     let Some((low, high)) = interval else { return Verdict::CannotTell };
     let matters = threshold.ln_1p();
     if -matters <= low && high <= matters {

@@ -11,6 +11,7 @@ pub mod effect;
 mod metrics;
 mod observed;
 mod operations;
+pub mod paired;
 mod plausible;
 mod quantile;
 pub mod record;

@@ -89,6 +89,9 @@ pub struct ExecArgs {
     /// A case of a sweep: it ends when its standard input does. The program starts itself so.
     #[arg(long, hide = true)]
     pub until_input_ends: bool,
+    /// A side of `aorta ab`: measure when asked. The program starts itself so.
+    #[arg(long, hide = true)]
+    pub blocks: bool,
     /// A run has failed: find the operation. The program starts itself so.
     #[arg(long, hide = true)]
     pub diagnose: Option<DiagnoseArg>,
