@@ -229,7 +229,7 @@ fn outcome(status: ExitStatus, record: Option<String>, said: &mut Said) -> Outco
 }
 
 /// How a process died that has no exit code.
-fn died(status: ExitStatus) -> String {
+pub fn died(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let name = match signal {

@@ -1,5 +1,6 @@
 //! Session to record: warm-up, samples, statistics, metrics, expectations. Knows no backend.
 
+pub mod ab;
 mod alone;
 mod analysis;
 mod blocks;
