@@ -34,6 +34,7 @@ pub fn run(args: &AbArgs) -> CliResult {
         rounds: args.rounds as usize,
         iterations: args.iterations.map(u64::from),
         seed: args.seed,
+        fresh: args.fresh,
         apart: !args.no_apart,
     };
     let interrupt = Interrupt::watch();

@@ -176,7 +176,7 @@ impl AbRecord {
         for side in [Side::A, Side::B] {
             if let Some(drift) = series::trend(&self.levels(side, true)) {
                 doubts.push(format!(
-                    "{} drifted by {:+.1} % while the sides took turns; that is gone from their difference",
+                    "{} drifted by {:+.1} % while the sides took turns; what is steady of it is gone from their difference",
                     side.name(),
                     100.0 * drift
                 ));

@@ -35,10 +35,11 @@ fn header(record: &AbRecord, out: &mut String) {
     let (a, b) = (place(&record.a), place(&record.b));
     let _ = if a == b { writeln!(out, "on {a}") } else { writeln!(out, "a on {a}; b on {b}") };
     let rounds = record.result.as_ref().map_or(0, |result| result.turns.rounds);
-    let cut = if record.complete { String::new() } else { format!(" of {}, interrupted", record.rounds) };
+    let cut = if record.complete { "" } else { "; it was interrupted" };
     let _ = writeln!(
         out,
-        "{rounds} rounds{cut} of A B B A or B A A B, {} a block, {} and {} to warm up\n",
+        "{rounds} of {} rounds, each A B B A or B A A B, {} a block, {} and {} to warm up{cut}\n",
+        record.rounds,
         counted(record.iterations as usize, "iteration"),
         record.a.warmup.iterations,
         record.b.warmup.iterations,
@@ -150,11 +151,13 @@ fn itself(turns: &Paired, out: &mut String) {
 
 /// What measuring in turn and apart say of each other.
 fn ways(record: &AbRecord, judged: &Judged, out: &mut String) {
-    if let Some(why) = &record.why_fresh {
+    if record.way == Way::Fresh {
+        let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
         let _ = writeln!(
             out,
-            "Each block had a process of its own, since b did not start beside a: {why}. Set-up and warm-up lie between \
-             blocks, so that there is more noise."
+            "Each block had a process of its own{}. Set-up and warm-up lie between blocks, and what differs from process \
+             to process is part of the interval.",
+            why.unwrap_or_default()
         );
     }
     let Some(apart) = &judged.apart else { return };

@@ -43,6 +43,9 @@ pub struct AbArgs {
     /// What the order of the blocks is drawn from
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
+    /// Give each block a process of its own: what differs from one process to the next is then part of the interval
+    #[arg(long)]
+    pub fresh: bool,
     /// Leave out the runs of each side by itself
     #[arg(long)]
     pub no_apart: bool,

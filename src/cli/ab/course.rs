@@ -34,6 +34,8 @@ pub struct Plan {
     /// Of a block; nothing where it follows from how long they take.
     pub iterations: Option<u64>,
     pub seed: u64,
+    /// Each block has a process of its own.
+    pub fresh: bool,
     /// Each side is also run by itself.
     pub apart: bool,
 }
@@ -70,19 +72,17 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
         said: [String::new(), String::new()],
         done: Arc::default(),
     };
-    let ([mut a, mut b], ready, why_fresh) = course.open()?;
-    let way = if why_fresh.is_some() { Way::Fresh } else { Way::Interleaved };
-    let rounds = if way == Way::Fresh { plan.rounds.min(FRESH_ROUNDS) } else { plan.rounds };
-    let finished = match (&mut a, &mut b) {
-        (Some(a), Some(b)) => course.turns(&mut [a, b], &ready, rounds),
-        (a, b) => {
-            let last = b.take().or(a.take());
-            course.fresh_turns(last, &ready, rounds)
-        }
+    let (standing, ready, why_fresh) = course.open()?;
+    let (way, rounds) = match &standing {
+        Both(..) => (Way::Interleaved, plan.rounds),
+        // Where it is not what was asked for, it need not take hours.
+        Last(_) if !plan.fresh => (Way::Fresh, plan.rounds.min(FRESH_ROUNDS)),
+        Last(_) => (Way::Fresh, plan.rounds),
     };
-    for (at, standing) in [a, b].into_iter().enumerate() {
-        course.said[at] = standing.map(Standing::finish).unwrap_or_default() + &course.said[at];
-    }
+    let finished = match standing {
+        Both(a, b) => course.both_turns(a, b, &ready, rounds),
+        Last(b) => course.fresh_turns(b, &ready, rounds),
+    };
     let finished = finished.and_then(|()| match plan.apart && way == Way::Interleaved {
         true => course.apart(rounds),
         false => Ok(()),
@@ -117,30 +117,46 @@ fn side(args: &SideArgs, ready: Ready) -> SideRecord {
     SideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
 }
 
-/// Both sides, or the one that stands where they cannot both; what they are; why they cannot.
-type Opened = ([Option<Standing>; 2], [Ready; 2], Option<String>);
+/// The sides that stand on the device: both, or the second, where they shall not both or cannot.
+enum Stands {
+    Both(Standing, Standing),
+    Last(Standing),
+}
+use Stands::{Both, Last};
 
 impl Course<'_> {
     fn start(&self, side: usize) -> Result<(Standing, Ready), Failure> {
         Standing::start(&self.plan.sides[side], self.interrupt)
     }
 
-    /// Starts both sides. Where the second fails beside the first and not by itself, the device does not take both.
-    fn open(&mut self) -> Result<Opened, Failure> {
+    /// Starts both sides, and says what they are. Where the second fails beside the first and not by itself, the device
+    /// does not take both, and why not comes along.
+    fn open(&mut self) -> Result<(Stands, [Ready; 2], Option<String>), Failure> {
         let (a, ready_a) = self.start(0)?;
-        let (why, said) = match self.start(1) {
-            Ok((b, ready_b)) => return Ok(([Some(a), Some(b)], [ready_a, ready_b], None)),
-            Err(Failure::Ended { said, error }) if error.code() > 2 => (message(&said), said),
-            Err(other) => return Err(other),
-        };
+        let mut why = None;
+        if !self.plan.fresh {
+            match self.start(1) {
+                Ok((b, ready_b)) => return Ok((Both(a, b), [ready_a, ready_b], None)),
+                Err(Failure::Ended { said, error }) if error.code() > 2 => {
+                    why = Some(message(&said).unwrap_or_else(|| error.to_string()));
+                }
+                Err(other) => return Err(other),
+            }
+        }
         self.said[0] = a.finish();
         let (b, ready_b) = self.start(1)?;
-        let why = why.or_else(|| said.lines().last().map(str::to_owned)).unwrap_or_else(|| "b failed".to_owned());
-        Ok(([None, Some(b)], [ready_a, ready_b], Some(why)))
+        Ok((Last(b), [ready_a, ready_b], why))
     }
 
-    /// Lets both sides take turns, while both stand on the device.
-    fn turns(&mut self, standing: &mut [&mut Standing; 2], ready: &[Ready; 2], rounds: usize) -> Result<(), Failure> {
+    /// Lets both sides take turns, while both stand on the device, and ends them.
+    fn both_turns(&mut self, a: Standing, b: Standing, ready: &[Ready; 2], rounds: usize) -> Result<(), Failure> {
+        let mut standing = [a, b];
+        let finished = self.turns(&mut standing, ready, rounds);
+        self.said = standing.map(Standing::finish);
+        finished
+    }
+
+    fn turns(&mut self, standing: &mut [Standing; 2], ready: &[Ready; 2], rounds: usize) -> Result<(), Failure> {
         for side in [Side::A, Side::B] {
             let probe = standing[side as usize].block(PROBE, Duration::ZERO, self.interrupt)?;
             self.expect(side, &probe, &ready[side as usize]);
@@ -158,12 +174,10 @@ impl Course<'_> {
     }
 
     /// Lets both sides take turns, each block in a process of its own. One of the second stands already.
-    fn fresh_turns(&mut self, last: Option<Standing>, ready: &[Ready; 2], rounds: usize) -> Result<(), Failure> {
-        if let Some(mut standing) = last {
-            let probe = standing.block(PROBE, Duration::ZERO, self.interrupt)?;
-            self.expect(Side::B, &probe, &ready[1]);
-            self.said[1] = standing.finish();
-        }
+    fn fresh_turns(&mut self, mut last: Standing, ready: &[Ready; 2], rounds: usize) -> Result<(), Failure> {
+        let probe = last.block(PROBE, Duration::ZERO, self.interrupt)?;
+        self.expect(Side::B, &probe, &ready[1]);
+        self.said[1] = last.finish();
         // The other side takes about as long, as far as anybody knows.
         self.expected[0] = self.expected[1];
         self.settle_iterations(ready);
