@@ -73,6 +73,23 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_restart))]
     NoRestart { why: String },
 
+    #[error("the process of a case cannot be run: {why}")]
+    #[diagnostic(
+        code(aorta::cli::no_case),
+        help("each case is a process of its own, and has files in the folder of TMPDIR")
+    )]
+    NoCase { why: String },
+
+    #[error("side {side} failed (`aorta exec {arguments}`): {why}")]
+    #[diagnostic(code(aorta::cli::side_failed), help("the same command by itself shows what is wrong with it"))]
+    SideFailed {
+        side: &'static str,
+        arguments: String,
+        why: String,
+        /// The exit code of the whole.
+        code: u8,
+    },
+
     #[error("there is no `{name}` in the folders of PATH")]
     #[diagnostic(code(aorta::cli::no_profiler))]
     NoProfiler {
@@ -130,10 +147,20 @@ pub enum InputError {
     PlannedAlready,
 }
 
+impl InputError {
+    pub fn code(&self) -> u8 {
+        match self {
+            InputError::SideFailed { code, .. } => *code,
+            _ => 2,
+        }
+    }
+}
+
 impl CliError {
     pub fn code(&self) -> u8 {
         match self {
-            CliError::Source { .. } | CliError::Input(_) | CliError::Config(_) => 2,
+            CliError::Source { .. } | CliError::Config(_) => 2,
+            CliError::Input(error) => error.code(),
             CliError::Exec { error, .. } => match error {
                 ExecError::NoDevice { .. } | ExecError::MissingLibrary { .. } => 3,
                 _ => super::FAILED,

@@ -9,6 +9,7 @@ mod prepare;
 mod record;
 mod restart;
 mod scenario;
+mod standing;
 mod together;
 
 use crate::base::counted;
@@ -17,12 +18,13 @@ use crate::report;
 
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, launcher, load, output};
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, launcher, load, output};
 
 pub use args::ExecArgs;
+pub use prepare::{examine, settle};
 
 use measuring::Run;
-use prepare::{Ready, prepare, settle};
+use prepare::{Ready, prepare};
 
 /// What is said of a file with collectives that runs as one rank without having been asked to.
 const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
@@ -39,6 +41,9 @@ struct Part {
 }
 
 pub fn run(mut args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+    if args.until_input_ends {
+        case::until_input_ends();
+    }
     // A flag comes after what `--config` says.
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let aftermath = failure::Aftermath::of(&args, how);
@@ -77,6 +82,9 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         .when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
     if let Some(what) = args.diagnose {
         return run.diagnose(what);
+    }
+    if args.blocks {
+        return run.stand();
     }
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {

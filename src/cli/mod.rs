@@ -1,6 +1,9 @@
 //! The command line: the only code that prints, reads arguments and the environment, and picks exit codes.
 
+mod ab;
 mod backends;
+mod blocks;
+mod case;
 mod check;
 mod completions;
 mod conditions;
@@ -59,6 +62,8 @@ Exit codes: 0 done; 1 an expectation did not hold, plans differ, `check --strict
 enum Command {
     /// Run a workload, and say where the time went
     Exec(Box<exec::ExecArgs>),
+    /// Compare two variants of a run, measured in turn
+    Ab(Box<ab::AbArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
     /// Bring files into their one form
@@ -138,6 +143,7 @@ pub fn run() -> ExitCode {
     let how = cli.diagnostics;
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
+        Command::Ab(args) => ab::run(&args),
         Command::Check(args) => check::run(args, how),
         Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),

@@ -1,22 +1,29 @@
 //! Session to record: warm-up, samples, statistics, metrics, expectations. Knows no backend.
 
+pub mod ab;
 mod alone;
 mod analysis;
 mod blocks;
+pub mod cases;
 pub mod definitions;
 mod device;
 mod doubts;
+pub mod effect;
 mod metrics;
 mod observed;
 mod operations;
+pub mod paired;
 mod plausible;
+mod quantile;
 pub mod record;
 mod run;
 pub mod series;
 pub mod skew;
 mod spans;
 mod split;
+mod standing;
 pub mod stats;
+mod steady;
 mod variant;
 pub mod verdict;
 mod verify;
@@ -26,6 +33,7 @@ mod warmup;
 pub use metrics::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
+pub use standing::{Block, Standing, Stood};
 pub use verify::{Comparison, Question, Verification, buffers, compare, verify};
 
 #[cfg(test)]

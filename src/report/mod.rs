@@ -1,6 +1,7 @@
 //! What people and tools read. A record, a plan or a stage as text: siblings that know nothing of each other. Forms of a
 //! record need nothing but the record, forms of a plan nothing but its document.
 
+mod ab;
 mod analysis;
 mod chrome_trace;
 mod csv;
@@ -10,6 +11,7 @@ pub mod plan;
 mod ranks;
 mod table;
 
+pub use ab::ab;
 pub use analysis::top;
 pub use chrome_trace::chrome_trace;
 pub use csv::csv;

@@ -86,11 +86,40 @@ pub struct ExecArgs {
     /// The variables are set: this is the child.
     #[arg(long, hide = true)]
     pub env_is_set: bool,
+    /// A case of a sweep: it ends when its standard input does. The program starts itself so.
+    #[arg(long, hide = true)]
+    pub until_input_ends: bool,
+    /// A side of `aorta ab`: measure when asked. The program starts itself so.
+    #[arg(long, hide = true)]
+    pub blocks: bool,
     /// A run has failed: find the operation. The program starts itself so.
     #[arg(long, hide = true)]
     pub diagnose: Option<DiagnoseArg>,
     #[command(flatten)]
     pub config: ConfigArgs,
+}
+
+impl ExecArgs {
+    /// The first option that is for a run by itself, where the run is a side of `aorta ab`, and what to do instead.
+    pub fn by_itself(&self) -> Option<(&'static str, &'static str)> {
+        const AB: &str = "leave it away: `--json` of `aorta ab` writes every sample";
+        const LONG: &str = "leave it away: `--rounds` and `--iterations` of `aorta ab` say how long";
+        let given = [
+            (self.json.is_some(), "--json", AB),
+            (self.csv.is_some(), "--csv", AB),
+            (self.trace.is_some(), "--trace", AB),
+            (self.outputs.is_some(), "--outputs", "leave it away: `aorta exec` writes them"),
+            (self.top.is_some(), "--top", "leave it away: `aorta exec` shows them"),
+            (self.verify, "--verify", "leave it away: `aorta exec --verify` compares with the CPU"),
+            (self.effort.is_some(), "--effort", LONG),
+            (self.iterations.is_some(), "--iterations", LONG),
+            (self.ranges.is_some(), "--ranges", "leave it away"),
+            (self.diagnose.is_some(), "--diagnose", "leave it away"),
+            (self.blocks, "--blocks", "leave it away"),
+            (self.until_input_ends, "--until-input-ends", "leave it away"),
+        ];
+        given.into_iter().find(|(given, ..)| *given).map(|(_, option, instead)| (option, instead))
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -43,7 +43,7 @@ pub struct Aftermath {
 
 impl Aftermath {
     pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> Aftermath {
-        Aftermath { how, again: args.diagnose.is_none() && args.ranges.is_none() && args.file != "-" }
+        Aftermath { how, again: args.diagnose.is_none() && args.ranges.is_none() && !args.blocks && args.file != "-" }
     }
 
     /// Of a process among others: none of them runs again by itself.

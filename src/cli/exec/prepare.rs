@@ -19,10 +19,32 @@ pub(super) struct Ready {
 }
 
 /// The arguments with what a scenario says, and the settings.
-pub(super) fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     let mut settings = load::settings(&args.config)?;
     let args = scenario::with_scenario(args, &mut settings)?;
     Ok((args, settings))
+}
+
+/// The world of a run in one process, and whether there were no GPUs that could have told it.
+fn world_alone(args: &ExecArgs) -> (load::World, bool) {
+    match args.emulate.or(args.ranks) {
+        Some(world) => (load::World::Of(world), false),
+        None => {
+            let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
+            (load::World::OfCollectives(gpus.unwrap_or(1)), gpus.is_none())
+        }
+    }
+}
+
+/// Whether these arguments make a run, as far as that is known without a device: what it would load.
+pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
+    let (args, settings) = settle(args)?;
+    let text = load::find(&args.file, &settings)?;
+    let loaded = load::load_world(text, &args.workload, &settings, world_alone(&args).0)?;
+    match args.emulate {
+        Some(world) => emulate::only(loaded, args.rank, world),
+        None => Ok(loaded),
+    }
 }
 
 /// Reads the file and opens the devices: those of all ranks, or of the one that is this process's.
@@ -33,17 +55,10 @@ pub(super) fn prepare(
 ) -> Result<Ready, CliError> {
     let text = load::find(&args.file, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
-    let mut uncounted = false;
-    let world = match (process, args.emulate, args.ranks) {
-        (Some(_), Some(world), _) => return Err(emulate::launched(world).into()),
-        (Some(process), None, ranks) => load::World::Of(process.world(ranks)?),
-        (None, Some(world), _) => load::World::Of(world),
-        (None, None, Some(ranks)) => load::World::Of(ranks),
-        (None, None, None) => {
-            let gpus = backends::gpus(wanted, args.device);
-            uncounted = gpus.is_none();
-            load::World::OfCollectives(gpus.unwrap_or(1))
-        }
+    let (world, uncounted) = match (process, args.emulate) {
+        (Some(_), Some(world)) => return Err(emulate::launched(world).into()),
+        (Some(process), None) => (load::World::Of(process.world(args.ranks)?), false),
+        (None, _) => world_alone(&args),
     };
     let leads = process.is_none_or(|process| process.leads());
     let mut loaded = load::load_world(text, &args.workload, &settings, world)?;

@@ -1,0 +1,89 @@
+//! `aorta ab`: two variants of a run beside each other, measured in turn.
+
+mod args;
+mod child;
+mod course;
+mod side;
+
+use crate::measure::ab::AbRecord;
+use crate::measure::effect::Verdict;
+use crate::measure::paired::Side;
+use crate::report;
+
+use super::case::{self, Interrupt};
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, output};
+
+pub use args::AbArgs;
+
+use args::FailOnArg;
+use child::Failure;
+use course::{Done, Plan};
+use side::SideArgs;
+
+pub fn run(args: &AbArgs) -> CliResult {
+    case::alone("ab")?;
+    if let Some(path) = &args.json {
+        output::check_file(path)?;
+    }
+    let both = args.both.words();
+    let plan = Plan {
+        sides: [
+            SideArgs::read(Side::A, &args.file, &args.a, &both)?,
+            SideArgs::read(Side::B, &args.file, &args.b, &both)?,
+        ],
+        rounds: args.rounds as usize,
+        iterations: args.iterations.map(u64::from),
+        seed: args.seed,
+        fresh: args.fresh,
+        apart: !args.no_apart,
+    };
+    let interrupt = Interrupt::watch();
+    match course::run(&plan, &interrupt) {
+        Ok(done) => finish(args, done),
+        Err(Failure::Interrupted) => {
+            output::eprint("Interrupted before anything was compared.\n");
+            Ok(INTERRUPTED)
+        }
+        Err(Failure::Ended { said, error }) => {
+            output::eprint(&said);
+            Err(error.into())
+        }
+    }
+}
+
+fn finish(args: &AbArgs, done: Done) -> CliResult {
+    let Done { mut record, said } = done;
+    output::eprint(&told(&said));
+    record.judge(args.threshold());
+    output::print(&report::ab(&record));
+    if let Some(path) = &args.json {
+        output::write_file(path, record.to_json().as_bytes())?;
+    }
+    Ok(code(args, &record))
+}
+
+fn code(args: &AbArgs, record: &AbRecord) -> u8 {
+    let verdict = record.result.as_ref().map_or(Verdict::CannotTell, |result| result.verdict);
+    let fails = args.fail_on.iter().any(|what| match what {
+        FailOnArg::Worse => verdict == Verdict::Worse,
+        FailOnArg::CannotTell => verdict == Verdict::CannotTell,
+    });
+    match record.complete {
+        false => INTERRUPTED,
+        true if fails => NOT_HELD,
+        true => DONE,
+    }
+}
+
+/// What the sides have said to people: once what both have, and with its side's name what one has.
+fn told([a, b]: &[String; 2]) -> String {
+    let mut text = String::new();
+    for line in a.lines() {
+        let name = if b.lines().any(|other| other == line) { "" } else { "a: " };
+        text += &format!("{name}{line}\n");
+    }
+    for line in b.lines().filter(|line| a.lines().all(|other| other != *line)) {
+        text += &format!("b: {line}\n");
+    }
+    text
+}

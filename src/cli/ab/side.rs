@@ -1,0 +1,110 @@
+//! What a side of `aorta ab` is given: a text of options, as a shell would read it.
+
+use clap::Parser;
+
+use crate::cli::error::InputError;
+use crate::cli::{Cli, Command};
+use crate::measure::paired::Side;
+
+/// Options that may be given several times.
+const SEVERAL: [&str; 3] = ["--set", "--env", "--config"];
+
+/// A side: which one, what was written for it, and the arguments of its `aorta exec`.
+#[derive(Clone, Debug)]
+pub struct SideArgs {
+    pub side: Side,
+    /// The file, the options of both sides and its own.
+    pub arguments: Vec<String>,
+}
+
+impl SideArgs {
+    /// Reads a side's options. A first word that is no option is a file in place of the one that was given.
+    ///
+    /// # Errors
+    /// The options are none of `aorta exec`, or are for a run by itself.
+    pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<SideArgs, InputError> {
+        let mistake = |why: String, help: String| InputError::BadValue {
+            what: format!("`--{}`", side.name()),
+            value: given.to_owned(),
+            why,
+            help,
+        };
+        let quotes = || mistake("a quote is not closed".to_owned(), "write the quote's other end".to_owned());
+        let mut own = words(given).ok_or_else(quotes)?;
+        let file = match own.first() {
+            Some(first) if !first.starts_with('-') => own.remove(0),
+            _ => file.to_owned(),
+        };
+        if file == "-" {
+            return Err(mistake(
+                "standard input can be read once, and every run reads its file".to_owned(),
+                "write the text to a file, and name that".to_owned(),
+            ));
+        }
+        let both = both.iter().filter(|word| !overridden(word, &own)).cloned().collect();
+        let arguments: Vec<String> = [vec![file], both, own].concat();
+        let parsed = Cli::try_parse_from(["aorta", "exec"].into_iter().chain(arguments.iter().map(String::as_str)));
+        let command = parsed.map_err(|error| {
+            let (why, help) = told(&error.to_string());
+            mistake(why, help)
+        })?;
+        let Command::Exec(exec) = command.command else { unreachable!("the first word is `exec`") };
+        if let Some((option, instead)) = exec.by_itself() {
+            return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
+        }
+        Ok(SideArgs { side, arguments })
+    }
+}
+
+/// Whether a side's own words say something else for an option that both have. Of those that may be there several times,
+/// the last counts for each name.
+fn overridden(word: &str, own: &[String]) -> bool {
+    let option = word.split_once('=').map_or(word, |(option, _)| option);
+    let again = |own: &String| own == option || own.split_once('=').is_some_and(|(name, _)| name == option);
+    !SEVERAL.contains(&option) && own.iter().any(again)
+}
+
+/// The first line of what clap says, and its tip.
+fn told(text: &str) -> (String, String) {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let why = lines.next().unwrap_or("it cannot be read").trim_start_matches("error: ").to_owned();
+    let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; "));
+    (why, format!("{}`aorta exec --help` lists the options of a side", tip.unwrap_or_default()))
+}
+
+/// Words as a shell would separate them: by spaces, quotes of both kinds hold them together, a backslash takes what
+/// follows as it is. Nothing where a quote stays open.
+fn words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if open == letter => quote = None,
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(letters.next()),
+            (None, _) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_a_shells() {
+        let read = |text: &str| words(text).map(|words| words.join("|"));
+        assert_eq!(read("  --streams 8\t--set a=b "), Some("--streams|8|--set|a=b".to_owned()));
+        assert_eq!(read(r#"--set 'x = 1' "a b"c \' """#), Some("--set|x = 1|a bc|'|".to_owned()));
+        assert_eq!(read(""), Some(String::new()));
+        assert_eq!(read("'open"), None);
+    }
+}

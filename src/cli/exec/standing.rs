@@ -1,0 +1,97 @@
+//! `aorta exec --blocks`, one of the runs that `aorta ab` starts: it warms up, and then measures a block of iterations for
+//! each line of its standard input.
+
+use std::io::BufRead;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::backend;
+use crate::config::LaunchSetting;
+use crate::exec::{self, LaunchMode};
+use crate::measure::{Measured, Standing};
+
+use super::measuring::{Run, one};
+use crate::cli::blocks::Ready;
+use crate::cli::error::InputError;
+use crate::cli::{CliResult, DONE, INTERRUPTED, output};
+
+/// How long a run may go on after its standard input has ended.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Run<'_> {
+    /// Warms up, says so, and measures blocks until standard input ends.
+    pub(super) fn stand(&self) -> CliResult {
+        let mode = match self.launch {
+            LaunchSetting::Stream => LaunchMode::Stream,
+            LaunchSetting::Graph => LaunchMode::Graph,
+            LaunchSetting::Both => return Err(both().into()),
+        };
+        let asked = self.requests();
+        let schedules = self.schedules();
+        let first = self.emulated.map_or(0, |(_, rank)| rank);
+        let ranks: Vec<exec::Rank> = (first..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
+        let standing = Standing {
+            ranks: &ranks,
+            backend: self.chosen.backend.as_ref(),
+            mode,
+            options: self.exec_options(),
+            warmup: self.plan.warmup,
+            control: &self.control,
+        };
+        let failed = |error| self.failed(error);
+        let started = jiff::Timestamp::now().to_string();
+        let mut stood = standing.open().map_err(failed)?;
+        let measured = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
+        answer(&Ready {
+            record: self.assemble(&schedules[0], measured, started),
+            launch: mode.name().to_owned(),
+            period: stood.period(),
+            warmup: stood.warmup,
+            timeout: self.settings.timeout,
+            notes: stood.notes(),
+        });
+        for iterations in asked {
+            answer(&stood.block(iterations).map_err(failed)?);
+        }
+        Ok(if self.control.stopped() { INTERRUPTED } else { DONE })
+    }
+
+    /// What is asked on standard input, from a thread of its own: its end also stops what is under way.
+    fn requests(&self) -> Receiver<u64> {
+        let (send, receive) = mpsc::channel();
+        let control = self.control.clone();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                // What is no number is no request, and an error is an end.
+                let Some(iterations) = line.ok().and_then(|line| line.trim().parse().ok()) else { break };
+                if send.send(iterations).is_err() {
+                    return;
+                }
+            }
+            drop(send);
+            control.stop.store(true, Ordering::Relaxed);
+            std::thread::sleep(GRACE);
+            backend::leave(INTERRUPTED);
+        });
+        receive
+    }
+}
+
+fn answer(what: &impl Serialize) {
+    let line = serde_json::to_string(what).expect("plain data is always JSON");
+    output::print(&format!("{line}\n"));
+}
+
+fn both() -> InputError {
+    InputError::BadValue {
+        what: "`--launch`".to_owned(),
+        value: "both".to_owned(),
+        why: "a side of a comparison is measured in one way".to_owned(),
+        help: "write `--launch stream` or `--launch graph`; `--a \"--launch stream\" --b \"--launch graph\"` compares \
+               the two"
+            .to_owned(),
+    }
+}

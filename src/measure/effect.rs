@@ -1,0 +1,240 @@
+//! How much one set of samples differs from another, how sure that is, and whether it matters. Knows no unit.
+//!
+//! An effect is a ratio: what the other has over what the base has, of the median or of a higher percentile. All is
+//! worked out from logarithms, so that exchanging the sides turns the ratio over and changes nothing else.
+//!
+//! Where each side has one run, its interval says how well the iterations of *these two runs* are known: from the
+//! order-statistic intervals of both percentiles, joined by MOVER (Zou and Donner, "Construction of confidence limits about
+//! effect measures", 2008). Where a side has several runs, the run is the unit, since runs differ by more than
+//! iterations do: Welch's interval of the difference of the runs' mean logarithms. It needs no random numbers.
+
+use serde::{Deserialize, Serialize};
+
+use super::quantile::quantile;
+
+/// Effects below this share do not matter, unless somebody says otherwise.
+pub const THRESHOLD: f64 = 0.03;
+
+/// What was measured together: a run of the program, or a block of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// In the order in which they were taken.
+    pub samples: &'a [f64],
+    /// Iterations after which the program repeats.
+    pub period: usize,
+}
+
+/// Which way is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Times, and memory.
+    LowerIsBetter,
+    /// Throughput, bandwidth, overlap.
+    HigherIsBetter,
+}
+
+/// What the interval was worked out from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The iterations of one run a side: how runs differ is not known.
+    Iterations,
+    /// Several runs, or blocks, of a side at least.
+    Groups,
+    /// Values that are not measured and do not vary.
+    Exact,
+    /// One value a side: nothing says how it varies.
+    Single,
+}
+
+/// What is to be said of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// No difference is outside of the interval, and the effect is beyond the threshold.
+    Better,
+    /// The whole interval lies within the threshold.
+    Same,
+    /// As `Better`, to the other side.
+    Worse,
+    CannotTell,
+}
+
+/// The difference of two sets of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Of each side: the percentile, over several groups the geometric mean of theirs.
+    pub base: f64,
+    pub other: f64,
+    /// The other's over the base's.
+    pub ratio: f64,
+    /// Holds the true ratio with 95 % confidence; absent where the samples are too few.
+    pub interval: Option<(f64, f64)>,
+    pub basis: Basis,
+    /// The share beyond which a difference matters: the larger is more than `1 + threshold` times the smaller.
+    pub threshold: f64,
+    pub verdict: Verdict,
+}
+
+/// One side: the logarithm of its value, and of its interval's ends, where one run tells them.
+struct Side {
+    center: f64,
+    interval: Option<(f64, f64)>,
+    /// Of the logarithms over groups; nothing of a single one.
+    variance: Option<f64>,
+    groups: usize,
+}
+
+impl Effect {
+    /// The effect on a percentile, from 50 on. Nothing where a side is empty, one of its groups cannot carry the
+    /// percentile, or a percentile is not positive.
+    pub fn of(
+        base: &[Group],
+        other: &[Group],
+        percentile: f64,
+        direction: Direction,
+        threshold: f64,
+    ) -> Option<Effect> {
+        let sides = [Side::of_groups(base, percentile)?, Side::of_groups(other, percentile)?];
+        Some(Effect::between(&sides, Basis::Iterations, direction, threshold))
+    }
+
+    /// The effect on a figure of which each run has one value. Nothing where a side is empty or a value not positive.
+    pub fn of_values(base: &[f64], other: &[f64], direction: Direction, threshold: f64) -> Option<Effect> {
+        let sides = [Side::of_values(base)?, Side::of_values(other)?];
+        Some(Effect::between(&sides, Basis::Single, direction, threshold))
+    }
+
+    /// The effect on a figure that does not vary: it is what it is. Nothing where a value is not positive.
+    pub fn exact(base: f64, other: f64, direction: Direction, threshold: f64) -> Option<Effect> {
+        let sides = [Side::exact(base)?, Side::exact(other)?];
+        Some(Effect::between(&sides, Basis::Exact, direction, threshold))
+    }
+
+    fn between([base, other]: &[Side; 2], alone: Basis, direction: Direction, threshold: f64) -> Effect {
+        let several = base.groups > 1 || other.groups > 1;
+        let interval = if several { welch(base, other) } else { mover(base, other) };
+        let change = other.center - base.center;
+        Effect {
+            base: base.center.exp(),
+            other: other.center.exp(),
+            ratio: change.exp(),
+            interval: interval.map(|(low, high)| (low.exp(), high.exp())),
+            basis: if several { Basis::Groups } else { alone },
+            threshold,
+            verdict: verdict(change, interval, direction, threshold),
+        }
+    }
+
+    /// What a reader has to know before believing the interval, in words.
+    pub fn caution(&self) -> Option<&'static str> {
+        match self.basis {
+            Basis::Iterations => Some(
+                "each side is one run: the interval says how well these two runs are known, and not how much \
+                 runs of the same program differ from each other; give several runs of each side to learn that",
+            ),
+            Basis::Single => Some(
+                "each side has one value of this figure, and nothing says how much it varies; give several runs of \
+                 each side to learn that",
+            ),
+            Basis::Groups | Basis::Exact => None,
+        }
+    }
+}
+
+impl Side {
+    fn of_groups(groups: &[Group], percentile: f64) -> Option<Side> {
+        if let [group] = groups {
+            let quantile = quantile(group.samples, group.period, percentile)?;
+            let interval = quantile.interval.and_then(|(low, high)| Some((log(low)?, log(high)?)));
+            return Some(Side { center: log(quantile.value)?, interval, variance: None, groups: 1 });
+        }
+        let values: Option<Vec<f64>> =
+            groups.iter().map(|group| Some(quantile(group.samples, group.period, percentile)?.value)).collect();
+        Side::of_values(&values?)
+    }
+
+    fn of_values(values: &[f64]) -> Option<Side> {
+        let logs = values.iter().map(|&value| log(value)).collect::<Option<Vec<f64>>>()?;
+        let groups = logs.len();
+        if groups == 0 {
+            return None;
+        }
+        let center = logs.iter().sum::<f64>() / groups as f64;
+        let squares: f64 = logs.iter().map(|log| (log - center).powi(2)).sum();
+        let variance = (groups > 1).then(|| squares / (groups - 1) as f64);
+        Some(Side { center, interval: None, variance, groups })
+    }
+
+    fn exact(value: f64) -> Option<Side> {
+        let center = log(value)?;
+        Some(Side { center, interval: Some((center, center)), variance: None, groups: 1 })
+    }
+}
+
+fn log(value: f64) -> Option<f64> {
+    (value > 0.0 && value.is_finite()).then(|| value.ln())
+}
+
+/// The interval of a difference from those of both sides: the distances to their ends add up as squares do.
+fn mover(base: &Side, other: &Side) -> Option<(f64, f64)> {
+    let ((base_low, base_high), (low, high)) = (base.interval?, other.interval?);
+    let change = other.center - base.center;
+    let below = (other.center - low).hypot(base_high - base.center);
+    let above = (high - other.center).hypot(base.center - base_low);
+    Some((change - below, change + above))
+}
+
+/// Welch's interval of the difference of two means. A side of one run is taken to vary as the other's runs do.
+fn welch(base: &Side, other: &Side) -> Option<(f64, f64)> {
+    let share = |side: &Side, variance: f64| variance / side.groups as f64;
+    let degrees = |side: &Side| (side.groups - 1) as f64;
+    let (error, freedom) = match (base.variance, other.variance) {
+        (Some(a), Some(b)) => {
+            let (a, b) = (share(base, a), share(other, b));
+            let weights = a * a / degrees(base) + b * b / degrees(other);
+            let freedom = if weights > 0.0 { (a + b).powi(2) / weights } else { degrees(base) + degrees(other) };
+            (a + b, freedom)
+        }
+        (Some(variance), None) => (share(base, variance) + variance, degrees(base)),
+        (None, Some(variance)) => (share(other, variance) + variance, degrees(other)),
+        (None, None) => return None,
+    };
+    let change = other.center - base.center;
+    let reach = student(freedom) * error.sqrt();
+    Some((change - reach, change + reach))
+}
+
+/// Student's t that is exceeded to either side with 2.5 %, for 1, 2, 3, … degrees of freedom.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// Between whole degrees of freedom on the straight line, which lies above the curve: rather too wide.
+pub(super) fn student(freedom: f64) -> f64 {
+    let whole = (freedom as usize).max(1);
+    let exact = |whole: usize| STUDENT.get(whole - 1).copied().unwrap_or(1.96 + 2.46 / whole as f64);
+    let part = (freedom - whole as f64).max(0.0);
+    exact(whole) + part * (exact(whole + 1) - exact(whole))
+}
+
+pub(super) fn verdict(change: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {
+    let Some((low, high)) = interval else { return Verdict::CannotTell };
+    let matters = threshold.ln_1p();
+    if -matters <= low && high <= matters {
+        return Verdict::Same;
+    }
+    let lower_wins = direction == Direction::LowerIsBetter;
+    if low > 0.0 && change > matters {
+        return if lower_wins { Verdict::Worse } else { Verdict::Better };
+    }
+    if high < 0.0 && change < -matters {
+        return if lower_wins { Verdict::Better } else { Verdict::Worse };
+    }
+    Verdict::CannotTell
+}
+
+#[cfg(test)]
+mod tests;

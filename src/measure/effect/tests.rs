@@ -1,0 +1,247 @@
+//! Synthetic samples with known answers: how often the verdict is wrong, and how often it is there.
+//!
+//! The shares are those of seeded series, so they are the same on every machine; the book states them.
+
+use super::*;
+
+use Direction::{HigherIsBetter, LowerIsBetter};
+
+/// Random numbers that are the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 += 1;
+        ((crate::base::random::hash(17, self.0) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// Lognormal times around `median`, neighbours with the correlation `memory`.
+    fn times(&mut self, n: usize, median: f64, noise: f64, memory: f64) -> Vec<f64> {
+        let mut last = self.normal();
+        let sample = |_| {
+            last = memory * last + (1.0 - memory * memory).sqrt() * self.normal();
+            median * (noise * last).exp()
+        };
+        (0..n).map(sample).collect()
+    }
+}
+
+fn one(samples: &[f64]) -> [Group<'_>; 1] {
+    [Group { samples, period: 1 }]
+}
+
+fn of(base: &[f64], other: &[f64]) -> Effect {
+    Effect::of(&one(base), &one(other), 50.0, LowerIsBetter, THRESHOLD).unwrap()
+}
+
+/// What many comparisons say of an effect that is known.
+#[derive(Debug, Default)]
+struct Tally {
+    effects: f64,
+    intervals: f64,
+    held: f64,
+    better: f64,
+    same: f64,
+    worse: f64,
+}
+
+impl Tally {
+    fn of(times: usize, ratio: f64, mut compare: impl FnMut() -> Option<Effect>) -> Tally {
+        let mut tally = Tally::default();
+        for effect in (0..times).filter_map(|_| compare()) {
+            tally.effects += 1.0;
+            if let Some((low, high)) = effect.interval {
+                tally.intervals += 1.0;
+                tally.held += f64::from(u8::from(low <= ratio && ratio <= high));
+            }
+            match effect.verdict {
+                Verdict::Better => tally.better += 1.0,
+                Verdict::Same => tally.same += 1.0,
+                Verdict::Worse => tally.worse += 1.0,
+                Verdict::CannotTell => {}
+            }
+        }
+        tally
+    }
+
+    fn coverage(&self) -> f64 {
+        self.held / self.intervals
+    }
+
+    fn alarms(&self) -> f64 {
+        (self.better + self.worse) / self.effects
+    }
+}
+
+const TIMES: usize = 400;
+
+#[test]
+fn a_run_against_itself_raises_few_false_alarms() {
+    // Noise of the simulator's, of a quiet GPU, of a shared one, and of something wild; alone, and with memory.
+    for noise in [0.005, 0.02, 0.2, 0.5] {
+        for (n, memory) in [(30, 0.0), (100, 0.0), (100, 0.5), (200, 0.8)] {
+            let mut random = Random(n as u64);
+            let tally = Tally::of(TIMES, 1.0, || {
+                let (a, b) = (random.times(n, 1e6, noise, memory), random.times(n, 1e6, noise, memory));
+                Some(of(&a, &b))
+            });
+            assert!(tally.alarms() <= 0.05, "noise {noise}, memory {memory}, {n} samples: {tally:?}");
+            assert!(tally.intervals > 0.9 * TIMES as f64, "noise {noise}, memory {memory}, {n} samples: {tally:?}");
+            assert!(tally.coverage() >= 0.95, "noise {noise}, memory {memory}, {n} samples: {tally:?}");
+        }
+    }
+}
+
+#[test]
+fn other_percentiles_raise_few_false_alarms_too() {
+    for (percentile, n, memory) in [(95.0, 150, 0.0), (95.0, 500, 0.5), (99.0, 500, 0.0)] {
+        let mut random = Random(3);
+        let tally = Tally::of(200, 1.0, || {
+            let (a, b) = (random.times(n, 1.0, 0.2, memory), random.times(n, 1.0, 0.2, memory));
+            Effect::of(&one(&a), &one(&b), percentile, LowerIsBetter, THRESHOLD)
+        });
+        assert!(tally.alarms() <= 0.05 && tally.coverage() >= 0.95, "{percentile}: {tally:?}");
+        assert!(tally.intervals >= 100.0, "{percentile}: {tally:?}");
+    }
+}
+
+#[test]
+fn an_effect_of_five_percent_is_seen() {
+    // One run a side, 2 % noise: 50 samples suffice, also where neighbours resemble each other.
+    for (n, memory, power) in [(20, 0.0, 0.9), (50, 0.0, 0.99), (100, 0.5, 0.99)] {
+        let mut random = Random(5);
+        let tally = Tally::of(TIMES, 1.05, || {
+            Some(of(&random.times(n, 1.0, 0.02, memory), &random.times(n, 1.05, 0.02, memory)))
+        });
+        assert!(tally.worse / tally.effects >= power, "{n} samples, memory {memory}: {tally:?}");
+        assert!(tally.better == 0.0 && tally.same == 0.0, "{tally:?}");
+        assert!(tally.coverage() >= 0.95, "{tally:?}");
+    }
+}
+
+#[test]
+fn no_effect_is_told_as_such() {
+    let mut random = Random(6);
+    let tally =
+        Tally::of(TIMES, 1.0, || Some(of(&random.times(100, 1.0, 0.02, 0.0), &random.times(100, 1.0, 0.02, 0.0))));
+    assert!(tally.same / tally.effects >= 0.95, "{tally:?}");
+}
+
+/// Runs whose medians differ by 2 % from each other, far more than each is uncertain.
+fn runs(random: &mut Random, count: usize, median: f64) -> Vec<Vec<f64>> {
+    let run = |_| {
+        let own = median * (0.02 * random.normal()).exp();
+        random.times(30, own, 0.002, 0.0)
+    };
+    (0..count).map(run).collect()
+}
+
+fn groups(runs: &[Vec<f64>]) -> Vec<Group<'_>> {
+    runs.iter().map(|samples| Group { samples, period: 1 }).collect()
+}
+
+fn of_runs(random: &mut Random, counts: (usize, usize), ratio: f64) -> Tally {
+    Tally::of(TIMES, ratio, || {
+        let (base, other) = (runs(random, counts.0, 1.0), runs(random, counts.1, ratio));
+        Effect::of(&groups(&base), &groups(&other), 50.0, LowerIsBetter, THRESHOLD)
+    })
+}
+
+#[test]
+fn runs_that_differ_raise_few_false_alarms() {
+    for counts in [(2, 2), (3, 3), (5, 5), (1, 5), (3, 8)] {
+        let tally = of_runs(&mut Random(8), counts, 1.0);
+        assert!(tally.alarms() <= 0.05, "{counts:?}: {tally:?}");
+        assert!(tally.coverage() >= 0.93, "{counts:?}: {tally:?}");
+    }
+}
+
+#[test]
+fn one_run_a_side_cannot_know_how_runs_differ() {
+    // The same runs, one each: what the caution is about. The alarm is false far more often than one in twenty.
+    let mut random = Random(9);
+    let alone = Tally::of(TIMES, 1.0, || Some(of(&runs(&mut random, 1, 1.0)[0], &runs(&mut random, 1, 1.0)[0])));
+    assert!(alone.alarms() > 0.2, "{alone:?}");
+    let effect = of(&[1.0; 10], &[1.0; 10]);
+    assert!(effect.basis == Basis::Iterations && effect.caution().is_some_and(|text| text.contains("one run")));
+}
+
+#[test]
+fn more_runs_see_more() {
+    let power = [3, 5, 10].map(|count| of_runs(&mut Random(10), (count, count), 1.05).worse / TIMES as f64);
+    assert!(power[0] > 0.3 && power[1] > 0.8 && power[2] > 0.95, "{power:?}");
+}
+
+#[test]
+fn the_verdict_goes_by_interval_and_threshold() {
+    let said = |ratio: f64, low: f64, high: f64| verdict(ratio.ln(), Some((low.ln(), high.ln())), LowerIsBetter, 0.03);
+    assert_eq!(said(1.0, 0.98, 1.02), Verdict::Same);
+    // Certain, and too little to matter.
+    assert_eq!(said(1.02, 1.015, 1.025), Verdict::Same);
+    assert_eq!(said(1.05, 1.04, 1.06), Verdict::Worse);
+    assert_eq!(said(1.05, 1.001, 1.1), Verdict::Worse);
+    assert_eq!(said(0.95, 0.94, 0.96), Verdict::Better);
+    // Large, and perhaps nothing.
+    assert_eq!(said(1.05, 0.99, 1.11), Verdict::CannotTell);
+    // Certain, and perhaps too little to matter.
+    assert_eq!(said(1.029, 1.01, 1.05), Verdict::CannotTell);
+    assert_eq!(said(1.0, 0.9, 1.1), Verdict::CannotTell);
+    assert_eq!(verdict(0.5, None, LowerIsBetter, 0.03), Verdict::CannotTell);
+    let higher = |ratio: f64| verdict(ratio.ln(), Some((ratio.ln(), ratio.ln())), HigherIsBetter, 0.03);
+    assert_eq!((higher(1.1), higher(0.9), higher(1.01)), (Verdict::Better, Verdict::Worse, Verdict::Same));
+}
+
+#[test]
+fn known_answers() {
+    let samples: Vec<f64> = (0..100).map(|index| f64::from(index * 37 % 100 + 1)).collect();
+    let doubled: Vec<f64> = samples.iter().map(|sample| 2.0 * sample).collect();
+    let effect = of(&samples, &doubled);
+    assert_eq!(((100.0 * effect.ratio).round(), effect.verdict), (200.0, Verdict::Worse));
+    // The intervals of the medians are 40 to 61 and 80 to 122.
+    let (low, high) = effect.interval.unwrap();
+    let (below, above) = ((50.5f64 / 40.0).ln(), (61.0f64 / 50.5).ln());
+    assert!((low - 2.0 * (-below.hypot(above)).exp()).abs() < 1e-12, "{low}");
+    assert!((high - 2.0 * above.hypot(below).exp()).abs() < 1e-12, "{high}");
+    // Student's interval of 3 and 3 runs, as in any table: t of 4 degrees of freedom.
+    let effect = Effect::of_values(&[0.98, 1.0, 1.02], &[1.08, 1.1, 1.12], HigherIsBetter, 0.03).unwrap();
+    assert_eq!((effect.basis, effect.verdict), (Basis::Groups, Verdict::Better));
+    let (low, high) = effect.interval.unwrap();
+    assert!((low - 1.0532).abs() < 0.001 && (high - 1.1489).abs() < 0.001, "{low} {high}");
+}
+
+#[test]
+fn what_has_no_ratio_has_no_effect() {
+    assert_eq!(Effect::of(&[], &one(&[1.0]), 50.0, LowerIsBetter, 0.03), None);
+    assert_eq!(Effect::of(&one(&[0.0; 20]), &one(&[1.0; 20]), 50.0, LowerIsBetter, 0.03), None);
+    assert_eq!(Effect::of(&one(&[1.0; 19]), &one(&[1.0; 20]), 95.0, LowerIsBetter, 0.03), None);
+    assert_eq!(Effect::of_values(&[1.0, -1.0], &[1.0], LowerIsBetter, 0.03), None);
+    assert_eq!(Effect::exact(f64::INFINITY, 1.0, LowerIsBetter, 0.03), None);
+    // One value a side: a ratio, and nothing that says how sure it is.
+    let single = Effect::of_values(&[1.0], &[1.5], LowerIsBetter, 0.03).unwrap();
+    assert_eq!((single.ratio, single.interval, single.verdict), (1.5, None, Verdict::CannotTell));
+    let exact = Effect::exact(2.0, 3.0, LowerIsBetter, 0.03).unwrap();
+    assert_eq!((exact.ratio.round(), exact.verdict, exact.caution()), (2.0, Verdict::Worse, None));
+}
+
+#[test]
+fn a_side_against_itself_is_never_worse_and_sides_mirror() {
+    let mut random = Random(11);
+    for n in [1, 2, 5, 6, 20, 100] {
+        let (a, b) = (random.times(n, 1.0, 0.1, 0.3), random.times(n, 1.1, 0.1, 0.3));
+        assert_eq!(of(&a, &a).ratio, 1.0);
+        assert!(!matches!(of(&a, &a).verdict, Verdict::Better | Verdict::Worse));
+        let (there, back) = (of(&a, &b), of(&b, &a));
+        assert!((there.ratio * back.ratio - 1.0).abs() < 1e-12);
+        let mirrored = match there.verdict {
+            Verdict::Better => Verdict::Worse,
+            Verdict::Worse => Verdict::Better,
+            other => other,
+        };
+        assert_eq!(back.verdict, mirrored);
+        assert_eq!(of(&a, &b), of(&a, &b));
+    }
+}

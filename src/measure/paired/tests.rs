@@ -1,0 +1,192 @@
+//! What the comparison says of made-up machines, where the answer is known. The book has these figures.
+
+use super::*;
+
+/// Random numbers that are the same on every machine.
+struct Random(u64);
+
+impl Random {
+    /// Between 0 and 1, never 0.
+    fn uniform(&mut self) -> f64 {
+        self.0 += 1;
+        ((random::hash(17, self.0) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// A machine: what it makes of a block that takes 100, at that place in time.
+type Machine = fn(&mut Random, usize, &mut f64) -> f64;
+
+/// The kinds of noise, each of about 2 %: none but the clock's, a drift on a straight line, one that bends, two modes that
+/// blocks fall into, the same that stay for a while, rare and wild outliers, neighbours that resemble each other.
+const MACHINES: [(&str, Machine); 7] = [
+    ("bell-shaped", |random, _, _| 100.0 + 2.0 * random.normal()),
+    ("drifting", |random, at, _| 100.0 + at as f64 + 2.0 * random.normal()),
+    ("warming up", |random, at, _| 100.0 + 40.0 * (-(at as f64) / 10.0).exp() + 2.0 * random.normal()),
+    ("two modes", |random, _, _| if random.uniform() < 0.5 { 100.0 } else { 104.0 }),
+    ("modes that stay", |random, _, mode| {
+        if random.uniform() < 0.1 {
+            *mode = 6.0 - *mode;
+        }
+        100.0 + *mode + random.normal()
+    }),
+    ("outliers", |random, _, _| 100.0 + random.normal() + if random.uniform() < 0.04 { 60.0 } else { 0.0 }),
+    ("memory", |random, _, last| {
+        *last = 0.9 * *last + random.normal();
+        100.0 + *last
+    }),
+];
+
+/// Blocks of both sides in their drawn order, where B takes `effect` times as long.
+fn measured(random: &mut Random, machine: Machine, rounds: usize, effect: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
+    let (mut a, mut b, mut state) = (Vec::new(), Vec::new(), 0.0);
+    for round in 0..rounds {
+        for (place, side) in order(seed, round).into_iter().enumerate() {
+            let time = machine(random, round * ROUND + place, &mut state);
+            match side {
+                Side::A => a.push(time),
+                Side::B => b.push(time * effect),
+            }
+        }
+    }
+    (a, b)
+}
+
+/// Made-up comparisons for a rate that is small, and for one that is large.
+const MANY: u64 = 2000;
+const SOME: u64 = 500;
+
+/// The share of comparisons of which something holds.
+fn share(
+    tries: u64,
+    machine: Machine,
+    rounds: usize,
+    effect: f64,
+    threshold: f64,
+    holds: impl Fn(&Paired) -> bool,
+) -> f64 {
+    let mut random = Random(0);
+    let held = (0..tries).filter(|&seed| {
+        let (a, b) = measured(&mut random, machine, rounds, effect, seed);
+        holds(&paired(&a, &b, threshold, seed).unwrap())
+    });
+    held.count() as f64 / tries as f64
+}
+
+fn differs(paired: &Paired) -> bool {
+    matches!(paired.verdict, Verdict::Better | Verdict::Worse)
+}
+
+/// Without a threshold, so that it is the interval alone that holds false alarms down.
+#[test]
+fn a_side_beside_itself_seldom_differs() {
+    let rates = MACHINES.map(|(name, machine)| {
+        [8, 16].map(|rounds| {
+            let rate = share(MANY, machine, rounds, 1.0, 0.0, differs);
+            // Chance alone moves the share of 2000 by one hundredth.
+            assert!(rate <= ALARMS + 0.01, "{name}, {rounds} rounds: {rate} of the alarms are false");
+            format!("{:.1} %", 100.0 * rate)
+        })
+    });
+    println!("{rates:?}");
+}
+
+#[test]
+fn the_interval_holds_the_effect() {
+    for (name, machine) in MACHINES {
+        let held = share(SOME, machine, 16, 1.1, 0.03, |paired| {
+            paired.interval.is_some_and(|(low, high)| (low..=high).contains(&1.1))
+        });
+        assert!(held >= 0.94, "{name}: {held}");
+    }
+}
+
+/// The power: how often a difference is found, at the noise of a block and the threshold of 3 %.
+#[test]
+fn a_difference_is_found() {
+    let noisy: [(&str, Machine, f64, f64); 5] = [
+        ("1 %, 5 % more", |random, _, _| 100.0 + random.normal(), 1.05, 0.99),
+        ("2 %, 5 % more", |random, _, _| 100.0 + 2.0 * random.normal(), 1.05, 0.95),
+        ("5 %, 5 % more", |random, _, _| 100.0 + 5.0 * random.normal(), 1.05, 0.80),
+        ("5 %, 10 % more", |random, _, _| 100.0 + 5.0 * random.normal(), 1.10, 0.99),
+        ("drift of 64 %, 5 % more", |random, at, _| 100.0 + at as f64 + random.normal(), 1.05, 0.95),
+    ];
+    for (name, machine, effect, least) in noisy {
+        let found = share(SOME, machine, 16, effect, 0.03, |paired| paired.verdict == Verdict::Worse);
+        println!("{name}: {found}");
+        assert!(found >= least, "{name}: found in {found}");
+        let turned = share(SOME, machine, 16, 1.0 / effect, 0.03, |paired| paired.verdict == Verdict::Better);
+        assert!(turned >= least - 0.02, "{name}, the other way round: found in {turned}");
+    }
+    let same = share(
+        SOME,
+        |random, _, _| 100.0 + 2.0 * random.normal(),
+        16,
+        1.0,
+        0.03,
+        |paired| paired.verdict == Verdict::Same,
+    );
+    assert!(same >= 0.99, "{same}");
+}
+
+/// A drift that would be a difference of 16 % where one side came after the other.
+#[test]
+fn a_straight_drift_leaves_nothing() {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for round in 0..16 {
+        for (place, side) in order(3, round).into_iter().enumerate() {
+            let time = (0.005 * (round * ROUND + place) as f64).exp();
+            if side == Side::A { a.push(time) } else { b.push(time) }
+        }
+    }
+    let paired = paired(&a, &b, 0.03, 3).unwrap();
+    assert!((paired.ratio - 1.0).abs() < 1e-12, "{paired:?}");
+    assert_eq!(paired.verdict, Verdict::Same);
+}
+
+#[test]
+fn what_does_not_vary_is_known_exactly() {
+    let same = paired(&[5.0; 32], &[5.0; 32], 0.03, 1).unwrap();
+    assert_eq!((same.ratio, same.interval, same.verdict), (1.0, Some((1.0, 1.0)), Verdict::Same));
+    assert_eq!((same.itself.alarms, same.itself.comparisons), (0, 256));
+    let half = paired(&[8.0; 32], &[4.0; 32], 0.03, 1).unwrap();
+    assert_eq!((half.ratio, half.verdict), (0.5, Verdict::Better));
+}
+
+/// Blocks that repeat themselves make each side differ from itself in one order of four: that says nothing of B.
+#[test]
+fn what_differs_from_itself_is_not_judged() {
+    let wild = [100.0, 130.0, 130.0, 100.0].repeat(3);
+    let twice: Vec<f64> = wild.iter().map(|time| time * 2.0).collect();
+    let judged = paired(&wild, &twice, 0.03, 1).unwrap();
+    assert_eq!((judged.itself.comparisons, judged.itself.alarms, judged.itself.widened), (8, 2, WIDEST));
+    assert_eq!((judged.ratio, judged.verdict), (2.0, Verdict::CannotTell));
+    // More rounds make that order one of many.
+    let (wild, twice) = (wild.repeat(3), twice.repeat(3));
+    assert_eq!(paired(&wild, &twice, 0.03, 1).unwrap().verdict, Verdict::Worse);
+}
+
+#[test]
+fn little_is_said_of_little() {
+    assert_eq!(paired(&[1.0], &[1.0], 0.03, 1), None);
+    assert_eq!(paired(&[1.0, 0.0], &[1.0, 1.0], 0.03, 1), None);
+    let one = paired(&[1.0, 1.0], &[2.0, 2.0], 0.03, 1).unwrap();
+    assert_eq!((one.ratio, one.interval, one.verdict), (2.0, None, Verdict::CannotTell));
+    // An unfinished round does not count.
+    assert_eq!(paired(&[1.0, 1.0, 9.0], &[2.0, 2.0], 0.03, 1).map(|paired| paired.rounds), Some(1));
+    let five = paired(&[1.0; 10], &[2.0; 10], 0.03, 1).unwrap();
+    assert_eq!(five.verdict, Verdict::CannotTell);
+}
+
+#[test]
+fn orders_are_drawn_evenly() {
+    let first = (0..1000).filter(|&round| order(7, round)[0] == Side::A).count();
+    assert!((450..550).contains(&first), "{first}");
+    assert_eq!(orders(3, 1).len(), 4);
+    assert_eq!(orders(64, 1).len(), 512);
+    let turned = orders(64, 1).iter().filter(|order| order.sign(40) < 0.0).count();
+    assert!((200..312).contains(&turned), "{turned}");
+}

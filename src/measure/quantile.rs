@@ -1,0 +1,141 @@
+//! A percentile of one series, and the interval that holds the true one. Knows no unit.
+//!
+//! The interval has order statistics for ends: it needs no shape of the distribution, and no random numbers. Neighbours
+//! that resemble each other count less: what counts for a percentile is whether samples *exceed it* in bursts.
+
+use super::series;
+use super::stats::{percentile, samples_for};
+
+/// What lies outside of the interval, at each end.
+const TAIL: f64 = 0.025;
+
+/// Samples expected beyond the percentile up to which ranks are worked out exactly; beyond, the normal distribution serves.
+const EXACT: f64 = 200.0;
+
+/// Pairs of autocorrelations that are added up at most: a longer memory is told by the trend.
+const PAIRS: usize = 500;
+
+/// A percentile of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantile {
+    pub value: f64,
+    /// The ends of an interval that holds the true value with 95 % confidence; absent where independent samples are too
+    /// few: below 6 for the median, 72 for the 95th percentile, 368 for the 99th.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// The percentile, from 50 on, of samples in the order in which they were taken, of a program that repeats after `period`
+/// iterations. Nothing where the samples are too few to carry it, or one is no number.
+pub fn quantile(samples: &[f64], period: usize, wanted: f64) -> Option<Quantile> {
+    debug_assert!((50.0..100.0).contains(&wanted));
+    let n = samples.len();
+    let fewest = if wanted == 50.0 { 1 } else { samples_for(wanted) };
+    if n < fewest || !samples.iter().all(|sample| sample.is_finite()) {
+        return None;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let independent = (effective(&series::in_phase(samples, period), wanted) as usize).clamp(1, n);
+    let interval = beyond(independent, 1.0 - wanted / 100.0).map(|(fewest, most)| {
+        // Counted from the largest, and scaled from the independent samples to all.
+        let (upper, lower) = (fewest * n / independent, (most * n).div_ceil(independent));
+        (sorted[n - lower.min(n)], sorted[n - upper])
+    });
+    Some(Quantile { value: percentile(&sorted, wanted), interval })
+}
+
+/// Between which ranks, counted from the largest of `n` independent samples, the value lies that a sample exceeds with
+/// the probability `share`. Nothing where even the extremes do not hold it with 95 %.
+fn beyond(n: usize, share: f64) -> Option<(usize, usize)> {
+    let expected = n as f64 * share;
+    if expected > EXACT {
+        let reach = 1.96 * (expected * (1.0 - share)).sqrt();
+        return Some(((expected - reach) as usize, (expected + reach).ceil() as usize + 1));
+    }
+    // Binomial: `below` is the probability that at most `count` samples exceed it.
+    let mut term = (1.0 - share).powi(n as i32);
+    let (mut below, mut count) = (term, 0);
+    let mut fewest = 0;
+    loop {
+        if below <= TAIL {
+            fewest = count + 1;
+        }
+        if below >= 1.0 - TAIL || count == n {
+            break;
+        }
+        count += 1;
+        term *= (n + 1 - count) as f64 / count as f64 * share / (1.0 - share);
+        below += term;
+    }
+    (fewest > 0 && count < n).then_some((fewest, count + 1))
+}
+
+/// How many independent samples tell as much of a percentile as these: of the series of yes and no that says which exceed
+/// it, by the sum of its autocorrelations up to where a pair of them is no longer positive (Geyer's initial sequence).
+fn effective(samples: &[f64], wanted: f64) -> f64 {
+    let n = samples.len();
+    if n < series::TREND_SAMPLES {
+        return n as f64;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let level = percentile(&sorted, wanted);
+    let exceeds: Vec<f64> = samples.iter().map(|&sample| f64::from(u8::from(sample > level))).collect();
+    let mean = exceeds.iter().sum::<f64>() / n as f64;
+    let deviations: Vec<f64> = exceeds.iter().map(|value| value - mean).collect();
+    let squares: f64 = deviations.iter().map(|value| value * value).sum();
+    if squares == 0.0 {
+        return n as f64;
+    }
+    let at = |lag: usize| deviations.iter().zip(&deviations[lag..]).map(|(a, b)| a * b).sum::<f64>() / squares;
+    let pairs = (0..(n / 2 - 1).min(PAIRS)).map(|pair| at(2 * pair) + at(2 * pair + 1)).take_while(|sum| *sum > 0.0);
+    let time = (2.0 * pairs.sum::<f64>() - 1.0).max(1.0);
+    (n as f64 / time).min(series::effective(samples))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_of_the_tables() {
+        // As in tables of order statistics, counted from the largest.
+        for (n, ranks) in [(6, (1, 6)), (10, (2, 9)), (30, (10, 21)), (100, (40, 61))] {
+            assert_eq!(beyond(n, 0.5), Some(ranks), "{n} samples");
+        }
+        assert_eq!(beyond(5, 0.5), None);
+        assert_eq!((beyond(71, 0.05), beyond(72, 0.05).map(|ranks| ranks.0)), (None, Some(1)));
+        assert_eq!((beyond(367, 0.01), beyond(368, 0.01).map(|ranks| ranks.0)), (None, Some(1)));
+        // Both ways agree where they meet.
+        let (exact, normal) = (beyond(400, 0.5).unwrap(), beyond(401, 0.5).unwrap());
+        assert!(exact.0.abs_diff(normal.0) <= 1 && exact.1.abs_diff(normal.1) <= 1, "{exact:?} {normal:?}");
+    }
+
+    #[test]
+    fn few_samples_carry_no_tail() {
+        let samples: Vec<f64> = (0..100).map(|index| f64::from(index * 37 % 100 + 1)).collect();
+        assert_eq!(quantile(&samples, 1, 50.0), Some(Quantile { value: 50.5, interval: Some((40.0, 61.0)) }));
+        assert_eq!(quantile(&samples[..19], 1, 95.0), None);
+        let tail = quantile(&samples[..60], 1, 95.0).unwrap();
+        assert_eq!(tail.interval, None);
+        assert_eq!(quantile(&samples, 1, 99.0).unwrap().value, 99.0);
+        assert_eq!(quantile(&[], 1, 50.0), None);
+        assert_eq!(quantile(&[1.0, f64::NAN], 1, 50.0), None);
+        assert_eq!(quantile(&[4.0], 1, 50.0), Some(Quantile { value: 4.0, interval: None }));
+    }
+
+    #[test]
+    fn equal_samples_have_an_interval_without_width() {
+        let same = quantile(&[7.0; 30], 1, 50.0).unwrap();
+        assert_eq!(same, Quantile { value: 7.0, interval: Some((7.0, 7.0)) });
+    }
+
+    #[test]
+    fn bursts_count_less_than_single_ones() {
+        // One in twenty exceeds: alone, or five after each other.
+        let alone: Vec<f64> = (0..1000).map(|index| if index % 20 == 3 { 9.0 } else { 1.0 }).collect();
+        let bursts: Vec<f64> = (0..1000).map(|index| if index % 97 < 5 { 9.0 } else { 1.0 }).collect();
+        assert_eq!(effective(&alone, 95.0), 1000.0);
+        assert!(effective(&bursts, 94.0) < 250.0, "{}", effective(&bursts, 94.0));
+    }
+}

@@ -1,0 +1,199 @@
+//! Two variants beside each other, as text.
+
+use std::fmt::Write as _;
+
+use crate::base::{Bytes, Flops, Nanos, counted};
+use crate::measure::ab::{AbRecord, Judged, SideRecord, Way};
+use crate::measure::effect::Verdict;
+use crate::measure::paired::{ALARMS, FEWEST, Paired};
+
+use super::table::{new_table, push};
+
+/// The comparison for people.
+pub fn ab(record: &AbRecord) -> String {
+    let mut out = String::new();
+    header(record, &mut out);
+    match &record.result {
+        Some(judged) => {
+            table(record, judged, &mut out);
+            let _ = writeln!(out, "{}", sentence(record, judged));
+            itself(&judged.turns, &mut out);
+            ways(record, judged, &mut out);
+        }
+        None => out.push_str("There is no whole round, so that nothing can be said.\n"),
+    }
+    for warning in differences(record).iter().chain(&record.warnings) {
+        let _ = writeln!(out, "note: {warning}");
+    }
+    out
+}
+
+fn header(record: &AbRecord, out: &mut String) {
+    for (name, side) in [("a", &record.a), ("b", &record.b)] {
+        let _ = writeln!(out, "{name}: aorta exec {}", side.arguments.join(" "));
+    }
+    let (a, b) = (place(&record.a), place(&record.b));
+    let _ = if a == b { writeln!(out, "on {a}") } else { writeln!(out, "a on {a}; b on {b}") };
+    let rounds = record.result.as_ref().map_or(0, |result| result.turns.rounds);
+    let cut = if record.complete { "" } else { "; it was interrupted" };
+    let _ = writeln!(
+        out,
+        "{rounds} of {} rounds, each A B B A or B A A B, {} a block, {} and {} to warm up{cut}\n",
+        record.rounds,
+        counted(record.iterations as usize, "iteration"),
+        record.a.warmup.iterations,
+        record.b.warmup.iterations,
+    );
+}
+
+fn place(side: &SideRecord) -> String {
+    let run = &side.run;
+    let device = match run.device.index {
+        Some(index) => format!("{} (device {index})", run.device.name),
+        None => run.device.name.clone(),
+    };
+    let ranks = if run.settings.ranks > 1 { format!("{} ranks, each on ", run.settings.ranks) } else { String::new() };
+    format!("{ranks}{device}, as {}", if side.launch == "graph" { "a graph" } else { "streams" })
+}
+
+fn table(record: &AbRecord, judged: &Judged, out: &mut String) {
+    let simulated = if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" };
+    let header = [format!("an iteration{simulated}"), "a".into(), "b".into(), "b beside a".into()];
+    let mut table = new_table(&[&header[..], &["95 % interval".to_owned(), "verdict".to_owned()]].concat());
+    let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
+        let time = |time: f64| Nanos(time.round() as i64).to_string();
+        let interval = interval.map_or_else(|| "–".to_owned(), between);
+        table.add_row([name.to_owned(), time(a), time(b), change(ratio), interval, name_of(verdict).to_owned()]);
+    };
+    let turns = &judged.turns;
+    let how = if record.way == Way::Fresh { "in turn, fresh" } else { "in turn" };
+    row(how, turns.a, turns.b, turns.ratio, turns.interval, turns.verdict);
+    if let Some(apart) = &judged.apart {
+        row("apart", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
+    }
+    push(out, &table);
+}
+
+fn name_of(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "b is better",
+        Verdict::Same => "same",
+        Verdict::Worse => "b is worse",
+        Verdict::CannotTell => "cannot tell",
+    }
+}
+
+/// `+5.6 %`; a factor where percents say little.
+fn change(ratio: f64) -> String {
+    if !(0.5..=2.0).contains(&ratio) {
+        return format!("{ratio:.3} times");
+    }
+    let percent = 100.0 * (ratio - 1.0);
+    if percent.abs() < 0.005 { "0.00 %".to_owned() } else { format!("{percent:+.2} %") }
+}
+
+fn between((low, high): (f64, f64)) -> String {
+    let (low, high) = (change(low), change(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", (1000.0 * share).round() / 10.0)
+}
+
+/// The verdict, and why it is none.
+fn sentence(record: &AbRecord, judged: &Judged) -> String {
+    let turns = &judged.turns;
+    let threshold = percent(turns.threshold);
+    match judged.verdict {
+        Verdict::Better => format!("b is better: an iteration takes {} of a's time.", share(turns.ratio)),
+        Verdict::Worse => format!("b is worse: an iteration takes {} of a's time.", share(turns.ratio)),
+        Verdict::Same => format!("Same: if they differ, it is by less than the {threshold} that matter."),
+        Verdict::CannotTell if turns.rounds < FEWEST => {
+            format!("Cannot tell: {} say too little, {FEWEST} at least are needed.", counted(turns.rounds, "round"))
+        }
+        Verdict::CannotTell if turns.itself.too_many() => format!(
+            "Cannot tell: a side beside itself differs in {} of the comparisons, and {} are allowed: the machine is not \
+             quiet enough, or not for long enough.",
+            percent(turns.itself.rate()),
+            percent(ALARMS)
+        ),
+        Verdict::CannotTell => format!(
+            "Cannot tell: the interval holds differences that matter ({threshold} and more) and such that do not. \
+             `--rounds {}` would halve it.",
+            4 * record.rounds
+        ),
+    }
+}
+
+fn share(ratio: f64) -> String {
+    if ratio < 10.0 { format!("{:.1} %", 100.0 * ratio) } else { format!("{ratio:.1} times") }
+}
+
+/// How often a side differs from itself.
+fn itself(turns: &Paired, out: &mut String) {
+    let alarms = &turns.itself;
+    if alarms.comparisons == 0 {
+        return;
+    }
+    let _ = write!(
+        out,
+        "A beside A and B beside B: {} of {} comparisons ({}) find a difference; {} may.",
+        alarms.alarms,
+        alarms.comparisons,
+        percent(alarms.rate()),
+        percent(ALARMS),
+    );
+    let widened = format!(" The interval is {:.2} times as wide for that.", alarms.widened);
+    out.push_str(if alarms.widened > 1.0 { &widened } else { "" });
+    out.push('\n');
+}
+
+/// What measuring in turn and apart say of each other.
+fn ways(record: &AbRecord, judged: &Judged, out: &mut String) {
+    if record.way == Way::Fresh {
+        let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
+        let _ = writeln!(
+            out,
+            "Each block had a process of its own{}. Set-up and warm-up lie between blocks, and what differs from process \
+             to process is part of the interval.",
+            why.unwrap_or_default()
+        );
+    }
+    let Some(apart) = &judged.apart else { return };
+    match judged.agree {
+        Some(true) => out.push_str("In turn and apart agree.\n"),
+        Some(false) => {
+            let _ = writeln!(
+                out,
+                "In turn and apart disagree: {} and {}. The usual reasons:\n  \
+                 - in turn, a side finds caches, clocks and power as the other has left them, and apart as it has left \
+                 them itself;\n  \
+                 - in turn, both hold their memory at once, and may lie elsewhere in it;\n  \
+                 - apart, the machine may have changed between the two: what drifts counts there, and not in turn.\n\
+                 Ask what your question is: sides that will run one by one are compared apart, better several times.",
+                change(judged.turns.ratio),
+                change(apart.ratio),
+            );
+        }
+        None => out.push_str("Whether in turn and apart agree cannot be told.\n"),
+    }
+}
+
+/// What differs between the sides, so that times alone say little.
+fn differences(record: &AbRecord) -> Vec<String> {
+    let (a, b) = (&record.a.run.program, &record.b.run.program);
+    let mut notes = Vec::new();
+    if a.flops != b.flops {
+        let (a, b) = (Flops(a.flops), Flops(b.flops));
+        notes.push(format!("an iteration of a computes {a}, one of b {b}: their times are of different work"));
+    }
+    if a.bytes != b.bytes {
+        let (a, b) = (Bytes(a.bytes), Bytes(b.bytes));
+        notes.push(format!("an iteration of a moves {a}, one of b {b}"));
+    }
+    for (name, side) in [("a", &record.a), ("b", &record.b)] {
+        notes.extend(side.run.warnings.iter().chain(&side.notes).map(|note| format!("{name}: {note}")));
+    }
+    notes
+}
