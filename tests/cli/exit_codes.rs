@@ -250,7 +250,9 @@ fn an_interrupted_run_writes_no_outputs() {
 #[test]
 fn a_reader_may_go_away() {
     let sandbox = Sandbox::new();
-    for arguments in [&["plan", "tiny_kernel_stress"][..], &["exec", "tiny_kernel_stress", "--backend", "sim"], &["list"]] {
+    for arguments in
+        [&["plan", "tiny_kernel_stress"][..], &["exec", "tiny_kernel_stress", "--backend", "sim"], &["list"]]
+    {
         let mut child = sandbox.command(arguments).spawn().expect("the binary starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("a child can be waited for");
