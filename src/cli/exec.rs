@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::host::Host;
 use crate::base::{Bytes, DType, Space, SrcSpan, counted};
-use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_ITERATIONS, Settings};
+use crate::config::{CacheSetting, Effort, EffortPlan, Expected, GateSetting, LaunchSetting, MAX_ITERATIONS, Settings};
 use crate::exec::{self, Control, LaunchMode, Timer};
 use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
@@ -28,6 +28,7 @@ use super::backends::{self, BackendArg, Chosen};
 use super::conditions::{ConditionArgs, Conditions};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
+use super::expected::{self, ExpectedArgs};
 use super::progress::Progress;
 use super::{
     CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, launcher, list, load, output,
@@ -69,6 +70,8 @@ pub struct ExecArgs {
     launch: Option<LaunchArg>,
     #[command(flatten)]
     conditions: ConditionArgs,
+    #[command(flatten)]
+    expected: ExpectedArgs,
     /// How long an iteration may take before the run is called hung, such as `10s`
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
@@ -152,6 +155,8 @@ struct Ready {
     settings: Settings,
     loaded: load::Loaded,
     chosen: Chosen,
+    /// The caller's own ranges of what is normal.
+    ranges: Option<Expected>,
 }
 
 pub fn run(mut args: ExecArgs, how: DiagnosticsArg) -> CliResult {
@@ -204,6 +209,7 @@ fn prepare(args: ExecArgs, settings: Settings, process: Option<&together::Proces
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
+    let own_ranges = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let one_of = process.map(|process| process.one_of());
     let ranks = loaded.ranks.len() as u32;
@@ -215,12 +221,12 @@ fn prepare(args: ExecArgs, settings: Settings, process: Option<&together::Proces
     if let Some(flag) = computed {
         check_results(flag, &chosen, args.emulate.is_some())?;
     }
-    Ok(Ready { args, settings, loaded, chosen })
+    Ok(Ready { args, settings, loaded, chosen, ranges: own_ranges })
 }
 
 /// Runs what is ready, prints and writes what there is to say.
 fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
-    let Ready { args, loaded, chosen, .. } = ready;
+    let Ready { args, loaded, chosen, ranges, .. } = ready;
     if part.leads {
         if let Some(why) = &chosen.why {
             output::eprint(&format!("{why}\n"));
@@ -235,6 +241,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return run.diagnose(what);
     }
     let (mut record, failure) = run.record()?;
+    expected::judge(&mut record, ranges.as_ref());
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
@@ -244,6 +251,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return Ok(exit_code(&record));
     }
     output::print(&report::table(&record));
+    args.expected.list(&record, ranges.as_ref());
     if let Some(top) = args.top {
         output::print(&report::top(&record, top as usize));
     }
@@ -321,7 +329,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(ready: &'a Ready, part: &'a Part) -> Self {
-        let Ready { args, settings, loaded, chosen } = ready;
+        let Ready { args, settings, loaded, chosen, .. } = ready;
         let effort = match args.effort {
             None => settings.effort,
             Some(EffortArg::Sanity) => Effort::Sanity,
@@ -573,6 +581,7 @@ impl<'a> Run<'a> {
             program: self.program(schedule),
             variants: measured.variants,
             verification: None,
+            expected: Vec::new(),
             warnings,
         }
     }

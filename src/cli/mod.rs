@@ -10,6 +10,7 @@ mod dump;
 mod environment;
 mod error;
 mod exec;
+mod expected;
 mod explain;
 mod fmt;
 mod launcher;

@@ -1,4 +1,4 @@
-//! Session to record: warm-up, samples, statistics, metrics, expectations. Knows no backend.
+//! Session to record: warm-up, samples, statistics, metrics, expectations, what is normal. Knows no backend.
 
 mod alone;
 mod analysis;
@@ -6,6 +6,7 @@ mod blocks;
 pub mod definitions;
 mod device;
 mod doubts;
+pub mod expected;
 mod metrics;
 mod observed;
 mod operations;
