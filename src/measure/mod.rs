@@ -3,6 +3,7 @@
 mod alone;
 mod analysis;
 mod blocks;
+pub mod cases;
 pub mod definitions;
 mod device;
 mod doubts;
@@ -18,6 +19,7 @@ pub mod skew;
 mod spans;
 mod split;
 pub mod stats;
+mod steady;
 mod variant;
 pub mod verdict;
 mod verify;
