@@ -18,12 +18,20 @@ impl Quantity {
     /// Reads a number, with a unit or without; the error says what is expected.
     pub fn parse(text: &str) -> Result<Quantity, String> {
         let text = text.trim();
+        let plain = |value: f64| Quantity { value, dimension: Dimension::NONE };
+        // Also `6.2e6`. What is no number, such as `inf`, is none here either.
+        if let Ok(value) = text.parse::<f64>()
+            && text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+            && value.is_finite()
+        {
+            return Ok(plain(value));
+        }
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
         let wrong = || format!("`{text}` is no number with a unit, such as \"50GB/s\", \"16MiB\" or \"2.5us\"");
         let value: f64 = number.parse().map_err(|_| wrong())?;
         match unit.trim() {
-            "" => Ok(Quantity { value, dimension: Dimension::NONE }),
+            "" => Err(wrong()),
             name => {
                 let unit = units::unit(name).ok_or_else(|| match near(name) {
                     Some(near) => format!("there is no unit `{name}`, did you mean `{near}`?"),
@@ -36,7 +44,7 @@ impl Quantity {
 
     /// In SI units: seconds, bytes per second.
     pub fn si(self) -> f64 {
-        self.value * self.dimension.to_si()
+        self.value * 1e9f64.powi(-i32::from(self.dimension.time))
     }
 }
 
@@ -66,7 +74,10 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
-                Ok(Quantity { value, dimension: Dimension::NONE })
+                match value.is_finite() {
+                    true => Ok(Quantity { value, dimension: Dimension::NONE }),
+                    false => Err(E::custom(format!("a finite number is expected, not {value}"))),
+                }
             }
 
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Quantity, E> {
@@ -133,7 +144,8 @@ mod tests {
         assert_eq!(Quantity::parse("2.5us").unwrap().value, 2500.0);
         assert_eq!(Quantity::parse("-3").unwrap().si(), -3.0);
         assert_eq!(Quantity::parse("16mib").unwrap_err(), "there is no unit `mib`, did you mean `MiB`?");
-        for wrong in ["", "fast", "1.2.3GB/s", "GB/s", "5 parsecs of road"] {
+        assert_eq!(Quantity::parse("6.2e6").unwrap().si(), 6.2e6);
+        for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "5 parsecs of road"] {
             assert!(Quantity::parse(wrong).unwrap_err().contains("is no number with a unit"), "{wrong}");
         }
     }
