@@ -1,4 +1,5 @@
-//! RON to checked settings: device profiles, run settings, scenarios, what is normal on a device.
+//! RON to checked settings: device profiles, run settings, scenarios, suites, what is normal on a
+//! device.
 //!
 //! Reads text, not files: the command line says where texts come from.
 
@@ -9,6 +10,7 @@ mod profile;
 mod quantity;
 mod scenario;
 mod settings;
+mod suite;
 
 pub use error::ConfigError;
 pub use expected::Expected;
@@ -19,3 +21,4 @@ pub use scenario::Scenario;
 pub use settings::{
     CacheSetting, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings,
 };
+pub use suite::{Needs, Suite, SuiteCase};
