@@ -82,6 +82,7 @@ pub enum Kind {
     Scenario,
     Profile,
     Expected,
+    Suite,
     Record,
     Plan,
 }
@@ -90,7 +91,7 @@ impl Kind {
     fn limit(self) -> usize {
         match self {
             Kind::Workload(limit) => limit,
-            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Expected => 1 << 20,
+            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Expected | Kind::Suite => 1 << 20,
             Kind::Record | Kind::Plan => 1 << 30,
         }
     }
@@ -101,6 +102,9 @@ impl Kind {
             Kind::Workload(_) => "a file with a workload was looked for",
             Kind::Settings => "a file with settings was looked for",
             Kind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
+            Kind::Suite => {
+                "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
+            }
             Kind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
             Kind::Plan => {

@@ -25,6 +25,7 @@ mod profile;
 mod progress;
 mod report;
 mod show;
+mod suite;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +64,8 @@ enum Command {
     Exec(Box<exec::ExecArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
+    /// Run the cases of a suite, and tell of all on one page
+    Suite(Box<suite::SuiteArgs>),
     /// Bring files into their one form
     Fmt(fmt::FmtArgs),
     /// List the shipped workloads
@@ -141,6 +144,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
         Command::Check(args) => check::run(args, how),
+        Command::Suite(args) => suite::run(*args),
         Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),

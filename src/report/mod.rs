@@ -9,6 +9,7 @@ mod expected;
 mod npy;
 pub mod plan;
 mod ranks;
+pub mod suite;
 mod table;
 
 pub use analysis::top;

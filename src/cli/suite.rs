@@ -1,0 +1,148 @@
+//! `aorta suite`: cases that belong together, each run in a process of its own, told on one page.
+
+mod args;
+mod plan;
+
+use indexmap::IndexMap;
+use sha2::{Digest, Sha256};
+
+use crate::base::{Bytes, counted};
+use crate::config::{Suite, SuiteCase};
+use crate::measure::RunRecord;
+use crate::measure::cases::{Case, Header, Kind, SCHEMA, Status};
+use crate::report::suite::{self as report, Page, Row};
+
+use super::case::{self, Interrupt, Outcome};
+use super::error::CliError;
+use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
+
+use args::FormatArg;
+pub use args::SuiteArgs;
+use plan::{Fate, Machine, Planned};
+
+pub fn run(args: SuiteArgs) -> CliResult {
+    let Some(name) = &args.name else {
+        output::print(&list()?);
+        return Ok(DONE);
+    };
+    case::alone("suite")?;
+    let (suite, text) = plan::find(name)?;
+    let mut machine = Machine::here(&args, &load::settings(&args.config)?)?;
+    let planned = plan::plan(&suite, &args, &machine)?;
+    let header = header(&suite, &text, &args);
+    let interrupt = Interrupt::watch();
+    let mut rows = Vec::new();
+    for (number, planned_case) in (1..).zip(&planned) {
+        let Some(case) = one(planned_case, &machine, &interrupt)? else { break };
+        // What a device has is known when it has been opened, which a case does.
+        let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
+        machine.memory = machine.memory.or(memory.map(Bytes));
+        output::eprint(&format!("{number} of {}: {}: {}\n", planned.len(), case.name, report::word(&case)));
+        rows.push(row(planned_case, case));
+    }
+    let page = Page { header: &header, description: &suite.description, rows: &rows, cases: planned.len() };
+    output::print(&match args.format {
+        FormatArg::Table => report::table(&page),
+        FormatArg::Markdown => report::markdown(&page),
+        FormatArg::Junit => report::junit(&page),
+    });
+    Ok(if interrupt.stopped() { INTERRUPTED } else { exit_code(&planned, &rows, args.strict) })
+}
+
+/// All suites that are shipped.
+fn list() -> Result<String, CliError> {
+    let mut text = String::new();
+    for name in Suite::names() {
+        let (name, suite) = Suite::text(name)?;
+        let suite = Suite::parse(name, suite)?;
+        let cases = counted(suite.expanded().len(), "case");
+        text += &format!("{name:12}  {cases:>9}  {}\n", suite.description);
+    }
+    text += "\n`aorta suite NAME` runs one; a suite of your own is named by its path.\n";
+    Ok(text)
+}
+
+fn header(suite: &Suite, text: &str, args: &SuiteArgs) -> Header {
+    Header {
+        schema: SCHEMA.to_owned(),
+        kind: Kind::Suite,
+        aorta: env!("CARGO_PKG_VERSION").to_owned(),
+        name: suite.name.clone(),
+        sha256: Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect(),
+        started: jiff::Timestamp::now().to_string(),
+        arguments: args.shared(),
+        axes: Vec::new(),
+    }
+}
+
+/// Runs a case, or says why not. Nothing where the suite was interrupted.
+fn one(planned: &Planned, machine: &Machine, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
+    let (name, none) = (&planned.name, IndexMap::new());
+    let skipped = |why: &str| Ok(Some(Case::without(name, &none, 0.0, Status::Skipped, why.to_owned())));
+    let arguments = match &planned.fate {
+        Fate::Missing(why) | Fate::Skip(why) => return skipped(why),
+        Fate::Run(arguments) => arguments,
+    };
+    if let Some(why) = machine.too_small(&planned.case) {
+        return skipped(&why);
+    }
+    let (outcome, took) = case::run(arguments, interrupt)?;
+    // A suite is written to be run: a case that makes no valid run is no matter of this machine.
+    let outcome = match outcome {
+        Outcome::BadInput(why) => Outcome::Failed(format!("bad input: {why}")),
+        outcome => outcome,
+    };
+    Ok(outcome.case(name, &none, took).map(|case| limited(case, &planned.case)))
+}
+
+/// The case with what its limits say. Of what is no measurement they say nothing.
+fn limited(mut case: Case, planned: &SuiteCase) -> Case {
+    let record = case.record.as_deref().filter(|record| record.measurement);
+    let broken = record.and_then(|record| planned.limits.iter().find_map(|limit| over(record, limit)));
+    if let Some(why) = broken.filter(|_| case.status != Status::NotHeld) {
+        (case.status, case.reason) = (Status::NotHeld, Some(why));
+    }
+    case
+}
+
+/// How a record breaks a limit, if it does.
+fn over(record: &RunRecord, (name, span): (&String, &crate::config::Span)) -> Option<String> {
+    record.variants.iter().find_map(|variant| {
+        let (value, text) = match name.as_str() {
+            "time" => {
+                let median = variant.time.p50_ns?;
+                (Some(median.seconds()), median.to_string())
+            }
+            name => match variant.metrics.iter().find(|metric| metric.name == *name) {
+                Some(metric) => (metric.value, metric.text.clone()),
+                None => return Some(format!("limit on {name}: the workload has no such metric")),
+            },
+        };
+        let held = value.is_some_and(|value| span.holds(value));
+        (!held).then(|| format!("limit on {name}, as {}: {text} is not {}", launched(&variant.launch), words(span)))
+    })
+}
+
+fn launched(launch: &str) -> &'static str {
+    if launch == "graph" { "a graph" } else { "streams" }
+}
+
+/// `50 GB/s to 57 GB/s`, `at most 5 µs`.
+fn words(span: &crate::config::Span) -> String {
+    if span.from.is_some() && span.to.is_some() { format!("within {span}") } else { span.to_string() }
+}
+
+fn row(planned: &Planned, case: Case) -> Row {
+    Row { missing: matches!(planned.fate, Fate::Missing(_)), case }
+}
+
+fn exit_code(planned: &[Planned], rows: &[Row], strict: bool) -> u8 {
+    let any = |status: &[Status]| rows.iter().any(|row| status.contains(&row.case.status));
+    let could_run = planned.iter().any(|planned| matches!(planned.fate, Fate::Run(_)));
+    let ran = rows.iter().any(|row| row.case.status != Status::Skipped);
+    match () {
+        () if any(&[Status::Failed, Status::OutOfMemory]) || (could_run && !ran) => FAILED,
+        () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped])) => NOT_HELD,
+        () => DONE,
+    }
+}
