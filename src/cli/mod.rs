@@ -26,6 +26,7 @@ mod progress;
 mod report;
 mod show;
 mod suite;
+mod sweep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ enum Command {
     Exec(Box<exec::ExecArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
+    /// Run a workload with one value after the other: streams, parameters, variables, ranks
+    Sweep(Box<sweep::SweepArgs>),
     /// Run the cases of a suite, and tell of all on one page
     Suite(Box<suite::SuiteArgs>),
     /// Bring files into their one form
@@ -144,6 +147,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
         Command::Check(args) => check::run(args, how),
+        Command::Sweep(args) => sweep::run(*args, how),
         Command::Suite(args) => suite::run(*args),
         Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),
@@ -167,6 +171,16 @@ pub fn run() -> ExitCode {
             }
             ExitCode::from(error.code())
         }
+    }
+}
+
+/// The arguments of `exec` that words stand for, read as it reads them; else what is wrong with them.
+fn exec_args(words: &[String]) -> Result<exec::ExecArgs, String> {
+    let words = ["aorta", "exec"].into_iter().chain(words.iter().map(String::as_str));
+    match Cli::try_parse_from(words) {
+        Ok(Cli { command: Command::Exec(args), .. }) => Ok(*args),
+        Ok(_) => Err("these are no arguments of `aorta exec`".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::report::suite::{self as report, Page, Row};
 
 use super::case::{self, Interrupt, Outcome};
 use super::error::CliError;
+use super::sweep::journal;
+use super::sweep::progress::Progress;
 use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
 
 use args::FormatArg;
@@ -30,15 +32,33 @@ pub fn run(args: SuiteArgs) -> CliResult {
     let mut machine = Machine::here(&args, &load::settings(&args.config)?)?;
     let planned = plan::plan(&suite, &args, &machine)?;
     let header = header(&suite, &text, &args);
+    let opened = journal::open(args.json.clone(), true, &header, args.resume)?;
+    let mut known: IndexMap<String, Case> = IndexMap::new();
+    for case in opened.cases.into_iter().filter(|case| case.status.is_measured()) {
+        known.insert(case.name.clone(), case);
+    }
+    let mut journal = opened.journal;
     let interrupt = Interrupt::watch();
     let mut rows = Vec::new();
-    for (number, planned_case) in (1..).zip(&planned) {
-        let Some(case) = one(planned_case, &machine, &interrupt)? else { break };
-        // What a device has is known when it has been opened, which a case does.
-        let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
-        machine.memory = machine.memory.or(memory.map(Bytes));
-        output::eprint(&format!("{number} of {}: {}: {}\n", planned.len(), case.name, report::word(&case)));
-        rows.push(row(planned_case, case));
+    {
+        let took = known.values().map(|case| case.seconds).collect();
+        let progress = Progress::start(planned.len(), known.len(), took);
+        for planned in &planned {
+            let case = match known.shift_remove(&planned.name) {
+                Some(case) => case,
+                None => {
+                    progress.begin(&planned.name);
+                    let Some(case) = one(planned, &machine, &interrupt)? else { break };
+                    journal.append(&case)?;
+                    progress.end(&case);
+                    case.light()
+                }
+            };
+            // What a device has is known when it has been opened, which a case does.
+            let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
+            machine.memory = machine.memory.or(memory.map(Bytes));
+            rows.push(Row { missing: matches!(planned.fate, Fate::Missing(_)), case });
+        }
     }
     let page = Page { header: &header, description: &suite.description, rows: &rows, cases: planned.len() };
     output::print(&match args.format {
@@ -72,6 +92,7 @@ fn header(suite: &Suite, text: &str, args: &SuiteArgs) -> Header {
         started: jiff::Timestamp::now().to_string(),
         arguments: args.shared(),
         axes: Vec::new(),
+        zip: false,
     }
 }
 
@@ -130,10 +151,6 @@ fn launched(launch: &str) -> &'static str {
 /// `50 GB/s to 57 GB/s`, `at most 5 µs`.
 fn words(span: &crate::config::Span) -> String {
     if span.from.is_some() && span.to.is_some() { format!("within {span}") } else { span.to_string() }
-}
-
-fn row(planned: &Planned, case: Case) -> Row {
-    Row { missing: matches!(planned.fate, Fate::Missing(_)), case }
 }
 
 fn exit_code(planned: &[Planned], rows: &[Row], strict: bool) -> u8 {

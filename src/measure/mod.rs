@@ -14,6 +14,7 @@ mod operations;
 mod plausible;
 pub mod record;
 mod run;
+pub mod scaling;
 pub mod series;
 pub mod skew;
 mod spans;

@@ -2,6 +2,7 @@
 //! record need nothing but the record, forms of a plan nothing but its document.
 
 mod analysis;
+mod cases_csv;
 mod chrome_trace;
 mod csv;
 pub mod dump;
@@ -10,11 +11,14 @@ mod npy;
 pub mod plan;
 mod ranks;
 pub mod suite;
+mod sweep;
 mod table;
 
 pub use analysis::top;
+pub use cases_csv::cases_csv;
 pub use chrome_trace::chrome_trace;
 pub use csv::csv;
 pub use expected::expected;
 pub use npy::npy;
+pub use sweep::sweep;
 pub use table::table;
