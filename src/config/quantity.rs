@@ -106,8 +106,13 @@ impl Span {
         self.from.is_none_or(|from| value >= from.si()) && self.to.is_none_or(|to| value <= to.si())
     }
 
-    pub fn is_open(&self) -> bool {
-        self.from.is_none() && self.to.is_none()
+    /// Whether it measures the same as a figure in that unit; one without a unit may be about any figure.
+    pub fn fits(&self, unit: &str) -> bool {
+        match (self.dimension(), units::unit(unit)) {
+            (Ok(Some(dimension)), Some(unit)) if dimension != Dimension::NONE => dimension == unit.dimension,
+            (Ok(Some(dimension)), None) => dimension == Dimension::NONE,
+            _ => true,
+        }
     }
 
     /// What both ends measure. The error says why they go not together.

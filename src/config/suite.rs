@@ -145,10 +145,15 @@ impl Suite {
         }
         let mut titles = BTreeSet::new();
         for (number, case) in (1..).zip(&cases) {
-            let title = case.title();
-            let field = |field: &str| format!("{field} of case {number}, \"{title}\",");
             if case.workload.is_empty() {
-                return bad(field("workload"), "absent", "a case names one", "write `workload: \"moe\"`");
+                let name = format!("workload of case {number}");
+                return bad(name, "absent", "a case names one", "write `workload: \"moe\"`");
+            }
+            let title = case.name.clone().unwrap_or_default();
+            let field = |field: &str| format!("{field} of case {number} ({title})");
+            if case.workload.starts_with('-') {
+                let help = "write the text to a file, and name that";
+                return bad(field("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
             }
             if case.ranks == Some(0) || case.streams.contains(&0) || case.needs.gpus == Some(0) {
                 let zero = if case.ranks == Some(0) { "ranks" } else { "streams" };
@@ -161,10 +166,17 @@ impl Suite {
                 return bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
             }
             for (metric, span) in &case.limits {
-                let name = field(&format!("the limit on `{metric}`"));
+                let name = field(&format!("limits[{metric:?}]"));
                 match span.dimension() {
                     Ok(Some(_)) => {}
-                    Ok(None) => return bad(name, "()", "it has no end", "write `(to: \"5us\")`, or `from`, or both"),
+                    Ok(None) => {
+                        return bad(
+                            name,
+                            "()",
+                            "it has neither a beginning nor an end",
+                            "write `(to: \"5us\")`, or `from`, or both",
+                        );
+                    }
                     Err(why) => return bad(name, &span.to_string(), &why, "correct `from` or `to`"),
                 }
             }

@@ -6,6 +6,8 @@ mod markdown;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use comfy_table::CellAlignment;
+
 use crate::base::counted;
 use crate::measure::cases::{Case, Header, Status};
 use crate::measure::record::{ExpectedRecord, RunRecord, Variant};
@@ -20,26 +22,13 @@ pub struct Page<'a> {
     pub header: &'a Header,
     pub description: &'a str,
     /// The cases that have ended.
-    pub rows: &'a [Row],
-    /// All cases of the suite; more than there are rows where it was interrupted.
-    pub cases: usize,
-}
-
-/// A case that has ended.
-pub struct Row {
-    pub case: Case,
-    /// There is no such workload.
-    pub missing: bool,
-}
-
-impl Row {
-    fn word(&self) -> &'static str {
-        if self.missing { "missing" } else { word(&self.case) }
-    }
+    pub cases: &'a [Case],
+    /// All cases of the suite: more than have ended where it was interrupted.
+    pub planned: usize,
 }
 
 /// How a case is said to have ended.
-pub fn word(case: &Case) -> &'static str {
+fn word(case: &Case) -> &'static str {
     match case.status {
         Status::Done => "held",
         status => status.word(),
@@ -49,9 +38,9 @@ pub fn word(case: &Case) -> &'static str {
 /// The columns of a row behind its name and its status.
 const COLUMNS: [&str; 4] = ["as streams", "as a graph", "figure", "normal"];
 
-/// A row's columns, a dash where there is nothing to say.
-fn columns(row: &Row) -> [String; 4] {
-    let Some(record) = row.case.record.as_deref() else { return [""; 4].map(|_| "–".to_owned()) };
+/// A case's columns, a dash where there is nothing to say.
+fn columns(case: &Case) -> [String; 4] {
+    let Some(record) = case.record.as_deref() else { return [""; 4].map(|_| "–".to_owned()) };
     [median(record, "stream"), median(record, "graph"), headline(record), normal(record)]
 }
 
@@ -86,33 +75,35 @@ fn normal(record: &RunRecord) -> String {
     }
 }
 
-/// `P0: …, simulated`.
+/// The suite, the device, and what has to stand beside every figure.
 fn title(page: &Page) -> String {
     let simulated = records(page).any(|record| record.simulated);
     let on = records(page).next().map(|record| format!(" On {}.", record.device.name)).unwrap_or_default();
     let mark = if simulated { " Every figure is simulated." } else { "" };
-    format!("{}: {}.{on}{mark}", page.header.name, page.description)
+    let measured = records(page).any(|record| record.measurement);
+    let none = if measured || records(page).next().is_none() { "" } else { " One iteration each: no measurement." };
+    format!("{}: {}.{on}{mark}{none}", page.header.name, page.description)
 }
 
 fn records<'a>(page: &'a Page) -> impl Iterator<Item = &'a RunRecord> {
-    page.rows.iter().filter_map(|row| row.case.record.as_deref())
+    page.cases.iter().filter_map(|case| case.record.as_deref())
 }
 
 /// How many cases ended in which way, and how many figures are normal.
 fn summary(page: &Page) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
-    for row in page.rows {
-        match counts.iter_mut().find(|(word, _)| *word == row.word()) {
+    for case in page.cases {
+        match counts.iter_mut().find(|(known, _)| *known == word(case)) {
             Some((_, count)) => *count += 1,
-            None => counts.push((row.word(), 1)),
+            None => counts.push((word(case), 1)),
         }
     }
     let order = ["held", "unstable", "not held", "failed", "out of memory", "skipped", "missing"];
     counts.sort_by_key(|(word, _)| order.iter().position(|known| known == word));
-    let left = page.cases - page.rows.len();
+    let left = page.planned - page.cases.len();
     let mut parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
     parts.extend((left > 0).then(|| format!("{left} not run")));
-    let mut text = format!("{}: {}", counted(page.cases, "case"), parts.join(", "));
+    let mut text = format!("{}: {}", counted(page.planned, "case"), parts.join(", "));
     let figures: Vec<&ExpectedRecord> = records(page).flat_map(|record| &record.expected).collect();
     if !figures.is_empty() {
         let good = figures.iter().filter(|figure| figure.verdict == "normal").count();
@@ -124,12 +115,12 @@ fn summary(page: &Page) -> String {
 /// Why cases are not just held, one line each; lines that say the same of several cases are one.
 fn reasons(page: &Page) -> Vec<String> {
     let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
-    for row in page.rows {
-        let Some(reason) = &row.case.reason else { continue };
-        let said = format!("{}: {reason}", row.word());
+    for case in page.cases {
+        let Some(reason) = &case.reason else { continue };
+        let said = format!("{}: {reason}", word(case));
         match by_reason.iter_mut().find(|(known, _)| *known == said) {
-            Some((_, names)) => names.push(&row.case.name),
-            None => by_reason.push((said, vec![&row.case.name])),
+            Some((_, names)) => names.push(&case.name),
+            None => by_reason.push((said, vec![&case.name])),
         }
     }
     by_reason.into_iter().map(|(said, names)| format!("{}: {said}", names.join("; "))).collect()
@@ -139,13 +130,13 @@ fn reasons(page: &Page) -> Vec<String> {
 fn doubts(page: &Page) -> Vec<String> {
     let mut lines = Vec::new();
     let mut checks: BTreeMap<&str, ()> = BTreeMap::new();
-    for row in page.rows {
-        let figures = row.case.record.iter().flat_map(|record| &record.expected);
+    for case in page.cases {
+        let figures = case.record.iter().flat_map(|record| &record.expected);
         for figure in figures.filter(|figure| figure.verdict != "normal") {
             let launch = if figure.launch == "graph" { "as a graph" } else { "as streams" };
             lines.push(format!(
                 "{}: {} than normal, {launch}: {} is {}, and {} is normal",
-                row.case.name, figure.verdict, figure.name, figure.text, figure.normal
+                case.name, figure.verdict, figure.name, figure.text, figure.normal
             ));
             checks.extend(figure.check.iter().map(|check| (check.as_str(), ())));
         }
@@ -159,9 +150,11 @@ pub fn table(page: &Page) -> String {
     let mut out = format!("{}\n\n", title(page));
     let header: Vec<String> = ["case", "status"].iter().chain(&COLUMNS).map(|name| (*name).to_owned()).collect();
     let mut table = new_table(&header);
-    for row in page.rows {
-        let status = row.word().to_owned();
-        table.add_row([vec![row.case.name.clone(), status], columns(row).to_vec()].concat());
+    for column in [1, 4, 5] {
+        table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Left));
+    }
+    for case in page.cases {
+        table.add_row([vec![case.name.clone(), word(case).to_owned()], columns(case).to_vec()].concat());
     }
     push(&mut out, &table);
     for line in reasons(page).into_iter().chain(doubts(page)) {

@@ -31,6 +31,9 @@ pub struct SuiteArgs {
     /// Run only the cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
+    /// Print the command of each case, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Fail too where a case was skipped or is missing
     #[arg(long)]
     pub strict: bool,

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::base::{Bytes, counted};
 use crate::cli::backends::{self, BackendArg};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{library, load};
+use crate::cli::{exec, library, load};
 use crate::config::{LaunchSetting, Settings, Suite, SuiteCase};
 
 use super::args::SuiteArgs;
@@ -19,6 +19,8 @@ pub enum Fate {
     Skip(String),
     /// There is no such workload.
     Missing(String),
+    /// What it says makes no run, on this machine or any other.
+    Bad(String),
 }
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Pl
             what: "`--only`".to_owned(),
             value: only.to_owned(),
             why: format!("no case of {} contains that", suite.name),
-            help: "the names of cases stand in the page that a suite prints".to_owned(),
+            help: format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name),
         }
         .into());
     }
@@ -127,7 +129,17 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
     arguments.extend(case.effort.filter(|_| args.effort.is_none()).map(|effort| format!("--effort={}", effort.name())));
     arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));
     arguments.extend(args.shared());
-    Fate::Run(arguments)
+    match examine(&arguments) {
+        Ok(()) => Fate::Run(arguments),
+        Err(why) => Fate::Bad(format!("bad input: {why}")),
+    }
+}
+
+/// Whether the arguments make a run, as far as that is known without a device: no time is lost on the cases before.
+fn examine(arguments: &[String]) -> Result<(), String> {
+    let parsed = crate::cli::exec_args(arguments)
+        .map_err(|why| why.trim_start_matches("error: ").lines().next().unwrap_or_default().to_owned())?;
+    exec::examine(parsed).map(drop).map_err(|error| error.text())
 }
 
 /// What `aorta exec` is given for a workload: a file beside the suite, a shipped one, or any other file.

@@ -178,7 +178,7 @@ fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -
         && range.ranks.is_none_or(|ranks| record.settings.ranks == ranks)
         && range.params.iter().all(|(name, value)| workload.params.get(name) == Some(value));
     let wanted = range.metric.as_ref().filter(|_| fits)?;
-    let found = variant.metrics.iter().find(|metric| metric.name == *wanted)?;
+    let found = variant.metrics.iter().find(|metric| metric.name == *wanted && range.normal.fits(&metric.unit))?;
     let of = format!("{stem}: {}", found.name);
     Some(Seen { of, rank: None, count: 1, value: found.value?, text: found.text.clone() })
 }

@@ -2,51 +2,51 @@
 
 use std::fmt::Write as _;
 
-use crate::measure::cases::Status;
+use crate::measure::cases::{Case, Status};
 
-use super::{Page, Row, columns, doubts, summary, title};
+use super::{Page, columns, doubts, summary, title, word};
 
 /// JUnit's XML. What did not hold has failed; a run that failed is an error; what was skipped or is missing was skipped.
 pub fn junit(page: &Page) -> String {
-    let count = |statuses: &[Status]| page.rows.iter().filter(|row| statuses.contains(&row.case.status)).count();
+    let count = |statuses: &[Status]| page.cases.iter().filter(|case| statuses.contains(&case.status)).count();
     let (failures, errors) = (count(&[Status::NotHeld]), count(&[Status::Failed, Status::OutOfMemory]));
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"aorta suite\">\n");
     let _ = writeln!(
         out,
         "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{}\">",
         escaped(&page.header.name),
-        page.rows.len(),
-        count(&[Status::Skipped])
+        page.cases.len(),
+        count(&[Status::Skipped, Status::Missing])
     );
-    for row in page.rows {
-        case(page, row, &mut out);
+    for case in page.cases {
+        test(page, case, &mut out);
     }
     let lines: Vec<String> = [title(page)].into_iter().chain(doubts(page)).chain([summary(page)]).collect();
     let _ = writeln!(out, "    <system-out>{}</system-out>", escaped(&lines.join("\n")));
     out + "  </testsuite>\n</testsuites>\n"
 }
 
-fn case(page: &Page, row: &Row, out: &mut String) {
-    let why = escaped(row.case.reason.as_deref().unwrap_or_default());
-    let element = match row.case.status {
+fn test(page: &Page, case: &Case, out: &mut String) {
+    let why = escaped(case.reason.as_deref().unwrap_or_default());
+    let element = match case.status {
         Status::Done | Status::Unstable => String::new(),
         Status::NotHeld => format!("<failure message=\"{why}\"/>"),
-        Status::Failed | Status::OutOfMemory => format!("<error type=\"{}\" message=\"{why}\"/>", row.word()),
-        Status::Skipped => format!("<skipped message=\"{}: {why}\"/>", row.word()),
+        Status::Failed | Status::OutOfMemory => format!("<error type=\"{}\" message=\"{why}\"/>", word(case)),
+        Status::Skipped | Status::Missing => format!("<skipped message=\"{}: {why}\"/>", word(case)),
     };
-    let [streams, graph, figure, normal] = columns(row);
-    let said = match row.case.record {
+    let [streams, graph, figure, normal] = columns(case);
+    let said = match case.record {
         None => String::new(),
         Some(_) => {
             let said = format!("as streams {streams}, as a graph {graph}; {figure}; normal: {normal}");
             format!("<system-out>{}</system-out>", escaped(&said))
         }
     };
-    let (suite, name) = (escaped(&page.header.name), escaped(&row.case.name));
+    let (suite, name) = (escaped(&page.header.name), escaped(&case.name));
     let _ = writeln!(
         out,
         "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{:.3}\">{element}{said}</testcase>",
-        row.case.seconds
+        case.seconds
     );
 }
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::{COLUMNS, Page, columns, doubts, reasons, summary, title};
+use super::{COLUMNS, Page, columns, doubts, reasons, summary, title, word};
 
 /// A table between its title and what there is to know.
 pub fn markdown(page: &Page) -> String {
     let mut out = format!("{}\n\n| case | status | {} |\n", escaped(&title(page)), COLUMNS.join(" | "));
     out += "| --- | --- | ---: | ---: | --- | --- |\n";
-    for row in page.rows {
-        let columns: Vec<String> = columns(row).iter().map(|text| escaped(text)).collect();
-        let _ = writeln!(out, "| {} | {} | {} |", escaped(&row.case.name), row.word(), columns.join(" | "));
+    for case in page.cases {
+        let columns: Vec<String> = columns(case).iter().map(|text| escaped(text)).collect();
+        let _ = writeln!(out, "| {} | {} | {} |", escaped(&case.name), word(case), columns.join(" | "));
     }
     out.push('\n');
     for line in reasons(page).into_iter().chain(doubts(page)) {
