@@ -18,7 +18,7 @@ use crate::report;
 
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, launcher, load, output};
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, expected, launcher, load, output};
 
 pub use args::ExecArgs;
 pub use prepare::{examine, settle};
@@ -85,6 +85,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return run.stand();
     }
     let (mut record, failure) = run.record()?;
+    expected::judge(&mut record, ready.expected.as_ref());
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
@@ -94,6 +95,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return Ok(exit_code(&record));
     }
     output::print(&report::table(&record));
+    args.expected.list(&record, ready.expected.as_ref());
     if let Some(top) = args.top {
         output::print(&report::top(&record, top as usize));
     }

@@ -81,6 +81,8 @@ pub enum Kind {
     Settings,
     Scenario,
     Profile,
+    Expected,
+    Suite,
     Record,
     Plan,
 }
@@ -89,7 +91,7 @@ impl Kind {
     fn limit(self) -> usize {
         match self {
             Kind::Workload(limit) => limit,
-            Kind::Settings | Kind::Scenario | Kind::Profile => 1 << 20,
+            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Expected | Kind::Suite => 1 << 20,
             Kind::Record | Kind::Plan => 1 << 30,
         }
     }
@@ -100,6 +102,10 @@ impl Kind {
             Kind::Workload(_) => "a file with a workload was looked for",
             Kind::Settings => "a file with settings was looked for",
             Kind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
+            Kind::Suite => {
+                "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
+            }
+            Kind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
             Kind::Plan => {
                 "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"

@@ -13,6 +13,7 @@ mod dump;
 mod environment;
 mod error;
 mod exec;
+mod expected;
 mod explain;
 mod fmt;
 mod launcher;
@@ -26,6 +27,7 @@ mod profile;
 mod progress;
 mod report;
 mod show;
+mod suite;
 mod sweep;
 
 use std::path::PathBuf;
@@ -69,6 +71,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Run a workload with one value after the other: streams, parameters, variables, ranks
     Sweep(Box<sweep::SweepArgs>),
+    /// Run the cases of a suite, and tell of all on one page
+    Suite(Box<suite::SuiteArgs>),
     /// Bring files into their one form
     Fmt(fmt::FmtArgs),
     /// List the shipped workloads
@@ -149,6 +153,7 @@ pub fn run() -> ExitCode {
         Command::Ab(args) => ab::run(&args),
         Command::Check(args) => check::run(args, how),
         Command::Sweep(args) => sweep::run(*args, how),
+        Command::Suite(args) => suite::run(*args),
         Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),

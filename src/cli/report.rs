@@ -8,6 +8,7 @@ use crate::measure::RunRecord;
 use crate::report;
 
 use super::error::InputError;
+use super::expected::{self, ExpectedArgs};
 use super::{CliResult, DONE, load, output};
 
 #[derive(Debug, Args)]
@@ -17,6 +18,8 @@ pub struct ReportArgs {
     /// Show the N operations with the most time of their own, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
+    #[command(flatten)]
+    expected: ExpectedArgs,
     /// Write the record as CSV
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
@@ -30,9 +33,15 @@ pub fn run(args: ReportArgs) -> CliResult {
         output::check_file(path)?;
     }
     let text = load::read(&args.record, load::Kind::Record)?;
-    let record = RunRecord::from_json(&text)
+    let own = args.expected.own()?;
+    let mut record = RunRecord::from_json(&text)
         .map_err(|why| InputError::NoRecord { name: args.record.display().to_string(), why })?;
+    // A record of an older version has no verdicts yet.
+    if args.expected.given() {
+        expected::judge(&mut record, own.as_ref());
+    }
     output::print(&report::table(&record));
+    args.expected.list(&record, own.as_ref());
     if let Some(top) = args.top {
         output::print(&report::top(&record, top as usize));
     }

@@ -2,9 +2,9 @@
 
 mod args;
 mod axes;
-mod journal;
+pub mod journal;
 mod preset;
-mod progress;
+pub mod progress;
 mod values;
 
 use std::time::Duration;

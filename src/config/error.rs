@@ -1,4 +1,4 @@
-//! Mistakes in settings, profiles and scenarios.
+//! Mistakes in settings, profiles, scenarios, suites and ranges.
 
 use miette::Diagnostic;
 use thiserror::Error;
@@ -50,6 +50,14 @@ pub enum ConfigError {
     #[error("`{given}` is no `key=value`")]
     #[diagnostic(code(aorta::config::no_pair), help("write the name, `=`, and the value without spaces between"))]
     NoPair { given: String },
+
+    #[error("there is no suite `{name}`")]
+    #[diagnostic(code(aorta::config::unknown_suite))]
+    UnknownSuite {
+        name: String,
+        #[help]
+        help: Option<String>,
+    },
 
     #[error("there is no device profile `{name}`")]
     #[diagnostic(code(aorta::config::unknown_profile))]

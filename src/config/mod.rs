@@ -1,17 +1,24 @@
-//! RON to checked settings: device profiles, run settings, scenarios.
+//! RON to checked settings: device profiles, run settings, scenarios, suites, what is normal on a
+//! device.
 //!
 //! Reads text, not files: the command line says where texts come from.
 
 mod error;
+pub mod expected;
 mod links;
 mod profile;
+mod quantity;
 mod scenario;
 mod settings;
+mod suite;
 
 pub use error::ConfigError;
+pub use expected::Expected;
 pub use links::{Link, Links, Table};
 pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, Profile, QueueRule, Queues};
+pub use quantity::{Quantity, Span};
 pub use scenario::Scenario;
 pub use settings::{
     CacheSetting, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings,
 };
+pub use suite::{Needs, Suite, SuiteCase};

@@ -72,6 +72,8 @@ pub enum Status {
     NotHeld,
     /// It could not be run: its values make no valid program, or nothing here can run it.
     Skipped,
+    /// A suite names a workload that there is not.
+    Missing,
     #[serde(rename = "out of memory")]
     OutOfMemory,
     Failed,
@@ -85,6 +87,7 @@ impl Status {
             Status::Unstable => "unstable",
             Status::NotHeld => "not held",
             Status::Skipped => "skipped",
+            Status::Missing => "missing",
             Status::OutOfMemory => "out of memory",
             Status::Failed => "failed",
         }
@@ -164,7 +167,7 @@ fn broken(record: &RunRecord) -> Option<String> {
     }
     let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
     let failed = expectations.find(|expectation| expectation.verdict == "failed")?;
-    Some(format!("expect {}", failed.text))
+    Some(failed.text.clone())
 }
 
 /// A file of cases, read.

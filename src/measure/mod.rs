@@ -1,4 +1,4 @@
-//! Session to record: warm-up, samples, statistics, metrics, expectations. Knows no backend.
+//! Session to record: warm-up, samples, statistics, metrics, expectations, what is normal. Knows no backend.
 
 pub mod ab;
 mod alone;
@@ -9,6 +9,7 @@ pub mod definitions;
 mod device;
 mod doubts;
 pub mod effect;
+pub mod expected;
 mod metrics;
 mod observed;
 mod operations;

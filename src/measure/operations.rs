@@ -3,6 +3,7 @@
 use crate::base::{Nanos, OpId};
 use crate::exec::Trace;
 use crate::model::{OpKind, Program};
+use crate::ops::{self, Category, Launch, Spec};
 
 use super::alone::Alone;
 use super::analysis;
@@ -33,9 +34,11 @@ pub fn operations(
             let info = step.op(op);
             let spec = program.op_spec(info);
             let cost = spec.map(|spec| spec.cost()).unwrap_or_default();
-            let category = spec.map_or(crate::ops::Category::Marker, |spec| spec.operation.category());
+            let category = spec.map_or(Category::Marker, |spec| spec.operation.category());
             let start = Summary::of(&starts[op.index()]).map(|summary| summary.p50);
             let time = times[op.index()];
+            let route = spec.and_then(route);
+            let bus_bytes = spec.and_then(ops::bus_bytes);
             let refused = start.and_then(|_| Limits(request.profile).check(time, spec).err());
             OperationRecord {
                 id: op.0,
@@ -47,6 +50,11 @@ pub fn operations(
                 lane: rank.schedule.lane_of[info.stream.index()].0,
                 place: (request.places)(info.span),
                 shape: shape(program, op),
+                arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
+                direction: route.map(|(direction, _)| direction.to_owned()),
+                pageable: route.is_some_and(|(_, pageable)| pageable),
+                bus_bytes,
+                ranks: bus_bytes.and(spec).map(|spec| spec.team.ranks),
                 flops: cost.flops,
                 bytes: cost.bytes(),
                 after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
@@ -59,6 +67,20 @@ pub fn operations(
             }
         })
         .collect()
+}
+
+/// From where to where a copy goes that an engine does, or one to another rank, and whether the host's memory is pageable.
+fn route(spec: &Spec) -> Option<(&'static str, bool)> {
+    if spec.operation.category() != Category::Copy {
+        return None;
+    }
+    if let Some(crossing) = ops::crossing(spec) {
+        return crossing.sends.is_some().then_some(("peer", false));
+    }
+    spec.launch().iter().find_map(|launch| match launch {
+        Launch::Copy(copy) => Some((copy.direction.short(), copy.pageable)),
+        _ => None,
+    })
 }
 
 /// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.

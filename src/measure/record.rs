@@ -36,6 +36,9 @@ pub struct RunRecord {
     pub program: ProgramRecord,
     pub variants: Vec<Variant>,
     pub verification: Option<VerificationRecord>,
+    /// Figures beside what is normal on such a device; none where nothing is known of it, or nothing was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<ExpectedRecord>,
     /// What a reader has to know before believing a figure.
     pub warnings: Vec<String>,
 }
@@ -429,6 +432,21 @@ pub struct OperationRecord {
     pub place: String,
     /// What it works on: types, shapes and options.
     pub shape: String,
+    /// Of a matrix product: the type in which the matrix unit multiplies, such as `tf32`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arithmetic: Option<String>,
+    /// Of a copy that an engine does: `h2d`, `d2h` or `d2d`; of one to another rank `peer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// Of a copy to or from the host: its memory there is pageable.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pageable: bool,
+    /// Of a collective of several ranks: what crosses the network for each, as nccl-tests count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_bytes: Option<f64>,
+    /// Of a collective of several ranks: how many there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
     pub flops: f64,
     pub bytes: u64,
     /// Operations that it waits for, within the iteration.
@@ -456,6 +474,37 @@ pub struct SpanRecord {
     pub id: u32,
     pub start_ns: Nanos,
     pub end_ns: Nanos,
+}
+
+/// A figure beside what is normal on such a device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExpectedRecord {
+    /// What it is, for people.
+    pub name: String,
+    /// The operation with its shape, or the metric.
+    pub of: String,
+    /// `stream` or `graph`.
+    pub launch: String,
+    /// The slowest rank, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// Operations of which the value is the median.
+    pub count: usize,
+    /// In SI units, and as people read it.
+    pub value: f64,
+    pub text: String,
+    /// The ends of the range, in the same units; one may be absent.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    pub normal: String,
+    /// `normal`, `slower` or `faster`.
+    pub verdict: String,
+    /// What the range stands around, and where it was seen.
+    pub seen: String,
+    pub source: String,
+    /// What to look at first, where it is not normal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub check: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -180,6 +180,14 @@ impl Direction {
             Direction::DeviceToDevice => "device to device",
         }
     }
+
+    pub fn short(self) -> &'static str {
+        match self {
+            Direction::HostToDevice => "h2d",
+            Direction::DeviceToHost => "d2h",
+            Direction::DeviceToDevice => "d2d",
+        }
+    }
 }
 
 /// What one rank does in a collective, or in one half of a transfer between two.

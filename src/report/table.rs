@@ -30,6 +30,7 @@ pub fn table(record: &RunRecord) -> String {
         operations(record, variant, rank, &mut out);
         lanes(record, variant, rank, &mut out);
     }
+    super::expected::section(record, &mut out);
     verification(record, &mut out);
     expectations(record, &mut out);
     for warning in &record.warnings {

@@ -3,6 +3,7 @@
 mod checking;
 mod commands;
 mod exit_codes;
+mod expected;
 mod fmt;
 mod launchers;
 mod mistakes;
@@ -11,4 +12,5 @@ mod outputs;
 mod ranks;
 mod sandbox;
 mod settings;
+mod suite;
 mod trace;

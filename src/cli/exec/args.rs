@@ -9,6 +9,7 @@ use crate::config::MAX_ITERATIONS;
 use super::failure::DiagnoseArg;
 use crate::cli::backends::BackendArg;
 use crate::cli::conditions::ConditionArgs;
+use crate::cli::expected::ExpectedArgs;
 use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
@@ -47,6 +48,8 @@ pub struct ExecArgs {
     pub launch: Option<LaunchArg>,
     #[command(flatten)]
     pub conditions: ConditionArgs,
+    #[command(flatten)]
+    pub expected: ExpectedArgs,
     /// How long an iteration may take before the run is called hung, such as `10s`
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,

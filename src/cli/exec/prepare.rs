@@ -1,6 +1,6 @@
 //! From arguments to a run for which everything is there: settings, the file, the devices.
 
-use crate::config::Settings;
+use crate::config::{Expected, Settings};
 
 use super::args::ExecArgs;
 use super::{emulate, scenario, together};
@@ -16,6 +16,8 @@ pub(super) struct Ready {
     pub chosen: Chosen,
     /// It has collectives, and is one rank since nobody said how many and there were no GPUs to count.
     pub one_rank: bool,
+    /// The caller's own ranges of what is normal.
+    pub expected: Option<Expected>,
 }
 
 /// The arguments with what a scenario says, and the settings.
@@ -74,6 +76,7 @@ pub(super) fn prepare(
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
+    let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let one_of = process.map(|process| process.one_of());
     let ranks = loaded.ranks.len() as u32;
@@ -85,7 +88,7 @@ pub(super) fn prepare(
     if let Some(flag) = computed {
         check_results(flag, &chosen, args.emulate.is_some())?;
     }
-    Ok(Ready { args, settings, loaded, chosen, one_rank })
+    Ok(Ready { args, settings, loaded, chosen, one_rank, expected })
 }
 
 /// Fails where nothing is computed that could be looked at.

@@ -82,6 +82,7 @@ impl Run<'_> {
             program: self.program(schedule),
             variants: measured.variants,
             verification: None,
+            expected: Vec::new(),
             warnings,
         }
     }

@@ -1,0 +1,65 @@
+//! Where ranges come from with which figures are compared, for `exec` and `report`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::config::Expected;
+use crate::measure::{RunRecord, expected};
+use crate::report;
+
+use super::error::CliError;
+use super::{load, output};
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct ExpectedArgs {
+    /// List every figure beside what is normal for the device, with its source; with `=PATH`, by your own ranges
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    expected: Option<PathBuf>,
+}
+
+impl ExpectedArgs {
+    /// The ranges of a file that was named. Read before a run, so that a mistake in it costs no time.
+    pub fn own(&self) -> Result<Option<Expected>, CliError> {
+        let named = self.expected.as_deref().filter(|path| *path != Path::new(""));
+        named.map(read).transpose()
+    }
+
+    /// Lists what the record holds, where that was asked for.
+    pub fn list(&self, record: &RunRecord, own: Option<&Expected>) {
+        if self.expected.is_none() {
+            return;
+        }
+        if !record.expected.is_empty() {
+            return output::print(&report::expected(record));
+        }
+        let why = match of(record, own) {
+            None => format!("nothing is known of {}", record.device.name),
+            Some(known) => expected::why_not(record, &known)
+                .unwrap_or_else(|| format!("{} knows none of the figures of this run", known.file)),
+        };
+        output::print(&format!("no verdict: {why}\n"));
+    }
+
+    /// Whether the ranges that a record was judged by may have to be others.
+    pub fn given(&self) -> bool {
+        self.expected.is_some()
+    }
+}
+
+fn read(path: &Path) -> Result<Expected, CliError> {
+    let text = load::read(path, load::Kind::Expected)?;
+    Ok(Expected::parse(&path.display().to_string(), &text)?)
+}
+
+/// The ranges for a record: the caller's own, or those that are shipped for its device.
+fn of(record: &RunRecord, own: Option<&Expected>) -> Option<Expected> {
+    own.cloned().or_else(|| Expected::of(&record.device.name))
+}
+
+/// Notes in a record what is normal of it.
+pub fn judge(record: &mut RunRecord, own: Option<&Expected>) {
+    if let Some(known) = of(record, own) {
+        record.expected = expected::judge(record, &known);
+    }
+}

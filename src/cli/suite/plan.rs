@@ -1,0 +1,152 @@
+//! From a suite to what there is to run: which cases this machine can run, and by which arguments.
+
+use std::path::Path;
+
+use crate::base::{Bytes, counted};
+use crate::cli::backends::{self, BackendArg};
+use crate::cli::error::{CliError, InputError};
+use crate::cli::{exec, library, load};
+use crate::config::{LaunchSetting, Settings, Suite, SuiteCase};
+
+use super::args::SuiteArgs;
+
+/// What becomes of a case.
+#[derive(Debug)]
+pub enum Fate {
+    /// It is run, by these arguments of `aorta exec`.
+    Run(Vec<String>),
+    /// This machine cannot run it.
+    Skip(String),
+    /// There is no such workload.
+    Missing(String),
+    /// What it says makes no run, on this machine or any other.
+    Bad(String),
+}
+
+#[derive(Debug)]
+pub struct Planned {
+    pub name: String,
+    pub case: SuiteCase,
+    pub fate: Fate,
+}
+
+/// What cases can have here.
+pub struct Machine {
+    /// Of a GPU backend: how many there are. The simulator and the CPU run as many ranks as are asked for.
+    gpus: Option<u32>,
+    /// The CPU and GPUs compute results, the simulator none.
+    computes: bool,
+    /// Of each device, where that is known.
+    pub memory: Option<Bytes>,
+}
+
+impl Machine {
+    /// As the backend that was asked for has it. Devices are not opened: a case does that in its own process.
+    pub fn here(args: &SuiteArgs, settings: &Settings) -> Result<Machine, CliError> {
+        let wanted = args.backend.unwrap_or(BackendArg::Auto);
+        let gpus = match wanted {
+            BackendArg::Cuda | BackendArg::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
+            _ => backends::gpus(wanted, args.device).filter(|_| wanted == BackendArg::Auto),
+        };
+        let simulated = gpus.is_none() && wanted != BackendArg::Host;
+        let memory = if simulated { Some(backends::profile(settings)?.memory.value()) } else { None };
+        Ok(Machine { gpus, computes: !simulated, memory: memory.map(|bytes| Bytes(bytes as u64)) })
+    }
+
+    /// Why a case does not fit, as far as the memory is known.
+    pub fn too_small(&self, case: &SuiteCase) -> Option<String> {
+        let (needed, there) = (case.needs.memory()?, self.memory?);
+        (there < needed).then(|| format!("it needs {needed} of device memory, and there are {there}"))
+    }
+}
+
+/// A suite by its name or its path, with its text.
+pub fn find(name: &str) -> Result<(Suite, String), CliError> {
+    if name.ends_with(".ron") || name.contains('/') {
+        let text = load::read(Path::new(name), load::Kind::Suite)?;
+        return Ok((Suite::parse(name, &text)?, text));
+    }
+    let (name, text) = Suite::text(name)?;
+    Ok((Suite::parse(name, text)?, text.to_owned()))
+}
+
+/// Every case with what becomes of it, in the order of the suite.
+pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Planned>, CliError> {
+    let cases = suite.expanded().into_iter();
+    let named = cases.map(|case| (case.name.clone().unwrap_or_default(), case));
+    let only = args.only.as_deref().unwrap_or_default();
+    let planned: Vec<Planned> = named
+        .filter(|(name, _)| name.contains(only))
+        .map(|(name, case)| Planned { fate: fate(suite, &case, args, machine), name, case })
+        .collect();
+    if planned.is_empty() {
+        return Err(InputError::BadValue {
+            what: "`--only`".to_owned(),
+            value: only.to_owned(),
+            why: format!("no case of {} contains that", suite.name),
+            help: format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name),
+        }
+        .into());
+    }
+    Ok(planned)
+}
+
+fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Fate {
+    let Some(file) = workload(&suite.name, &case.workload) else {
+        let help = match library::unknown(&case.workload) {
+            InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => {
+                format!(", {help}")
+            }
+            _ => String::new(),
+        };
+        return Fate::Missing(format!("there is no workload `{}`{help}", case.workload));
+    };
+    let wanted = case.needs.gpus.max(case.ranks);
+    if let (Some(wanted), Some(there)) = (wanted, machine.gpus)
+        && there < wanted
+    {
+        let is = if there == 1 { "is" } else { "are" };
+        return Fate::Skip(format!("it needs {}, and there {is} {there}", counted(wanted as usize, "GPU")));
+    }
+    if let Some(why) = machine.too_small(case) {
+        return Fate::Skip(why);
+    }
+    let mut arguments = vec![file];
+    arguments.extend(case.preset.iter().map(|preset| format!("--preset={preset}")));
+    arguments.extend(case.params.iter().map(|(name, value)| format!("--set={name}={value}")));
+    arguments.extend(case.streams.iter().map(|streams| format!("--streams={streams}")));
+    // Where no GPUs can be counted, a file has as many ranks as it needs.
+    let ranks = case.ranks.or(case.needs.gpus.filter(|_| machine.gpus.is_none()));
+    arguments.extend(ranks.map(|ranks| format!("--ranks={ranks}")));
+    arguments.extend(case.launch.map(|launch| {
+        let launch = match launch {
+            LaunchSetting::Stream => "stream",
+            LaunchSetting::Graph => "graph",
+            LaunchSetting::Both => "both",
+        };
+        format!("--launch={launch}")
+    }));
+    arguments.extend(case.effort.filter(|_| args.effort.is_none()).map(|effort| format!("--effort={}", effort.name())));
+    arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));
+    arguments.extend(args.shared());
+    match examine(&arguments) {
+        Ok(()) => Fate::Run(arguments),
+        Err(why) => Fate::Bad(format!("bad input: {why}")),
+    }
+}
+
+/// Whether the arguments make a run, as far as that is known without a device: no time is lost on the cases before.
+fn examine(arguments: &[String]) -> Result<(), String> {
+    let parsed = crate::cli::exec_args(arguments)
+        .map_err(|why| why.trim_start_matches("error: ").lines().next().unwrap_or_default().to_owned())?;
+    exec::examine(parsed).map(drop).map_err(|error| error.text())
+}
+
+/// What `aorta exec` is given for a workload: a file beside the suite, a shipped one, or any other file.
+fn workload(suite: &str, name: &str) -> Option<String> {
+    let beside = Path::new(suite).parent().map(|folder| folder.join(name)).filter(|_| suite.ends_with(".ron"));
+    if let Some(beside) = beside.filter(|path| path.is_file()) {
+        return Some(beside.display().to_string());
+    }
+    (library::find(name).is_some() || Path::new(name).is_file()).then(|| name.to_owned())
+}

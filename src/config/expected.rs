@@ -1,0 +1,272 @@
+//! What is normal on a device: ranges of figures, each with its source.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::base::suggest;
+use crate::base::units::{self, Dimension};
+
+use super::error::{ConfigError, bad_ron};
+use super::quantity::Span;
+
+/// Where all fields are explained.
+const FIELDS: &str = "docs/suites.md lists the fields, and config/expected/h200.ron is a whole file";
+
+/// What is normal on one kind of device.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// Names by which drivers know the device.
+    pub devices: Vec<String>,
+    pub sources: BTreeMap<String, Source>,
+    pub ranges: Vec<Range>,
+    /// The file that says so.
+    #[serde(skip)]
+    pub file: String,
+    /// It is part of the program.
+    #[serde(skip)]
+    pub shipped: bool,
+}
+
+/// Where a figure was seen.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// By this project, or by whoever wrote the file: a page with its date.
+    Measured(String),
+    /// By others: where they say so.
+    Published(String),
+}
+
+impl Source {
+    /// `measured: docs/…`.
+    pub fn text(&self) -> String {
+        match self {
+            Source::Measured(page) => format!("measured: {page}"),
+            Source::Published(address) => format!("published: {address}"),
+        }
+    }
+}
+
+/// A figure that a range is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// Floating-point operations per second of an operation that runs alone.
+    FlopRate,
+    /// Bytes that an operation moves per second, while it runs alone.
+    Bandwidth,
+    /// Of a collective, as nccl-tests count it.
+    BusBandwidth,
+    /// What the host takes to issue one operation of an iteration of small kernels.
+    Issue,
+    /// What the host takes to launch a graph.
+    GraphLaunch,
+    /// A metric of a workload.
+    Metric,
+}
+
+impl Figure {
+    /// What it is measured in; a metric's unit is its own.
+    pub fn dimension(self) -> Option<Dimension> {
+        let unit = match self {
+            Figure::FlopRate => "FLOP/s",
+            Figure::Bandwidth | Figure::BusBandwidth => "B/s",
+            Figure::Issue | Figure::GraphLaunch => "ns",
+            Figure::Metric => return None,
+        };
+        units::unit(unit).map(|unit| unit.dimension)
+    }
+}
+
+/// From where to where data go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    H2d,
+    D2h,
+    D2d,
+    /// To another rank's device.
+    Peer,
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::H2d => "h2d",
+            Way::D2h => "d2h",
+            Way::D2d => "d2d",
+            Way::Peer => "peer",
+        }
+    }
+}
+
+/// From where to where a figure is normal, and for what. A condition that is absent holds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// What it is, for people.
+    pub name: String,
+    pub figure: Figure,
+    pub normal: Span,
+    /// What the source says, in its own numbers.
+    pub seen: String,
+    /// A name among the file's sources.
+    pub source: String,
+
+    /// The operation's name in the language.
+    pub operation: Option<String>,
+    /// Of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`.
+    pub arithmetic: Option<String>,
+    /// Of a copy.
+    pub direction: Option<Way>,
+    /// Of a copy: whether the host's memory is pageable.
+    pub pageable: Option<bool>,
+    /// The bytes that the rate counts.
+    #[serde(default)]
+    pub bytes: Span,
+    /// The operations that the rate counts.
+    #[serde(default)]
+    pub flops: Span,
+    /// Operations for each byte.
+    #[serde(default)]
+    pub intensity: Span,
+    /// Ranks of a collective.
+    pub ranks: Option<u32>,
+    /// Real streams of the program.
+    #[serde(default)]
+    pub streams: Span,
+    /// `stream` or `graph`.
+    pub launch: Option<String>,
+    /// The workload of a metric, and the metric's name.
+    pub workload: Option<String>,
+    pub metric: Option<String>,
+    /// Values that parameters of the workload have.
+    #[serde(default)]
+    pub params: BTreeMap<String, String>,
+}
+
+/// Files that are part of the program.
+static EMBEDDED: [(&str, &str); 2] = [
+    ("h200.ron", include_str!("../../config/expected/h200.ron")),
+    ("mi300x.ron", include_str!("../../config/expected/mi300x.ron")),
+];
+
+impl Expected {
+    /// Reads a file; `file` names it in messages.
+    pub fn parse(file: &str, text: &str) -> Result<Expected, ConfigError> {
+        let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
+        let mut expected: Expected = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        expected.file = file.to_owned();
+        for range in &expected.ranges {
+            expected.check(range)?;
+        }
+        Ok(expected)
+    }
+
+    /// The embedded file about a device of that name; nothing where none is.
+    pub fn of(device: &str) -> Option<Expected> {
+        EMBEDDED.iter().find_map(|(file, text)| {
+            let expected = Expected::parse(file, text).expect("a test reads every embedded file");
+            expected.is_about(device).then_some(Expected { shipped: true, ..expected })
+        })
+    }
+
+    pub fn is_about(&self, device: &str) -> bool {
+        self.devices.iter().any(|name| name == device)
+    }
+
+    /// Where a range was seen.
+    pub fn source(&self, range: &Range) -> &Source {
+        &self.sources[&range.source]
+    }
+
+    fn check(&self, range: &Range) -> Result<(), ConfigError> {
+        let bad = |field: &str, value: &str, why: &str, help: String| {
+            let name = format!("{field} of the range \"{}\" in {}", range.name, self.file);
+            Err(ConfigError::BadValue { name, value: value.to_owned(), why: why.to_owned(), help })
+        };
+        if !self.sources.contains_key(&range.source) {
+            let near = suggest::nearest(&range.source, self.sources.keys().map(String::as_str));
+            let known = near.map(|near| format!("did you mean \"{near}\"?"));
+            let help = known.unwrap_or_else(|| "name it under `sources`, with a page or an address".to_owned());
+            return bad("source", &format!("{:?}", range.source), "there is no source of that name", help);
+        }
+        let dimension = match range.normal.dimension() {
+            Ok(Some(dimension)) => dimension,
+            Ok(None) => {
+                let help = "write `normal: (from: \"50GB/s\", to: \"57GB/s\")`, or one of the two".to_owned();
+                return bad("normal", "()", "it has neither a beginning nor an end", help);
+            }
+            Err(why) => return bad("normal", &range.normal.to_string(), &why, "correct `from` or `to`".to_owned()),
+        };
+        if let Some(wanted) = range.figure.dimension().filter(|wanted| *wanted != dimension) {
+            let why = format!("its figure is {}, and this is {}", wanted.describe(), dimension.describe());
+            return bad("normal", &range.normal.to_string(), &why, "give it another unit".to_owned());
+        }
+        for (field, span, unit) in [
+            ("bytes", range.bytes, Dimension::BYTES),
+            ("flops", range.flops, Dimension::FLOPS),
+            ("intensity", range.intensity, Dimension::NONE),
+            ("streams", range.streams, Dimension::NONE),
+        ] {
+            match span.dimension() {
+                Ok(dimension) if dimension.is_none_or(|dimension| dimension == unit) => {}
+                Ok(_) => return bad(field, &span.to_string(), &format!("it is {}", unit.describe()), unit_help(unit)),
+                Err(why) => return bad(field, &span.to_string(), &why, "correct `from` or `to`".to_owned()),
+            }
+        }
+        if range.figure == Figure::Metric && (range.workload.is_none() || range.metric.is_none()) {
+            let help = "write `workload: \"moe\", metric: \"tokens_per_second\"`".to_owned();
+            return bad("metric", "absent", "a range of a metric names it, and its workload", help);
+        }
+        Ok(())
+    }
+}
+
+fn unit_help(dimension: Dimension) -> String {
+    let example = match dimension {
+        Dimension::BYTES => "\"16MiB\"",
+        Dimension::FLOPS => "\"100GFLOP\"",
+        _ => "\"4\"",
+    };
+    format!("write it as {example}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_files_are_good_and_sourced() {
+        let mut devices = Vec::new();
+        for (file, text) in EMBEDDED {
+            let expected = Expected::parse(file, text).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!expected.ranges.is_empty(), "{file}");
+            for (name, source) in &expected.sources {
+                assert!(expected.ranges.iter().any(|range| range.source == *name), "{file}: nobody needs {name}");
+                match source {
+                    Source::Measured(page) => {
+                        let page = format!("{}/{page}", env!("CARGO_MANIFEST_DIR"));
+                        assert!(std::path::Path::new(&page).is_file(), "{page}");
+                    }
+                    Source::Published(address) => assert!(address.starts_with("https://"), "{address}"),
+                }
+            }
+            assert!(expected.ranges.iter().all(|range| !range.seen.is_empty()), "{file}");
+            devices.extend(expected.devices);
+        }
+        let count = devices.len();
+        devices.sort();
+        devices.dedup();
+        assert_eq!(devices.len(), count, "two files about one device");
+        assert!(Expected::of("NVIDIA H200").is_some() && Expected::of("NVIDIA H200 NVL").is_none());
+    }
+
+    #[test]
+    fn nothing_of_amd_was_measured_here() {
+        let expected = Expected::of("AMD Instinct MI300X").unwrap();
+        assert!(expected.sources.values().all(|source| matches!(source, Source::Published(_))));
+    }
+}

@@ -1,0 +1,170 @@
+//! Numbers with units in RON texts: `"640TFLOP/s"`, `"16MiB"`, `"2.5us"`.
+
+use std::fmt;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::base::units::{self, Dimension};
+
+/// A number with what it measures, in base units: nanoseconds, bytes, operations, and their rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantity {
+    pub value: f64,
+    pub dimension: Dimension,
+}
+
+impl Quantity {
+    /// Reads a number, with a unit or without; the error says what is expected.
+    pub fn parse(text: &str) -> Result<Quantity, String> {
+        let text = text.trim();
+        let plain = |value: f64| Quantity { value, dimension: Dimension::NONE };
+        // Also `6.2e6`. What is no number, such as `inf`, is none here either.
+        if let Ok(value) = text.parse::<f64>()
+            && text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+            && value.is_finite()
+        {
+            return Ok(plain(value));
+        }
+        let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let wrong = || format!("`{text}` is no number with a unit, such as \"50GB/s\", \"16MiB\" or \"2.5us\"");
+        let value: f64 = number.parse().map_err(|_| wrong())?;
+        match unit.trim() {
+            "" => Err(wrong()),
+            name => {
+                let unit = units::unit(name).ok_or_else(|| match near(name) {
+                    Some(near) => format!("there is no unit `{name}`, did you mean `{near}`?"),
+                    None => wrong(),
+                })?;
+                Ok(Quantity { value: value * unit.factor, dimension: unit.dimension })
+            }
+        }
+    }
+
+    /// In SI units: seconds, bytes per second.
+    pub fn si(self) -> f64 {
+        self.value * 1e9f64.powi(-i32::from(self.dimension.time))
+    }
+}
+
+/// The unit that was probably meant.
+fn near(name: &str) -> Option<&'static str> {
+    crate::base::suggest::nearest(name, units::UNITS.iter().map(|unit| unit.name))
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.dimension.display(self.value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Quantity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number with a unit in quotes, such as \"50GB/s\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                Quantity::parse(text).map_err(E::custom)
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
+                match value.is_finite() {
+                    true => Ok(Quantity { value, dimension: Dimension::NONE }),
+                    false => Err(E::custom(format!("a finite number is expected, not {value}"))),
+                }
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Quantity, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Quantity, E> {
+                self.visit_f64(value as f64)
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// From a least value to a largest one; either may be absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename = "Span")]
+pub struct Span {
+    pub from: Option<Quantity>,
+    pub to: Option<Quantity>,
+}
+
+impl Span {
+    /// Whether a value lies in it, in SI units.
+    pub fn holds(&self, value: f64) -> bool {
+        self.from.is_none_or(|from| value >= from.si()) && self.to.is_none_or(|to| value <= to.si())
+    }
+
+    /// Whether it measures the same as a figure in that unit; one without a unit may be about any figure.
+    pub fn fits(&self, unit: &str) -> bool {
+        match (self.dimension(), units::unit(unit)) {
+            (Ok(Some(dimension)), Some(unit)) if dimension != Dimension::NONE => dimension == unit.dimension,
+            (Ok(Some(dimension)), None) => dimension == Dimension::NONE,
+            _ => true,
+        }
+    }
+
+    /// What both ends measure. The error says why they go not together.
+    pub fn dimension(&self) -> Result<Option<Dimension>, String> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from.dimension != to.dimension => {
+                Err(format!("{from} and {to} do not measure the same"))
+            }
+            (Some(from), Some(to)) if from.value > to.value => Err(format!("it begins at {from} and ends at {to}")),
+            (from, to) => Ok(from.or(to).map(|end| end.dimension)),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) => write!(f, "{from} to {to}"),
+            (Some(from), None) => write!(f, "at least {from}"),
+            (None, Some(to)) => write!(f, "at most {to}"),
+            (None, None) => f.write_str("anything"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_carry_units() {
+        let rate = Quantity::parse("50 GB/s").unwrap();
+        assert_eq!((rate.si(), rate.to_string()), (50e9, "50 GB/s".to_owned()));
+        assert_eq!(Quantity::parse("2.5us").unwrap().value, 2500.0);
+        assert_eq!(Quantity::parse("-3").unwrap().si(), -3.0);
+        assert_eq!(Quantity::parse("16mib").unwrap_err(), "there is no unit `mib`, did you mean `MiB`?");
+        assert_eq!(Quantity::parse("6.2e6").unwrap().si(), 6.2e6);
+        for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "5 parsecs of road"] {
+            assert!(Quantity::parse(wrong).unwrap_err().contains("is no number with a unit"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_hold_what_lies_between_their_ends() {
+        let span: Span = ron::Options::default()
+            .with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
+            .from_str(r#"(from: "1MiB", to: "2MiB")"#)
+            .unwrap();
+        assert!(span.holds(1048576.0) && span.holds(2e6) && !span.holds(1e6) && !span.holds(3e6));
+        assert_eq!(span.to_string(), "1 MiB to 2 MiB");
+        assert!(Span::default().holds(f64::MAX));
+        let turned = Span { from: span.to, to: span.from };
+        assert_eq!(turned.dimension().unwrap_err(), "it begins at 2 MiB and ends at 1 MiB");
+    }
+}

@@ -1,0 +1,241 @@
+//! A suite: cases that belong together, each a workload with everything that says how it is run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::base::Bytes;
+use crate::base::suggest;
+use crate::base::units::Dimension;
+
+use super::error::{ConfigError, bad_ron};
+use super::quantity::{Quantity, Span};
+use super::settings::{Effort, LaunchSetting};
+
+/// Where all fields are explained.
+const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron is a whole suite";
+
+/// Cases of a suite at most.
+const MAX_CASES: usize = 1024;
+
+/// The contents of a suite file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// A line for people.
+    pub description: String,
+    /// How long a case is measured that does not say it itself.
+    #[serde(default)]
+    pub effort: Option<Effort>,
+    /// How operations reach the device in a case that does not say it itself.
+    #[serde(default)]
+    pub launch: Option<LaunchSetting>,
+    pub cases: Vec<SuiteCase>,
+    /// The name under which it is known, or its file.
+    #[serde(skip)]
+    pub name: String,
+}
+
+/// One case, or several that differ in their streams.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SuiteCase {
+    /// What it is called; made of the fields below where it has no name.
+    pub name: Option<String>,
+    /// A name of the library, or a path relative to the suite.
+    pub workload: String,
+    pub preset: Option<String>,
+    /// Parameters, as they would be written behind `--set name=`.
+    pub params: BTreeMap<String, String>,
+    /// Each number makes a case of its own; without, the file's own number.
+    pub streams: Vec<u32>,
+    pub ranks: Option<u32>,
+    pub launch: Option<LaunchSetting>,
+    pub effort: Option<Effort>,
+    /// Outputs are compared with the CPU's, where something computes them.
+    pub verify: bool,
+    pub needs: Needs,
+    /// Metrics, or `time` for the median of an iteration, with the range in which each has to lie.
+    pub limits: BTreeMap<String, Span>,
+}
+
+/// What a case cannot do without. On fewer it is skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Needs {
+    /// GPUs. It runs on all that there are, on as many simulated ones.
+    pub gpus: Option<u32>,
+    /// Memory of each device.
+    pub memory: Option<Quantity>,
+}
+
+impl Needs {
+    pub fn memory(&self) -> Option<Bytes> {
+        self.memory.map(|memory| Bytes(memory.value as u64))
+    }
+}
+
+/// Suites that are part of the program.
+static EMBEDDED: [(&str, &str); 10] = [
+    ("P0", include_str!("../../config/suites/p0.ron")),
+    ("P1", include_str!("../../config/suites/p1.ron")),
+    ("P2", include_str!("../../config/suites/p2.ron")),
+    ("P3", include_str!("../../config/suites/p3.ron")),
+    ("smoke", include_str!("../../config/suites/smoke.ron")),
+    ("latency", include_str!("../../config/suites/latency.ron")),
+    ("copies", include_str!("../../config/suites/copies.ron")),
+    ("collectives", include_str!("../../config/suites/collectives.ron")),
+    ("training", include_str!("../../config/suites/training.ron")),
+    ("inference", include_str!("../../config/suites/inference.ron")),
+];
+
+impl Suite {
+    /// Reads a suite; `file` names it in messages.
+    pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
+        let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
+        let mut suite: Suite = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        suite.name = file.to_owned();
+        suite.check()?;
+        Ok(suite)
+    }
+
+    /// The names of the embedded suites.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// The name and the text of an embedded suite, however its name is written.
+    pub fn text(name: &str) -> Result<(&'static str, &'static str), ConfigError> {
+        let found = EMBEDDED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.copied().ok_or_else(|| ConfigError::UnknownSuite {
+            name: name.to_owned(),
+            help: suggest::nearest(name, Suite::names())
+                .map(|near| format!("did you mean `{near}`?"))
+                .or_else(|| Some("`aorta suite` lists them; a suite of your own is named by its path".to_owned())),
+        })
+    }
+
+    /// Every case by itself: one for each number of streams.
+    pub fn expanded(&self) -> Vec<SuiteCase> {
+        let mut cases = Vec::new();
+        for case in &self.cases {
+            let mut case = case.clone();
+            case.effort = case.effort.or(self.effort);
+            case.launch = case.launch.or(self.launch);
+            let streams = std::mem::take(&mut case.streams);
+            for one in streams.iter().map(|&one| vec![one]).chain(streams.is_empty().then(Vec::new)) {
+                let mut case = SuiteCase { streams: one, ..case.clone() };
+                case.name = Some(case.title());
+                cases.push(case);
+            }
+        }
+        cases
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let bad = |name: String, value: &str, why: &str, help: &str| {
+            let (value, why, help) = (value.to_owned(), why.to_owned(), help.to_owned());
+            Err(ConfigError::BadValue { name: format!("{name} in {}", self.name), value, why, help })
+        };
+        let cases = self.expanded();
+        if cases.is_empty() || cases.len() > MAX_CASES {
+            let help = "write `cases: [(workload: \"moe\")]`";
+            let why = format!("a suite has 1 to {MAX_CASES} cases");
+            return bad("cases".to_owned(), &cases.len().to_string(), &why, help);
+        }
+        let mut titles = BTreeSet::new();
+        for (number, case) in (1..).zip(&cases) {
+            if case.workload.is_empty() {
+                let name = format!("workload of case {number}");
+                return bad(name, "absent", "a case names one", "write `workload: \"moe\"`");
+            }
+            let title = case.name.clone().unwrap_or_default();
+            let field = |field: &str| format!("{field} of case {number} ({title})");
+            if case.workload.starts_with('-') {
+                let help = "write the text to a file, and name that";
+                return bad(field("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
+            }
+            if case.ranks == Some(0) || case.streams.contains(&0) || case.needs.gpus == Some(0) {
+                let zero = if case.ranks == Some(0) { "ranks" } else { "streams" };
+                let zero = if case.needs.gpus == Some(0) { "needs.gpus" } else { zero };
+                return bad(field(zero), "0", "it is 1 at least", "leave it away where any number will do");
+            }
+            let memory = case.needs.memory;
+            if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
+                let help = "write `needs: (memory: \"40GiB\")`";
+                return bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
+            }
+            for (metric, span) in &case.limits {
+                let name = field(&format!("limits[{metric:?}]"));
+                match span.dimension() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => {
+                        return bad(
+                            name,
+                            "()",
+                            "it has neither a beginning nor an end",
+                            "write `(to: \"5us\")`, or `from`, or both",
+                        );
+                    }
+                    Err(why) => return bad(name, &span.to_string(), &why, "correct `from` or `to`"),
+                }
+            }
+            if !titles.insert(title.clone()) {
+                let help = "give one of them a `name` of its own";
+                return bad(field("name"), &format!("{title:?}"), "another case is called so", help);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SuiteCase {
+    /// Its name, with the number of streams behind it; or what tells it from others.
+    fn title(&self) -> String {
+        if let (Some(name), []) = (&self.name, &self.streams[..]) {
+            return name.clone();
+        }
+        let stem = self.workload.rsplit('/').next().unwrap_or(&self.workload);
+        let stem = stem.strip_suffix(".aorta").unwrap_or(stem);
+        let mut parts = vec![self.name.clone().unwrap_or_else(|| stem.to_owned())];
+        if self.name.is_none() {
+            parts.extend(self.preset.iter().map(|preset| format!("preset {preset}")));
+            parts.extend(self.params.iter().map(|(name, value)| format!("{name}={value}")));
+            parts.extend(self.ranks.map(|ranks| crate::base::counted(ranks as usize, "rank")));
+        }
+        parts.extend(self.streams.iter().map(|streams| crate::base::counted(*streams as usize, "stream")));
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_suites_are_good() {
+        for name in Suite::names() {
+            let (name, text) = Suite::text(name).unwrap();
+            let suite = Suite::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!suite.description.is_empty() && !suite.cases.is_empty(), "{name}");
+        }
+        assert_eq!(Suite::text("p0").unwrap().0, "P0");
+    }
+
+    #[test]
+    fn streams_make_cases() {
+        let text = r#"(description: "d", effort: quick, cases: [
+            (workload: "moe", preset: "tiny", streams: [2, 4], launch: graph),
+            (name: "mine", workload: "own/net.aorta", effort: full, streams: [1]),
+            (workload: "own/net.aorta", ranks: 2, params: {"n": "3"}),
+        ])"#;
+        let cases = Suite::parse("a.ron", text).unwrap().expanded();
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_deref().unwrap()).collect();
+        assert_eq!(
+            names,
+            ["moe, preset tiny, 2 streams", "moe, preset tiny, 4 streams", "mine, 1 stream", "net, n=3, 2 ranks"]
+        );
+        assert_eq!((cases[0].effort, cases[2].effort), (Some(Effort::Quick), Some(Effort::Full)));
+        assert_eq!(cases[1].streams, [4]);
+    }
+}

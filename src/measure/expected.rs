@@ -1,0 +1,87 @@
+//! Is it normal? Figures of a record beside the ranges that are known of such a device.
+//!
+//! It says nothing rather than something wrong: of a simulated or emulated run, of one without warm-up, of operations
+//! that ran beside others, and of devices of which nothing is known.
+
+mod checks;
+mod figures;
+
+use crate::base::units::Dimension;
+use crate::config::Expected;
+use crate::config::expected::{Figure, Range};
+
+use super::record::{ExpectedRecord, RunRecord, Variant};
+use figures::Seen;
+
+/// Every figure of the record of which something is known, in the order of the ranges.
+pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
+    if why_not(record, known).is_some() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for range in &known.ranges {
+        for variant in &record.variants {
+            let seen = figures::seen(record, variant, range, known.shipped);
+            found.extend(seen.into_iter().map(|seen| told(record, variant, known, range, seen)));
+        }
+    }
+    found
+}
+
+/// Why nothing can be said of this record; nothing where something can.
+pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
+    let why = match record {
+        _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
+        _ if record.emulated.is_some() => "other ranks were emulated".to_owned(),
+        _ if !record.complete => "the run did not come to its end".to_owned(),
+        _ if !record.measurement => "one iteration without warm-up is no measurement".to_owned(),
+        _ if !known.is_about(&record.device.name) => {
+            format!("{} is about {}, and this was {}", known.file, known.devices.join(", "), record.device.name)
+        }
+        _ => return None,
+    };
+    Some(why)
+}
+
+/// How figures of a kind are called that lie outside of their range.
+fn verdict(range: &Range, value: f64) -> &'static str {
+    let less_is_better = match range.figure {
+        Figure::Issue | Figure::GraphLaunch => true,
+        Figure::FlopRate | Figure::Bandwidth | Figure::BusBandwidth => false,
+        Figure::Metric => range.normal.dimension() == Ok(Some(Dimension::TIME)),
+    };
+    let below = range.normal.from.is_some_and(|from| value < from.si());
+    match (range.normal.holds(value), below == less_is_better) {
+        (true, _) => "normal",
+        (false, true) => "faster",
+        (false, false) => "slower",
+    }
+}
+
+fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: Seen) -> ExpectedRecord {
+    let verdict = verdict(range, seen.value);
+    let check = match verdict {
+        "normal" => Vec::new(),
+        "slower" => checks::slower(record, variant, range),
+        _ => checks::faster(record),
+    };
+    ExpectedRecord {
+        name: range.name.clone(),
+        of: seen.of,
+        launch: variant.launch.clone(),
+        rank: seen.rank,
+        count: seen.count,
+        value: seen.value,
+        text: seen.text,
+        low: range.normal.from.map(|from| from.si()),
+        high: range.normal.to.map(|to| to.si()),
+        normal: range.normal.to_string(),
+        verdict: verdict.to_owned(),
+        seen: range.seen.clone(),
+        source: known.source(range).text(),
+        check,
+    }
+}
+
+#[cfg(test)]
+mod tests;

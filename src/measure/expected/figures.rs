@@ -1,0 +1,184 @@
+//! The figures of a record that a range is about.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::base::Nanos;
+use crate::base::units::Dimension;
+use crate::config::expected::{Figure, Range};
+use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
+use crate::measure::stats::Summary;
+
+/// The share of an operation's time for which a neighbour may overlap it: stamps of two streams are not that exact.
+const BESIDE: f64 = 0.02;
+
+/// Operations of an iteration from which on its beginning and end count for little in what the host needs for each.
+const MANY: usize = 16;
+
+/// A figure of a record.
+pub struct Seen {
+    pub of: String,
+    pub rank: Option<u32>,
+    /// Operations of which the value is the median.
+    pub count: usize,
+    /// In SI units.
+    pub value: f64,
+    pub text: String,
+}
+
+/// Every figure of one variant that the range is about.
+pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<Seen> {
+    let launch = range.launch.as_ref().is_none_or(|launch| *launch == variant.launch);
+    if !launch || !range.streams.holds(record.program.lanes.len() as f64) {
+        return Vec::new();
+    }
+    match range.figure {
+        Figure::FlopRate | Figure::Bandwidth | Figure::BusBandwidth => rates(record, variant, range),
+        Figure::Issue => issue(record, variant).into_iter().collect(),
+        Figure::GraphLaunch => graph_launch(variant).into_iter().collect(),
+        Figure::Metric => metric(record, variant, range, shipped).into_iter().collect(),
+    }
+}
+
+/// Rates of operations, those of one name and shape together; of several ranks the slowest one's.
+fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Seen> {
+    let mut slowest: BTreeMap<String, Seen> = BTreeMap::new();
+    for rank in &variant.ranks {
+        let beside = beside(rank);
+        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for operation in rank.operations.iter().filter(|operation| matches(range, operation)) {
+            let time = time_alone(variant, rank, operation, &beside);
+            let amount = amount(range.figure, operation);
+            if let (Some(time), Some(amount)) = (time.filter(|time| time.0 > 0), amount) {
+                let of = format!("{} {}", operation.operation, operation.shape);
+                samples.entry(of).or_default().push(amount / time.seconds());
+            }
+        }
+        for (of, samples) in samples {
+            let Some(summary) = Summary::of(&samples) else { continue };
+            let value = summary.p50;
+            if slowest.get(&of).is_none_or(|known| value < known.value) {
+                let dimension = range.figure.dimension().unwrap_or(Dimension::NONE);
+                let text = dimension.display(value / dimension.to_si());
+                let rank = (record.settings.ranks > 1).then_some(rank.rank);
+                slowest.insert(of.clone(), Seen { of, rank, count: summary.n, value, text });
+            }
+        }
+    }
+    slowest.into_values().collect()
+}
+
+/// Whether the range is about such an operation.
+fn matches(range: &Range, operation: &OperationRecord) -> bool {
+    let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|word| found == Some(word));
+    let bytes = match range.figure {
+        Figure::BusBandwidth => operation.bus_bytes.unwrap_or(0.0),
+        _ => operation.bytes as f64,
+    };
+    is(&range.operation, Some(&operation.operation))
+        && is(&range.arithmetic, operation.arithmetic.as_deref())
+        && range.direction.is_none_or(|way| operation.direction.as_deref() == Some(way.name()))
+        && range.pageable.is_none_or(|pageable| operation.pageable == pageable)
+        && range.ranks.is_none_or(|ranks| operation.ranks == Some(ranks))
+        && range.bytes.holds(bytes)
+        && range.flops.holds(operation.flops)
+        && range.intensity.holds(operation.flops / operation.bytes.max(1) as f64)
+}
+
+/// What a rate counts.
+fn amount(figure: Figure, operation: &OperationRecord) -> Option<f64> {
+    let amount = match figure {
+        Figure::FlopRate => Some(operation.flops),
+        Figure::Bandwidth => Some(operation.bytes as f64),
+        Figure::BusBandwidth => operation.bus_bytes,
+        _ => None,
+    };
+    amount.filter(|amount| *amount > 0.0)
+}
+
+/// How long an operation takes with nothing beside it; nothing where that was not seen. A collective counts from when all
+/// its ranks have come.
+fn time_alone(
+    variant: &Variant,
+    rank: &RankRecord,
+    operation: &OperationRecord,
+    beside: &HashSet<u32>,
+) -> Option<Nanos> {
+    if beside.contains(&operation.id) {
+        return operation.alone_ns;
+    }
+    let meetings = variant.skew.iter().flat_map(|skew| &skew.collectives);
+    let mut own = meetings.filter(|meeting| {
+        let place = meeting.ranks.iter().position(|number| *number == rank.rank);
+        place.is_some_and(|place| meeting.ids.get(place) == Some(&operation.id))
+    });
+    own.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.time_ns)
+}
+
+/// Operations that ran beside others, or were not seen at all, in the iteration that was traced.
+fn beside(rank: &RankRecord) -> HashSet<u32> {
+    let mut spans: Vec<_> = rank.trace.iter().filter(|span| span.end_ns > span.start_ns).collect();
+    spans.sort_by_key(|span| (span.start_ns, span.id));
+    let mut beside: HashSet<u32> = rank.operations.iter().map(|operation| operation.id).collect();
+    for span in &spans {
+        beside.remove(&span.id);
+    }
+    // Of those that began earlier, the one that ends last.
+    let mut last: Option<(Nanos, u32, Nanos)> = None;
+    for span in spans {
+        let own = span.end_ns - span.start_ns;
+        if let Some((end, id, length)) = last {
+            let common = (end.0.min(span.end_ns.0) - span.start_ns.0) as f64;
+            if common > BESIDE * own.0 as f64 {
+                beside.insert(span.id);
+            }
+            if common > BESIDE * length.0 as f64 {
+                beside.insert(id);
+            }
+        }
+        if last.is_none_or(|(end, ..)| span.end_ns > end) {
+            last = Some((span.end_ns, span.id, own));
+        }
+    }
+    beside
+}
+
+/// What the host takes for each operation, where all are kernels and few have to wait for another stream.
+fn issue(record: &RunRecord, variant: &Variant) -> Option<Seen> {
+    let program = &record.program;
+    let rank = variant.ranks.first()?;
+    let kernels = |operation: &OperationRecord| {
+        matches!(operation.category.as_str(), "elementwise" | "row-wise" | "synthetic")
+            && operation.operation != "memset"
+    };
+    let fits = program.cycle == 1
+        && program.operations >= MANY
+        && program.waits * 10 <= program.operations
+        && rank.operations.len() == program.operations
+        && rank.operations.iter().all(kernels);
+    let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "stream")?;
+    let value = time.seconds() / program.operations as f64;
+    let of = format!("{} operations issued one by one", program.operations);
+    Some(Seen { of, rank: None, count: program.operations, value, text: Dimension::TIME.display(value * 1e9) })
+}
+
+fn graph_launch(variant: &Variant) -> Option<Seen> {
+    let time = variant.issue.p50_ns.filter(|_| variant.launch == "graph")?;
+    let of = "the graph of an iteration".to_owned();
+    Some(Seen { of, rank: None, count: 1, value: time.seconds(), text: time.to_string() })
+}
+
+/// A metric of the workload that the range names. A range that is shipped is about the shipped workload alone: another
+/// file of that name may be anything.
+fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Option<Seen> {
+    let workload = &record.workload;
+    let name = workload.name.rsplit('/').next().unwrap_or(&workload.name);
+    let stem = name.strip_suffix(".aorta").unwrap_or(name);
+    let fits = range.workload.as_deref() == Some(stem)
+        && (workload.origin == "library" || !shipped)
+        && range.ranks.is_none_or(|ranks| record.settings.ranks == ranks)
+        && range.params.iter().all(|(name, value)| workload.params.get(name) == Some(value));
+    let wanted = range.metric.as_ref().filter(|_| fits)?;
+    let found = variant.metrics.iter().find(|metric| metric.name == *wanted && range.normal.fits(&metric.unit))?;
+    let of = format!("{stem}: {}", found.name);
+    Some(Seen { of, rank: None, count: 1, value: found.value?, text: found.text.clone() })
+}

@@ -1,0 +1,68 @@
+//! A suite for machines that build and test: each case is a test.
+
+use std::fmt::Write as _;
+
+use crate::measure::cases::{Case, Status};
+
+use super::{Page, columns, doubts, summary, title, word};
+
+/// JUnit's XML. What did not hold has failed; a run that failed is an error; what was skipped or is missing was skipped.
+pub fn junit(page: &Page) -> String {
+    let count = |statuses: &[Status]| page.cases.iter().filter(|case| statuses.contains(&case.status)).count();
+    let (failures, errors) = (count(&[Status::NotHeld]), count(&[Status::Failed, Status::OutOfMemory]));
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"aorta suite\">\n");
+    let _ = writeln!(
+        out,
+        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{}\">",
+        escaped(&page.header.name),
+        page.cases.len(),
+        count(&[Status::Skipped, Status::Missing])
+    );
+    for case in page.cases {
+        test(page, case, &mut out);
+    }
+    let lines: Vec<String> = [title(page)].into_iter().chain(doubts(page)).chain([summary(page)]).collect();
+    let _ = writeln!(out, "    <system-out>{}</system-out>", escaped(&lines.join("\n")));
+    out + "  </testsuite>\n</testsuites>\n"
+}
+
+fn test(page: &Page, case: &Case, out: &mut String) {
+    let why = escaped(case.reason.as_deref().unwrap_or_default());
+    let element = match case.status {
+        Status::Done | Status::Unstable => String::new(),
+        Status::NotHeld => format!("<failure message=\"{why}\"/>"),
+        Status::Failed | Status::OutOfMemory => format!("<error type=\"{}\" message=\"{why}\"/>", word(case)),
+        Status::Skipped | Status::Missing => format!("<skipped message=\"{}: {why}\"/>", word(case)),
+    };
+    let [streams, graph, figure, normal] = columns(case);
+    let said = match case.record {
+        None => String::new(),
+        Some(_) => {
+            let said = format!("as streams {streams}, as a graph {graph}; {figure}; normal: {normal}");
+            format!("<system-out>{}</system-out>", escaped(&said))
+        }
+    };
+    let (suite, name) = (escaped(&page.header.name), escaped(&case.name));
+    let _ = writeln!(
+        out,
+        "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{:.3}\">{element}{said}</testcase>",
+        case.seconds
+    );
+}
+
+/// Text in XML, also between quotes. Letters that XML cannot hold are left out.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\t' | '\n' => escaped.push(letter),
+            letter if letter < ' ' => {}
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}

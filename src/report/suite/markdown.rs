@@ -1,0 +1,34 @@
+//! A suite for pages, mails and comments.
+
+use std::fmt::Write as _;
+
+use super::{COLUMNS, Page, columns, doubts, reasons, summary, title, word};
+
+/// A table between its title and what there is to know.
+pub fn markdown(page: &Page) -> String {
+    let mut out = format!("{}\n\n| case | status | {} |\n", escaped(&title(page)), COLUMNS.join(" | "));
+    out += "| --- | --- | ---: | ---: | --- | --- |\n";
+    for case in page.cases {
+        let columns: Vec<String> = columns(case).iter().map(|text| escaped(text)).collect();
+        let _ = writeln!(out, "| {} | {} | {} |", escaped(&case.name), word(case), columns.join(" | "));
+    }
+    out.push('\n');
+    for line in reasons(page).into_iter().chain(doubts(page)) {
+        let _ = writeln!(out, "- {}", escaped(&line));
+    }
+    let _ = writeln!(out, "- **{}**", escaped(&summary(page)));
+    out
+}
+
+/// Text that stays in its cell, and is no markup.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '|' | '*' | '_' | '[' | ']' | '<' | '>' | '`' | '\\' => escaped.extend(['\\', letter]),
+            '\n' | '\r' => escaped.push(' '),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,191 @@
+//! Suites: cases that belong together, on one page.
+
+use crate::sandbox::Sandbox;
+
+macro_rules! snapshot {
+    ($name:literal, $text:expr) => {
+        insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
+            insta::assert_snapshot!($name, $text);
+        });
+    };
+}
+
+/// Every suite that is shipped, as the list has it.
+fn shipped(sandbox: &Sandbox) -> Vec<String> {
+    let list = sandbox.good(&["suite"]);
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn suites_are_listed() {
+    let sandbox = Sandbox::new();
+    snapshot!("suite_list", sandbox.good(&["suite"]));
+}
+
+#[test]
+fn smoke_passes_wholly() {
+    let sandbox = Sandbox::new();
+    let page = sandbox.good(&["suite", "smoke", "--backend", "sim", "--strict", "--json", "smoke.jsonl"]);
+    snapshot!("suite_smoke", page);
+    // Every shipped workload is in it.
+    let list = sandbox.good(&["list"]);
+    let workloads: Vec<&str> = list.lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(workloads.len() > 10);
+    for workload in workloads.iter().filter_map(|line| line.split_whitespace().next()) {
+        assert!(page.lines().any(|line| line.starts_with(&format!("{workload}, "))), "smoke has no {workload}");
+    }
+    let lines = sandbox.read("smoke.jsonl");
+    let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&lines[0]["schema"], &lines[0]["kind"]), (&"aorta.cases/1".into(), &"suite".into()));
+    assert_eq!(lines.len(), 1 + workloads.len());
+    assert!(lines[1..].iter().all(|line| line["status"] == "done" && line["record"]["complete"] == true));
+}
+
+/// What does not exist is told by its name, and everything else is a valid run.
+#[test]
+fn every_shipped_suite_names_what_there_is() {
+    let sandbox = Sandbox::new();
+    let suites = shipped(&sandbox);
+    assert!(suites.len() > 5, "{suites:?}");
+    let mut missing = Vec::new();
+    for suite in &suites {
+        let told = sandbox.good(&["suite", suite, "--backend", "sim", "--dry-run"]);
+        assert!(!told.is_empty());
+        for line in told.lines() {
+            let (name, what) = line.split_once(": ").expect("a case and what becomes of it");
+            match what.strip_prefix("aorta exec ") {
+                Some(arguments) => assert!(arguments.ends_with("--backend=sim"), "{suite}: {line}"),
+                None => {
+                    assert_eq!(what, format!("missing: there is no workload `{name}`"), "{suite}");
+                    missing.push(format!("{suite}: {name}"));
+                }
+            }
+        }
+    }
+    // The first priority is there as a whole.
+    snapshot!("suites_lack", missing.join("\n"));
+}
+
+#[test]
+fn missing_workloads_are_listed() {
+    let sandbox = Sandbox::new();
+    let arguments = ["suite", "p2", "--backend", "sim", "--effort", "sanity"];
+    snapshot!("suite_missing", sandbox.good(&arguments));
+    assert_eq!(sandbox.run(&[&arguments[..], &["--strict"]].concat()).code, Some(1));
+}
+
+/// A suite beside a workload of its own, with one case for each way to end.
+const OWN: &str = r#"(
+    description: "one of each",
+    effort: quick,
+    cases: [
+        (name: "good", workload: "own.aorta", limits: {"time": (to: "1s"), "rate": (from: "1B/s")}),
+        (name: "broken expectation", workload: "own.aorta", params: {"most": "1B"}),
+        (name: "broken limit", workload: "own.aorta", launch: graph, limits: {"rate": (from: "1TB/s", to: "9TB/s")}),
+        (name: "limit in another unit", workload: "own.aorta", limits: {"rate": (to: "1ms")}),
+        (name: "limit on nothing", workload: "own.aorta", limits: {"rat": (to: "1ms")}),
+        (name: "bad input", workload: "own.aorta", preset: "large"),
+        (name: "too large", workload: "own.aorta", needs: (memory: "200GB")),
+        (workload: "moee", preset: "tiny"),
+        (workload: "moe", preset: "tiny", streams: [3, 4], effort: sanity),
+    ],
+)"#;
+
+const WORKLOAD: &str = "param most = 1MB\nbuffer x: f32[1024] = random(1)\nstep { map(x + 1 -> x) }\n\
+    metric rate = bandwidth\nexpect bytes < most\n";
+
+fn own() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("suites/own.ron", OWN);
+    sandbox.write("suites/own.aorta", WORKLOAD);
+    sandbox
+}
+
+#[test]
+fn each_way_to_end_is_told() {
+    let sandbox = own();
+    let run = |more: &[&str]| sandbox.run(&[&["suite", "suites/own.ron", "--backend", "sim"], more].concat());
+    let output = run(&[]);
+    assert_eq!(output.code, Some(4), "{}", output.stderr);
+    snapshot!("suite_own", output.stdout);
+    assert!(output.stderr.contains("5 of 10: limit on nothing: "), "{}", output.stderr);
+    let output = run(&["--format", "markdown"]);
+    snapshot!("suite_own_markdown", output.stdout);
+    let output = run(&["--format", "junit"]);
+    let seconds = without_times(&output.stdout);
+    snapshot!("suite_own_junit", seconds);
+    // Without a failure, what does not hold decides; without that, all is well.
+    assert_eq!(run(&["--only", "broken"]).code, Some(1));
+    assert_eq!(run(&["--only", "good"]).code, Some(0));
+    assert_eq!(run(&["--only", "too large"]).code, Some(0));
+    assert_eq!(run(&["--only", "too large", "--strict"]).code, Some(1));
+    let output = run(&["--only", "nothing like it"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("no case of suites/own.ron contains that"), "{}", output.stderr);
+}
+
+/// The page without how long its cases took.
+fn without_times(page: &str) -> String {
+    let line = |line: &str| match line.split_once(" time=\"") {
+        Some((before, rest)) => format!("{before} time=\"…{}", &rest[rest.find('"').unwrap_or(0)..]),
+        None => line.to_owned(),
+    };
+    page.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_suite_goes_on_where_it_ended() {
+    let sandbox = own();
+    let suite = ["suite", "suites/own.ron", "--backend", "sim", "--json", "own.jsonl"];
+    let first = sandbox.run(&suite);
+    let lines = sandbox.read("own.jsonl").lines().count();
+    assert_eq!(lines, 11);
+    // A file that is there is not written over.
+    let again = sandbox.run(&suite);
+    assert_eq!(again.code, Some(2));
+    assert!(again.stderr.contains("aorta::cli::cases_there"), "{}", again.stderr);
+    // What was measured is not run again, and the page is the same.
+    let resumed = sandbox.run(&[&suite[..], &["--resume"]].concat());
+    assert_eq!((resumed.code, &resumed.stdout), (first.code, &first.stdout));
+    assert!(!resumed.stderr.contains("good"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("bad input"), "{}", resumed.stderr);
+    sandbox.write("suites/own.aorta", WORKLOAD.replace("x + 1", "x + 2"));
+    let changed = sandbox.run(&[&suite[..], &["--resume"]].concat());
+    assert_eq!(changed.code, Some(2), "{}", changed.stderr);
+    assert!(changed.stderr.contains("aorta::cli::other_sweep"), "{}", changed.stderr);
+}
+
+#[test]
+fn mistakes_in_suites_are_told() {
+    let sandbox = Sandbox::new();
+    let cases = [
+        "(description: \"d\", cases: [(worklod: \"moe\")])",
+        "(description: \"d\" cases: [])",
+        "(description: \"d\", cases: [])",
+        "(cases: [(workload: \"moe\")])",
+        "(description: \"d\", cases: [(preset: \"tiny\")])",
+        "(description: \"d\", cases: [(workload: \"moe\", streams: [0])])",
+        "(description: \"d\", cases: [(workload: \"moe\"), (workload: \"moe\")])",
+        "(description: \"d\", cases: [(workload: \"moe\", effort: hasty)])",
+        "(description: \"d\", cases: [\n  (workload: \"moe\", limits: {\"time\": (to: \"5 msec\")}),\n])",
+        "(description: \"d\", cases: [(workload: \"moe\", limits: {\"time\": ()})])",
+        "(description: \"d\", cases: [(workload: \"moe\", limits: {\"time\": (from: \"5ms\", to: \"1ms\")})])",
+        "(description: \"d\", cases: [(workload: \"moe\", needs: (memory: \"40s\"))])",
+        "(description: \"d\", cases: [(workload: \"moe\", needs: (gpus: 0))])",
+        "(description: \"d\", cases: [(workload: \"-\")])",
+    ];
+    let mut told = String::new();
+    for text in cases {
+        sandbox.write("a.ron", text);
+        let output = sandbox.run(&["suite", "a.ron"]);
+        assert_eq!(output.code, Some(2), "{text}: {}", output.stderr);
+        told += &format!("{text}\n{}\n", output.stderr);
+    }
+    for name in ["p9", "smok", "nothing_like_it", "./absent.ron"] {
+        let output = sandbox.run(&["suite", name]);
+        assert_eq!(output.code, Some(2), "{name}: {}", output.stderr);
+        told += &format!("aorta suite {name}\n{}\n", output.stderr);
+    }
+    snapshot!("suite_mistakes", told);
+}
