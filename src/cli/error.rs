@@ -73,6 +73,13 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_restart))]
     NoRestart { why: String },
 
+    #[error("the process of a case cannot be run: {why}")]
+    #[diagnostic(
+        code(aorta::cli::no_case),
+        help("each case is a process of its own, and has files in the folder of TMPDIR")
+    )]
+    NoCase { why: String },
+
     #[error("there is no `{name}` in the folders of PATH")]
     #[diagnostic(code(aorta::cli::no_profiler))]
     NoProfiler {

@@ -30,7 +30,7 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
 use super::{
-    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, environment, launcher, list, load, output,
+    CliResult, ConfigArgs, DONE, INTERRUPTED, NOT_HELD, WorkloadArgs, case, environment, launcher, list, load, output,
     profile, show,
 };
 
@@ -108,6 +108,9 @@ pub struct ExecArgs {
     /// The variables are set: this is the child.
     #[arg(long, hide = true)]
     env_is_set: bool,
+    /// A case of a sweep: it ends when its standard input does. The program starts itself so.
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
     /// A run has failed: find the operation. The program starts itself so.
     #[arg(long, hide = true)]
     diagnose: Option<failure::DiagnoseArg>,
@@ -155,6 +158,9 @@ struct Ready {
 }
 
 pub fn run(mut args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+    if args.until_input_ends {
+        case::until_input_ends();
+    }
     // A flag comes after what `--config` says.
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let aftermath = failure::Aftermath::of(&args, how);

@@ -3,6 +3,7 @@
 mod alone;
 mod analysis;
 mod blocks;
+pub mod cases;
 pub mod definitions;
 mod device;
 mod doubts;
@@ -19,6 +20,7 @@ pub mod skew;
 mod spans;
 mod split;
 pub mod stats;
+mod steady;
 mod variant;
 pub mod verdict;
 mod verify;

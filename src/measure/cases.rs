@@ -1,0 +1,263 @@
+//! A file of cases: what a sweep or a suite has run, case by case.
+//!
+//! JSON lines. The first is a [`Header`], each further one a [`Case`], appended when the case has ended. So a file can
+//! be read at any moment, and one whose writer was killed lacks the case under way and nothing else.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::record::{self, RunRecord};
+use super::steady;
+
+/// The name and version of the schema.
+pub const SCHEMA: &str = "aorta.cases/1";
+
+/// What a file of cases is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Sweep,
+    Suite,
+}
+
+/// The first line: what the cases are cases of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub schema: String,
+    pub kind: Kind,
+    /// The version of the program that began the file.
+    pub aorta: String,
+    /// The workload or the suite.
+    pub name: String,
+    /// SHA-256 of its text, in hexadecimal.
+    pub sha256: String,
+    /// When it began, UTC, RFC 3339.
+    pub started: String,
+    /// Arguments that every case has, as `aorta exec` takes them.
+    pub arguments: Vec<String>,
+    /// What differs between cases; none in a suite.
+    pub axes: Vec<Axis>,
+}
+
+/// Something that is given one value after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Axis {
+    /// The option that sets it: `streams`, `ranks`, `launch`, `preset`, `set`, `env` or `config`.
+    pub option: String,
+    /// The parameter, variable or setting; else the option once more.
+    pub name: String,
+    /// Its values as they were given, each once.
+    pub values: Vec<String>,
+}
+
+/// How a case has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Done,
+    /// Done, and its times are so unsteady that figures of it say little.
+    Unstable,
+    /// An expectation or the verification did not hold. There is a record.
+    #[serde(rename = "not held")]
+    NotHeld,
+    /// It could not be run: its values make no valid program, or nothing here can run it.
+    Skipped,
+    #[serde(rename = "out of memory")]
+    OutOfMemory,
+    Failed,
+}
+
+impl Status {
+    /// The word that files and tables have.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Done => "done",
+            Status::Unstable => "unstable",
+            Status::NotHeld => "not held",
+            Status::Skipped => "skipped",
+            Status::OutOfMemory => "out of memory",
+            Status::Failed => "failed",
+        }
+    }
+
+    /// Whether the case was measured to its end, so that there is a record.
+    pub fn is_measured(self) -> bool {
+        matches!(self, Status::Done | Status::Unstable | Status::NotHeld)
+    }
+}
+
+/// A line behind the header: a case that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Case {
+    /// What tells it from all others of the file, and names it in another file of the same kind.
+    pub name: String,
+    /// Its value on each axis.
+    pub values: IndexMap<String, String>,
+    pub status: Status,
+    /// Why it is not just done.
+    pub reason: Option<String>,
+    /// How long its process took, by the host's clock; 0 where none was started.
+    pub seconds: f64,
+    /// Of a case that was measured.
+    pub record: Option<Box<RunRecord>>,
+}
+
+impl Case {
+    /// A case that was measured. Whether it is done, unstable or not held follows from the record.
+    pub fn measured(name: &str, values: &IndexMap<String, String>, seconds: f64, record: Box<RunRecord>) -> Case {
+        let (status, reason) = match (broken(&record), steady::doubt(&record)) {
+            (Some(reason), _) => (Status::NotHeld, Some(reason)),
+            (None, Some(reason)) => (Status::Unstable, Some(reason)),
+            (None, None) => (Status::Done, None),
+        };
+        Case { name: name.to_owned(), values: values.clone(), status, reason, seconds, record: Some(record) }
+    }
+
+    /// A case without figures.
+    pub fn without(
+        name: &str,
+        values: &IndexMap<String, String>,
+        seconds: f64,
+        status: Status,
+        reason: String,
+    ) -> Case {
+        Case { name: name.to_owned(), values: values.clone(), status, reason: Some(reason), seconds, record: None }
+    }
+}
+
+/// What of a record did not hold, in words.
+fn broken(record: &RunRecord) -> Option<String> {
+    if record.verification.as_ref().is_some_and(|verification| !verification.held) {
+        return Some("the results are not those of the CPU".to_owned());
+    }
+    let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
+    let failed = expectations.find(|expectation| expectation.verdict == "failed")?;
+    Some(format!("expect {}", failed.text))
+}
+
+/// A file of cases, read.
+#[derive(Clone, Debug)]
+pub struct Cases {
+    pub header: Header,
+    /// In the order of the file.
+    pub cases: Vec<Case>,
+    /// The bytes of all whole lines. What is behind them is a line that its writer was not able to end.
+    pub whole: usize,
+    pub torn: bool,
+}
+
+/// Anything as one line of the file.
+pub fn line<T: Serialize>(of: &T) -> String {
+    serde_json::to_string(of).expect("a case holds nothing that JSON cannot") + "\n"
+}
+
+impl Cases {
+    /// Whether a text is meant to be a file of cases.
+    pub fn is_meant(bytes: &[u8]) -> bool {
+        let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        serde_json::from_slice::<Head>(first).is_ok_and(|head| head.schema.starts_with("aorta.cases/"))
+    }
+
+    /// Reads a file. Nothing where it has no whole line yet. The error says what is wrong, and in which line.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Cases>, String> {
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let torn = whole < bytes.len();
+        let mut lines = (1..).zip(bytes[..whole].split_inclusive(|byte| *byte == b'\n'));
+        let Some((_, first)) = lines.next() else { return Ok(None) };
+        let head: Head =
+            serde_json::from_slice(first).map_err(|_| "it does not begin with a line of JSON that names its schema")?;
+        if head.schema != SCHEMA {
+            return Err(format!("it has the schema `{}`, and this version reads `{SCHEMA}`", head.schema));
+        }
+        let damaged = |line: usize, why: serde_json::Error| format!("line {line} is damaged: {why}");
+        let header = serde_json::from_slice(first).map_err(|why| damaged(1, why))?;
+        let mut cases = Vec::new();
+        for (number, line) in lines {
+            let case: Case = serde_json::from_slice(line).map_err(|why| damaged(number, why))?;
+            if let Some(record) = case.record.as_ref().filter(|record| record.schema != record::SCHEMA) {
+                let (other, own) = (&record.schema, record::SCHEMA);
+                return Err(format!(
+                    "line {number} has a record of the schema `{other}`, and this version reads `{own}`"
+                ));
+            }
+            cases.push(case);
+        }
+        Ok(Some(Cases { header, cases, whole, torn }))
+    }
+
+    /// The last case of each name, in the order in which names first appear: one that was repeated has several lines.
+    pub fn latest(&self) -> Vec<&Case> {
+        let mut latest: IndexMap<&str, &Case> = IndexMap::new();
+        for case in &self.cases {
+            latest.insert(&case.name, case);
+        }
+        latest.into_values().collect()
+    }
+}
+
+/// What tells a file of cases from others.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            schema: SCHEMA.to_owned(),
+            kind: Kind::Sweep,
+            aorta: "0.1.0".to_owned(),
+            name: "moe".to_owned(),
+            sha256: "00".to_owned(),
+            started: "2026-01-01T00:00:00Z".to_owned(),
+            arguments: vec!["moe".to_owned()],
+            axes: vec![Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] }],
+        }
+    }
+
+    fn failed(streams: &str, reason: &str) -> Case {
+        let values = IndexMap::from([("streams".to_owned(), streams.to_owned())]);
+        Case::without(&format!("streams={streams}"), &values, 0.5, Status::OutOfMemory, reason.to_owned())
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = line(&header()) + &line(&failed("1", "a")) + &line(&failed("2", "b")) + &line(&failed("1", "c"));
+        let read = Cases::parse(text.as_bytes()).unwrap().unwrap();
+        assert_eq!((&read.header, read.whole, read.torn), (&header(), text.len(), false));
+        let latest: Vec<_> = read.latest().iter().map(|case| case.reason.clone().unwrap()).collect();
+        assert_eq!(latest, ["c", "b"]);
+        assert!(text.contains(r#""status":"out of memory""#), "{text}");
+        assert!(Cases::is_meant(text.as_bytes()));
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_has_all_cases_that_were_whole() {
+        let lines = [line(&header()), line(&failed("1", "α")), line(&failed("2", "β"))];
+        let text = lines.concat();
+        for cut in 0..=text.len() {
+            let read = Cases::parse(&text.as_bytes()[..cut]).unwrap();
+            let ends = [lines[0].len(), lines[0].len() + lines[1].len(), text.len()];
+            match ends.iter().filter(|end| **end <= cut).count() {
+                0 => assert!(read.is_none()),
+                whole => {
+                    let read = read.unwrap();
+                    assert_eq!((read.cases.len(), read.whole), (whole - 1, ends[whole - 1]));
+                    assert_eq!(read.torn, !ends.contains(&cut));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_cases_is_told() {
+        let wrong = |text: &str| Cases::parse(text.as_bytes()).unwrap_err();
+        assert!(wrong("hello\n").starts_with("it does not begin"));
+        assert!(wrong("{\"schema\":\"aorta.cases/9\"}\n").contains("this version reads `aorta.cases/1`"));
+        assert!(wrong(&(line(&header()) + "{}\n")).starts_with("line 2 is damaged: missing field"));
+        assert!(!Cases::is_meant(b"{\"schema\":\"aorta.run/1\"}"));
+    }
+}
