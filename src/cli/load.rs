@@ -82,6 +82,8 @@ pub enum Kind {
     Scenario,
     Profile,
     Record,
+    /// What `compare` takes.
+    Runs,
     Plan,
 }
 
@@ -90,7 +92,7 @@ impl Kind {
         match self {
             Kind::Workload(limit) => limit,
             Kind::Settings | Kind::Scenario | Kind::Profile => 1 << 20,
-            Kind::Record | Kind::Plan => 1 << 30,
+            Kind::Record | Kind::Runs | Kind::Plan => 1 << 30,
         }
     }
 
@@ -103,6 +105,9 @@ impl Kind {
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
             Kind::Plan => {
                 "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
+            }
+            Kind::Runs => {
+                "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
             }
             Kind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
         }

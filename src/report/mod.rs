@@ -3,6 +3,7 @@
 
 mod analysis;
 mod chrome_trace;
+pub mod compare;
 mod csv;
 pub mod dump;
 mod npy;
