@@ -159,6 +159,25 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
     NoRecord { name: String, why: String },
 
+    #[error("{name} has nothing to compare: {why}")]
+    #[diagnostic(
+        code(aorta::cli::no_runs),
+        help(
+            "`aorta compare` reads records (`aorta exec FILE --json PATH`), files of cases (sweeps and suites), and the \
+             results.json of AORTA's Python harness"
+        )
+    )]
+    NoRuns { name: String, why: String },
+
+    #[error("{base} and {other} have no case in common")]
+    #[diagnostic(
+        code(aorta::cli::no_common_case),
+        help(
+            "cases are matched by workload, parameters and how they were launched; the lists above say what each side has"
+        )
+    )]
+    NoCommonCase { base: String, other: String },
+
     #[error("{name} is no plan: {why}")]
     #[diagnostic(code(aorta::cli::no_plan), help("`aorta plan FILE --format json > {name}` writes one"))]
     NoPlan { name: String, why: String },

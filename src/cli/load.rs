@@ -84,6 +84,8 @@ pub enum Kind {
     Expected,
     Suite,
     Record,
+    /// What `compare` takes.
+    Runs,
     Plan,
 }
 
@@ -92,7 +94,7 @@ impl Kind {
         match self {
             Kind::Workload(limit) => limit,
             Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Expected | Kind::Suite => 1 << 20,
-            Kind::Record | Kind::Plan => 1 << 30,
+            Kind::Record | Kind::Runs | Kind::Plan => 1 << 30,
         }
     }
 
@@ -109,6 +111,9 @@ impl Kind {
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
             Kind::Plan => {
                 "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
+            }
+            Kind::Runs => {
+                "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
             }
             Kind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
         }

@@ -5,6 +5,7 @@ mod backends;
 mod blocks;
 mod case;
 mod check;
+mod compare;
 mod completions;
 mod conditions;
 mod devices;
@@ -57,8 +58,8 @@ const AFTER_HELP: &str = "\
 A FILE is a path, `-` for standard input, or the bare name of a shipped workload (`aorta list` shows
 them).
 
-Exit codes: 0 done; 1 an expectation did not hold, plans differ, `check --strict` warned, or
-`fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed;
+Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse,
+`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed;
 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
@@ -95,6 +96,8 @@ enum Command {
     Completions(completions::CompletionsArgs),
     /// Show a record that `exec --json` wrote
     Report(report::ReportArgs),
+    /// Compare runs, case by case: what differs, how sure that is, and whether it matters
+    Compare(Box<compare::CompareArgs>),
 }
 
 /// Which workload, with which values.
@@ -165,6 +168,7 @@ pub fn run() -> ExitCode {
         Command::New(args) => new::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Report(args) => report::run(args),
+        Command::Compare(args) => compare::run(*args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
@@ -198,6 +202,8 @@ const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
 /// Two plans differ.
 const DIFFERENT: u8 = 1;
+/// A comparison found what it was to fail on.
+const REGRESSED: u8 = 1;
 /// The run failed.
 const FAILED: u8 = 4;
 /// The run was interrupted.

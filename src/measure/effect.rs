@@ -127,6 +127,20 @@ impl Effect {
         }
     }
 
+    /// Whether there is an interval, and chance decided its ends.
+    pub fn is_uncertain(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low < high)
+    }
+
+    /// Why there is no interval, in words.
+    pub fn missing(&self) -> Option<&'static str> {
+        match (self.interval, self.basis) {
+            (Some(_), _) => None,
+            (None, Basis::Single) => Some("one value a side says nothing of how much it varies"),
+            (None, _) => Some("too few independent samples for an interval"),
+        }
+    }
+
     /// What a reader has to know before believing the interval, in words.
     pub fn caution(&self) -> Option<&'static str> {
         match self.basis {

@@ -5,6 +5,7 @@ mod alone;
 mod analysis;
 mod blocks;
 pub mod cases;
+pub mod compare;
 pub mod definitions;
 mod device;
 mod doubts;

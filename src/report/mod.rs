@@ -5,6 +5,7 @@ mod ab;
 mod analysis;
 mod cases_csv;
 mod chrome_trace;
+pub mod compare;
 mod csv;
 mod curve;
 pub mod dump;

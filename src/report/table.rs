@@ -7,6 +7,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
+pub(super) use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
 use super::{analysis, ranks};
@@ -266,24 +267,6 @@ fn operations(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mu
         let why = first.refused.as_deref().unwrap_or_default();
         let _ = writeln!(out, "{} ({}) has no time{others}, since {why}\n", first.name, first.place);
     }
-}
-
-/// The name without indices: `f[3].up` and `f[4].up` are one row.
-pub(super) fn plain_name(name: &str) -> String {
-    let mut depth = 0;
-    name.chars()
-        .filter(|c| {
-            match c {
-                '[' => depth += 1,
-                ']' => {
-                    depth -= 1;
-                    return false;
-                }
-                _ => {}
-            }
-            depth == 0
-        })
-        .collect()
 }
 
 fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {

@@ -1,0 +1,275 @@
+//! `aorta compare`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use indexmap::IndexMap;
+
+use crate::measure::compare::{self, Comparison, FailOn, Options, Side, Thresholds};
+use crate::measure::effect::Direction;
+use crate::report::compare as report;
+
+use super::error::{CliError, InputError};
+use super::{CliResult, DONE, REGRESSED, load, output};
+
+/// Names of metrics that a message lists at most.
+const LISTED: usize = 12;
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct CompareArgs {
+    /// What the others are compared with: a file, a folder of them, or several with commas between
+    base: String,
+    /// What is compared with it
+    #[arg(required = true)]
+    others: Vec<String>,
+    /// What the comparison is written as
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: Format,
+    /// Write it to this file, and the table to the terminal
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// The difference that matters, 3% where nothing is said; `time=2%` is for one metric, or for those `time.…`
+    #[arg(long, value_name = "[METRIC=]SHARE")]
+    threshold: Vec<String>,
+    /// Compare these metrics alone, such as `time` or `time.p50`
+    #[arg(long, value_name = "METRIC", value_delimiter = ',')]
+    metric: Vec<String>,
+    /// Say which way a metric is better: `higher` or `lower`
+    #[arg(long, value_name = "METRIC=WAY")]
+    better: Vec<String>,
+    /// What makes the exit code 1
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "worse")]
+    fail_on: Vec<FailOnArg>,
+    /// Compare operation by operation, also where all ran on the same device
+    #[arg(long)]
+    operations: bool,
+}
+
+const AFTER_HELP: &str = "\
+A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of
+AORTA's Python harness. Several runs of the same case on one side tell how much runs differ.";
+
+/// What `--format` may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For the terminal
+    Table,
+    /// For programs
+    Json,
+    /// For pages, mails and comments on a change
+    Markdown,
+    /// For papers
+    Latex,
+    /// For machines that build and test
+    Junit,
+    /// For GitHub's workflows
+    Github,
+}
+
+/// What `--fail-on` may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOnArg {
+    /// A metric is worse
+    Worse,
+    /// Of a metric nothing can be said
+    CannotTell,
+    /// The base has a case that a side lacks
+    Missing,
+    /// Nothing does
+    Never,
+}
+
+pub fn run(args: CompareArgs) -> CliResult {
+    let options = options(&args)?;
+    if let Some(path) = &args.output {
+        output::check_file(path)?;
+    }
+    let base = side(&args.base)?;
+    let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<Side>, CliError>>()?;
+    let comparison = compare::compare(&base, &others, &options);
+    let text = match args.format {
+        Format::Table => report::table(&comparison),
+        Format::Json => report::json(&comparison),
+        Format::Markdown => report::markdown(&comparison),
+        Format::Latex => report::latex(&comparison),
+        Format::Junit => report::junit(&comparison),
+        Format::Github => report::github(&comparison),
+    };
+    match &args.output {
+        None => output::print(&text),
+        Some(path) => {
+            output::write_file(path, text.as_bytes())?;
+            output::print(&report::table(&comparison));
+        }
+    }
+    check(&comparison, &args)?;
+    Ok(if comparison.fails() { REGRESSED } else { DONE })
+}
+
+/// What was compared is what was meant.
+fn check(comparison: &Comparison, args: &CompareArgs) -> Result<(), InputError> {
+    if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
+        return Err(InputError::NoCommonCase { base: comparison.base.name.clone(), other: against.side.name.clone() });
+    }
+    let rows = comparison.others.iter().flat_map(|against| &against.pairs).flat_map(|pair| &pair.rows);
+    let mut metrics: Vec<&str> = rows.map(|row| row.metric.as_str()).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    let named = |flag: &'static str, pairs: &[String]| -> Vec<(&'static str, String)> {
+        pairs.iter().filter_map(|pair| Some((flag, pair.rsplit_once('=')?.0.trim().to_owned()))).collect()
+    };
+    let asked = args.metric.iter().map(|name| ("--metric", name.trim().to_owned()));
+    let all = asked.chain(named("--threshold", &args.threshold)).chain(named("--better", &args.better));
+    for (flag, name) in all {
+        if !metrics.iter().any(|metric| compare::is_of(metric, &name)) {
+            let listed: Vec<&str> = metrics.iter().copied().take(LISTED).collect();
+            return Err(bad(
+                flag,
+                &name,
+                "no metric that was compared is called so",
+                &match listed.is_empty() {
+                    true => format!("leave `{flag}` out to see which there are"),
+                    false => format!("there are {}", listed.join(", ")),
+                },
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {
+    InputError::BadValue {
+        what: format!("`{what}`"),
+        value: value.to_owned(),
+        why: why.to_owned(),
+        help: help.to_owned(),
+    }
+}
+
+fn options(args: &CompareArgs) -> Result<Options, InputError> {
+    let mut thresholds = Thresholds::default();
+    for given in &args.threshold {
+        match given.rsplit_once('=') {
+            None => thresholds.all = share(given)?,
+            Some((metric, text)) => drop(thresholds.of.insert(metric.trim().to_owned(), share(text)?)),
+        }
+    }
+    let mut better = IndexMap::new();
+    for given in &args.better {
+        let (metric, way) = given.rsplit_once('=').unwrap_or((given, ""));
+        let way = match way.trim() {
+            "higher" => Direction::HigherIsBetter,
+            "lower" => Direction::LowerIsBetter,
+            _ => {
+                return Err(bad(
+                    "--better",
+                    given,
+                    "it is no `METRIC=higher` or `METRIC=lower`",
+                    "write `--better gain=higher`",
+                ));
+            }
+        };
+        better.insert(metric.trim().to_owned(), way);
+    }
+    let fail_on = args.fail_on.iter().filter_map(|what| match what {
+        FailOnArg::Worse => Some(FailOn::Worse),
+        FailOnArg::CannotTell => Some(FailOn::CannotTell),
+        FailOnArg::Missing => Some(FailOn::Missing),
+        FailOnArg::Never => None,
+    });
+    let fail_on: Vec<FailOn> = fail_on.collect();
+    if args.fail_on.contains(&FailOnArg::Never) && !fail_on.is_empty() {
+        return Err(bad(
+            "--fail-on",
+            "never",
+            "something else is asked for beside it",
+            "write `--fail-on never` alone",
+        ));
+    }
+    let metrics = args.metric.iter().map(|name| name.trim().to_owned()).collect();
+    Ok(Options { thresholds, metrics, better, fail_on, operations: args.operations })
+}
+
+/// `3%`, `3 %` or `0.03`.
+fn share(text: &str) -> Result<f64, InputError> {
+    let text = text.trim();
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match share {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        Ok(_) => {
+            Err(bad("--threshold", text, "a threshold is between 0% and 100%", "write `--threshold 3%`, or `0.03`"))
+        }
+        Err(_) => Err(bad("--threshold", text, "it is no share", "write `--threshold 3%`, or `--threshold time=2%`")),
+    }
+}
+
+/// All that was given for one side.
+fn side(given: &str) -> Result<Side, CliError> {
+    let mut side = Side::new(given);
+    for path in paths(given)? {
+        let text = load::read(&path, load::Kind::Runs)?;
+        let name = path.display().to_string();
+        side.add(&name, &text).map_err(|why| InputError::NoRuns { name, why })?;
+    }
+    if side.is_empty() {
+        let why = "no case in it was measured".to_owned();
+        return Err(InputError::NoRuns { name: given.to_owned(), why }.into());
+    }
+    Ok(side)
+}
+
+/// The files that are meant. A path with a comma in it is that path where there is one.
+fn paths(given: &str) -> Result<Vec<PathBuf>, InputError> {
+    let pieces: Vec<&str> = match Path::new(given).exists() {
+        true => vec![given],
+        false => given.split(',').filter(|piece| !piece.is_empty()).collect(),
+    };
+    if pieces.is_empty() {
+        return Err(InputError::NoRuns { name: format!("`{given}`"), why: "it names no file".to_owned() });
+    }
+    let mut paths = Vec::new();
+    for piece in pieces {
+        let path = Path::new(piece);
+        if path.is_dir() { paths.extend(inside(path)?) } else { paths.push(path.to_owned()) }
+    }
+    Ok(paths)
+}
+
+/// The files of a folder that end in `.json` or `.jsonl`, by name.
+fn inside(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
+    let name = || folder.display().to_string();
+    let failed = |error: std::io::Error| InputError::Unreadable { name: name(), why: error.to_string(), help: None };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let wanted = path.extension().is_some_and(|end| end == "json" || end == "jsonl");
+        if wanted && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        let why = "the folder has no file that ends in .json or .jsonl".to_owned();
+        return Err(InputError::NoRuns { name: name(), why });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_is_written_as_people_do() {
+        for (text, value) in [("3%", 0.03), (" 2.5 % ", 0.025), ("0.03", 0.03), ("0", 0.0)] {
+            assert!((share(text).unwrap() - value).abs() < 1e-12, "{text}");
+        }
+        for wrong in ["3", "-1%", "100%", "x", "", "NaN", "%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What speaks against comparing two cases: what makes a verdict impossible, and what makes it doubtful.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+
+use crate::base::{Bytes, Flops, counted};
+
+use super::matching::Twins;
+use super::point::Point;
+
+/// Letters of a hash that tell texts from each other.
+const HASH: usize = 12;
+
+/// Why no verdict can be given.
+pub fn refused(twins: &Twins) -> Vec<String> {
+    let mut refused = Vec::new();
+    let [base, other] = [&twins.base, &twins.other];
+    let simulated = |points: &[&Point]| points.iter().any(|point| point.simulated);
+    let measured = |points: &[&Point]| points.iter().any(|point| !point.simulated);
+    if simulated(base) && measured(other) {
+        refused.push(apart("simulated", "measured"));
+    } else if measured(base) && simulated(other) {
+        refused.push(apart("measured", "simulated"));
+    }
+    let worlds: BTreeSet<Option<u32>> = twins.points().map(|point| point.emulated).collect();
+    if worlds.len() > 1 {
+        refused.push("emulated ranks on one side, and not the same on the other".to_owned());
+    }
+    for (side, points) in [("base", base), ("other side", other)] {
+        refused.extend(of_runs(side, points, |point| &point.refused));
+    }
+    refused
+}
+
+fn apart(base: &str, other: &str) -> String {
+    format!("{base} against {other}: the ratio says how good the model is, and nothing of a regression")
+}
+
+/// Why a verdict is doubtful.
+pub fn doubts(twins: &Twins) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if !twins.differs.is_empty() {
+        let both = twins.differs.iter().filter_map(|difference| {
+            Some(format!("{} {} and {}", difference.what, difference.base.as_ref()?, difference.other.as_ref()?))
+        });
+        let both: Vec<String> = both.collect();
+        if !both.is_empty() {
+            doubts.push(format!("not the same case: {}", both.join(", ")));
+        }
+    }
+    if !twins.is_same_text() {
+        let hash = |points: &[&Point]| {
+            let hash = points.iter().find_map(|point| point.sha256.as_ref());
+            hash.map(|hash| hash.chars().take(HASH).collect::<String>()).unwrap_or_default()
+        };
+        let (base, other) = (hash(&twins.base), hash(&twins.other));
+        doubts.push(format!("the text of the workload is not the same (SHA-256 {base}… and {other}…)"));
+    }
+    let work = |points: &[&Point]| points.iter().find_map(|point| point.work);
+    if let (Some(base), Some(other)) = (work(&twins.base), work(&twins.other))
+        && base != other
+    {
+        let told = |(flops, bytes): (f64, u64)| format!("{} and {} moved", Flops(flops), Bytes(bytes));
+        doubts.push(format!("an iteration does not do the same: {}, against {}", told(base), told(other)));
+    }
+    let by_harness: BTreeSet<bool> = twins.points().map(|point| point.harness).collect();
+    if by_harness.len() > 1 {
+        doubts.push(
+            "measured by different programs: AORTA's times hold the host's work and a synchronization".to_owned(),
+        );
+    }
+    for (side, points) in [("base", &twins.base), ("other side", &twins.other)] {
+        doubts.extend(of_runs(side, points, |point| &point.doubts));
+    }
+    doubts
+}
+
+/// What is said of one side's runs, each kind once, with how many runs it is said of, and how it is said of the first.
+fn of_runs(side: &str, points: &[&Point], of: fn(&Point) -> &Vec<String>) -> Vec<String> {
+    let kind = |text: &String| text.split(':').next().unwrap_or_default().to_owned();
+    let mut kinds: IndexMap<String, (&String, usize)> = IndexMap::new();
+    for text in points.iter().flat_map(|point| of(point)) {
+        kinds.entry(kind(text)).or_insert((text, 0)).1 += 1;
+    }
+    let told = |(text, count): &(&String, usize)| match points.len() {
+        1 => format!("{side}: {text}"),
+        runs => format!("{side}, {count} of {}: {text}", counted(runs, "run")),
+    };
+    kinds.values().map(told).collect()
+}

@@ -1,0 +1,108 @@
+//! What of machines and settings is not the same on both sides: the first thing to look at when figures differ.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+
+use crate::base::Bytes;
+use crate::measure::record::{HealthRecord, RunRecord, Variant};
+
+use super::Difference;
+use super::point::Point;
+use super::side::Side;
+
+/// Values that are told of one side.
+const TOLD: usize = 3;
+
+/// By how much clocks may differ without being told, as a share: readings are never quite the same.
+const CLOCK: f64 = 0.01;
+
+/// The clock that was read while measuring, in MHz; kept apart, since it differs a little from run to run.
+const MEASURED_CLOCK: &str = "clock while measuring";
+
+/// All that is known of where and how a run ran, and is not what tells cases from each other.
+pub fn of_record(record: &RunRecord, variant: &Variant) -> IndexMap<String, String> {
+    let mut known = IndexMap::new();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            known.insert(name.to_owned(), value);
+        }
+    };
+    let (device, environment, settings) = (&record.device, &record.environment, &record.settings);
+    add("aorta", record.aorta.clone());
+    add("backend", settings.backend.clone());
+    add("device", device.name.clone());
+    add("device index", device.index.map(|index| index.to_string()).unwrap_or_default());
+    add("units", device.units.map(|units| units.to_string()).unwrap_or_default());
+    add("device memory", device.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default());
+    for (name, value) in &device.facts {
+        add(&name.replace('_', " "), value.clone());
+    }
+    let health = || variant.health.iter().chain(variant.blocks.iter().flat_map(|block| &block.health));
+    let first = |of: fn(&HealthRecord) -> Option<u32>| health().find_map(of);
+    let text = |value: Option<u32>, unit: &str| value.map(|value| format!("{value} {unit}")).unwrap_or_default();
+    add("highest clock", text(first(|health| health.max_clock_mhz), "MHz"));
+    add("power limit", text(first(|health| health.power_limit_watts), "W"));
+    let mut clocks: Vec<u32> = health().filter_map(|health| health.clock_mhz).collect();
+    clocks.sort_unstable();
+    add(MEASURED_CLOCK, text(clocks.get(clocks.len() / 2).copied(), "MHz"));
+    add("host", environment.host.clone());
+    add("system", environment.os.clone());
+    add("CPU", environment.cpu.clone());
+    add("processors that may be used", environment.cpus.to_string());
+    add("host memory", environment.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default());
+    for (name, value) in &environment.facts {
+        add(&name.replace('_', " "), value.clone());
+    }
+    for (name, value) in &environment.variables {
+        add(name, value.clone());
+    }
+    add("effort", settings.effort.clone());
+    add("warm-up iterations at least", settings.warmup.to_string());
+    add("iterations", settings.iterations.to_string());
+    add("gate", settings.gate.clone());
+    known
+}
+
+/// What both sides do not have alike, in the base's order.
+pub fn differences(base: &Side, other: &Side) -> Vec<Difference> {
+    let [before, after] = [base, other].map(values);
+    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    let differing = names.filter(|name| {
+        let (before, after) = (before.get(*name), after.get(*name));
+        before != after && !(name.as_str() == MEASURED_CLOCK && alike(before, after))
+    });
+    let side = |values: Option<&BTreeSet<&String>>| values.map(told);
+    let difference = |name: &&String| Difference {
+        what: (*name).clone(),
+        base: side(before.get(*name)),
+        other: side(after.get(*name)),
+    };
+    differing.map(|name| difference(&name)).collect()
+}
+
+/// Each name with all values that it has in the runs that were measured.
+fn values(side: &Side) -> IndexMap<&String, BTreeSet<&String>> {
+    let mut values: IndexMap<&String, BTreeSet<&String>> = IndexMap::new();
+    let measured = |point: &&Point| point.failed.is_none();
+    for (name, value) in side.points.iter().filter(measured).flat_map(|point| &point.environment) {
+        values.entry(name).or_default().insert(value);
+    }
+    values
+}
+
+fn told(values: &BTreeSet<&String>) -> String {
+    let first: Vec<&str> = values.iter().take(TOLD).map(|value| value.as_str()).collect();
+    let more = values.len().saturating_sub(TOLD);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    first.join(", ") + &more
+}
+
+/// Whether clocks are the same as far as readings go.
+fn alike(before: Option<&BTreeSet<&String>>, after: Option<&BTreeSet<&String>>) -> bool {
+    let mean = |values: Option<&BTreeSet<&String>>| {
+        let clocks: Vec<f64> = values?.iter().filter_map(|value| value.split(' ').next()?.parse().ok()).collect();
+        (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+    };
+    mean(before).zip(mean(after)).is_some_and(|(before, after)| (before - after).abs() <= CLOCK * before.max(after))
+}

@@ -1,0 +1,153 @@
+//! Results of AORTA's Python harness: `results.json` of its `run` and of its `sweep`.
+//!
+//! A run is one object; a sweep has them in `results`. Their percentiles are worked out again from the times of the
+//! iterations, by the definitions of this program, where the times are there.
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::point::{self, Figure, Key, Point, Value};
+
+/// What tells such a file from others, and what is read of it.
+#[derive(Debug, Deserialize)]
+struct Head {
+    schema: Option<Json>,
+    latency_ms: Option<Json>,
+    throughput: Option<Json>,
+    results: Option<Json>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sweep {
+    workload: Option<String>,
+    results: Vec<Run>,
+    #[serde(default)]
+    environment: Json,
+}
+
+#[derive(Debug, Deserialize)]
+struct Run {
+    workload_name: Option<String>,
+    stream_count: Option<u64>,
+    throughput: Option<Throughput>,
+    throughput_unit: Option<String>,
+    #[serde(default)]
+    latency_ms: IndexMap<String, f64>,
+    #[serde(default)]
+    iteration_times_ms: Vec<f64>,
+    memory: Option<IndexMap<String, Json>>,
+    #[serde(default)]
+    metadata: Json,
+}
+
+/// A number, or an object with one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Throughput {
+    Plain(f64),
+    Object { value: f64, unit: Option<String> },
+}
+
+/// Parts of the metadata that tell of the machine and of how it was measured.
+const TOLD: [&str; 5] = ["config", "device_info", "rocm_info", "driver_info", "system_info"];
+
+/// What of the configuration tells cases from each other, and stands in the key.
+const IN_KEY: [&str; 1] = ["config stream count"];
+
+/// Whether a text is meant to be such a file.
+pub fn is_meant(text: &str) -> bool {
+    serde_json::from_str::<Head>(text).is_ok_and(|head| {
+        head.schema.is_none() && (head.results.is_some() || (head.latency_ms.is_some() && head.throughput.is_some()))
+    })
+}
+
+/// A point for each run of the file.
+pub fn points(text: &str) -> Result<Vec<Point>, String> {
+    let damaged = |error: serde_json::Error| format!("it looks like AORTA's results, and is damaged: {error}");
+    let head: Head = serde_json::from_str(text).map_err(damaged)?;
+    if head.results.is_none() {
+        let run: Run = serde_json::from_str(text).map_err(damaged)?;
+        return Ok(vec![of_run(&run, None, &Json::Null)]);
+    }
+    let sweep: Sweep = serde_json::from_str(text).map_err(damaged)?;
+    Ok(sweep.results.iter().map(|run| of_run(run, sweep.workload.as_deref(), &sweep.environment)).collect())
+}
+
+fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
+    let mut key = Key::new();
+    let name = run.workload_name.as_deref().or(workload).unwrap_or("unnamed");
+    key.insert("workload".to_owned(), name.to_owned());
+    key.extend(run.stream_count.map(|streams| ("streams".to_owned(), streams.to_string())));
+    let mut environment = IndexMap::new();
+    for part in TOLD {
+        let name = part.trim_end_matches("_info");
+        flat(name, run.metadata.get(part).unwrap_or(&Json::Null), &mut environment);
+    }
+    flat("machine", machine, &mut environment);
+    environment.retain(|name, _| !IN_KEY.contains(&name.as_str()));
+    let device = environment.get("device name").cloned().unwrap_or_default();
+    let doubts = match environment.get("config sync mode").map(String::as_str) {
+        Some("end_only" | "none") => {
+            vec!["without a synchronization, its times are those of the host alone".to_owned()]
+        }
+        _ => Vec::new(),
+    };
+    Point { key, device, figures: figures(run), environment, harness: true, doubts, ..Point::default() }
+}
+
+fn figures(run: &Run) -> Vec<Figure> {
+    let seconds = |ms: &f64| ms * 1e-3;
+    let times: Vec<f64> = run.iteration_times_ms.iter().map(seconds).filter(|time| *time > 0.0).collect();
+    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let mut figures = point::of_times(times.clone(), 1);
+    if times.is_empty() {
+        let told = |name: &str| run.latency_ms.get(name).or_else(|| run.latency_ms.get(&format!("{name}_ms")));
+        let told = ["p50", "p95", "p99"].map(|name| told(name).map(|ms| (name, seconds(ms))));
+        figures.extend(
+            told.into_iter()
+                .flatten()
+                .map(|(name, time)| Figure::new(&format!("time.{name}"), "s", Value::Single(time))),
+        );
+    }
+    // Its throughput is a constant amount of work over the sum of all times.
+    if let Some((value, unit)) = throughput(run) {
+        figures.retain(|figure| figure.name != "throughput");
+        let work = value * mean;
+        let samples: Vec<f64> = times.iter().map(|time| work / time).collect();
+        let value = match samples.is_empty() {
+            true => Value::Single(value),
+            false => Value::Series { samples: samples.into(), period: 1, percentile: 50.0 },
+        };
+        figures.push(Figure::new("throughput", &unit, value));
+    }
+    let peak = run.memory.as_ref().and_then(|memory| memory.get("peak_allocated_gb")?.as_f64());
+    figures.extend(
+        peak.filter(|peak| *peak > 0.0)
+            .map(|peak| Figure::new("memory.device", "B", Value::Exact((peak * (1u64 << 30) as f64).round()))),
+    );
+    figures
+}
+
+fn throughput(run: &Run) -> Option<(f64, String)> {
+    let (value, unit) = match run.throughput.clone()? {
+        Throughput::Plain(value) => (value, None),
+        Throughput::Object { value, unit } => (value, unit),
+    };
+    let unit = unit.or_else(|| run.throughput_unit.clone()).unwrap_or_else(|| "iterations/s".to_owned());
+    Some((value, unit.replace("/sec", "/s")))
+}
+
+/// Every text, number and truth in a JSON value, by the names on the way to it.
+fn flat(name: &str, value: &Json, into: &mut IndexMap<String, String>) {
+    match value {
+        Json::Object(fields) => {
+            fields.iter().for_each(|(field, value)| flat(&format!("{name} {}", field.replace('_', " ")), value, into));
+        }
+        Json::String(text) => drop(into.insert(name.to_owned(), text.clone())),
+        Json::Number(number) => drop(into.insert(name.to_owned(), number.to_string())),
+        Json::Bool(truth) => drop(into.insert(name.to_owned(), truth.to_string())),
+        // Lists are of devices and measurements: not one thing of the machine.
+        Json::Null | Json::Array(_) => {}
+    }
+}

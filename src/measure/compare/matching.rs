@@ -1,0 +1,236 @@
+//! Which cases of two sides are the same case: by what they are cases of, never by where they stand.
+//!
+//! First those whose every value is equal; then those that agree in all that both sides tell, where that leaves no choice;
+//! then the one case of a workload, where each side has just one, with what differs told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+
+use super::point::{Key, Point, sorted};
+use super::side::Side;
+use super::{Difference, Lone};
+
+/// The runs of a case, on both sides.
+#[derive(Debug)]
+pub struct Twins<'a> {
+    pub key: Key,
+    pub base: Vec<&'a Point>,
+    pub other: Vec<&'a Point>,
+    /// What of the keys is not the same.
+    pub differs: Vec<Difference>,
+}
+
+/// Two sides, matched.
+#[derive(Debug, Default)]
+pub struct Matched<'a> {
+    pub pairs: Vec<Twins<'a>>,
+    pub only_base: Vec<Lone>,
+    pub only_other: Vec<Lone>,
+    /// The values that tell cases from each other: the others go without saying.
+    pub names: BTreeSet<String>,
+}
+
+/// The runs of a case, on one side.
+#[derive(Debug)]
+struct Group<'a> {
+    key: Key,
+    runs: Vec<&'a Point>,
+    taken: bool,
+}
+
+impl Twins<'_> {
+    pub fn is_simulated(&self) -> bool {
+        self.points().all(|point| point.simulated)
+    }
+
+    /// Both sides ran the same text, as far as they tell.
+    pub fn is_same_text(&self) -> bool {
+        let texts: BTreeSet<&String> = self.points().filter_map(|point| point.sha256.as_ref()).collect();
+        texts.len() < 2
+    }
+
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        self.base.iter().chain(&self.other).copied()
+    }
+}
+
+/// Matches the cases of two sides.
+pub fn matched<'a>(base: &'a Side, other: &'a Side) -> Matched<'a> {
+    let split = places(&[base, other]);
+    let mut bases = groups(base, &split);
+    let mut others = groups(other, &split);
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    for same in [same_key, same_case, agree] {
+        unique(&mut bases, &mut others, same, &mut pairs);
+    }
+    if pairs.is_empty() {
+        let alone = |groups: &[Group]| {
+            let mut counts: BTreeMap<(Option<String>, Option<String>), usize> = BTreeMap::new();
+            groups.iter().for_each(|group| *counts.entry(kind(group)).or_default() += 1);
+            counts
+        };
+        let (in_base, in_other) = (alone(&bases), alone(&others));
+        let single = |a: &Group, b: &Group| {
+            kind(a) == kind(b) && in_base.get(&kind(a)) == Some(&1) && in_other.get(&kind(b)) == Some(&1)
+        };
+        unique(&mut bases, &mut others, single, &mut pairs);
+    }
+    pairs.sort_unstable();
+    settle(&bases, &others, &pairs)
+}
+
+/// The workload and how it was launched.
+fn kind(group: &Group) -> (Option<String>, Option<String>) {
+    (group.key.get("workload").cloned(), group.key.get("launch").cloned())
+}
+
+/// Whether the backend, and whether the device, tells cases of one side from each other.
+fn places(sides: &[&Side]) -> Vec<&'static str> {
+    let mut split = Vec::new();
+    let kinds: [(&'static str, fn(&Point) -> &String); 2] =
+        [("backend", |point| &point.backend), ("device", |point| &point.device)];
+    for (name, of) in kinds {
+        let several = sides.iter().any(|side| {
+            let mut seen = BTreeMap::new();
+            side.points
+                .iter()
+                .filter(|point| point.failed.is_none())
+                .any(|point| *seen.entry(sorted(&point.key)).or_insert(of(point)) != of(point))
+        });
+        if several {
+            split.push(name);
+        }
+    }
+    split
+}
+
+fn groups<'a>(side: &'a Side, split: &[&'static str]) -> Vec<Group<'a>> {
+    let mut groups: IndexMap<Vec<(String, String)>, Group> = IndexMap::new();
+    for point in &side.points {
+        let mut key = point.key.clone();
+        for name in split.iter().filter(|_| point.failed.is_none()) {
+            let value = if *name == "backend" { &point.backend } else { &point.device };
+            key.insert((*name).to_owned(), value.clone());
+        }
+        let name: Vec<(String, String)> =
+            sorted(&key).into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        groups.entry(name).or_insert(Group { key, runs: Vec::new(), taken: false }).runs.push(point);
+    }
+    groups.into_values().collect()
+}
+
+/// Takes the groups that are the same by a rule that leaves no choice on either side.
+fn unique(
+    bases: &mut [Group],
+    others: &mut [Group],
+    same: impl Fn(&Group, &Group) -> bool,
+    pairs: &mut Vec<(usize, usize)>,
+) {
+    let free = |groups: &[Group]| -> Vec<usize> { (0..groups.len()).filter(|&index| !groups[index].taken).collect() };
+    let mut choices: Vec<(usize, usize)> = Vec::new();
+    for a in free(bases) {
+        choices.extend(free(others).into_iter().filter(|&b| same(&bases[a], &others[b])).map(|b| (a, b)));
+    }
+    let (mut of_base, mut of_other) = (BTreeMap::<usize, usize>::new(), BTreeMap::<usize, usize>::new());
+    for &(a, b) in &choices {
+        *of_base.entry(a).or_default() += 1;
+        *of_other.entry(b).or_default() += 1;
+    }
+    for (a, b) in choices.into_iter().filter(|(a, b)| of_base[a] == 1 && of_other[b] == 1) {
+        (bases[a].taken, others[b].taken) = (true, true);
+        pairs.push((a, b));
+    }
+}
+
+fn same_key(a: &Group, b: &Group) -> bool {
+    a.key == b.key
+}
+
+fn same_case(a: &Group, b: &Group) -> bool {
+    let name = |group: &Group| group.runs.iter().find_map(|run| run.case.clone());
+    name(a).is_some_and(|case| name(b) == Some(case)) && a.key.get("workload") == b.key.get("workload") && launch(a, b)
+}
+
+/// No two that were launched differently.
+fn launch(a: &Group, b: &Group) -> bool {
+    a.key.get("launch").zip(b.key.get("launch")).is_none_or(|(a, b)| a == b)
+}
+
+/// Whether all that both tell is equal.
+fn agree(a: &Group, b: &Group) -> bool {
+    let workload = a.key.get("workload").zip(b.key.get("workload")).is_some_and(|(a, b)| a == b);
+    workload && a.key.iter().all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))
+}
+
+fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> Matched<'a> {
+    let mut matched = Matched { names: varying(bases.iter().chain(others)), ..Matched::default() };
+    let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
+    let lone =
+        |group: &Group, names: &BTreeSet<String>, why: Option<String>| Lone { case: label(&group.key, names), why };
+    for &(a, b) in pairs {
+        let (a, b) = (&bases[a], &others[b]);
+        match (measured(a), measured(b)) {
+            (true, true) => matched.pairs.push(Twins {
+                differs: differences(&a.key, &b.key),
+                key: a.key.clone(),
+                base: figures(a),
+                other: figures(b),
+            }),
+            (true, false) => matched.only_base.push(lone(a, &matched.names, failed(b))),
+            (false, true) => matched.only_other.push(lone(b, &matched.names, failed(a))),
+            // Neither has figures: nothing is lost.
+            (false, false) => {}
+        }
+    }
+    let left = |groups: &[Group], names: &BTreeSet<String>| -> Vec<Lone> {
+        let left = groups.iter().filter(|group| !group.taken);
+        left.map(|group| lone(group, names, failed(group).filter(|_| !measured(group)))).collect()
+    };
+    matched.only_base.extend(left(bases, &matched.names));
+    matched.only_other.extend(left(others, &matched.names));
+    matched
+}
+
+fn measured(group: &Group) -> bool {
+    group.runs.iter().any(|run| run.failed.is_none())
+}
+
+/// The runs that have figures.
+fn figures<'a>(group: &Group<'a>) -> Vec<&'a Point> {
+    group.runs.iter().copied().filter(|run| run.failed.is_none()).collect()
+}
+
+fn differences(base: &Key, other: &Key) -> Vec<Difference> {
+    let names = base.keys().chain(other.keys().filter(|name| !base.contains_key(*name)));
+    let differing = names.filter(|name| base.get(*name) != other.get(*name));
+    let difference = |name: &String| Difference {
+        what: name.clone(),
+        base: base.get(name).cloned(),
+        other: other.get(name).cloned(),
+    };
+    differing.map(difference).collect()
+}
+
+/// The names whose values are not the same in all cases.
+fn varying<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> BTreeSet<String> {
+    let mut values: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+    for (name, value) in groups.flat_map(|group| &group.key) {
+        values.entry(name).or_default().insert(value);
+    }
+    values.into_iter().filter(|(_, values)| values.len() > 1).map(|(name, _)| name.clone()).collect()
+}
+
+/// `moe streams=4, as a graph`: the workload, what tells the case from others, and how it was launched.
+pub fn label(key: &Key, names: &BTreeSet<String>) -> String {
+    let mut label = key.get("workload").cloned().unwrap_or_default();
+    let told = key.iter().filter(|(name, _)| !matches!(name.as_str(), "workload" | "launch") && names.contains(*name));
+    for (name, value) in told {
+        label += &format!(" {name}={value}");
+    }
+    match key.get("launch").map(String::as_str) {
+        Some("graph") => label + ", as a graph",
+        Some(_) => label + ", as streams",
+        None => label,
+    }
+}

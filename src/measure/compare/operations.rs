@@ -1,0 +1,82 @@
+//! The operations of a case on both sides, matched by what the file calls them and where it has them.
+
+use indexmap::IndexMap;
+
+use super::OperationRow;
+use super::matching::Twins;
+use super::point::Point;
+
+/// The name without indices: `f[3].up` and `f[4].up` are one row.
+pub fn plain_name(name: &str) -> String {
+    let mut depth = 0;
+    name.chars()
+        .filter(|c| {
+            match c {
+                '[' => depth += 1,
+                ']' => {
+                    depth -= 1;
+                    return false;
+                }
+                _ => {}
+            }
+            depth == 0
+        })
+        .collect()
+}
+
+/// Operations of one name, on one side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: usize,
+    time: f64,
+    /// Nothing where one of them has none.
+    ideal: Option<f64>,
+}
+
+/// Name, kind and place; the place is left out where the text is not the same.
+type Name = (String, String, String);
+
+/// Those of both sides, that with the most time on the base first.
+pub fn rows(twins: &Twins) -> Vec<OperationRow> {
+    let same_text = twins.is_same_text();
+    let [base, other] = [&twins.base, &twins.other].map(|points| sums(points, same_text));
+    let mut names: Vec<&Name> = base.keys().collect();
+    names.extend(other.keys().filter(|name| !base.contains_key(*name)));
+    let row = |name: &Name| {
+        let (base, other) = (base.get(name), other.get(name));
+        OperationRow {
+            name: name.0.clone(),
+            operation: name.1.clone(),
+            place: name.2.clone(),
+            count: base.or(other).map_or(0, |sum| sum.count),
+            base: base.map(|sum| sum.time),
+            other: other.map(|sum| sum.time),
+            base_share: base.and_then(share),
+            other_share: other.and_then(share),
+        }
+    };
+    let mut rows: Vec<OperationRow> = names.into_iter().map(row).collect();
+    rows.sort_by(|a, b| b.base.unwrap_or(0.0).total_cmp(&a.base.unwrap_or(0.0)));
+    rows
+}
+
+fn share(sum: &Sum) -> Option<f64> {
+    sum.ideal.filter(|_| sum.time > 0.0).map(|ideal| ideal / sum.time)
+}
+
+/// The mean over runs.
+fn sums(points: &[&Point], with_place: bool) -> IndexMap<Name, Sum> {
+    let mut sums: IndexMap<Name, Sum> = IndexMap::new();
+    let runs = points.len().max(1) as f64;
+    for (run, point) in points.iter().enumerate() {
+        for operation in &point.operations {
+            let place = if with_place { operation.place.clone() } else { String::new() };
+            let name = (plain_name(&operation.name), operation.operation.clone(), place);
+            let sum = sums.entry(name).or_insert(Sum { ideal: Some(0.0), ..Sum::default() });
+            sum.count += usize::from(run == 0);
+            sum.time += operation.time / runs;
+            sum.ideal = sum.ideal.zip(operation.ideal).map(|(sum, ideal)| sum + ideal / runs);
+        }
+    }
+    sums
+}

@@ -1,0 +1,252 @@
+//! The metrics of a case that both sides have: effect, interval, threshold, verdict.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+
+use crate::measure::effect::{Direction, Effect, Group, THRESHOLD, Verdict};
+use crate::measure::stats::percentile;
+
+use super::matching::{self, Twins};
+use super::point::{Figure, Point, Value};
+use super::{Options, Pair, Row, direction, doubts, is_of, operations};
+
+/// By how much a product may miss a constant and still be one: rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// What matters, by metric.
+#[derive(Clone, Debug)]
+pub struct Thresholds {
+    pub all: f64,
+    /// By the name of a metric, or what stands before its dot.
+    pub of: IndexMap<String, f64>,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Thresholds { all: THRESHOLD, of: IndexMap::new() }
+    }
+}
+
+impl Thresholds {
+    fn get(&self, metric: &str) -> f64 {
+        let family = metric.split('.').next().unwrap_or(metric);
+        self.of.get(metric).or_else(|| self.of.get(family)).copied().unwrap_or(self.all)
+    }
+}
+
+/// A figure of one side: of each of its runs.
+struct Metric<'a> {
+    unit: &'a str,
+    values: Vec<Value>,
+}
+
+/// A case of both sides, compared.
+pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair {
+    let refused = doubts::refused(twins);
+    let wanted = |name: &&str| options.metrics.is_empty() || options.metrics.iter().any(|of| is_of(name, of));
+    let mut rows: Vec<Row> =
+        names_of(twins).into_iter().filter(wanted).filter_map(|name| row(twins, name, options)).collect();
+    if !refused.is_empty() {
+        rows.iter_mut().for_each(|row| row.verdict = Verdict::CannotTell);
+    }
+    let devices: BTreeSet<&String> = twins.points().map(|point| &point.device).collect();
+    let operations = if options.operations || devices.len() > 1 { operations::rows(twins) } else { Vec::new() };
+    Pair {
+        case: matching::label(&twins.key, names),
+        key: twins.key.clone(),
+        base_runs: twins.base.len(),
+        other_runs: twins.other.len(),
+        base_figures: figures(&twins.base),
+        other_figures: figures(&twins.other),
+        doubts: doubts::doubts(twins),
+        refused,
+        rows,
+        operations,
+    }
+}
+
+/// What has to stand beside every figure of a side.
+fn figures(runs: &[&Point]) -> String {
+    let of = |run: &&Point| match (run.simulated, run.emulated.is_some()) {
+        (false, false) => "measured",
+        (true, false) => "simulated",
+        (false, true) => "emulated",
+        (true, true) => "simulated, emulated",
+    };
+    let kinds: BTreeSet<&str> = runs.iter().map(of).collect();
+    kinds.into_iter().collect::<Vec<_>>().join(" and ")
+}
+
+/// The figures of the first run, in its order.
+fn names_of<'a>(twins: &'a Twins) -> Vec<&'a str> {
+    twins.base.first().map_or_else(Vec::new, |run| run.figures.iter().map(|figure| figure.name.as_str()).collect())
+}
+
+/// A metric that every run of both sides has, in one unit.
+fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
+    let (mut base, mut other) = (metric(&twins.base, name)?, metric(&twins.other, name)?);
+    if base.unit != other.unit {
+        return None;
+    }
+    follow_time(twins, &mut base.values, &mut other.values);
+    let threshold = options.thresholds.get(name);
+    let better = options.better.get(name).copied().or_else(|| direction::of(name, base.unit));
+    let effect = effect(&base.values, &other.values, twins.is_simulated(), better, threshold);
+    let (of_base, of_other) = match effect {
+        Some(effect) => (effect.base, effect.other),
+        None => (middle(&base.values)?, middle(&other.values)?),
+    };
+    let (verdict, why) = judge(effect.as_ref(), of_base, of_other, better, twins.is_simulated());
+    Some(Row {
+        metric: name.to_owned(),
+        unit: base.unit.to_owned(),
+        better,
+        base: of_base,
+        other: of_other,
+        effect,
+        threshold,
+        verdict,
+        why,
+    })
+}
+
+fn metric<'a>(runs: &[&'a Point], name: &str) -> Option<Metric<'a>> {
+    let figures: Option<Vec<&Figure>> =
+        runs.iter().map(|run| run.figures.iter().find(|figure| figure.name == name)).collect();
+    let figures = figures?;
+    let unit = &figures.first()?.unit;
+    let same = figures.iter().all(|figure| figure.unit == *unit);
+    same.then(|| Metric { unit, values: figures.iter().map(|figure| figure.value.clone()).collect() })
+}
+
+/// A number of a run that is a constant over its median time, or times it, with the same constant in all runs of both
+/// sides, varies as the time does: it gets the time's samples.
+fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
+    let times: Option<Vec<(f64, &Value)>> = twins.points().map(median_time).collect();
+    let Some(times) = times else { return };
+    let values = || base.iter().chain(other.iter());
+    let single = |value: &Value| if let Value::Single(value) = value { Some(*value) } else { None };
+    let Some(singles) =
+        values().map(single).collect::<Option<Vec<f64>>>().filter(|singles| singles.iter().all(|value| *value > 0.0))
+    else {
+        return;
+    };
+    let constant = |of: fn(f64, f64) -> f64| {
+        let mut all = singles.iter().zip(&times).map(|(value, (time, _))| of(*value, *time));
+        let first = all.next()?;
+        all.all(|value| (value / first - 1.0).abs() < ROUNDING).then_some(first)
+    };
+    let moved = times.iter().any(|(time, _)| *time != times[0].0);
+    if !moved {
+        return;
+    }
+    let follow: Box<dyn Fn(f64) -> f64> = if let Some(work) = constant(|value, time| value * time) {
+        Box::new(move |time| work / time)
+    } else if let Some(factor) = constant(|value, time| value / time) {
+        Box::new(move |time| factor * time)
+    } else {
+        return;
+    };
+    for (value, (_, time)) in base.iter_mut().chain(other.iter_mut()).zip(&times) {
+        if let Value::Series { samples, period, percentile } = time {
+            let samples = samples.iter().map(|time| follow(*time)).collect();
+            *value = Value::Series { samples, period: *period, percentile: *percentile };
+        }
+    }
+}
+
+/// The median time of a run in seconds, and the series that it is of.
+fn median_time(run: &Point) -> Option<(f64, &Value)> {
+    let figure = run.figures.iter().find(|figure| figure.name == "time.p50")?;
+    let Value::Series { samples, .. } = &figure.value else { return None };
+    Some((median(samples), &figure.value))
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    percentile(&sorted, 50.0)
+}
+
+/// The effect; nothing where a value is not positive, or samples do not carry the percentile.
+fn effect(
+    base: &[Value],
+    other: &[Value],
+    simulated: bool,
+    better: Option<Direction>,
+    threshold: f64,
+) -> Option<Effect> {
+    let better = better.unwrap_or(Direction::LowerIsBetter);
+    if let (Some((base, percentile)), Some((other, _))) = (groups(base), groups(other)) {
+        let effect = Effect::of(&base, &other, percentile, better, threshold)?;
+        // A simulation leaves nothing to chance, however few its iterations are.
+        let exact = simulated && effect.interval.is_none();
+        return if exact { Effect::exact(effect.base, effect.other, better, threshold) } else { Some(effect) };
+    }
+    let (numbers_of_base, numbers_of_other) = (numbers(base)?, numbers(other)?);
+    let first = *numbers_of_base.first()?;
+    let same = |values: &[f64]| values.iter().all(|value| *value == values[0]);
+    let exact = base.iter().chain(other).all(|value| matches!(value, Value::Exact(_))) || simulated;
+    let constant = same(&numbers_of_base) && same(&numbers_of_other);
+    // Measured numbers that agree to the last digit do not vary either.
+    if constant && (exact || first == numbers_of_other[0]) {
+        return Effect::exact(first, numbers_of_other[0], better, threshold);
+    }
+    Effect::of_values(&numbers_of_base, &numbers_of_other, better, threshold)
+}
+
+fn groups(values: &[Value]) -> Option<(Vec<Group<'_>>, f64)> {
+    let mut of = 50.0;
+    let groups = values.iter().map(|value| match value {
+        Value::Series { samples, period, percentile } => {
+            of = *percentile;
+            Some(Group { samples, period: *period })
+        }
+        _ => None,
+    });
+    let groups: Option<Vec<Group>> = groups.collect();
+    groups.map(|groups| (groups, of))
+}
+
+/// A value for each side, where there is no ratio. Nothing of samples that do not carry their percentile.
+fn middle(values: &[Value]) -> Option<f64> {
+    numbers(values).filter(|numbers| !numbers.is_empty()).map(|numbers| median(&numbers))
+}
+
+/// One number of each run; nothing where there are samples.
+fn numbers(values: &[Value]) -> Option<Vec<f64>> {
+    let number = |value: &Value| match value {
+        Value::Single(value) | Value::Exact(value) => Some(*value),
+        Value::Series { .. } => None,
+    };
+    values.iter().map(number).collect()
+}
+
+/// The verdict, and why nothing can be said.
+fn judge(
+    effect: Option<&Effect>,
+    base: f64,
+    other: f64,
+    better: Option<Direction>,
+    simulated: bool,
+) -> (Verdict, Option<String>) {
+    let Some(effect) = effect else {
+        return match (base == other, better) {
+            (true, _) => (Verdict::Same, None),
+            // From nothing, or to nothing, where nothing is left to chance.
+            (false, Some(better)) if simulated => {
+                let lower = better == Direction::LowerIsBetter;
+                (if (other < base) == lower { Verdict::Better } else { Verdict::Worse }, None)
+            }
+            _ => (Verdict::CannotTell, Some("a side is 0 or below, so that there is no ratio".to_owned())),
+        };
+    };
+    match (effect.verdict, better) {
+        (Verdict::Better | Verdict::Worse, None) => (
+            Verdict::CannotTell,
+            Some("it differs, and neither unit nor name says which way is better: `--better NAME=higher`".to_owned()),
+        ),
+        (verdict, _) => (verdict, effect.missing().filter(|_| verdict == Verdict::CannotTell).map(str::to_owned)),
+    }
+}

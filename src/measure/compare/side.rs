@@ -1,0 +1,56 @@
+//! A side: everything that was given for it, whatever files it comes from.
+
+use std::collections::BTreeSet;
+
+use crate::measure::RunRecord;
+use crate::measure::cases::Cases;
+
+use super::SideRecord;
+use super::harness;
+use super::point::{self, Point};
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct Side {
+    name: String,
+    files: Vec<String>,
+    pub(super) points: Vec<Point>,
+}
+
+impl Side {
+    /// A side with nothing in it; `name` as it was given.
+    pub fn new(name: &str) -> Side {
+        Side { name: name.to_owned(), files: Vec::new(), points: Vec::new() }
+    }
+
+    /// Adds a file: a record, a file of cases, or results of AORTA's Python harness. The error says what is wrong with it.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
+        let points = if Cases::is_meant(text.as_bytes()) {
+            of_cases(text)?
+        } else if harness::is_meant(text) {
+            harness::points(text)?
+        } else {
+            point::of_record(&RunRecord::from_json(text)?)
+        };
+        self.files.push(file.to_owned());
+        self.points.extend(points);
+        Ok(())
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.points.iter().all(|point| point.failed.is_some())
+    }
+
+    pub(super) fn record(&self) -> SideRecord {
+        let measured = || self.points.iter().filter(|point| point.failed.is_none());
+        let cases: BTreeSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
+        SideRecord { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
+    }
+}
+
+fn of_cases(text: &str) -> Result<Vec<Point>, String> {
+    let cases = Cases::parse(text.as_bytes())?.ok_or("it has no whole line yet")?;
+    let header = &cases.header;
+    Ok(cases.latest().into_iter().flat_map(|case| point::of_case(case, &header.axes, &header.name)).collect())
+}
