@@ -18,7 +18,7 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, wanted};
 use super::lower::{Args, Calls, Context, Prepared};
 use super::pageable::Pageable;
-use super::peers::{self, Flags, Places, RAISED};
+use super::peers::{self, Flags, Places};
 use super::products::Chooser;
 use super::stamps::{self, Stamps};
 use super::timer;
@@ -134,15 +134,7 @@ impl<A: Api> GpuDriver<A> {
             events: Vec::new(),
             stamps: Vec::new(),
             kernels,
-            calls: Calls {
-                ops: Vec::new(),
-                calls: Vec::new(),
-                copies: Vec::new(),
-                products: Vec::new(),
-                exchanges: Vec::new(),
-                peers: Vec::new(),
-                args: Args::default(),
-            },
+            calls: Calls::with_capacity(0),
             products: Vec::new(),
             fills: Vec::new(),
             fill_args: Args::default(),
@@ -295,7 +287,6 @@ impl<A: Api> GpuDriver<A> {
             comms: &self.comms,
             scratch: self.scratch,
             places,
-            raised: self.flags.raised(),
         };
         let calls = context.calls()?;
         let notes = if self.image.crossings > 0 { peers::notes(places, &self.image)? } else { Vec::new() };
@@ -363,7 +354,9 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Copy { copy, source, target, stream } => {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }
-                Prepared::Await { flag, stream } => api.await_flag(flag, RAISED, stream),
+                Prepared::Meet { steps: (first, last), stream } => {
+                    api.meet(&calls.steps[first as usize..last as usize], stream)
+                }
                 Prepared::Stage { copy, source, target, peer, stream } => {
                     let other = calls.peers[peer as usize].as_ref();
                     api.copy_staged(&calls.copies[copy as usize], source, (target, other), stream)

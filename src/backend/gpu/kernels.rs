@@ -12,7 +12,7 @@ use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
 use super::api::Api;
-use super::{gate, stamps};
+use super::{gate, peers, stamps};
 
 /// The functions of an image, by their text.
 pub struct Kernels<A: Api> {
@@ -55,6 +55,9 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     }
     if !A::EVENTS_IN_GRAPHS {
         add(&stamps::source(), "stamp", SrcSpan::default());
+    }
+    if !A::STEPS_ON_STREAMS && image.crossings > 0 {
+        add(&peers::source(), "meet", SrcSpan::default());
     }
     for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
         if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {

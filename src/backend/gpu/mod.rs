@@ -23,7 +23,7 @@ use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, check_peers};
 use crate::schedule::Topology;
 
-pub use api::{Api, Call};
+pub use api::{Api, Call, Step};
 use driver::GpuDriver;
 
 /// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.

@@ -45,7 +45,7 @@ macro_rules! functions {
     )* };
 }
 
-functions! { () (A) (A B) (A B C) (A B C D) (A B C D E F G H) (A B C D E F G H I J K) }
+functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F G H) (A B C D E F G H I J K) }
 
 /// Compiles where both are the same in their plain form.
 pub const fn compare<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: PhantomData<Ours>, _: &Theirs) {}
