@@ -273,6 +273,10 @@ impl Api for Cuda {
         self.nvml().map(Nvml::health)
     }
 
+    fn copy_engines(&self) -> u32 {
+        self.driver.attribute(self.device, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(0).max(0) as u32
+    }
+
     fn cache_bytes(&self) -> u64 {
         self.driver.attribute(self.device, number::ATTRIBUTE_L2_BYTES).unwrap_or(0).max(0) as u64
     }

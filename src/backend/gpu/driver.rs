@@ -14,6 +14,7 @@ use crate::ops::Launch;
 
 use super::api::{Api, Call};
 use super::comms::{self, Comms};
+use super::engines;
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, wanted};
 use super::lower::{Args, Calls, Context, Prepared};
@@ -120,6 +121,7 @@ impl<A: Api> GpuDriver<A> {
         self.reset().map_err(device)?;
         meeting.goes_on();
         self.choose_products(meeting)?;
+        self.infer_engines(meeting)?;
         self.reset().map_err(device)?;
         meeting.goes_on();
         Ok(())
@@ -335,6 +337,20 @@ impl<A: Api> GpuDriver<A> {
         for (product, note) in chosen? {
             self.products.push(product);
             self.notes.extend(note);
+        }
+        Ok(())
+    }
+
+    /// Finds out what makes the copies.
+    fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+        if self.lanes_with(|launch| matches!(launch, Launch::Copy(_) | Launch::Peer(_))).is_empty() {
+            return Ok(());
+        }
+        self.notes.extend(self.api.copy_rule());
+        if self.kernels.has(&engines::source()) {
+            meeting.goes_on();
+            let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls);
+            self.notes.extend(found.map_err(device)?);
         }
         Ok(())
     }

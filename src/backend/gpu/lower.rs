@@ -76,6 +76,8 @@ pub struct Calls<A: Api> {
     /// The devices of other ranks that are copied to by way of the host.
     pub peers: Vec<Arc<A>>,
     pub steps: Vec<Step>,
+    /// Calls that write the memory of other ranks, in order.
+    pub away: Vec<u32>,
     pub args: Args,
 }
 
@@ -90,6 +92,7 @@ impl<A: Api> Calls<A> {
             exchanges: Vec::new(),
             peers: Vec::new(),
             steps: Vec::new(),
+            away: Vec::new(),
             args: Args::default(),
         }
     }
@@ -229,6 +232,7 @@ impl<A: Api> Context<'_, A> {
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
                 }
             };
+            calls.away.push(calls.calls.len() as u32);
             calls.calls.push(call);
         }
         Ok(())

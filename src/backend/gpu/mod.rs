@@ -5,6 +5,7 @@
 mod api;
 mod comms;
 mod driver;
+mod engines;
 pub mod gate;
 mod kernels;
 mod lower;

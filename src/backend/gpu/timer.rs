@@ -34,7 +34,8 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-fn null() -> Arc<Source> {
+/// A kernel that does nothing.
+pub fn null() -> Arc<Source> {
     kernel::source("nop", "", &[], "")
 }
 

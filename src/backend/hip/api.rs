@@ -151,6 +151,14 @@ impl Api for Hip {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn copy_engines(&self) -> u32 {
+        self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(0).max(0) as u32
+    }
+
+    fn copy_rule(&self) -> Option<String> {
+        Some(format!("copies on HIP {}: {}", self.driver.version_text(), self.limits.copies()))
+    }
+
     fn cache_bytes(&self) -> u64 {
         /// The Infinity Cache of the CDNA 3 and CDNA 4 devices, which no attribute tells of.
         const INFINITY: u64 = 256 << 20;

@@ -1,9 +1,11 @@
 //! What versions of HIP's runtime do differently and do not tell: read in AMD's source of the runtime (CLR), by release.
 //! Nothing here was seen on a device.
 
+use crate::base::Bytes;
+
 /// Up to how many bytes of a copy between two devices the runtime takes a kernel, unless ROC_P2P_SDMA_SIZE says
 /// otherwise. The same from 5.6 to 7.
-pub const PEER_KERNEL_BYTES: u64 = 1 << 20;
+const PEER_KERNEL_BYTES: u64 = 1 << 20;
 
 /// What one version of the runtime does, as major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,20 @@ impl Limits {
     pub fn of((major, minor): (u32, u32)) -> Limits {
         let known = VERSIONS.into_iter().find(|limits| (major, minor) >= limits.from);
         known.expect("the last begins with 0.0")
+    }
+
+    /// When a kernel makes a copy.
+    pub fn copies(&self) -> String {
+        let host = match self.host_kernel_bytes {
+            0 => "to and from the host never".to_owned(),
+            bytes => format!("to and from the host up to {} (GPU_FORCE_BLIT_COPY_SIZE)", Bytes(bytes)),
+        };
+        let within = if self.copies_without_units { "within a device unless `via: dma`" } else { "within a device" };
+        format!(
+            "a kernel makes them {within}, between devices up to {} (ROC_P2P_SDMA_SIZE), {host}; HSA_ENABLE_SDMA=0 \
+             lets kernels make all (by AMD's source, not measured)",
+            Bytes(PEER_KERNEL_BYTES)
+        )
     }
 }
 
