@@ -191,6 +191,7 @@ fn the_report_says_what_ran() {
 fn an_allocation_that_fails_is_told() {
     let Some(told) = told("alloc:1", &[], 4) else { return };
     assert!(told.contains("aorta::exec::out_of_memory"), "{told}");
+    assert!(told.contains("`hipMalloc` returned 2"), "{told}");
 }
 
 #[test]
@@ -224,6 +225,20 @@ fn an_error_that_comes_late_is_told() {
 fn a_kernel_that_hangs_is_left_behind() {
     let Some(told) = told("hang:map_flat", &["--config", "timeout=300ms"], 4) else { return };
     assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
+}
+
+/// Before anything of the program runs: what measures the timer, with the kernels that it needs.
+#[test]
+fn a_device_that_does_not_answer_is_told() {
+    let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
+    assert!(told.contains("an empty kernel does not come to its end"), "{told}");
+}
+
+#[test]
+fn a_timer_that_fails_is_told() {
+    let Some(told) = told("pinned:1", &["--effort", "quick"], 0) else { return };
+    assert!(told.contains("What timing costs could not be measured"), "{told}");
+    assert!(told.contains("`hipHostMalloc` returned 2"), "{told}");
 }
 
 #[test]

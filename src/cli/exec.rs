@@ -341,7 +341,11 @@ impl<'a> Run<'a> {
         let blocking = environment::blocking_calls().filter(|_| conditions.gate == GateSetting::Auto);
         // What is no measurement needs none of its timer either. A run that can go on without does.
         let timed = effort != Effort::Sanity && environment::blocking_calls().is_none();
-        let timer = timed.then(|| chosen.backend.timer().ok().flatten()).flatten();
+        let timer = timed.then(|| chosen.backend.timer()).transpose().unwrap_or_else(|error| {
+            eprintln!("What timing costs could not be measured, and is not part of the record: {error}");
+            None
+        });
+        let timer = timer.flatten();
         let control = Arc::new(Control::default());
         if chosen.backend.peers().is_some() {
             control.link();

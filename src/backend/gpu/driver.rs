@@ -36,6 +36,9 @@ const SCRATCH: u64 = 256;
 /// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
 const SWEEP: u64 = 2;
 
+/// The number of a failed allocation, the same for both vendors.
+const OUT_OF_MEMORY: i64 = 2;
+
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
     image: Image,
@@ -197,11 +200,18 @@ impl<A: Api> GpuDriver<A> {
     fn allocate(&mut self) -> Result<(), ExecError> {
         let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
         let available = self.api.free_memory().map_err(device)?;
-        let full = |bytes: u64, space: Space, available: u64| ExecError::OutOfMemory {
+        let full = |bytes: u64, space: Space, available: u64, said: String| ExecError::OutOfMemory {
             needed: Bytes(bytes).to_string(),
             space: space.name(),
-            available: Bytes(available).to_string(),
+            available: format!("{} are there{said}", Bytes(available)),
             largest: "`aorta plan` shows them".to_owned(),
+        };
+        // What fails for another reason is told as such.
+        let refused = |bytes: u64, space: Space, available: u64| {
+            move |fault: Box<Fault>| match fault.code {
+                OUT_OF_MEMORY => full(bytes, space, available, format!("; {fault}")),
+                _ => device(fault),
+            }
         };
         let lanes = self.lanes_with(|launch| matches!(launch, Launch::Gemm(_)));
         let each = match lanes.len() as u64 {
@@ -209,20 +219,20 @@ impl<A: Api> GpuDriver<A> {
             count => WORKSPACE.min(ALL_WORKSPACES / count),
         };
         if device_bytes + each * lanes.len() as u64 > available {
-            return Err(full(device_bytes, Space::Device, available));
+            return Err(full(device_bytes, Space::Device, available, String::new()));
         }
         if device_bytes > 0 {
-            self.bases[0] =
-                self.api.allocate(device_bytes).map_err(|_| full(device_bytes, Space::Device, available))?;
+            let refused = refused(device_bytes, Space::Device, available);
+            self.bases[0] = self.api.allocate(device_bytes).map_err(refused)?;
         }
         if pinned_bytes > 0 {
             let available = available_memory().unwrap_or(0);
-            self.bases[1] =
-                self.api.allocate_pinned(pinned_bytes).map_err(|_| full(pinned_bytes, Space::Pinned, available))?;
+            let refused = refused(pinned_bytes, Space::Pinned, available);
+            self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(refused)?;
         }
         let words = host_bytes.div_ceil(8) as usize;
         if self.pageable.words.try_reserve_exact(words).is_err() {
-            return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0)));
+            return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0), String::new()));
         }
         self.pageable.words.resize(words, 0);
         self.bases[2] = self.pageable.words.as_mut_ptr() as u64;

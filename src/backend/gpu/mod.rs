@@ -18,6 +18,7 @@ mod timer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
@@ -36,13 +37,31 @@ pub struct Gpu<A: Api> {
     ranges: Option<Arc<Ranges>>,
     /// The processes of the other ranks.
     peers: Option<Arc<dyn Peers>>,
+    /// The device does not come back from what measured its timer.
+    stuck: AtomicBool,
+}
+
+/// The error of a device that does not come back.
+fn stuck() -> ExecError {
+    ExecError::Device {
+        fault: "an empty kernel does not come to its end: the device does not answer".to_owned(),
+        help: Some(
+            "something may hold the device, or an earlier kernel has broken it: reset it, or restart".to_owned(),
+        ),
+    }
 }
 
 impl<A: Api> Gpu<A> {
     /// One device at least.
     pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
         assert!(!apis.is_empty(), "a backend needs a device");
-        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache, ranges: None, peers: None }
+        Gpu {
+            apis: apis.into_iter().map(Arc::new).collect(),
+            cache,
+            ranges: None,
+            peers: None,
+            stuck: AtomicBool::new(false),
+        }
     }
 
     /// Tells a profiler of each operation that is launched.
@@ -70,7 +89,16 @@ impl<A: Api> Backend for Gpu<A> {
     }
 
     fn timer(&self) -> Result<Option<Timer>, ExecError> {
-        timer::measure(self.apis[0].as_ref(), self.cache.as_deref()).map(Some)
+        match timer::measure(self.apis[0].as_ref(), self.cache.as_deref()) {
+            timer::Measured::Timer(timer) => Ok(Some(timer)),
+            timer::Measured::Failed(error) => Err(error),
+            timer::Measured::Stuck => {
+                // What closes the device would wait for it.
+                std::mem::forget(self.apis[0].clone());
+                self.stuck.store(true, Ordering::Relaxed);
+                Err(stuck())
+            }
+        }
     }
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {
@@ -84,6 +112,9 @@ impl<A: Api> Backend for Gpu<A> {
                 why: format!("{} ranks need a device each, and {} are open", images.len(), self.apis.len()),
                 help: None,
             });
+        }
+        if self.stuck.load(Ordering::Relaxed) {
+            return Err(stuck());
         }
         check_peers(&images)?;
         let meeting = Arc::new(Meeting::new(images.len(), self.peers.clone()));
