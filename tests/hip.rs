@@ -248,6 +248,16 @@ fn a_capture_that_fails_goes_on_as_streams() {
 }
 
 #[test]
+fn an_operation_that_no_graph_takes_is_named() {
+    let Some(told) = told("uncapturable:map_flat", &["--launch", "graph"], 0) else { return };
+    let line = told.lines().find(|line| line.contains("no graph could be made")).unwrap_or_default();
+    assert!(
+        line.contains("returned 900") && line.contains("in this map") && line.contains("--launch stream"),
+        "{told}"
+    );
+}
+
+#[test]
 fn no_device_is_told() {
     let Some(libraries) = doubles::cpu() else { return };
     let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
