@@ -6,14 +6,14 @@ mod api;
 mod comms;
 mod driver;
 mod engines;
-pub mod gate;
+mod gate;
 mod kernels;
 mod lower;
 mod opening;
 mod pageable;
 mod peers;
 mod products;
-pub mod stamps;
+mod stamps;
 mod timer;
 
 use std::path::PathBuf;
@@ -23,10 +23,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, check_peers};
+use crate::ops::Source;
 use crate::schedule::Topology;
 
 pub use api::{Api, Call, Step};
 use driver::GpuDriver;
+
+/// The kernels that no operation has: those of the executor itself.
+pub fn own_kernels() -> [Arc<Source>; 5] {
+    [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
+}
 
 /// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
 pub struct Gpu<A: Api> {
