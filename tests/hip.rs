@@ -4,6 +4,9 @@
 
 #[path = "common/doubles.rs"]
 mod doubles;
+#[allow(dead_code, reason = "this file uses a part")]
+#[path = "common/programs.rs"]
+mod programs;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +27,11 @@ struct Output {
 
 /// Runs the program on the double, with a fault or without.
 fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
+    run_with(libraries, &[("HIP_DOUBLE_FAULT", fault)], arguments)
+}
+
+/// Runs the program on the double, with these variables.
+fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let told = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
     let mut child = Command::new(env!("CARGO_BIN_EXE_aorta"))
@@ -32,7 +40,7 @@ fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("AORTA_LIBRARY_PATH", libraries)
         .env("XDG_CACHE_HOME", KERNELS)
-        .env("HIP_DOUBLE_FAULT", fault)
+        .envs(environment.iter().copied())
         .env("COLUMNS", "120")
         .stdin(Stdio::null())
         .stdout(append.try_clone().expect("a file of our own"))
@@ -46,7 +54,7 @@ fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
             None if start.elapsed() > PATIENCE => {
                 let _ = child.kill();
                 let _ = child.wait();
-                panic!("{arguments:?} with the fault `{fault}` does not end");
+                panic!("{arguments:?} with {environment:?} does not end");
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -56,7 +64,12 @@ fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
 
 /// That a file's results are those of the CPU, as streams and as a graph.
 fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
-    let Output { code, told } = run(libraries, "", &[&[file, "--launch", "both"], arguments].concat());
+    verify_with(libraries, &[], file, arguments);
+}
+
+/// The same with these variables; what the program told.
+fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, arguments: &[&str]) -> String {
+    let Output { code, told } = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
     // What a file expects of times has no meaning here, and may fail.
     let expected = if told.contains("\nfailed (as ") { 1 } else { 0 };
     assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{told}");
@@ -66,6 +79,7 @@ fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
         let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
         assert_eq!(words.first(), words.get(2), "{file}: {line}");
     }
+    told
 }
 
 /// Every shipped file, by path.
@@ -104,6 +118,32 @@ fn ranks_agree_with_the_cpu() {
         verify(libraries, file, &["--preset", "tiny", "--ranks", "1"]);
         verify(libraries, file, &["--preset", "tiny", "--ranks", "2"]);
     }
+}
+
+/// Copies to other ranks, by the runtime and by a kernel, with iterations apart and several under way; and by way of the
+/// host, where no kernel can copy.
+#[test]
+fn copies_to_other_ranks_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("peers.aorta");
+    let file = path.display().to_string();
+    let write = |via: &str, options: &str| {
+        let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
+        std::fs::write(&path, text).expect("a file of our own");
+    };
+    for (via, options, ranks) in [("dma", "", "3"), ("kernel", "(sync: end, depth: 3)", "2")] {
+        write(via, options);
+        let told = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "3")], &file, &["--ranks", ranks]);
+        assert!(told.contains("copies to rank 1: direct, from device to device"), "{told}");
+    }
+    write("dma", "");
+    let told = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
+    assert!(told.contains("copies to rank 1: staged through the host"), "{told}");
+    write("kernel", "");
+    let apart = run_with(libraries, &[("HIP_DOUBLE_APART", "1")], &[&file, "--ranks", "2"]);
+    assert_eq!(apart.code, Some(4), "{}", apart.told);
+    assert!(apart.told.contains("does not reach the memory of rank"), "{}", apart.told);
 }
 
 #[test]
@@ -151,6 +191,7 @@ fn the_report_says_what_ran() {
 fn an_allocation_that_fails_is_told() {
     let Some(told) = told("alloc:1", &[], 4) else { return };
     assert!(told.contains("aorta::exec::out_of_memory"), "{told}");
+    assert!(told.contains("`hipMalloc` returned 2"), "{told}");
 }
 
 #[test]
@@ -186,10 +227,34 @@ fn a_kernel_that_hangs_is_left_behind() {
     assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
 }
 
+/// Before anything of the program runs: what measures the timer, with the kernels that it needs.
+#[test]
+fn a_device_that_does_not_answer_is_told() {
+    let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
+    assert!(told.contains("an empty kernel does not come to its end"), "{told}");
+}
+
+#[test]
+fn a_timer_that_fails_is_told() {
+    let Some(told) = told("pinned:1", &["--effort", "quick"], 0) else { return };
+    assert!(told.contains("What timing costs could not be measured"), "{told}");
+    assert!(told.contains("`hipHostMalloc` returned 2"), "{told}");
+}
+
 #[test]
 fn a_capture_that_fails_goes_on_as_streams() {
     let Some(told) = told("capture", &["--launch", "graph"], 0) else { return };
     assert!(told.contains("no graph could be made") && told.contains("`hipStreamEndCapture` returned 901"), "{told}");
+}
+
+#[test]
+fn an_operation_that_no_graph_takes_is_named() {
+    let Some(told) = told("uncapturable:map_flat", &["--launch", "graph"], 0) else { return };
+    let line = told.lines().find(|line| line.contains("no graph could be made")).unwrap_or_default();
+    assert!(
+        line.contains("returned 900") && line.contains("in this map") && line.contains("--launch stream"),
+        "{told}"
+    );
 }
 
 #[test]

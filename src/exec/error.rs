@@ -56,12 +56,13 @@ pub enum ExecError {
         at: SourceSpan,
     },
 
-    #[error("the program takes {needed} of {space} memory, and {available} are there")]
+    #[error("the program takes {needed} of {space} memory, and {available}")]
     #[diagnostic(code(aorta::exec::out_of_memory), help("the largest: {largest}; lower a parameter, or take a preset"))]
     OutOfMemory {
         needed: String,
         #[serde(deserialize_with = "constant")]
         space: Constant,
+        /// How much is there, and what the runtime said where it was asked for as much.
         available: String,
         largest: String,
     },

@@ -191,7 +191,7 @@ pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend
             return Err(ExecError::OutOfMemory {
                 needed: Bytes(needed).to_string(),
                 space,
-                available: Bytes(available).to_string(),
+                available: format!("{} are there", Bytes(available)),
                 largest: largest(program),
             });
         }

@@ -1,5 +1,7 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
+use miette::SourceSpan;
+
 use crate::base::counted;
 use crate::config::{EffortPlan, Profile};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks, Samples, Trace};
@@ -171,6 +173,18 @@ fn serials(
     run().inspect_err(|error| warnings.push(failed("the serial run", error)))
 }
 
+/// Why there is no graph, with the operation that was refused by its name, and what to type.
+fn told_of(program: &Program, error: &ExecError) -> String {
+    let refused = match error {
+        ExecError::Operation { at, .. } => {
+            program.cycle.iter().flat_map(|step| &step.ops).find(|op| SourceSpan::from(op.span) == *at)
+        }
+        _ => None,
+    };
+    let label = refused.and_then(|op| program.label_text(op.label)).map(|label| format!(", `{label}`"));
+    format!("{error}{}; `--launch stream` asks for none", label.unwrap_or_default())
+}
+
 fn runs_as(mode: LaunchMode) -> &'static str {
     match mode {
         LaunchMode::Stream => "the run as streams",
@@ -203,7 +217,8 @@ fn sample(
     if mode == LaunchMode::Graph
         && let Err(error) = session.capture(request.control)
     {
-        warnings.push(format!("no graph could be made, the run went on as streams: {error}"));
+        let told = told_of(request.first().program, &error);
+        warnings.push(format!("no graph could be made, the run went on as streams: {told}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());
         }

@@ -51,6 +51,7 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
         target: 1,
         direction,
         pageable: source.space == Space::Host || target.space == Space::Host,
+        engine: false,
         row_bytes: row * size,
         rows,
         source_pitch: pitches.1 * size,
@@ -63,7 +64,7 @@ fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
     let reachable = source.space.on_device() && target.space.on_device();
     match (via, rows) {
         ("kernel", _) => reachable.then_some(Way::Kernel),
-        (_, Some(copy)) => Some(Way::Engine(copy)),
+        (_, Some(copy)) => Some(Way::Engine(super::launch::Copy { engine: via == "dma", ..copy })),
         ("auto", None) => reachable.then_some(Way::Kernel),
         _ => None,
     }

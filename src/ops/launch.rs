@@ -132,6 +132,8 @@ pub struct Copy {
     pub direction: Direction,
     /// Whether the host side is ordinary memory, which the runtime stages.
     pub pageable: bool,
+    /// Whether an engine is asked for, where the runtime by itself may take a kernel.
+    pub engine: bool,
     pub row_bytes: u64,
     pub rows: u64,
     /// Distances between rows, in bytes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aorta::backend::gpu::{gate, stamps};
+use aorta::backend::gpu;
 use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::{Launch, Source, witness};
 
@@ -18,7 +18,7 @@ pub fn all() -> BTreeMap<String, Source> {
             sources.insert(kernel.source.name.clone(), (*kernel.source).clone());
         }
     }
-    for source in [gate::source(), stamps::source()] {
+    for source in gpu::own_kernels() {
         sources.insert(source.name.clone(), (*source).clone());
     }
     sources

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{
 };
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call};
+use crate::backend::gpu::{Api, Call, Step};
 use crate::backend::libraries::{NotOpened, SearchPaths};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Health};
@@ -215,6 +215,7 @@ impl Drop for Cuda {
 impl Api for Cuda {
     const NAME: &'static str = "cuda";
     const EVENTS_IN_GRAPHS: bool = true;
+    const STEPS_ON_STREAMS: bool = true;
 
     type Stream = CUstream;
     type Event = CUevent;
@@ -270,6 +271,10 @@ impl Api for Cuda {
 
     fn health(&self) -> Option<Health> {
         self.nvml().map(Nvml::health)
+    }
+
+    fn copy_engines(&self) -> u32 {
+        self.driver.attribute(self.device, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(0).max(0) as u32
     }
 
     fn cache_bytes(&self) -> u64 {
@@ -546,9 +551,9 @@ impl Api for Cuda {
         unsafe { self.copy_rows(copy, source, target, stream) }
     }
 
-    unsafe fn await_flag(&self, address: u64, value: u32, stream: CUstream) -> Call {
+    unsafe fn meet(&self, steps: &[Step], stream: CUstream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
-        unsafe { self.wait_and_lower(address, value, stream) }
+        unsafe { self.take_steps(steps, stream) }
     }
 
     unsafe fn begin_capture(&self, stream: CUstream) -> Call {

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUstreamBatchMemOpType,
 };
 
-use crate::backend::gpu::{Api, Call};
+use crate::backend::gpu::{Api, Call, Step};
 use crate::ops::Copy as CopyLaunch;
 
 use super::Cuda;
@@ -61,30 +61,54 @@ impl Cuda {
         })
     }
 
-    /// Waits for a value, and sets it to 0.
+    /// Raises and awaits flags, as one call of the driver as far as they fit. Each write stands behind a fence.
     ///
     /// # Safety
     /// As for [`Api`].
-    pub(super) unsafe fn wait_and_lower(&self, address: u64, value: u32, stream: CUstream) -> Call {
+    pub(super) unsafe fn take_steps(&self, steps: &[Step], stream: CUstream) -> Call {
+        /// Most steps are in pairs; the driver takes up to 256 operations.
+        const AT_ONCE: usize = 4;
         let Some(batch) = self.driver.table.stream_batch_mem_op else { return Err(lacks("cuStreamBatchMemOp_v2")) };
-        let mut ops = [CUstreamBatchMemOpParams_v1 { pad: [0; 6] }; 2];
-        ops[0].waitValue = CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
+        steps.chunks(AT_ONCE).try_for_each(|steps| {
+            // An awaited flag is lowered, so it takes two.
+            let mut ops = [CUstreamBatchMemOpParams_v1 { pad: [0; 6] }; 2 * AT_ONCE];
+            let mut count = 0;
+            let mut add = |op| {
+                ops[count] = op;
+                count += 1;
+            };
+            for step in steps {
+                match *step {
+                    Step::Raise(flag) => add(write(flag, 1)),
+                    Step::Await(flag) => [wait(flag, 1), write(flag, 0)].into_iter().for_each(&mut add),
+                }
+            }
+            // SAFETY: the operations are valid for the call; the caller vouches for memory and stream.
+            self.check("cuStreamBatchMemOp", unsafe { batch(stream, count as u32, ops.as_mut_ptr(), 0) })
+        })
+    }
+}
+
+fn wait(address: u64, value: u32) -> CUstreamBatchMemOpParams_v1 {
+    CUstreamBatchMemOpParams_v1 {
+        waitValue: CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
             operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32,
             address,
             __bindgen_anon_1: CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 { value },
             flags: number::WAIT_VALUE_EQ,
             alias: 0,
-        };
-        ops[1].writeValue = CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
+        },
+    }
+}
+
+fn write(address: u64, value: u32) -> CUstreamBatchMemOpParams_v1 {
+    CUstreamBatchMemOpParams_v1 {
+        writeValue: CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
             operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32,
             address,
-            __bindgen_anon_1: CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 {
-                value: 0,
-            },
+            __bindgen_anon_1: CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 { value },
             flags: number::WRITE_VALUE_DEFAULT,
             alias: 0,
-        };
-        // SAFETY: the operations are valid for the call; the caller vouches for memory and stream.
-        self.check("cuStreamBatchMemOp", unsafe { batch(stream, 2, ops.as_mut_ptr(), 0) })
+        },
     }
 }

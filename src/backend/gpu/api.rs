@@ -13,6 +13,15 @@ use crate::schedule::Topology;
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
+/// A step by which streams of several devices meet: 32 bits of memory are a flag, raised when they are 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Raises the flag at an address, of this device, of one that it reaches, or of the host.
+    Raise(u64),
+    /// Waits for the flag at an address of this device or of the host, and lowers it.
+    Await(u64),
+}
+
 /// A vendor's runtime on one device, with everything resolved.
 ///
 /// # Safety
@@ -24,6 +33,9 @@ pub trait Api: Send + Sync + 'static {
 
     /// A timed event that is recorded from inside a graph has a time; where not, a kernel takes its place.
     const EVENTS_IN_GRAPHS: bool;
+
+    /// A stream raises and awaits flags by itself, also inside of graphs; where not, a kernel does.
+    const STEPS_ON_STREAMS: bool;
 
     type Stream: Copy;
     type Event: Copy;
@@ -44,6 +56,14 @@ pub trait Api: Send + Sync + 'static {
     /// Things worth knowing that showed since the device was opened.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Engines that copy beside kernels, as the driver counts them.
+    fn copy_engines(&self) -> u32;
+
+    /// What is known of how this runtime makes copies and does not tell, in a line.
+    fn copy_rule(&self) -> Option<String> {
+        None
     }
 
     /// Bytes of the last cache before the device's memory.
@@ -120,8 +140,12 @@ pub trait Api: Send + Sync + 'static {
     fn reach(&self, other: &Self) -> Call;
     /// A copy to memory of another device, which may go by way of the host.
     unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Self::Stream) -> Call;
-    /// Lets a stream wait until 32 bits of this device's or the host's memory hold that value, and sets them to 0.
-    unsafe fn await_flag(&self, address: u64, value: u32, stream: Self::Stream) -> Call;
+    /// Lets a stream take these steps when all before them is complete; where `STEPS_ON_STREAMS`.
+    unsafe fn meet(&self, steps: &[Step], stream: Self::Stream) -> Call;
+    /// The kind of link to another device, where the vendor says: `xGMI, 1 hop`.
+    fn link(&self, _other: &Self) -> Option<String> {
+        None
+    }
 
     // --- Graphs ---------------------------------------------------------------------------------------------------
 

@@ -14,11 +14,12 @@ use crate::ops::Launch;
 
 use super::api::{Api, Call};
 use super::comms::{self, Comms};
+use super::engines;
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, wanted};
 use super::lower::{Args, Calls, Context, Prepared};
 use super::pageable::Pageable;
-use super::peers::{self, Flags, Places, RAISED};
+use super::peers::{self, Flags, Places};
 use super::products::Chooser;
 use super::stamps::{self, Stamps};
 use super::timer;
@@ -34,6 +35,9 @@ const SCRATCH: u64 = 256;
 
 /// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
 const SWEEP: u64 = 2;
+
+/// The number of a failed allocation, the same for both vendors.
+const OUT_OF_MEMORY: i64 = 2;
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
@@ -120,6 +124,7 @@ impl<A: Api> GpuDriver<A> {
         self.reset().map_err(device)?;
         meeting.goes_on();
         self.choose_products(meeting)?;
+        self.infer_engines(meeting)?;
         self.reset().map_err(device)?;
         meeting.goes_on();
         Ok(())
@@ -134,15 +139,7 @@ impl<A: Api> GpuDriver<A> {
             events: Vec::new(),
             stamps: Vec::new(),
             kernels,
-            calls: Calls {
-                ops: Vec::new(),
-                calls: Vec::new(),
-                copies: Vec::new(),
-                products: Vec::new(),
-                exchanges: Vec::new(),
-                peers: Vec::new(),
-                args: Args::default(),
-            },
+            calls: Calls::with_capacity(0),
             products: Vec::new(),
             fills: Vec::new(),
             fill_args: Args::default(),
@@ -203,11 +200,18 @@ impl<A: Api> GpuDriver<A> {
     fn allocate(&mut self) -> Result<(), ExecError> {
         let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
         let available = self.api.free_memory().map_err(device)?;
-        let full = |bytes: u64, space: Space, available: u64| ExecError::OutOfMemory {
+        let full = |bytes: u64, space: Space, available: u64, said: String| ExecError::OutOfMemory {
             needed: Bytes(bytes).to_string(),
             space: space.name(),
-            available: Bytes(available).to_string(),
+            available: format!("{} are there{said}", Bytes(available)),
             largest: "`aorta plan` shows them".to_owned(),
+        };
+        // What fails for another reason is told as such.
+        let refused = |bytes: u64, space: Space, available: u64| {
+            move |fault: Box<Fault>| match fault.code {
+                OUT_OF_MEMORY => full(bytes, space, available, format!("; {fault}")),
+                _ => device(fault),
+            }
         };
         let lanes = self.lanes_with(|launch| matches!(launch, Launch::Gemm(_)));
         let each = match lanes.len() as u64 {
@@ -215,20 +219,20 @@ impl<A: Api> GpuDriver<A> {
             count => WORKSPACE.min(ALL_WORKSPACES / count),
         };
         if device_bytes + each * lanes.len() as u64 > available {
-            return Err(full(device_bytes, Space::Device, available));
+            return Err(full(device_bytes, Space::Device, available, String::new()));
         }
         if device_bytes > 0 {
-            self.bases[0] =
-                self.api.allocate(device_bytes).map_err(|_| full(device_bytes, Space::Device, available))?;
+            let refused = refused(device_bytes, Space::Device, available);
+            self.bases[0] = self.api.allocate(device_bytes).map_err(refused)?;
         }
         if pinned_bytes > 0 {
             let available = available_memory().unwrap_or(0);
-            self.bases[1] =
-                self.api.allocate_pinned(pinned_bytes).map_err(|_| full(pinned_bytes, Space::Pinned, available))?;
+            let refused = refused(pinned_bytes, Space::Pinned, available);
+            self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(refused)?;
         }
         let words = host_bytes.div_ceil(8) as usize;
         if self.pageable.words.try_reserve_exact(words).is_err() {
-            return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0)));
+            return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0), String::new()));
         }
         self.pageable.words.resize(words, 0);
         self.bases[2] = self.pageable.words.as_mut_ptr() as u64;
@@ -295,7 +299,6 @@ impl<A: Api> GpuDriver<A> {
             comms: &self.comms,
             scratch: self.scratch,
             places,
-            raised: self.flags.raised(),
         };
         let calls = context.calls()?;
         let notes = if self.image.crossings > 0 { peers::notes(places, &self.image)? } else { Vec::new() };
@@ -348,6 +351,20 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
+    /// Finds out what makes the copies.
+    fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+        if self.lanes_with(|launch| matches!(launch, Launch::Copy(_) | Launch::Peer(_))).is_empty() {
+            return Ok(());
+        }
+        self.notes.extend(self.api.copy_rule());
+        if self.kernels.has(&engines::source()) {
+            meeting.goes_on();
+            let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls);
+            self.notes.extend(found.map_err(device)?);
+        }
+        Ok(())
+    }
+
     /// Makes one call. The measured loop ends here.
     fn issue(&mut self, index: u32) -> Call {
         let Self { api, calls, products, collectives, shared, .. } = self;
@@ -363,7 +380,9 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Copy { copy, source, target, stream } => {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }
-                Prepared::Await { flag, stream } => api.await_flag(flag, RAISED, stream),
+                Prepared::Meet { steps: (first, last), stream } => {
+                    api.meet(&calls.steps[first as usize..last as usize], stream)
+                }
                 Prepared::Stage { copy, source, target, peer, stream } => {
                     let other = calls.peers[peer as usize].as_ref();
                     api.copy_staged(&calls.copies[copy as usize], source, (target, other), stream)

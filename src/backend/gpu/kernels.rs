@@ -12,7 +12,7 @@ use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
 use super::api::Api;
-use super::{gate, stamps};
+use super::{engines, gate, peers, stamps, timer};
 
 /// The functions of an image, by their text.
 pub struct Kernels<A: Api> {
@@ -53,8 +53,15 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     if image.gates > 0 {
         add(&gate::source(), "gate", SrcSpan::default());
     }
+    if image.gates > 0 && engines::can_try(image.works.iter().flat_map(|work| work.launches.iter())) {
+        add(&engines::source(), "copy", SrcSpan::default());
+        add(&timer::null(), "copy", SrcSpan::default());
+    }
     if !A::EVENTS_IN_GRAPHS {
         add(&stamps::source(), "stamp", SrcSpan::default());
+    }
+    if !A::STEPS_ON_STREAMS && image.crossings > 0 {
+        add(&peers::source(), "meet", SrcSpan::default());
     }
     for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
         if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
@@ -101,6 +108,10 @@ impl<A: Api> Kernels<A> {
         let function = unsafe { api.function(module, &source.name)? };
         self.functions.insert(source.clone(), function);
         Ok(())
+    }
+
+    pub fn has(&self, source: &Source) -> bool {
+        self.functions.contains_key(source)
     }
 
     pub fn get(&self, source: &Source) -> A::Function {

@@ -10,7 +10,7 @@ use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
 
-use super::api::Api;
+use super::api::{Api, Step};
 use super::kernels::Kernels;
 use super::peers::{self, Part, Places};
 
@@ -42,9 +42,10 @@ pub enum Prepared<A: Api> {
         bytes: u64,
         stream: A::Stream,
     },
-    /// Waits for a flag that another rank raises.
-    Await {
-        flag: u64,
+    /// Raises flags of other ranks and awaits those of this one.
+    Meet {
+        /// Which of [`Calls::steps`].
+        steps: (u32, u32),
         stream: A::Stream,
     },
     /// A copy to the memory of another device, by way of the host.
@@ -74,10 +75,28 @@ pub struct Calls<A: Api> {
     pub exchanges: Vec<Exchange>,
     /// The devices of other ranks that are copied to by way of the host.
     pub peers: Vec<Arc<A>>,
+    pub steps: Vec<Step>,
+    /// Calls that write the memory of other ranks, in order.
+    pub away: Vec<u32>,
     pub args: Args,
 }
 
 impl<A: Api> Calls<A> {
+    /// None, with room for as many operations.
+    pub fn with_capacity(ops: usize) -> Self {
+        Calls {
+            ops: Vec::with_capacity(ops),
+            calls: Vec::with_capacity(ops),
+            copies: Vec::new(),
+            products: Vec::new(),
+            exchanges: Vec::new(),
+            peers: Vec::new(),
+            steps: Vec::new(),
+            away: Vec::new(),
+            args: Args::default(),
+        }
+    }
+
     /// The number of a copy's rows and directions.
     fn copy(&mut self, copy: &CopyLaunch) -> u32 {
         let index = self.copies.iter().position(|known| known == copy).unwrap_or_else(|| {
@@ -151,9 +170,8 @@ pub struct Context<'a, A: Api> {
     pub comms: &'a [Comm],
     /// Device memory that barriers may use.
     pub scratch: u64,
-    /// All ranks of the process, and a raised flag of this one.
+    /// All ranks of the process.
     pub places: &'a Places<A>,
-    pub raised: u64,
 }
 
 impl<A: Api> Context<'_, A> {
@@ -168,15 +186,7 @@ impl<A: Api> Context<'_, A> {
 
     /// Resolves every operation of the image.
     pub fn calls(&self) -> Result<Calls<A>, ExecError> {
-        let mut calls = Calls {
-            ops: Vec::with_capacity(self.image.ops.len()),
-            calls: Vec::with_capacity(self.image.ops.len()),
-            copies: Vec::new(),
-            products: Vec::new(),
-            exchanges: Vec::new(),
-            peers: Vec::new(),
-            args: Args::default(),
-        };
+        let mut calls = Calls::with_capacity(self.image.ops.len());
         let mut products: FxHashMap<Gemm, u32> = FxHashMap::default();
         let mut operands = Vec::new();
         for op in &self.image.ops {
@@ -209,12 +219,12 @@ impl<A: Api> Context<'_, A> {
     ) -> Result<(), ExecError> {
         let own = self.places.own(self.image)?;
         let stream = self.streams[op.lane as usize];
-        for part in peers::parts(self.places, &own, self.raised, (op.crossing, peer))? {
+        for part in peers::parts(self.places, &own, (op.crossing, peer))? {
             let call = match part {
-                Part::Raise { copy, source, target } => {
-                    Prepared::Copy { copy: calls.copy(&copy), source, target, stream }
+                Part::Meet(steps) => {
+                    self.meet(&steps, stream, calls);
+                    continue;
                 }
-                Part::Await { flag } => Prepared::Await { flag, stream },
                 Part::Send { launch, target } => self.call(launch, op, &[operands[0], target], calls, products)?,
                 Part::Stage { copy, target, to } => {
                     calls.peers.push(to.api.clone());
@@ -222,9 +232,34 @@ impl<A: Api> Context<'_, A> {
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
                 }
             };
+            calls.away.push(calls.calls.len() as u32);
             calls.calls.push(call);
         }
         Ok(())
+    }
+
+    /// The calls that take steps: one of the stream's own, or kernels, each of which raises one flag and awaits one.
+    fn meet(&self, steps: &[Step], stream: A::Stream, calls: &mut Calls<A>) {
+        if A::STEPS_ON_STREAMS {
+            let first = calls.steps.len() as u32;
+            calls.steps.extend(steps);
+            calls.calls.push(Prepared::Meet { steps: (first, calls.steps.len() as u32), stream });
+            return;
+        }
+        let function = self.kernels.get(&peers::source());
+        let mut steps = steps.iter().copied().peekable();
+        while let Some(step) = steps.next() {
+            let (raised, awaited) = match (step, steps.peek()) {
+                (Step::Raise(raised), Some(&Step::Await(awaited))) => {
+                    steps.next();
+                    (raised, awaited)
+                }
+                (Step::Raise(raised), _) => (raised, 0),
+                (Step::Await(awaited), _) => (0, awaited),
+            };
+            let args = calls.args.push(&[Arg::U64(raised), Arg::U64(awaited)], &[], |_| 0);
+            calls.calls.push(Prepared::Kernel { function, grid: 1, block: 1, shared: 0, stream, args });
+        }
     }
 
     fn call(

@@ -5,26 +5,34 @@
 mod api;
 mod comms;
 mod driver;
-pub mod gate;
+mod engines;
+mod gate;
 mod kernels;
 mod lower;
 mod opening;
 mod pageable;
 mod peers;
 mod products;
-pub mod stamps;
+mod stamps;
 mod timer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, check_peers};
+use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Api, Call};
+pub use api::{Api, Call, Step};
 use driver::GpuDriver;
+
+/// The kernels that no operation has: those of the executor itself.
+pub fn own_kernels() -> [Arc<Source>; 5] {
+    [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
+}
 
 /// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
 pub struct Gpu<A: Api> {
@@ -35,13 +43,31 @@ pub struct Gpu<A: Api> {
     ranges: Option<Arc<Ranges>>,
     /// The processes of the other ranks.
     peers: Option<Arc<dyn Peers>>,
+    /// The device does not come back from what measured its timer.
+    stuck: AtomicBool,
+}
+
+/// The error of a device that does not come back.
+fn stuck() -> ExecError {
+    ExecError::Device {
+        fault: "an empty kernel does not come to its end: the device does not answer".to_owned(),
+        help: Some(
+            "something may hold the device, or an earlier kernel has broken it: reset it, or restart".to_owned(),
+        ),
+    }
 }
 
 impl<A: Api> Gpu<A> {
     /// One device at least.
     pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
         assert!(!apis.is_empty(), "a backend needs a device");
-        Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache, ranges: None, peers: None }
+        Gpu {
+            apis: apis.into_iter().map(Arc::new).collect(),
+            cache,
+            ranges: None,
+            peers: None,
+            stuck: AtomicBool::new(false),
+        }
     }
 
     /// Tells a profiler of each operation that is launched.
@@ -69,7 +95,16 @@ impl<A: Api> Backend for Gpu<A> {
     }
 
     fn timer(&self) -> Result<Option<Timer>, ExecError> {
-        timer::measure(self.apis[0].as_ref(), self.cache.as_deref()).map(Some)
+        match timer::measure(self.apis[0].as_ref(), self.cache.as_deref()) {
+            timer::Measured::Timer(timer) => Ok(Some(timer)),
+            timer::Measured::Failed(error) => Err(error),
+            timer::Measured::Stuck => {
+                // What closes the device would wait for it.
+                std::mem::forget(self.apis[0].clone());
+                self.stuck.store(true, Ordering::Relaxed);
+                Err(stuck())
+            }
+        }
     }
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {
@@ -83,6 +118,9 @@ impl<A: Api> Backend for Gpu<A> {
                 why: format!("{} ranks need a device each, and {} are open", images.len(), self.apis.len()),
                 help: None,
             });
+        }
+        if self.stuck.load(Ordering::Relaxed) {
+            return Err(stuck());
         }
         check_peers(&images)?;
         let meeting = Arc::new(Meeting::new(images.len(), self.peers.clone()));

@@ -5,20 +5,29 @@
 //! raises the receiver's flag; the receiver waits for that. A flag is lowered by who has waited for it, before it can be
 //! raised again: its next raiser comes by the place only when this turn is complete. So the same calls serve every
 //! iteration, also as a graph.
+//!
+//! No step can be left out because iterations do not overlap: they do, where an iteration waits for the end of the last
+//! one alone, and then only the first flag keeps a sender from what is still read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::exec::{ExecError, Image, ImageOp};
-use crate::ops::{Copy as CopyLaunch, Direction, Launch, Peer, Sent};
+use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 
-use super::api::{Api, Call};
+use super::api::{Api, Call, Step};
 
 /// Bytes of a flag.
 const FLAG: u64 = 4;
 
-/// What a raised flag holds: each of its bytes is 1, so that a fill can write it.
-pub const RAISED: u32 = 0x0101_0101;
+/// The kernel of the steps, where streams have none of their own: it raises a flag, then awaits one and lowers it. What
+/// stood before it is complete, and what another device wrote before it raised the flag is seen by what comes behind. It
+/// looks at the clock between its looks at the flag, so that these do not fill the link to the host.
+pub fn source() -> Arc<Source> {
+    let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = 1u;\n  if (awaited == 0) return;\n  \
+                while (*(volatile u32*)awaited == 0u) WHOLE_CLOCK();\n  *(volatile u32*)awaited = 0u;\n  __threadfence_system();\n";
+    kernel::source("meet", "", &["u32* raised".to_owned(), "u32* awaited".to_owned()], body)
+}
 
 /// The ranks of a process, each with what the others need to know of it.
 pub struct Places<A: Api> {
@@ -30,7 +39,7 @@ pub struct Places<A: Api> {
 /// What other ranks need to know of one.
 pub struct Place<A: Api> {
     pub api: Arc<A>,
-    /// Where its flags begin, in its device's memory and in the host's.
+    /// Where its flags begin: those for ranks whose devices it reaches, and the others.
     flags: [u64; 2],
     /// Where each copy that arrives is written, by the place of the text and the sender.
     targets: BTreeMap<(u32, u32), u64>,
@@ -39,10 +48,9 @@ pub struct Place<A: Api> {
 /// The flags of a rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flags {
-    /// A raised flag in the device's memory, from which others are raised.
-    raised: u64,
-    /// The flags in the device's memory, and those in the host's.
+    /// In the device's memory, where streams raise and await flags by themselves; else there are none.
     device: u64,
+    /// In the host's, where all devices see them change.
     host: u64,
 }
 
@@ -53,21 +61,22 @@ impl Flags {
             return Ok(Flags::default());
         }
         let bytes = u64::from(image.crossings) * (1 + ranks as u64) * FLAG;
-        let raised = api.allocate(FLAG + bytes)?;
-        let host = api.allocate_pinned(bytes)?;
+        let mut flags = Flags { device: 0, host: api.allocate_pinned(bytes)? };
         // SAFETY: the memory was made for this, with that many bytes, and nothing uses it yet.
-        unsafe {
-            api.memset(raised, 0, FLAG + bytes, stream)?;
-            api.memset(raised, RAISED as u8, FLAG, stream)?;
-            std::ptr::write_bytes(host as *mut u8, 0, bytes as usize);
+        unsafe { std::ptr::write_bytes(flags.host as *mut u8, 0, bytes as usize) };
+        if A::STEPS_ON_STREAMS {
+            flags.device = api.allocate(bytes)?;
+            // SAFETY: as above.
+            unsafe { api.memset(flags.device, 0, bytes, stream)? };
         }
         api.synchronize()?;
-        Ok(Flags { raised, device: raised + FLAG, host })
+        Ok(flags)
     }
 
-    /// Where a raised flag is, from which others are raised.
-    pub fn raised(&self) -> u64 {
-        self.raised
+    /// Where the flags begin for ranks whose devices this one reaches, and for the others. A kernel that waits on one
+    /// device need not see what another writes into its memory meanwhile: it looks at the host's.
+    fn begin(&self) -> [u64; 2] {
+        [if self.device != 0 { self.device } else { self.host }, self.host]
     }
 
     /// Gives their memory back.
@@ -75,10 +84,12 @@ impl Flags {
     /// # Safety
     /// Nothing uses the flags any more, on this device or on others.
     pub unsafe fn free<A: Api>(&self, api: &A) {
-        if self.raised != 0 {
-            // SAFETY: both were made by `new`; the caller says that nothing uses them.
-            unsafe {
-                api.free(self.raised);
+        // SAFETY: both were made by `new`; the caller says that nothing uses them.
+        unsafe {
+            if self.device != 0 {
+                api.free(self.device);
+            }
+            if self.host != 0 {
                 api.free_pinned(self.host);
             }
         }
@@ -103,7 +114,7 @@ impl<A: Api> Places<A> {
             let outputs = &image.operands(op)[usize::from(peer.sends.is_some())..];
             targets.extend(peer.from.iter().zip(outputs).map(|(&from, at)| ((op.crossing, from), base + at.offset)));
         }
-        let place = Place { api: api.clone(), flags: [flags.device, flags.host], targets };
+        let place = Place { api: api.clone(), flags: flags.begin(), targets };
         self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(image.rank, Arc::new(place));
     }
 
@@ -140,47 +151,50 @@ pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
     }
 }
 
-/// One call of a copy between ranks.
+/// One part of a copy between ranks.
 pub enum Part<'a, A: Api> {
-    /// Raises a flag of another rank.
-    Raise { copy: CopyLaunch, source: u64, target: u64 },
-    /// Waits for a flag of this rank, and lowers it.
-    Await { flag: u64 },
+    /// Flags of other ranks that are raised, and of this rank that are awaited, in this order.
+    Meet(Vec<Step>),
     /// What is sent, where the device reaches the other.
     Send { launch: &'a Launch, target: u64 },
     /// What is sent by way of the host.
     Stage { copy: &'a CopyLaunch, target: u64, to: Arc<Place<A>> },
 }
 
-/// The calls of a rank in a copy between ranks, in their order.
+/// The parts of a rank in a copy between ranks, in their order.
 pub fn parts<'a, A: Api>(
     places: &Places<A>,
     own: &Place<A>,
-    raised: u64,
     (crossing, peer): (u32, &'a Peer),
 ) -> Result<Vec<Part<'a, A>>, ExecError> {
     let mut parts = Vec::new();
-    let mut awaited = Vec::new();
+    let (mut first, mut last) = (Vec::new(), Vec::new());
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
         let sender = places.of(from)?;
         let direct = reach(own, &sender)?;
-        parts.push(raise(raised, places.ready(&sender, direct, crossing), direct));
-        awaited.push(places.arrived(own, direct, crossing, from));
+        first.push(Step::Raise(places.ready(&sender, direct, crossing)));
+        last.push(Step::Await(places.arrived(own, direct, crossing, from)));
     }
     if let Some(sent) = &peer.sends {
-        send(places, own, raised, (crossing, peer.rank, sent), &mut parts)?;
+        let (part, flags) = send(places, own, (crossing, peer.rank, sent))?;
+        if let Some([ready, arrived]) = flags {
+            first.push(Step::Await(ready));
+            last.insert(0, Step::Raise(arrived));
+        }
+        parts.extend([Part::Meet(std::mem::take(&mut first)), part]);
     }
-    parts.extend(awaited.into_iter().map(|flag| Part::Await { flag }));
+    first.append(&mut last);
+    parts.push(Part::Meet(first));
+    parts.retain(|part| !matches!(part, Part::Meet(steps) if steps.is_empty()));
     Ok(parts)
 }
 
+/// What a rank sends, and, where it goes to another rank, the flag that lets it and the flag that tells of it.
 fn send<'a, A: Api>(
     places: &Places<A>,
     own: &Place<A>,
-    raised: u64,
     (crossing, rank, sent): (u32, u32, &'a Sent),
-    parts: &mut Vec<Part<'a, A>>,
-) -> Result<(), ExecError> {
+) -> Result<(Part<'a, A>, Option<[u64; 2]>), ExecError> {
     let Sent { to, launch } = sent;
     let receiver = places.of(*to)?;
     let target = receiver.targets.get(&(crossing, rank)).copied();
@@ -189,12 +203,11 @@ fn send<'a, A: Api>(
         help: None,
     })?;
     if *to == rank {
-        parts.push(Part::Send { launch, target });
-        return Ok(());
+        return Ok((Part::Send { launch, target }, None));
     }
     let direct = reach(own, &receiver)?;
-    parts.push(Part::Await { flag: places.ready(own, direct, crossing) });
-    parts.push(match (direct, &**launch) {
+    let flags = [places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank)];
+    let part = match (direct, &**launch) {
         (true, _) => Part::Send { launch, target },
         (false, Launch::Copy(copy)) => Part::Stage { copy, target, to: receiver.clone() },
         (false, _) => {
@@ -205,9 +218,8 @@ fn send<'a, A: Api>(
                 help: Some("write `via: dma`, which goes by way of the host".to_owned()),
             });
         }
-    });
-    parts.push(raise(raised, places.arrived(&receiver, direct, crossing, rank), direct));
-    Ok(())
+    };
+    Ok((part, Some(flags)))
 }
 
 /// Whether two devices write each other's memory; from then on this one may.
@@ -221,31 +233,19 @@ fn reach<A: Api>(own: &Place<A>, other: &Place<A>) -> Result<bool, ExecError> {
     reach().map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
 }
 
-/// A flag is raised by a copy of its own, which the stream makes when what stands before it is complete.
-fn raise<'a, A: Api>(raised: u64, target: u64, direct: bool) -> Part<'a, A> {
-    let direction = if direct { Direction::DeviceToDevice } else { Direction::DeviceToHost };
-    let copy = CopyLaunch {
-        source: 0,
-        target: 1,
-        direction,
-        pageable: false,
-        row_bytes: FLAG,
-        rows: 1,
-        source_pitch: FLAG,
-        target_pitch: FLAG,
-    };
-    Part::Raise { copy, source: raised, target }
-}
-
 /// Which way the copies of an image take, one line for each rank that gets some.
 pub fn notes<A: Api>(places: &Places<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);
     let receivers: std::collections::BTreeSet<u32> = sent.filter(|to| *to != image.rank).collect();
     let own = places.of(image.rank)?;
     let note = |to: u32| -> Result<String, ExecError> {
-        Ok(match reach(&own, places.of(to)?.as_ref())? {
-            true => format!("copies to rank {to}: direct, from device to device"),
-            false => format!("copies to rank {to}: staged through the host, since the devices do not reach each other"),
+        let other = places.of(to)?;
+        let link = own.api.link(&other.api).map(|link| format!(" ({link})")).unwrap_or_default();
+        Ok(match reach(&own, &other)? {
+            true => format!("copies to rank {to}: direct, from device to device{link}"),
+            false => {
+                format!("copies to rank {to}: staged through the host, since the devices do not reach each other{link}")
+            }
         })
     };
     receivers.into_iter().map(note).collect()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::base::{Nanos, SrcSpan};
 use crate::exec::{ExecError, Fault, Timer};
@@ -19,6 +19,12 @@ const PAIRS: usize = 64;
 /// Rounds; the last counts, since a device that was idle has to raise its clock.
 const ROUNDS: usize = 20;
 
+/// How long a round may take. Its kernels take microseconds: a device that needs longer does not come back.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// From one look at the stream to the next.
+const LOOK: Duration = Duration::from_micros(20);
+
 /// What an event's time may be off by: the vendors say about half a microsecond.
 const EVENT_STEP: Nanos = Nanos(500);
 
@@ -34,25 +40,49 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-fn null() -> Arc<Source> {
+/// A kernel that does nothing.
+pub fn null() -> Arc<Source> {
     kernel::source("nop", "", &[], "")
 }
 
+/// What has been measured, or why it could not be.
+pub enum Measured {
+    Timer(Timer),
+    Failed(ExecError),
+    /// A kernel does not come to its end: whoever waits for the device waits without end.
+    Stuck,
+}
+
+impl From<Box<Fault>> for Measured {
+    fn from(fault: Box<Fault>) -> Self {
+        Measured::Failed(device(fault))
+    }
+}
+
 /// Measures what stamps and an empty kernel take. `cache` keeps the two kernels that it needs.
-pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, ExecError> {
-    api.make_current().map_err(device)?;
+pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Measured {
+    match prepared(api, cache) {
+        Ok(timer) => Measured::Timer(timer),
+        Err(other) => other,
+    }
+}
+
+fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
+    api.make_current()?;
     let wanted = [gate::source(), null()].map(|source| Wanted {
         source: (*source).clone(),
         what: "timer",
         span: SrcSpan::default(),
     });
-    let mut kernels = Kernels::load(api, &wanted, cache)?;
+    let mut kernels = Kernels::load(api, &wanted, cache).map_err(Measured::Failed)?;
     let measured = on_stream(api, &kernels);
-    kernels.unload(api);
-    measured.map_err(device)
+    if !matches!(measured, Err(Measured::Stuck)) {
+        kernels.unload(api);
+    }
+    measured
 }
 
-fn on_stream<A: Api>(api: &A, kernels: &Kernels<A>) -> Call<Timer> {
+fn on_stream<A: Api>(api: &A, kernels: &Kernels<A>) -> Result<Timer, Measured> {
     let stream = api.stream(Priority::Normal)?;
     let mut events = Vec::with_capacity(2 * PAIRS);
     let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
@@ -65,14 +95,30 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels<A>) -> Call<Timer> {
     };
     let timer = run();
     gates.release_all();
-    let _ = api.synchronize();
-    // SAFETY: all were made above, and the device is idle.
+    if matches!(timer, Err(Measured::Stuck)) || !ended(api, stream).unwrap_or(true) {
+        // What frees memory that the device uses would not come back either.
+        return Err(Measured::Stuck);
+    }
+    // SAFETY: all were made above, and nothing of them is under way.
     unsafe {
         gates.free(api);
         events.into_iter().for_each(|event| api.destroy_event(event));
         api.destroy_stream(stream);
     }
     timer
+}
+
+/// Waits for what is on the stream; whether it came to its end.
+fn ended<A: Api>(api: &A, stream: A::Stream) -> Call<bool> {
+    let start = Instant::now();
+    // SAFETY: the stream is alive.
+    while !unsafe { api.idle(stream)? } {
+        if start.elapsed() > LIMIT {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(true)
 }
 
 struct Bench<'a, A: Api> {
@@ -84,10 +130,10 @@ struct Bench<'a, A: Api> {
 }
 
 impl<A: Api> Bench<'_, A> {
-    fn timer(&mut self) -> Call<Timer> {
+    fn timer(&mut self) -> Result<Timer, Measured> {
         // A kernel may be loaded when it is first launched, and that may wait for the device: not behind a gate.
         self.issue(true)?;
-        self.api.synchronize()?;
+        self.wait()?;
         let mut last = None;
         for _ in 0..ROUNDS {
             let (empty, stamps) = self.round(false)?;
@@ -108,21 +154,26 @@ impl<A: Api> Bench<'_, A> {
 
     /// The time between the stamps of each pair, with an empty kernel between them or without, and what the calls took.
     /// The gate is shut meanwhile: else the host's calls would be what lies between.
-    fn round(&mut self, kernel: bool) -> Call<(Vec<Nanos>, Nanos)> {
+    fn round(&mut self, kernel: bool) -> Result<(Vec<Nanos>, Nanos), Measured> {
         self.gates.hold(self.api, 0, self.stream)?;
         let start = Instant::now();
         let issued = self.issue(kernel);
         let calls = Nanos(start.elapsed().as_nanos() as i64);
         self.gates.release(0);
         issued?;
-        self.api.synchronize()?;
+        self.wait()?;
         if self.gates.forced(0) {
-            return Err(Fault::new("timer", "every call waits for the device, so that its own time does not show"));
+            let why = "every call waits for the device, so that its own time does not show";
+            return Err(Fault::new("timer", why).into());
         }
         let pairs = self.events.chunks_exact(2);
         // SAFETY: the events are alive and have been reached.
         let times: Call<Vec<Nanos>> = pairs.map(|pair| unsafe { self.api.elapsed(pair[0], pair[1]) }).collect();
         Ok((times?, calls))
+    }
+
+    fn wait(&self) -> Result<(), Measured> {
+        if ended(self.api, self.stream)? { Ok(()) } else { Err(Measured::Stuck) }
     }
 
     fn issue(&self, kernel: bool) -> Call {

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call};
+use crate::backend::gpu::{Api, Call, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -40,16 +40,13 @@ impl Hip {
 
     /// Says what a graph of many branches meets.
     fn note_branches(&self) {
-        /// Branches that the runtime lets run side by side, unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise.
-        const BRANCHES: u32 = 4;
         let streams = self.streams.load(Ordering::Relaxed);
-        if streams > BRANCHES {
-            let version = self.driver.version_text();
-            self.note(format!(
-                "a graph of {streams} streams: HIP {version} may run {BRANCHES} branches side by side, and the others \
-                 behind them (DEBUG_HIP_FORCE_GRAPH_QUEUES)"
-            ));
-        }
+        let Some(branches) = self.limits.branches.filter(|&branches| streams > branches) else { return };
+        let version = self.driver.version_text();
+        self.note(format!(
+            "a graph of {streams} streams: HIP {version} runs {branches} branches side by side, and the others behind \
+             them, unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise (by AMD's source, not measured)"
+        ));
     }
 
     /// The stream for reads: the default stream would take a hardware queue and let others wait.
@@ -70,11 +67,6 @@ impl Hip {
     }
 }
 
-/// Copies to other ranks are not built on HIP.
-fn no_peers() -> Box<Fault> {
-    Fault::new("copy", "copies to other ranks run on CUDA, the CPU and the simulator only; on HIP they come later")
-}
-
 impl Drop for Hip {
     fn drop(&mut self) {
         if let Some(&stream) = self.reads.get() {
@@ -89,6 +81,8 @@ impl Api for Hip {
     const NAME: &'static str = "hip";
     // By AMD's own issue tracker (rocm-systems 2380), no version does.
     const EVENTS_IN_GRAPHS: bool = false;
+    // The runtime's own waits and writes are kernels too, unless told otherwise, and no capture sees them.
+    const STEPS_ON_STREAMS: bool = false;
 
     type Stream = Stream;
     type Event = Event;
@@ -155,6 +149,14 @@ impl Api for Hip {
 
     fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn copy_engines(&self) -> u32 {
+        self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(0).max(0) as u32
+    }
+
+    fn copy_rule(&self) -> Option<String> {
+        Some(format!("copies on HIP {}: {}", self.driver.version_text(), self.limits.copies()))
     }
 
     fn cache_bytes(&self) -> u64 {
@@ -379,6 +381,11 @@ impl Api for Hip {
                 (1, Direction::DeviceToHost) => {
                     self.check("hipMemcpyDtoHAsync", (table.copy_to_host)(to, from, bytes, stream))
                 }
+                // Within a device the runtime takes a kernel, unless this asks it to leave the units alone.
+                (1, Direction::DeviceToDevice) if copy.engine && self.limits.copies_without_units => {
+                    let kind = number::DEVICE_TO_DEVICE_NO_UNITS;
+                    self.check("hipMemcpyAsync", (table.copy)(to, from, bytes, kind, stream))
+                }
                 (1, Direction::DeviceToDevice) => {
                     self.check("hipMemcpyDtoDAsync", (table.copy_on_device)(to, from, bytes, stream))
                 }
@@ -407,20 +414,25 @@ impl Api for Hip {
         }
     }
 
-    fn reaches(&self, _: &Self) -> Call<bool> {
-        Err(no_peers())
+    fn reaches(&self, other: &Self) -> Call<bool> {
+        self.can_access(other)
     }
 
-    fn reach(&self, _: &Self) -> Call {
-        Err(no_peers())
+    fn reach(&self, other: &Self) -> Call {
+        self.enable_access(other)
     }
 
-    unsafe fn copy_staged(&self, _: &CopyLaunch, _: u64, _: (u64, &Self), _: Stream) -> Call {
-        Err(no_peers())
+    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call {
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { self.copy_by_host(copy, source, target.0, stream) }
     }
 
-    unsafe fn await_flag(&self, _: u64, _: u32, _: Stream) -> Call {
-        Err(no_peers())
+    unsafe fn meet(&self, _: &[Step], _: Stream) -> Call {
+        Err(Fault::new("meet", "on HIP, kernels raise and await flags"))
+    }
+
+    fn link(&self, other: &Self) -> Option<String> {
+        self.link_to(other)
     }
 
     unsafe fn begin_capture(&self, stream: Stream) -> Call {

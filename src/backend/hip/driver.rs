@@ -15,6 +15,7 @@ pub mod number {
     /// Failures that a kernel has on the device, told by any call that comes after: an address, a time-out, an
     /// assertion, a launch that failed.
     pub const LATE: [i32; 4] = [700, 702, 710, 719];
+    pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
     pub const STREAM_NON_BLOCKING: u32 = 1;
     pub const EVENT_DEFAULT: u32 = 0;
     pub const EVENT_DISABLE_TIMING: u32 = 2;
@@ -25,6 +26,8 @@ pub mod number {
     pub const HOST_TO_DEVICE: u32 = 1;
     pub const DEVICE_TO_HOST: u32 = 2;
     pub const DEVICE_TO_DEVICE: u32 = 3;
+    /// Since 6.1, within one device: by an engine.
+    pub const DEVICE_TO_DEVICE_NO_UNITS: u32 = 1024;
     pub const ATTRIBUTE_COPY_ENGINES: u32 = 2;
     pub const ATTRIBUTE_CLOCK_RATE: u32 = 5;
     pub const ATTRIBUTE_L2_BYTES: u32 = 19;

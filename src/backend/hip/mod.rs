@@ -8,6 +8,8 @@ mod api;
 mod driver;
 mod hipblaslt;
 mod hiprtc;
+mod limits;
+mod peers;
 mod products;
 #[cfg(feature = "hip-sys")]
 mod prototypes;
@@ -24,6 +26,7 @@ use crate::exec::{ExecError, Fault};
 use driver::{HipDriver, NoDriver, no_device, number};
 use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
+use limits::Limits;
 use rocblas::RocBlas;
 
 /// Why nothing is found where there is no library.
@@ -77,6 +80,8 @@ pub struct Hip {
     /// Ticks per second of the device's clock that never changes its pace.
     clock_rate: u64,
     queues: u32,
+    /// What this version of the runtime does.
+    limits: Limits,
     /// The stream that reads go through, made by the first. It is a `hipStream_t`.
     reads: OnceLock<usize>,
     hiprtc: OnceLock<Hiprtc>,
@@ -115,6 +120,7 @@ impl Hip {
             shared_limit: attribute(number::ATTRIBUTE_SHARED_PER_BLOCK).unwrap_or(64 << 10),
             // The documented default.
             queues: queues.unwrap_or(4).max(1),
+            limits: Limits::of((driver.version().0, driver.version().1)),
             architecture,
             driver,
             paths,

@@ -45,7 +45,7 @@ macro_rules! functions {
     )* };
 }
 
-functions! { () (A) (A B) (A B C) (A B C D) (A B C D E F G H) (A B C D E F G H I J K) }
+functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F G H) (A B C D E F G H I J K) }
 
 /// Compiles where both are the same in their plain form.
 pub const fn compare<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: PhantomData<Ours>, _: &Theirs) {}
@@ -73,6 +73,7 @@ const _: () = {
     use super::driver::number;
     assert!(number::NOT_READY == hiprt::hipError_t::hipErrorNotReady as i32);
     assert!(number::NO_DEVICE == hiprt::hipError_t::hipErrorNoDevice as i32);
+    assert!(number::PEER_ACCESS_ALREADY_ENABLED == hiprt::hipError_t::hipErrorPeerAccessAlreadyEnabled as i32);
     assert!(number::STREAM_NON_BLOCKING == hiprt::hipStreamNonBlocking);
     assert!(number::EVENT_DISABLE_TIMING == hiprt::hipEventDisableTiming);
     assert!(number::HOST_COHERENT == hiprt::hipHostMallocCoherent);

@@ -85,6 +85,8 @@ table! {
         device_memory = hipDeviceTotalMem(*mut usize, c_int);
         device_properties = hipGetDeviceProperties(*mut c_void, c_int);
         device_synchronize = hipDeviceSynchronize();
+        can_access_peer = hipDeviceCanAccessPeer(*mut c_int, c_int, c_int);
+        enable_peer_access = hipDeviceEnablePeerAccess(c_int, c_uint);
         priority_range = hipDeviceGetStreamPriorityRange(*mut c_int, *mut c_int);
         memory_info = hipMemGetInfo(*mut usize, *mut usize);
         malloc = hipMalloc(*mut *mut c_void, usize);
@@ -95,6 +97,7 @@ table! {
         copy_to_device = hipMemcpyHtoDAsync(Address, *mut c_void, usize, Stream);
         copy_to_host = hipMemcpyDtoHAsync(*mut c_void, Address, usize, Stream);
         copy_on_device = hipMemcpyDtoDAsync(Address, Address, usize, Stream);
+        copy = hipMemcpyAsync(*mut c_void, *const c_void, usize, c_uint, Stream);
         copy_rows = hipMemcpy2DAsync(
             *mut c_void, usize, *const c_void, usize, usize, usize, c_uint, Stream,
         );
@@ -125,6 +128,7 @@ table! {
         graph_destroy = hipGraphDestroy(Graph);
     }
     optional {
+        link_type = hipExtGetLinkTypeAndHopCount(c_int, c_int, *mut c_uint, *mut c_uint);
         graph_upload = hipGraphUpload(GraphExec, Stream);
     }
     newer {

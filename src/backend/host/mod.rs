@@ -85,7 +85,7 @@ impl HostDriver {
             Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(image.bytes[index]).to_string(),
                 space: space.name(),
-                available: "less than that".to_owned(),
+                available: "less than that are there".to_owned(),
                 largest: "`aorta plan` shows them".to_owned(),
             })
         };

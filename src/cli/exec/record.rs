@@ -10,7 +10,7 @@ use crate::measure::{self, Measured};
 use crate::schedule::Schedule;
 
 use super::measuring::Run;
-use crate::cli::{environment, list};
+use crate::cli::{environment, list, output};
 
 impl Run<'_> {
     pub(super) fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
@@ -105,7 +105,12 @@ impl Run<'_> {
     fn timer(&self) -> Option<Timer> {
         // What is no measurement needs none of its timer either. A run that can go on without does.
         let timed = self.effort != Effort::Sanity && environment::blocking_calls().is_none();
-        timed.then(|| self.chosen.backend.timer().ok().flatten()).flatten()
+        let asked = timed.then(|| self.chosen.backend.timer()).transpose();
+        let told = asked.unwrap_or_else(|error| {
+            output::eprint(&format!("What timing costs could not be measured, and is not part of the record: {error}\n"));
+            None
+        });
+        told.flatten()
     }
 
     fn program(&self, schedule: &Schedule) -> ProgramRecord {

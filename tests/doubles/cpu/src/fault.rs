@@ -9,6 +9,7 @@
 //! | `late` | a kernel while it runs: an illegal access, told by every later call on its device |
 //! | `hang` | a kernel, which never ends |
 //! | `capture` | the end of a capture |
+//! | `uncapturable` | a launch in a capture, which it breaks |
 //!
 //! Behind the kind stand a kernel's name, where kernels are meant, a number that counts from 1, or `name:number`.
 

@@ -18,6 +18,11 @@ fn present() -> Done {
     if device::all().is_empty() { Err(NO_DEVICE) } else { Ok(()) }
 }
 
+/// Whether a device may use the memory of another: all may, unless `HIP_DOUBLE_APART` is there.
+fn reaches(index: c_int, peer: c_int) -> bool {
+    index != peer && std::env::var_os("HIP_DOUBLE_APART").is_none()
+}
+
 hip! {
     fn hipInit(flags: c_uint) {
         if flags != 0 { return Err(INVALID_VALUE) }
@@ -96,12 +101,13 @@ hip! {
     fn hipDeviceCanAccessPeer(can: *mut c_int, index: c_int, peer: c_int) {
         device::get(index)?;
         device::get(peer)?;
-        can.write(c_int::from(index != peer));
+        can.write(c_int::from(reaches(index, peer)));
         Ok(())
     }
     fn hipDeviceEnablePeerAccess(peer: c_int, flags: c_uint) {
         device::get(peer)?;
-        if peer == device::current() || flags != 0 { return Err(INVALID_DEVICE) }
+        if flags != 0 { return Err(INVALID_VALUE) }
+        if !reaches(device::current(), peer) { return Err(INVALID_DEVICE) }
         static ENABLED: std::sync::Mutex<Vec<(i32, i32)>> = std::sync::Mutex::new(Vec::new());
         let pair = (device::current(), peer);
         let mut enabled = ENABLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -45,7 +45,8 @@ impl Rows {
             0 => memory::on_host(self.target, target).and(memory::on_host(self.source, source)),
             1 => memory::on_device(self.target, target).and(memory::on_host(self.source, source)),
             2 => memory::on_host(self.target, target).and(memory::on_device(self.source, source)),
-            3 => memory::on_device(self.target, target).and(memory::on_device(self.source, source)),
+            // The second asks for an engine, of which there is none: a stream copies by itself.
+            3 | 1024 => memory::on_device(self.target, target).and(memory::on_device(self.source, source)),
             4 => any(self.target, target).and(any(self.source, source)),
             _ => Err(INVALID_DIRECTION),
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::capture;
 use crate::device::{self, SHARED};
+use crate::fault;
 use crate::kernel::{self, FUNCTIONS, Grid, MODULES, Module};
-use crate::status::{INVALID_VALUE, NOT_SUPPORTED};
+use crate::status::{CAPTURE_UNSUPPORTED, INVALID_VALUE, NOT_SUPPORTED};
 use crate::stream::STREAMS;
 
 use super::{hip, text, unsupported};
@@ -64,6 +65,12 @@ hip! {
         let (function, stream) = (FUNCTIONS.get(function)?, STREAMS.get(stream)?);
         device::get(stream.device)?.check()?;
         if !extra.is_null() { return Err(NOT_SUPPORTED) }
+        if let Some(capture) = stream.capture()
+            && fault::strikes("uncapturable", &function.name)
+        {
+            capture.invalidate();
+            return Err(CAPTURE_UNSUPPORTED);
+        }
         let grid = Grid { blocks: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         kernel::launch(&function, grid, &stream, params)
     }

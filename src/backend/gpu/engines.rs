@@ -1,0 +1,294 @@
+//! Whether an engine or a kernel makes a copy: no runtime tells, so it is inferred. A kernel holds every unit of the device,
+//! and the copy is issued on another stream. What ends meanwhile needs no unit, so an engine made it.
+//!
+//! Two trials keep this from saying something wrong. With one unit held the copy has to end: else its stream waits for
+//! that of the kernel, as streams that share a queue do. With all held a kernel of one thread must not begin. Where one
+//! of them goes otherwise, nothing is said.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::base::{Bytes, Nanos};
+use crate::model::Priority;
+use crate::ops::{Copy as CopyLaunch, Direction, Launch, Source, kernel};
+
+use super::api::{Api, Call};
+use super::kernels::Kernels;
+use super::lower::{Calls, Prepared};
+use super::timer;
+
+/// How long the units are held at most, whatever the host does.
+const TIMEOUT: Nanos = Nanos(250_000_000);
+
+/// What a copy has for its end beside four times the time that it takes alone.
+const MARGIN: Duration = Duration::from_millis(2);
+
+/// A copy that takes longer alone is not tried: it would be held for too long.
+const LONGEST: Duration = Duration::from_millis(40);
+
+/// How long a kernel of one thread is watched that must not begin.
+const SETTLED: Duration = Duration::from_micros(300);
+
+/// Time after which no more copies are tried.
+const ENOUGH: Duration = Duration::from_secs(2);
+
+/// Threads of a block that holds a unit, and blocks for each unit: more than it has room for.
+const THREADS: u32 = 1024;
+const BLOCKS: u32 = 4;
+
+/// Words in the host's memory: that the units are let go, that this took too long, that a block has begun.
+const WORDS: usize = 3;
+const OPEN: usize = 0;
+const FORCED: usize = 1;
+const BEGUN: usize = 2;
+
+/// The kernel that holds units.
+pub fn source() -> Arc<Source> {
+    let body = "  if (threadIdx.x == 0) {\n    volatile u32* word = cell;\n    u64 start = WHOLE_CLOCK();\n    \
+                word[2] = 1u;\n    while (word[0] == 0u) {\n      if (WHOLE_CLOCK() - start >= ticks) {\n        \
+                word[1] = 1u;\n        __threadfence_system();\n        break;\n      }\n    }\n  }\n  __syncthreads();\n";
+    kernel::source("hold", "", &["u32* cell".to_owned(), "u64 ticks".to_owned()], body)
+}
+
+/// Whether any of these is a copy that can be tried. Ordinary memory of the host is copied in pieces by the host itself.
+pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
+    launches.any(|launch| matches!(launch, Launch::Copy(copy) if !copy.pageable))
+}
+
+/// What makes a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Maker {
+    Engine,
+    Kernel,
+}
+
+/// Tries each kind of copy once that does not leave the device and the host; a line for each direction.
+pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>) -> Call<Vec<String>> {
+    let units = api.device().units.unwrap_or(0);
+    if units == 0 || api.copy_engines() == 0 {
+        return Ok(Vec::new());
+    }
+    let mut probe = Probe::new(api, kernels, units)?;
+    let found = probe.all(calls);
+    probe.release();
+    // What was issued has to end before its events and memory go.
+    let ended = api.synchronize();
+    // SAFETY: the device is idle, or has failed.
+    unsafe { probe.free() };
+    ended.and(found).map(|found| told(&found))
+}
+
+struct Probe<'a, A: Api> {
+    api: &'a A,
+    hold: A::Function,
+    null: A::Function,
+    /// For the kernel that holds, the copy, and the kernel that must not begin.
+    streams: Vec<A::Stream>,
+    copied: A::Event,
+    passed: A::Event,
+    /// The words: pinned, so at the same address for both sides.
+    cell: u64,
+    ticks: u64,
+    units: u32,
+}
+
+impl<'a, A: Api> Probe<'a, A> {
+    fn new(api: &'a A, kernels: &Kernels<A>, units: u32) -> Call<Self> {
+        let (hold, null) = (kernels.get(&source()), kernels.get(&timer::null()));
+        let streams: Call<Vec<A::Stream>> = (0..3).map(|_| api.stream(Priority::Normal)).collect();
+        let (copied, passed) = (api.event(false)?, api.event(false)?);
+        let cell = api.allocate_pinned(4 * WORDS as u64)?;
+        Ok(Probe { api, hold, null, streams: streams?, copied, passed, cell, ticks: api.ticks(TIMEOUT), units })
+    }
+
+    /// # Safety
+    /// Nothing of it is under way.
+    unsafe fn free(self) {
+        // SAFETY: each was made by `new`, and the caller says that nothing uses it.
+        unsafe {
+            self.api.free_pinned(self.cell);
+            self.api.destroy_event(self.copied);
+            self.api.destroy_event(self.passed);
+            self.streams.into_iter().for_each(|stream| self.api.destroy_stream(stream));
+        }
+    }
+
+    fn word(&self, which: usize) -> &AtomicU32 {
+        // SAFETY: the word lies in the probe's memory, which lives as long, and is only used as an atomic.
+        unsafe { AtomicU32::from_ptr((self.cell as usize + 4 * which) as *mut u32) }
+    }
+
+    fn release(&self) {
+        self.word(OPEN).store(1, Ordering::Release);
+    }
+
+    fn all(&mut self, calls: &Calls<A>) -> Call<Vec<(CopyLaunch, Maker)>> {
+        let mut tried: Vec<u32> = Vec::new();
+        let mut found = Vec::new();
+        let start = Instant::now();
+        for (index, call) in (0..).zip(&calls.calls) {
+            let Prepared::Copy { copy, source, target, .. } = *call else { continue };
+            let launch = &calls.copies[copy as usize];
+            if launch.pageable || calls.away.contains(&index) || tried.contains(&copy) || start.elapsed() > ENOUGH {
+                continue;
+            }
+            tried.push(copy);
+            found.extend(self.maker(launch, source, target)?.map(|maker| (launch.clone(), maker)));
+            if self.word(FORCED).load(Ordering::Acquire) != 0 {
+                // Every call waits for the device, or something lets kernels run one by one.
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn maker(&self, copy: &CopyLaunch, source: u64, target: u64) -> Call<Option<Maker>> {
+        let issue = || {
+            // SAFETY: the operands are an operation's own, which nothing else uses now; the stream is alive.
+            unsafe {
+                self.api.copy(copy, source, target, self.streams[1])?;
+                self.api.record(self.copied, self.streams[1])
+            }
+        };
+        // The first may load what it needs, and wait for the device to do so.
+        issue()?;
+        self.api.synchronize()?;
+        let start = Instant::now();
+        issue()?;
+        self.api.synchronize()?;
+        let alone = start.elapsed();
+        if alone > LONGEST {
+            return Ok(None);
+        }
+        let window = 4 * alone + MARGIN;
+        let beside_one = self.held(1, || issue().and_then(|()| self.within(window, self.copied)))?;
+        if beside_one != Some(true) {
+            return Ok(None);
+        }
+        let beside_all = self.held(BLOCKS * self.units, || {
+            // SAFETY: the kernel takes no arguments; kernel, stream and event are alive.
+            unsafe {
+                self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
+                self.api.record(self.passed, self.streams[2])?;
+            }
+            if self.within(SETTLED, self.passed)? {
+                return Ok(None);
+            }
+            issue()?;
+            let ended = self.within(window, self.copied)?;
+            Ok((!self.within(Duration::ZERO, self.passed)?).then_some(ended))
+        })?;
+        Ok(beside_all.flatten().map(|ended| if ended { Maker::Engine } else { Maker::Kernel }))
+    }
+
+    /// Does something while that many blocks hold units; nothing where they had to let go of them before.
+    fn held<T>(&self, blocks: u32, work: impl FnOnce() -> Call<T>) -> Call<Option<T>> {
+        (0..WORDS).for_each(|word| self.word(word).store(0, Ordering::Release));
+        let (mut cell, mut ticks) = (self.cell, self.ticks);
+        let mut args: [*mut c_void; 2] = [(&raw mut cell).cast(), (&raw mut ticks).cast()];
+        // SAFETY: the kernel takes two values of 64 bits, which are read before the call returns.
+        unsafe { self.api.launch(self.hold, blocks, THREADS, 0, self.streams[0], args.as_mut_ptr())? };
+        let start = Instant::now();
+        while self.word(BEGUN).load(Ordering::Acquire) == 0 && start.elapsed().as_nanos() < TIMEOUT.0 as u128 {
+            std::hint::spin_loop();
+        }
+        // The other blocks take their places.
+        std::thread::sleep(SETTLED);
+        let done = work();
+        self.release();
+        self.api.synchronize()?;
+        let forced = self.word(FORCED).load(Ordering::Acquire) != 0;
+        done.map(|done| (!forced).then_some(done))
+    }
+
+    /// Whether an event is reached within that time.
+    fn within(&self, window: Duration, event: A::Event) -> Call<bool> {
+        let start = Instant::now();
+        loop {
+            // SAFETY: the event is alive.
+            if unsafe { self.api.reached(event)? } {
+                return Ok(true);
+            }
+            if start.elapsed() >= window {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// One line for each direction and way, with the sizes that each maker made.
+fn told(found: &[(CopyLaunch, Maker)]) -> Vec<String> {
+    let mut kinds: BTreeMap<(Direction, bool, bool), Vec<(u64, Maker)>> = BTreeMap::new();
+    for (copy, maker) in found {
+        kinds.entry((copy.direction, copy.engine, copy.rows > 1)).or_default().push((copy.bytes(), *maker));
+    }
+    let line = |((direction, engine, rows), mut sizes): ((Direction, bool, bool), Vec<(u64, Maker)>)| {
+        let way = match direction {
+            Direction::HostToDevice => "to the device",
+            Direction::DeviceToHost => "to the host",
+            Direction::DeviceToDevice => "within the device",
+        };
+        let (asked, rows) = (if engine { ", `via: dma`" } else { "" }, if rows { ", in rows" } else { "" });
+        sizes.sort_unstable_by_key(|&(bytes, _)| bytes);
+        let runs: Vec<String> = sizes.chunk_by(|a, b| a.1 == b.1).map(run).collect();
+        format!(
+            "copies {way}{rows}{asked}: {}; inferred from whether they end while a kernel holds all units",
+            runs.join(", ")
+        )
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+/// `an engine (4 KiB to 1 MiB)`.
+fn run(sizes: &[(u64, Maker)]) -> String {
+    let (least, most) = (sizes[0].0, sizes[sizes.len() - 1].0);
+    let maker = match sizes[0].1 {
+        Maker::Engine => "an engine",
+        Maker::Kernel => "a kernel",
+    };
+    match least == most {
+        true => format!("{maker} ({})", Bytes(least)),
+        false => format!("{maker} ({} to {})", Bytes(least), Bytes(most)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_where_the_maker_changes() {
+        let copy = |direction, engine, bytes, maker| {
+            let launch = CopyLaunch {
+                source: 0,
+                target: 1,
+                direction,
+                pageable: false,
+                engine,
+                row_bytes: bytes,
+                rows: 1,
+                source_pitch: bytes,
+                target_pitch: bytes,
+            };
+            (launch, maker)
+        };
+        let (up, within) = (Direction::HostToDevice, Direction::DeviceToDevice);
+        let lines = told(&[
+            copy(up, false, 64 << 10, Maker::Engine),
+            copy(up, false, 4 << 10, Maker::Kernel),
+            copy(up, false, 16 << 10, Maker::Kernel),
+            copy(within, true, 1 << 20, Maker::Engine),
+        ]);
+        let tail = "; inferred from whether they end while a kernel holds all units";
+        assert_eq!(
+            lines,
+            [
+                format!("copies to the device: a kernel (4 KiB to 16 KiB), an engine (64 KiB){tail}"),
+                format!("copies within the device, `via: dma`: an engine (1 MiB){tail}"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! What versions of HIP's runtime do differently and do not tell: read in AMD's source of the runtime (CLR), by release.
+//! Nothing here was seen on a device.
+
+use crate::base::Bytes;
+
+/// Up to how many bytes of a copy between two devices the runtime takes a kernel, unless ROC_P2P_SDMA_SIZE says
+/// otherwise. The same from 5.6 to 7.
+const PEER_KERNEL_BYTES: u64 = 1 << 20;
+
+/// What one version of the runtime does, as major and minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    from: (u32, u32),
+    /// Branches of a graph that run side by side, unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise; nothing where each
+    /// has a stream of its own.
+    pub branches: Option<u32>,
+    /// Copies within a device may be asked to leave its units alone.
+    pub copies_without_units: bool,
+    /// Up to how many bytes of a copy to or from the host it takes a kernel, unless GPU_FORCE_BLIT_COPY_SIZE says
+    /// otherwise.
+    pub host_kernel_bytes: u64,
+}
+
+/// By what CLR's source has at the tags of 5.6.0 to 6.2.2, in a branch of 6.3, in its main line of October 2024 (the fixed
+/// number of branches; counted to 6.4, which came next) and in a state of 2025 (small copies by a kernel).
+const VERSIONS: [Limits; 4] = [
+    Limits { from: (7, 0), branches: Some(4), copies_without_units: true, host_kernel_bytes: 16 << 10 },
+    Limits { from: (6, 4), branches: Some(4), copies_without_units: true, host_kernel_bytes: 0 },
+    Limits { from: (6, 1), branches: None, copies_without_units: true, host_kernel_bytes: 0 },
+    Limits { from: (0, 0), branches: None, copies_without_units: false, host_kernel_bytes: 0 },
+];
+
+impl Limits {
+    /// Those of a version.
+    pub fn of((major, minor): (u32, u32)) -> Limits {
+        let known = VERSIONS.into_iter().find(|limits| (major, minor) >= limits.from);
+        known.expect("the last begins with 0.0")
+    }
+
+    /// When a kernel makes a copy.
+    pub fn copies(&self) -> String {
+        let host = match self.host_kernel_bytes {
+            0 => "to and from the host never".to_owned(),
+            bytes => format!("to and from the host up to {} (GPU_FORCE_BLIT_COPY_SIZE)", Bytes(bytes)),
+        };
+        let within = if self.copies_without_units { "within a device unless `via: dma`" } else { "within a device" };
+        format!(
+            "a kernel makes them {within}, between devices up to {} (ROC_P2P_SDMA_SIZE), {host}; HSA_ENABLE_SDMA=0 \
+             lets kernels make all (by AMD's source, not measured)",
+            Bytes(PEER_KERNEL_BYTES)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_the_limits_of_the_last_change_before_it() {
+        let of = |major, minor| Limits::of((major, minor));
+        assert!(!of(5, 7).copies_without_units && of(6, 1).copies_without_units);
+        assert_eq!([of(6, 3).branches, of(6, 4).branches, of(9, 9).branches], [None, Some(4), Some(4)]);
+        assert_eq!([of(6, 4).host_kernel_bytes, of(7, 0).host_kernel_bytes], [0, 16 << 10]);
+    }
+}
