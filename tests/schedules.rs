@@ -11,7 +11,7 @@ use common::{oracle, programs};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false };
+const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, units_apart: false };
 
 fn scheduled(text: &str, ceiling: Option<u32>) -> (Program, Plan, Schedule) {
     let (program, plan) = common::planned(text);

@@ -607,6 +607,7 @@ impl<'a> Run<'a> {
                     name: lane.name.clone(),
                     streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
                     priority: lane.priority.name(),
+                    units: lane.units.map(crate::model::Units::text),
                     queue: lane.queue,
                 })
                 .collect(),

@@ -10,9 +10,12 @@ mod kernels;
 mod lower;
 mod opening;
 mod pageable;
+mod parts;
 mod peers;
 mod products;
+mod queues;
 pub mod stamps;
+mod streams;
 mod timer;
 
 use std::path::PathBuf;
@@ -20,10 +23,11 @@ use std::sync::Arc;
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, check_peers};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer, check_peers};
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
+pub use parts::Part;
 use driver::GpuDriver;
 
 /// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
@@ -42,6 +46,14 @@ impl<A: Api> Gpu<A> {
     pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
         assert!(!apis.is_empty(), "a backend needs a device");
         Gpu { apis: apis.into_iter().map(Arc::new).collect(), cache, ranges: None, peers: None }
+    }
+
+    /// Finds out which of so many streams share a hardware queue of the first device; without a number, of twice as many
+    /// as it is said to have queues, and one more.
+    pub fn queues(&self, streams: Option<u32>) -> Result<Queues, ExecError> {
+        let api = self.apis[0].as_ref();
+        let streams = streams.unwrap_or_else(|| api.topology().queues.saturating_mul(2).saturating_add(1));
+        queues::probe(api, self.cache.as_deref(), streams)
     }
 
     /// Tells a profiler of each operation that is launched.

@@ -12,6 +12,7 @@ pub mod number {
     pub const NOT_READY: i32 = 600;
     pub const NO_DEVICE: i32 = 100;
     pub const INVALID_DEVICE: i32 = 101;
+    pub const NOT_SUPPORTED: i32 = 801;
     /// Failures that a kernel has on the device, told by any call that comes after: an address, a time-out, an
     /// assertion, a launch that failed.
     pub const LATE: [i32; 4] = [700, 702, 710, 719];

@@ -8,13 +8,17 @@ mod api;
 mod driver;
 mod hipblaslt;
 mod hiprtc;
+mod masks;
 mod products;
 #[cfg(feature = "hip-sys")]
 mod prototypes;
 mod rocblas;
+mod smi;
+mod sysfs;
 mod table;
 
-use std::sync::atomic::AtomicU32;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
@@ -25,6 +29,8 @@ use driver::{HipDriver, NoDriver, no_device, number};
 use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
 use rocblas::RocBlas;
+use smi::Smi;
+use sysfs::Sysfs;
 
 /// Why nothing is found where there is no library.
 const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
@@ -83,8 +89,11 @@ pub struct Hip {
     hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
     rocblas: OnceLock<Result<Arc<RocBlas>, ExecError>>,
     collectives: OnceLock<(Collectives, &'static str)>,
+    smi: OnceLock<Option<Smi>>,
     /// Streams that are open for work.
     streams: AtomicU32,
+    /// One of them has been made with a mask of compute units.
+    masked: AtomicBool,
     notes: Mutex<Vec<String>>,
 }
 
@@ -124,7 +133,9 @@ impl Hip {
             hipblaslt: OnceLock::new(),
             rocblas: OnceLock::new(),
             collectives: OnceLock::new(),
+            smi: OnceLock::new(),
             streams: AtomicU32::new(0),
+            masked: AtomicBool::new(false),
             notes: Mutex::default(),
         };
         hip.use_device().map_err(|fault| no_device(fault.to_string()))?;
@@ -134,6 +145,33 @@ impl Hip {
     fn use_device(&self) -> Result<(), Box<Fault>> {
         // SAFETY: the index is that of a device.
         self.check("hipSetDevice", unsafe { (self.driver.table.set_device)(self.index as i32) })
+    }
+
+    /// Compute units; 0 where the runtime does not say.
+    fn units(&self) -> u32 {
+        self.driver.attribute(self.index, number::ATTRIBUTE_MULTIPROCESSORS).unwrap_or(0).max(0) as u32
+    }
+
+    /// What the kernel's driver says of the device.
+    fn sysfs(&self) -> Option<Sysfs> {
+        Some(Sysfs::new(Path::new("/sys"), &self.driver.bus(self.index)?))
+    }
+
+    /// What the management library says of it.
+    fn smi(&self) -> Option<&Smi> {
+        self.smi.get_or_init(|| Smi::open(&self.paths, &self.driver.bus(self.index)?)).as_ref()
+    }
+
+    /// The chips that compute. Where the driver does not say: by AMD's documents, those of gfx942 have 38 units and those
+    /// of gfx950 have 32.
+    fn xcds(&self) -> u32 {
+        let each = match self.architecture.split(':').next() {
+            Some("gfx942") => 38,
+            Some("gfx950") => 32,
+            _ => self.units().max(1),
+        };
+        let told = self.sysfs().and_then(|sysfs| sysfs.xcds());
+        told.unwrap_or(if self.units() % each == 0 { (self.units() / each).max(1) } else { 1 })
     }
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {

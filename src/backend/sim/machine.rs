@@ -218,6 +218,9 @@ pub struct Machine {
     pageable_rate: f64,
     /// Calls whose work has not ended, by lane.
     outstanding: Vec<u32>,
+    /// For each lane the compute units that it may hold at once, and those that it holds, in 1/32. Work of a graph is on
+    /// no lane's account.
+    parts: Vec<(u64, u64)>,
     /// Stamps that have been reached, with their times.
     stamps: Vec<(u32, f64)>,
     /// For each lane, operations that have begun, and that have ended.
@@ -259,6 +262,7 @@ impl Machine {
             first: 0,
             devices: (0..devices).map(device).collect(),
             outstanding: vec![0; device_of.len()],
+            parts: vec![(u64::MAX, 0); device_of.len()],
             device_of,
             capacity,
             blocks: Vec::new(),
@@ -273,6 +277,17 @@ impl Machine {
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes],
         }
+    }
+
+    /// Kernels of a lane hold no more than so many compute units at once.
+    pub fn limit(&mut self, lane: u32, units: u32) {
+        self.parts[lane as usize].0 = u64::from(units) * u64::from(Cost::WHOLE_UNIT);
+    }
+
+    /// The lane on whose account a task holds units.
+    fn account(&mut self, task: TaskId) -> Option<&mut (u64, u64)> {
+        let placing = self.state(task).placing;
+        placing.queue.map(|_| &mut self.parts[placing.lane as usize])
     }
 
     /// The device's time, in ns.
@@ -581,9 +596,11 @@ impl Machine {
     /// Lets as many blocks of a kernel begin as there is room for; says whether none are left.
     fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
         let KernelBlocks { blocks, share, block_time, memory_time } = kernel;
-        let (free, capacity) = (self.devices[device].free, self.capacity);
-        let state = self.state(task);
+        let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
+        let capacity = self.capacity.min(limit);
         let share = share.min(capacity);
+        let free = self.devices[device].free.min(limit.saturating_sub(used));
+        let state = self.state(task);
         let fit = state.waiting.min(free / share);
         if fit == 0 {
             return false;
@@ -600,6 +617,7 @@ impl Machine {
         let demand = if alone > 0.0 { memory / alone } else { 0.0 };
         let held = fit * share;
         self.devices[device].free -= held;
+        self.account(task).into_iter().for_each(|(_, used)| *used += held);
         let group = self.group(Blocks { task, count, held });
         if demand < SMALL_DEMAND {
             self.at(self.now + alone, What::BlocksEnd(group));
@@ -628,6 +646,7 @@ impl Machine {
         self.unused_blocks.push(group);
         let device = self.device(task);
         self.devices[device].free += held;
+        self.account(task).into_iter().for_each(|(_, used)| *used -= held);
         let state = self.state(task);
         state.running -= count;
         if state.running == 0 && state.waiting == 0 {
