@@ -59,7 +59,8 @@ mod tests {
     fn a_prediction_is_compared_with_what_was_found() {
         let predicted = || Queues::dealt(6, 4);
         assert_eq!(predicted().predicted, [vec![0, 4], vec![1, 5], vec![2], vec![3]]);
-        let verdict = |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect()).verdict();
+        let verdict =
+            |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect()).verdict();
         assert_eq!(verdict(&[&[0, 4], &[1, 5], &[2], &[3]]), "as predicted");
         assert_eq!(verdict(&[&[0], &[1, 5], &[2, 4], &[3]]), "as many on each queue as predicted, but others");
         assert_eq!(verdict(&[&[0], &[1], &[2], &[3], &[4], &[5]]), "not as predicted");

@@ -27,8 +27,8 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::schedule::Topology;
 
 pub use api::{Api, Call};
-pub use parts::Part;
 use driver::GpuDriver;
+pub use parts::Part;
 
 /// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
 pub struct Gpu<A: Api> {

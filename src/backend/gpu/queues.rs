@@ -17,9 +17,9 @@ use super::api::{Api, Call};
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 
-/// How long an empty kernel may take on a stream that nothing holds: a thousand times what it takes, and a tenth of the
-/// time after which the gate opens by itself.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long an empty kernel may take on a stream that nothing holds: thousands of times what it takes, and less than half
+/// of the time after which the gate opens by itself.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Streams that are tried at most.
 const STREAMS: u32 = 64;
@@ -35,8 +35,11 @@ fn device(fault: Box<Fault>) -> ExecError {
 /// Makes streams of normal priority, and finds out which of them share a queue. `cache` keeps the two kernels.
 pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
     api.make_current().map_err(device)?;
-    let wanted =
-        [gate::source(), null()].map(|source| Wanted { source: (*source).clone(), what: "queues", span: SrcSpan::default() });
+    let wanted = [gate::source(), null()].map(|source| Wanted {
+        source: (*source).clone(),
+        what: "queues",
+        span: SrcSpan::default(),
+    });
     let mut kernels = Kernels::load(api, &wanted, cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);

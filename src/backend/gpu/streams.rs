@@ -24,7 +24,8 @@ pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<A::Stream>) 
         match api.stream_within(lane.priority, part)? {
             Some(stream) => {
                 let (first, end) = (part.first, part.first + part.count);
-                let each = if step > 1 { format!(", {} of each of {step} chips", part.count / step) } else { String::new() };
+                let each =
+                    if step > 1 { format!(", {} of each of {step} chips", part.count / step) } else { String::new() };
                 notes.push(format!(
                     "stream {name}, for which the file asks for {asked}, keeps to units {first} to {} of {all}{each}",
                     end - 1
@@ -32,7 +33,10 @@ pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<A::Stream>) 
                 streams.push(stream);
             }
             None => {
-                notes.push(format!("stream {name} asks for {asked}, and may use all: {} cannot keep it to a part", A::NAME));
+                notes.push(format!(
+                    "stream {name} asks for {asked}, and may use all of them: no stream of the backend {} is kept to a part here",
+                    A::NAME
+                ));
                 streams.push(api.stream(lane.priority)?);
             }
         }

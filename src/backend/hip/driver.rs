@@ -212,8 +212,8 @@ pub fn no_device(why: String) -> ExecError {
         backend: "HIP",
         why,
         help: Some(
-            "`rocminfo` shows what the driver sees, and /dev/kfd has to be readable for you; \
-             `--backend sim --config profile=mi300x` simulates a device"
+            "`aorta devices` says what hides them, `rocminfo` shows what the driver sees, and /dev/kfd has to be \
+             readable for you; `--backend sim --config profile=mi300x` simulates a device"
                 .to_owned(),
         ),
     }

@@ -6,6 +6,7 @@
 
 mod api;
 mod driver;
+pub mod hints;
 mod hipblaslt;
 mod hiprtc;
 mod masks;
@@ -35,12 +36,14 @@ use sysfs::Sysfs;
 /// Why nothing is found where there is no library.
 const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
 
-/// The error for a library that could not be opened.
-fn missing(library: &str, purpose: &str, why: NotOpened) -> ExecError {
+/// The error for a library that could not be opened; `package` is AMD's name for what brings it.
+fn missing(library: &str, purpose: &str, package: &str, why: NotOpened) -> ExecError {
     let (library, help) = match why {
         NotOpened::Absent => (
             library.to_owned(),
-            "install ROCm, or set ROCM_PATH; AORTA_LIBRARY_PATH names a folder to look in first".to_owned(),
+            format!(
+                "install AMD's package `{package}`, or set ROCM_PATH; AORTA_LIBRARY_PATH names a folder to look in first"
+            ),
         ),
         NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
     };
@@ -70,6 +73,11 @@ pub fn find(paths: &SearchPaths) -> Found {
             Err(fault) => Found::Broken(no_device(fault.to_string())),
         },
     }
+}
+
+/// Where the management library is, whose functions are all there.
+pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
+    smi::open(paths).map(|(_, path)| path.to_owned())
 }
 
 /// One device.
@@ -184,7 +192,8 @@ impl Hip {
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
         if self.collectives.get().is_none() {
             let names = ["librccl.so.1", "librccl.so"].map(str::to_owned);
-            let opened = self.paths.open(&names).map_err(|why| missing("RCCL (librccl)", "for collectives", why))?;
+            let opened =
+                self.paths.open(&names).map_err(|why| missing("RCCL (librccl)", "for collectives", "rccl", why))?;
             let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
         }
         Ok(self.collectives.get().expect("set above"))
@@ -206,6 +215,7 @@ impl Hip {
                 self.open_collectives()
                     .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
             ),
+            ("ROCm SMI", smi_library(&self.paths)),
         ]
     }
 

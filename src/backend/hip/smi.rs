@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::backend::libraries::{SearchPaths, functions};
 use crate::base::Nanos;
-use crate::exec::Health;
+use crate::exec::{ExecError, Health};
 
 use super::driver::versioned;
 
@@ -52,6 +52,16 @@ const BY_TEMPERATURE: usize = 56;
 const BY_REGULATOR: usize = 57;
 const BY_MEMORY: usize = 58;
 
+/// Opens the library and resolves its functions.
+pub fn open(paths: &SearchPaths) -> Result<(Table, &'static str), ExecError> {
+    let mut names = versioned("librocm_smi64", None);
+    // Distributions count in their own way.
+    names.push("librocm_smi64.so.1".to_owned());
+    let missing = |why| super::missing("ROCm SMI (librocm_smi64)", "for clocks and power", "rocm-smi-lib", why);
+    let opened = paths.open(&names).map_err(missing)?;
+    Ok((Table::load(&opened)?, opened.path))
+}
+
 /// A device as the management library sees it.
 pub struct Smi {
     table: Table,
@@ -71,10 +81,7 @@ struct Held {
 impl Smi {
     /// The device on a PCI bus, such as `0000:1b:00.0`; nothing where there is no such library or it does not work.
     pub fn open(paths: &SearchPaths, bus: &str) -> Option<Smi> {
-        let mut names = versioned("librocm_smi64", None);
-        // Distributions count in their own way.
-        names.push("librocm_smi64.so.1".to_owned());
-        let table = Table::load(&paths.open(&names).ok()?).ok()?;
+        let (table, _) = open(paths).ok()?;
         // SAFETY: the function takes a number, of which 0 asks for nothing. The library is never shut down.
         if unsafe { (table.init)(0) } != 0 {
             return None;
