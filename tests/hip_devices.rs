@@ -73,10 +73,12 @@ fn queues_are_probed() {
 fn one_queue_is_enough() {
     let Some(libraries) = doubles::cpu() else { return };
     for file in ["moe", "fsdp_overlap", "examples/02-two-streams.aorta", "examples/04-copies.aorta"] {
-        let exec =
-            ["exec", file, "--preset", "tiny", "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2"];
-        let preset = if file.contains('/') { [&exec[..2], &exec[4..]].concat() } else { exec.to_vec() };
-        let told = aorta(libraries, &[("GPU_MAX_HW_QUEUES", "1")], &[&preset[..], &["--launch", "both"]].concat());
+        let exec = ["exec", file, "--preset", "tiny", "--backend", "hip", "--launch", "both", "--verify"];
+        let told = aorta(
+            libraries,
+            &[("GPU_MAX_HW_QUEUES", "1")],
+            &[&exec[..], &["--warmup", "1", "--iterations", "2"]].concat(),
+        );
         assert!(told.contains("verified against the CPU, as a graph"), "{file}:\n{told}");
     }
 }
