@@ -1,5 +1,5 @@
 //! What AMD's own libraries say on a machine without an AMD GPU: their runtime's functions resolve and it sees no device,
-//! and their compiler compiles every kernel. `.ci/rocm` unpacks them below `target/rocm`; where that has not been done,
+//! their compiler compiles every kernel, and their management library is as it is read. `.ci/rocm` unpacks them below `target/rocm`; where that has not been done,
 //! each test says so and skips.
 //!
 //! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
@@ -77,6 +77,83 @@ fn the_runtime_is_resolved_and_sees_no_device() {
     }
     versions.dedup();
     assert!(versions.len() != 1 || root("testing").is_none(), "two major versions: {versions:?}");
+}
+
+/// The functions of AMD's management library resolve, and the fields of its structures lie where they are read: a C
+/// compiler looks at AMD's header.
+#[test]
+fn the_management_library_is_as_it_is_read() {
+    let myself = std::env::current_exe().expect("a test has a binary");
+    for (suite, _) in SUITES {
+        let Some(root) = root(suite) else { continue };
+        let header = root.join("usr/include/rocm_smi/rocm_smi.h");
+        if !header.is_file() {
+            assert!(std::env::var_os("CI").is_none(), "CI unpacks AMD's management library: {}", header.display());
+            println!("skipped: `.ci/rocm {suite} target/rocm/{suite}` unpacks AMD's management library too");
+            continue;
+        }
+        let output = run(&root, &myself, &["management", "--exact", "--ignored", "--nocapture"], &[]);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
+        said.lines().filter(|line| line.contains("librocm_smi64")).for_each(|line| println!("{suite}: {line}"));
+        fields(&root);
+    }
+}
+
+/// What runs with AMD's management library in the process.
+#[test]
+#[ignore = "`the_management_library_is_as_it_is_read` runs it, under the loader of AMD's libraries"]
+fn management() {
+    let found = aorta::backend::hip::smi_library(&SearchPaths::default());
+    println!("{}", found.unwrap_or_else(|error| panic!("{error}")));
+}
+
+/// The words of structures that `backend/hip/smi.rs` reads, by its constants' names.
+const FIELDS: [(&str, &str); 6] = [
+    ("ACCUMULATED", "accumulation_counter"),
+    ("BY_PROCHOT", "prochot_residency_acc"),
+    ("BY_POWER", "ppt_residency_acc"),
+    ("BY_TEMPERATURE", "socket_thm_residency_acc"),
+    ("BY_REGULATOR", "vr_thm_residency_acc"),
+    ("BY_MEMORY", "hbm_thm_residency_acc"),
+];
+
+fn fields(root: &std::path::Path) {
+    let source = include_str!("../src/backend/hip/smi.rs");
+    let header = std::fs::read_to_string(root.join("usr/include/rocm_smi/rocm_smi.h")).expect("it was unpacked");
+    let constant = |name: &str| -> usize {
+        let line =
+            source.lines().find_map(|line| line.strip_prefix(&format!("const {name}: usize = "))?.strip_suffix(';'));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no constant {name}"))
+    };
+    let mut program =
+        "#include <stddef.h>\n#include <stdint.h>\n#include <stdbool.h>\n#include <rocm_smi/rocm_smi.h>\n".to_owned();
+    let mut same = |what: &str, value: usize| program += &format!("_Static_assert({what} == {value}, \"{what}\");\n");
+    same("offsetof(rsmi_frequencies_t, num_supported)", 4);
+    same("offsetof(rsmi_frequencies_t, current)", 8);
+    same("offsetof(rsmi_frequencies_t, frequency)", 16);
+    same("offsetof(struct metrics_table_header_t, format_revision)", 2);
+    same("offsetof(rsmi_gpu_metrics_t, common_header)", 0);
+    // Counters came with 6.2: earlier structures end before them.
+    let counted = header.contains("ppt_residency_acc;");
+    for (name, field) in FIELDS.iter().filter(|_| counted) {
+        same(&format!("offsetof(rsmi_gpu_metrics_t, {field})"), 8 * constant(name));
+    }
+    program += &format!("_Static_assert(sizeof(rsmi_gpu_metrics_t) <= {}, \"room\");\n", 8 * constant("METRICS_ROOM"));
+    program += &format!("_Static_assert(sizeof(rsmi_frequencies_t) <= {}, \"room\");\n", 8 * constant("CLOCKS_ROOM"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("fields.c");
+    std::fs::write(&file, program).expect("a file of our own");
+    let include = root.join("usr/include");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-fsyntax-only").arg("-I").arg(&include).arg("-I").arg(include.join("libdrm")).arg(&file);
+    match compiler.output() {
+        Err(error) => println!("skipped: a C compiler, which looks at AMD's header: {error}"),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            println!("fields of {} are where they are read", if counted { "clocks and counters" } else { "clocks" });
+        }
+    }
 }
 
 /// Every kernel, compiled for each architecture by AMD's own compiler; and one that it does not know is refused.

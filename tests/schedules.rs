@@ -11,7 +11,7 @@ use common::{oracle, programs};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false };
+const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, units_apart: false };
 
 fn scheduled(text: &str, ceiling: Option<u32>) -> (Program, Plan, Schedule) {
     let (program, plan) = common::planned(text);
@@ -97,6 +97,31 @@ proptest! {
         let (program, _, schedule) = scheduled(&text, None);
         holds(oracle::judge_memory(&program, &schedule), &text)?;
     }
+}
+
+/// Streams that keep to a part of the device share a lane only with their like, and stand on queues of their own where a
+/// device has those.
+#[test]
+fn streams_with_units_stand_apart() {
+    let text = "stream a\nstream f[4]\nstream p[4](units: 25%)\nstream q(units: 64)\nstep {\n  for i in 0..4 {\n    on f[i] { \
+                nop() }\n    on p[i] { nop() }\n  }\n  on a { nop() }\n  on q { nop() }\n}\n";
+    let (program, plan) = common::planned(text);
+    let place = |units_apart, streams| {
+        let topology = Topology { queues: 4, by_priority: units_apart, units_apart };
+        let schedule =
+            schedule::place(&program, &plan, topology, &schedule::Options { streams, ..schedule::Options::default() });
+        let line = |lane: &schedule::Lane| {
+            let streams: Vec<&str> =
+                lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();
+            format!("{}: {}", streams.join(" "), lane.queue)
+        };
+        schedule.lanes.iter().map(line).collect::<Vec<_>>().join(", ")
+    };
+    let apart = "a: 0, f[0]: 1, f[1]: 2, f[2]: 3, f[3]: 0, p[0]: 4, p[1]: 5, p[2]: 6, p[3]: 7, q: 8";
+    assert_eq!(place(true, None), apart);
+    let together = "a: 0, f[0]: 1, f[1]: 2, f[2]: 3, f[3]: 0, p[0]: 1, p[1]: 2, p[2]: 3, p[3]: 0, q: 1";
+    assert_eq!(place(false, None), together);
+    assert_eq!(place(true, Some(5)), "a: 0, f[0] f[2]: 1, f[1] f[3]: 2, p[0] p[1] p[2] p[3]: 4, q: 5");
 }
 
 /// What became of programs whose order is declared.

@@ -49,10 +49,17 @@ fn set(figure: &mut Figure, value: f64) {
 
 /// A step's body on streams `s[0]` to `s[15]`.
 fn session(profile: Profile, body: &str) -> Session {
-    let text = format!(
-        "stream s[16]\nbuffer x, y: u8[16, 1000000]\nbuffer up, down: u8[16, 1000000] in pinned\nstep {{\n{body}\n}}\n"
-    );
-    let (program, plan) = common::planned(&text);
+    session_of(
+        profile,
+        &format!(
+            "stream s[16]\nbuffer x, y: u8[16, 1000000]\nbuffer up, down: u8[16, 1000000] in pinned\nstep {{\n{body}\n}}\n"
+        ),
+    )
+}
+
+/// A whole file.
+fn session_of(profile: Profile, text: &str) -> Session {
+    let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
     common::session(&program, &schedule, &sim)
@@ -90,6 +97,28 @@ fn kernels_share_units_by_what_is_left() {
     assert_eq!(trace.spans[0].duration(), Nanos(20 * US));
     assert_eq!(trace.spans[1].duration(), Nanos(20 * US));
     assert_eq!(trace.time, Nanos(20 * US));
+}
+
+/// A stream that keeps to half of the device takes two rounds, and leaves the other half to others; a graph's work keeps
+/// to no part. On a device whose queues are by priority, it has a queue of its own.
+#[test]
+fn streams_keep_to_their_units() {
+    let text = "stream half(units: 50%)\nstream few(units: 4)\nstream s\nstep {\n  on half { a: spin(10us, units: 132) }\n  \
+                on few { b: spin(1us, units: 16) }\n  on s { c: spin(20us, units: 62) }\n}\n";
+    for by_priority in [false, true] {
+        let mut profile = ideal();
+        profile.queues.by_priority = by_priority;
+        set(&mut profile.queues.count, if by_priority { 1.0 } else { 8.0 });
+        let mut session = session_of(profile, text);
+        session.capture().unwrap_or_else(|error| panic!("{error}"));
+        let mut times = |mode| {
+            let trace =
+                session.observe(mode, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0);
+            trace.spans.iter().map(|span| span.duration().0 / US).collect::<Vec<_>>()
+        };
+        assert_eq!(times(LaunchMode::Stream), [20, 4, 20], "66 units, 4 units, and the 62 that are left");
+        assert_eq!(times(LaunchMode::Graph)[..1], [10], "all of them");
+    }
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn run(text: &str) -> Run {
     let analyzed = clock();
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let planned = clock();
-    let topology = Topology { queues: 32, by_priority: false };
+    let topology = Topology { queues: 32, by_priority: false, units_apart: false };
     let schedule = schedule::place(&program, &plan, topology, &schedule::Options::default());
     let placed = clock();
     let bytes = (peak() - before) as u64;

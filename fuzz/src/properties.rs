@@ -174,7 +174,7 @@ pub fn plan(text: &str) {
         check_errors(text, errors);
     }
     let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
-    let topology = Topology { queues: 8, by_priority: text.len() % 3 == 0 };
+    let topology = Topology { queues: 8, by_priority: text.len() % 3 == 0, units_apart: text.len() % 2 == 0 };
     let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
     let small = can_be_judged(&program);
     match planned {

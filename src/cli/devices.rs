@@ -1,14 +1,18 @@
 //! `aorta devices`.
 
+use std::path::Path;
+
 use clap::Args;
+use miette::Diagnostic;
 
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::{Api, Gpu};
+use crate::backend::hip::hints::Search;
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::base::Bytes;
 use crate::config::Profile;
-use crate::exec::{Backend, ExecError, Timer};
+use crate::exec::{Backend, ExecError, Queues, Timer};
 
 use super::{CliResult, DONE, environment, output};
 
@@ -17,13 +21,16 @@ pub struct DevicesArgs {
     /// Everything that is known of each device, and of this machine
     #[arg(long)]
     long: bool,
+    /// Which streams share a hardware queue, found out on each device with so many streams
+    #[arg(long, value_name = "STREAMS", num_args = 0..=1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    queues: Option<Option<u32>>,
 }
 
 pub fn run(args: &DevicesArgs) -> CliResult {
     let mut text = String::from("CUDA devices (--backend cuda --device N)\n");
-    cuda_devices(&mut text, args.long);
+    cuda_devices(&mut text, args);
     text += "\nHIP devices (--backend hip --device N)\n";
-    hip_devices(&mut text, args.long);
+    hip_devices(&mut text, args);
     let host = Host.device();
     let cores = host.units.map(|units| format!(", {units} cores")).unwrap_or_default();
     text += &format!("\nCPU (--backend host)\n  the reference result of every operation{cores}\n");
@@ -67,7 +74,20 @@ fn timer<A: Api>(text: &mut String, gpu: &Gpu<A>) {
     }
 }
 
-fn cuda_devices(text: &mut String, long: bool) {
+/// Which streams share a hardware queue: as the vendor's rule has it, and as the device was found to have it.
+fn queues<A: Api>(text: &mut String, gpu: &Gpu<A>, streams: Option<u32>) {
+    match gpu.queues(streams) {
+        Ok(queues) => {
+            let streams: usize = queues.predicted.iter().map(Vec::len).sum();
+            *text += &format!("     queues of {streams} streams of normal priority, counted from 0\n");
+            *text += &format!("       predicted  {}\n", Queues::text(&queues.predicted));
+            *text += &format!("       probed     {}: {}\n", Queues::text(&queues.probed), queues.verdict());
+        }
+        Err(error) => *text += &format!("     its queues could not be probed: {error}\n"),
+    }
+}
+
+fn cuda_devices(text: &mut String, args: &DevicesArgs) {
     let paths = environment::library_paths();
     let count = match cuda::find(&paths) {
         cuda::Found::Devices(count) => count,
@@ -76,20 +96,38 @@ fn cuda_devices(text: &mut String, long: bool) {
     };
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(paths.clone(), index, queues);
-    list(text, long, count, "multiprocessors", open, Cuda::libraries);
+    list(text, args, count, "multiprocessors", open, Cuda::libraries);
 }
 
-fn hip_devices(text: &mut String, long: bool) {
+fn hip_devices(text: &mut String, args: &DevicesArgs) {
     let paths = environment::rocm_paths();
     let count = match hip::find(&paths) {
         hip::Found::Devices(count) => count,
-        hip::Found::Absent(why) => return none(text, &why),
-        hip::Found::Nothing(why) => return none(text, &why),
+        hip::Found::Absent(why) => {
+            none(text, &why);
+            // A machine that has nothing of AMD's needs no advice.
+            if hip::hints::has_driver(Path::new("/")) {
+                hints(text, Search::Nothing);
+            }
+            return;
+        }
+        hip::Found::Nothing(why) => {
+            none(text, &why);
+            return hints(text, Search::Nothing);
+        }
         hip::Found::Broken(error) => return none(text, &error),
     };
+    hints(text, Search::Devices);
     let queues = environment::queues("amd").map(|(_, count)| count);
     let open = |index| Hip::open(paths.clone(), index, queues);
-    list(text, long, count, "compute units", open, Hip::libraries);
+    list(text, args, count, "compute units", open, Hip::libraries);
+}
+
+/// What the machine says of devices that are hidden, or taken for others.
+fn hints(text: &mut String, search: Search) {
+    for hint in hip::hints::hints(Path::new("/"), search, environment::variable) {
+        *text += &format!("  {hint}\n");
+    }
 }
 
 fn none(text: &mut String, why: &dyn std::fmt::Display) {
@@ -99,7 +137,7 @@ fn none(text: &mut String, why: &dyn std::fmt::Display) {
 /// Each device, then the libraries that a run may need.
 fn list<A: Api>(
     text: &mut String,
-    long: bool,
+    args: &DevicesArgs,
     count: u32,
     units: &str,
     open: impl Fn(u32) -> Result<A, ExecError>,
@@ -114,14 +152,18 @@ fn list<A: Api>(
                 let memory = info.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default();
                 let many = info.units.unwrap_or(0);
                 *text += &format!("  {index}  {}, {many} {units}, {memory}\n", info.name);
-                if long {
+                if args.long {
                     for (name, value) in &info.facts {
                         *text += &format!("     {name:26}  {value}\n");
                     }
                 }
                 found = libraries(&api);
-                if long {
-                    timer(text, &Gpu::new(vec![api], environment::cache_folder()));
+                let gpu = Gpu::new(vec![api], environment::cache_folder());
+                if args.long {
+                    timer(text, &gpu);
+                }
+                if let Some(streams) = args.queues {
+                    queues(text, &gpu, streams);
                 }
             }
         }
@@ -129,7 +171,10 @@ fn list<A: Api>(
     for (name, library) in found {
         match library {
             Ok(version) => *text += &format!("  {name}: {version}\n"),
-            Err(error) => *text += &format!("  {name}: {error}\n"),
+            Err(error) => {
+                *text += &format!("  {name}: {error}\n");
+                *text += &error.help().map(|help| format!("    {help}\n")).unwrap_or_default();
+            }
         }
     }
 }

@@ -152,7 +152,7 @@ pub fn place(loaded: &load::Loaded, profile: &Profile) -> Schedule {
 
 /// The schedule of any rank.
 pub fn place_rank(loaded: &load::Loaded, rank: &Rank, profile: &Profile) -> Schedule {
-    let topology = Topology { queues: profile.queues.count.value() as u32, by_priority: profile.queues.by_priority };
+    let topology = Topology::of(profile);
     let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
     schedule::place(&rank.program, &rank.plan, topology, &options)
 }

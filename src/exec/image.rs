@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
-use crate::model::{MemoryKind, OpKind, Priority};
+use crate::model::{MemoryKind, OpKind, Priority, Units};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::Command;
@@ -58,6 +58,8 @@ pub struct Comm {
 pub struct ImageLane {
     pub name: String,
     pub priority: Priority,
+    /// The part of the device that it keeps to.
+    pub units: Option<Units>,
     pub queue: u32,
 }
 
@@ -140,7 +142,12 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         lanes: schedule
             .lanes
             .iter()
-            .map(|lane| ImageLane { name: lane.name.clone(), priority: lane.priority, queue: lane.queue })
+            .map(|lane| ImageLane {
+                name: lane.name.clone(),
+                priority: lane.priority,
+                units: lane.units,
+                queue: lane.queue,
+            })
             .chain(extra_lanes.iter().cloned())
             .collect(),
         events: schedule.events,
@@ -312,5 +319,5 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
 
 /// The clock lane's share in an image: it has no work, and is asked for the time.
 pub fn clock_lane() -> ImageLane {
-    ImageLane { name: "clock".to_owned(), priority: Priority::Normal, queue: 0 }
+    ImageLane { name: "clock".to_owned(), priority: Priority::Normal, units: None, queue: 0 }
 }

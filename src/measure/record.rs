@@ -140,6 +140,9 @@ pub struct LaneRecord {
     /// The program's streams that share it.
     pub streams: Vec<String>,
     pub priority: String,
+    /// The part of the device that it keeps to: `64 units`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<String>,
     /// The hardware queue that it is expected on.
     pub queue: u32,
 }

@@ -10,6 +10,7 @@ use super::check;
 use super::error::ModelError;
 use super::limits;
 use super::program::*;
+use super::units::Units;
 use super::value::Value;
 
 /// What the members of a family are.
@@ -182,15 +183,16 @@ impl<'a> Analyzer<'a> {
     }
 
     fn stream(&mut self, name: Name, count: &[Expr], options: &[Setting]) {
-        let mut priority = Priority::Normal;
+        let (mut priority, mut units) = (Priority::Normal, None);
         for setting in options {
             let key = self.names.name(setting.key.symbol).to_owned();
             match key.as_str() {
                 "priority" => priority = self.priority(&setting.value),
-                "units" | "queue" | "kind" => {
+                "units" => units = self.units(&setting.value),
+                "queue" | "kind" => {
                     self.not_yet(&format!("`{key}` of a stream"), "leave it away", setting.key.span);
                 }
-                _ => self.unknown_option("stream", key, &["priority"], setting.key.span),
+                _ => self.unknown_option("stream", key, &["priority", "units"], setting.key.span),
             }
         }
         let dims = self.family(count, FamilyOf::Streams, name);
@@ -222,6 +224,7 @@ impl<'a> Analyzer<'a> {
                         family: name.symbol,
                         member: is_family.then_some(member),
                         priority,
+                        units,
                         span: name.span,
                     });
                 }
@@ -262,6 +265,24 @@ impl<'a> Analyzer<'a> {
                 Priority::Normal
             }
         }
+    }
+
+    fn units(&mut self, expr: &Expr) -> Option<Units> {
+        let number = match self.eval(expr) {
+            Value::Number(number) if number.dimension == Dimension::NONE => number,
+            other => return self.wrong_type("a number of compute units, or a share", &other, expr.span),
+        };
+        let units = Units::parse(number.value.float());
+        if units.is_none() {
+            self.error(ModelError::BadSize {
+                what: "the part of the device that a stream keeps to".to_owned(),
+                value: number.text(),
+                at: expr.span.into(),
+                help: "write compute units from 2 on, `units: 64`, or a share below 100 %, `units: 25%`; leave the \
+                       option away for the whole device",
+            });
+        }
+        units
     }
 
     fn buffer(&mut self, buffer: &Buffer) {

@@ -328,6 +328,7 @@ impl<'a> Analyzer<'a> {
                 family: self.builtins.main,
                 member: None,
                 priority: Priority::Normal,
+                units: None,
                 span: SrcSpan::default(),
             });
             StreamId::from(self.program.streams.len() - 1)

@@ -33,6 +33,7 @@ mod slice;
 mod slots;
 mod specs;
 mod statistic;
+mod units;
 mod unknown;
 mod unwritten;
 mod value;
@@ -51,6 +52,7 @@ pub use peers::link;
 pub use program::*;
 pub use sets::{OpSet, SetPart};
 pub use statistic::Statistic;
+pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
 
 /// What the caller decides about a program.

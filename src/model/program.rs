@@ -13,6 +13,7 @@ use crate::ops::init::Init;
 
 use super::figures::{Expectation, Metric};
 use super::index::Index;
+use super::units::Units;
 use super::views::{Layout, Views};
 
 /// The program of one rank.
@@ -90,6 +91,8 @@ pub struct Stream {
     /// The place in the family; nothing for a stream that is none.
     pub member: Option<u32>,
     pub priority: Priority,
+    /// The part of the device that it keeps to; all of it where nobody says.
+    pub units: Option<Units>,
     pub span: SrcSpan,
 }
 

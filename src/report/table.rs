@@ -282,8 +282,9 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
             [_, others @ ..] if !others.is_empty() => format!("{} shared with {}", lane.name, others.join(", ")),
             _ => lane.name.clone(),
         };
+        let units = lane.units.as_ref().map(|units| format!(" ({units})")).unwrap_or_default();
         table.add_row([
-            name,
+            name + &units,
             spans.len().to_string(),
             Nanos(busy).to_string(),
             format!("{:.0} %", 100.0 * busy as f64 / end.0 as f64),

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::base::{LaneId, StreamId};
-use crate::model::{Priority, Program};
+use crate::model::{Priority, Program, Units};
 
 use super::{Lane, Topology};
 
 /// Each declared stream is a real one, unless the ceiling is lower. Then single streams keep their own while they can,
-/// and the members of families share what is left in turn; streams of unlike priority share only when there are fewer
-/// lanes than priorities.
+/// and the members of families share what is left in turn; streams of unlike priority or units share only when
+/// there are fewer lanes than kinds.
 pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (Vec<Lane>, Vec<LaneId>) {
     let streams = &program.streams;
     let ceiling = ceiling.map_or(streams.len(), |ceiling| ceiling.max(1) as usize);
@@ -33,47 +33,66 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     let mut lane_of = vec![LaneId(0); streams.len()];
     let mut used_queues: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
     let mut lanes = Vec::with_capacity(groups.len());
+    let (queues, mut apart) = (topology.queues.max(1), 0);
     for group in groups {
         let lane = LaneId::from(lanes.len());
         group.iter().for_each(|&stream| lane_of[stream] = lane);
-        let priority = streams[group[0]].priority;
-        let pool = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
-        let queue = *pool % topology.queues.max(1);
-        *pool += 1;
+        let Kind { priority, units } = kind(program, group[0]);
+        let queue = if topology.units_apart && units.is_some() {
+            apart += 1;
+            queues.saturating_add(apart - 1)
+        } else {
+            let pool = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
+            *pool += 1;
+            (*pool - 1) % queues
+        };
         lanes.push(Lane {
             name: streams[group[0]].name.clone(),
             streams: group.into_iter().map(StreamId::from).collect(),
             priority,
+            units,
             queue,
         });
     }
     (lanes, lane_of)
 }
 
-/// Spreads streams over `count` lanes: each priority gets its share of the lanes, and deals its streams out in turn.
+/// What streams that share a lane have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    priority: Priority,
+    units: Option<Units>,
+}
+
+fn kind(program: &Program, stream: usize) -> Kind {
+    let stream = &program.streams[stream];
+    Kind { priority: stream.priority, units: stream.units }
+}
+
+/// Spreads streams over `count` lanes: each kind gets its share of the lanes, and deals its streams out in turn.
 fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Vec<usize>>) {
-    let mut by_priority: BTreeMap<Priority, Vec<usize>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<Kind, Vec<usize>> = BTreeMap::new();
     for &stream in streams {
-        by_priority.entry(program.streams[stream].priority).or_default().push(stream);
+        by_kind.entry(kind(program, stream)).or_default().push(stream);
     }
-    if by_priority.len() > count {
+    if by_kind.len() > count {
         deal(streams, count, groups);
         return;
     }
-    // A lane for each priority, and the rest where the most streams would share.
-    let mut lanes: Vec<(Priority, usize)> = by_priority.keys().map(|&priority| (priority, 1)).collect();
-    for _ in by_priority.len()..count {
+    // A lane for each kind, and the rest where the most streams would share.
+    let mut lanes: Vec<(Kind, usize)> = by_kind.keys().map(|&kind| (kind, 1)).collect();
+    for _ in by_kind.len()..count {
         let crowded = lanes
             .iter_mut()
-            .filter(|(priority, own)| by_priority[priority].len() > *own)
-            .max_by_key(|(priority, own)| (by_priority[priority].len() * 1000 / *own, std::cmp::Reverse(*priority)));
+            .filter(|(kind, own)| by_kind[kind].len() > *own)
+            .max_by_key(|(kind, own)| (by_kind[kind].len() * 1000 / *own, std::cmp::Reverse(*kind)));
         match crowded {
             Some((_, own)) => *own += 1,
             None => break,
         }
     }
-    for (priority, own) in lanes {
-        deal(&by_priority[&priority], own, groups);
+    for (kind, own) in lanes {
+        deal(&by_kind[&kind], own, groups);
     }
 }
 

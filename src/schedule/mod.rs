@@ -9,7 +9,8 @@ mod lint;
 mod memory;
 
 use crate::base::{EventId, LaneId, OpId, Space, StreamId};
-use crate::model::{Priority, Program, Sync};
+use crate::config::Profile;
+use crate::model::{Priority, Program, Sync, Units};
 use crate::plan::Plan;
 
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
@@ -37,6 +38,8 @@ pub struct Lane {
     pub name: String,
     pub streams: Vec<StreamId>,
     pub priority: Priority,
+    /// The part of the device that it keeps to, where its streams say so.
+    pub units: Option<Units>,
     /// The hardware queue that it is expected on.
     pub queue: u32,
 }
@@ -81,6 +84,17 @@ pub struct Topology {
     pub queues: u32,
     /// Each priority has queues of its own.
     pub by_priority: bool,
+    /// A stream that keeps to a part of the device has a queue of its own, beyond those that the others share.
+    pub units_apart: bool,
+}
+
+impl Topology {
+    /// That of a device with a profile. Where priorities have queues of their own, as ROCm makes them, so have streams
+    /// that keep to a part.
+    pub fn of(profile: &Profile) -> Topology {
+        let by_priority = profile.queues.by_priority;
+        Topology { queues: profile.queues.count.value() as u32, by_priority, units_apart: by_priority }
+    }
 }
 
 /// What the caller decides about a schedule.

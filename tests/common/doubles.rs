@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The names that one file serves under.
-const NAMES: [&str; 5] = ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "libhipblaslt.so", "librccl.so"];
+const NAMES: [&str; 6] =
+    ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "libhipblaslt.so", "librccl.so", "librocm_smi64.so"];
 
 /// The folder of the double that runs on the CPU; nothing where it cannot be had, said on the way.
 pub fn cpu() -> Option<&'static Path> {

@@ -266,7 +266,7 @@ impl Api for Cuda {
     }
 
     fn topology(&self) -> Topology {
-        Topology { queues: self.connections, by_priority: false }
+        Topology { queues: self.connections, by_priority: false, units_apart: false }
     }
 
     fn health(&self) -> Option<Health> {

@@ -11,6 +11,8 @@ use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
 
+use super::parts::Part;
+
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
 /// A step by which streams of several devices meet: 32 bits of memory are a flag, raised when they are 1.
@@ -105,6 +107,14 @@ pub trait Api: Send + Sync + 'static {
     // --- Streams and events ---------------------------------------------------------------------------------------
 
     fn stream(&self, priority: Priority) -> Call<Self::Stream>;
+    /// A stream that keeps to a part of the device's compute units; nothing where there are no such streams.
+    fn stream_within(&self, _priority: Priority, _part: Part) -> Call<Option<Self::Stream>> {
+        Ok(None)
+    }
+    /// The number of units that a part is a multiple of, so that each chip of the device has as many of it.
+    fn unit_step(&self) -> u32 {
+        1
+    }
     unsafe fn destroy_stream(&self, stream: Self::Stream);
     /// Whether everything on the stream is done.
     unsafe fn idle(&self, stream: Self::Stream) -> Call<bool>;

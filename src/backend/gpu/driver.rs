@@ -9,7 +9,6 @@ use crate::backend::ranges::Ranges;
 use crate::backend::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Breaker, Driver, ExecError, Fault, Health, Image};
-use crate::model::Priority;
 use crate::ops::Launch;
 
 use super::api::{Api, Call};
@@ -22,6 +21,7 @@ use super::pageable::Pageable;
 use super::peers::{self, Flags, Places};
 use super::products::Chooser;
 use super::stamps::{self, Stamps};
+use super::streams;
 use super::timer;
 
 /// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
@@ -181,12 +181,8 @@ impl<A: Api> GpuDriver<A> {
     }
 
     fn make_streams(&mut self) -> Result<(), ExecError> {
-        for lane in &self.image.lanes {
-            self.streams.push(self.api.stream(lane.priority).map_err(device)?);
-        }
-        if self.streams.is_empty() {
-            self.streams.push(self.api.stream(Priority::Normal).map_err(device)?);
-        }
+        let notes = streams::make(self.api.as_ref(), &self.image.lanes, &mut self.streams).map_err(device)?;
+        self.notes.extend(notes);
         for _ in 0..self.image.events {
             self.events.push(self.api.event(false).map_err(device)?);
         }

@@ -11,9 +11,12 @@ mod kernels;
 mod lower;
 mod opening;
 mod pageable;
+mod parts;
 mod peers;
 mod products;
-mod stamps;
+mod queues;
+pub mod stamps;
+mod streams;
 mod timer;
 
 use std::path::PathBuf;
@@ -22,12 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Timer, check_peers};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer, check_peers};
 use crate::ops::Source;
 use crate::schedule::Topology;
 
 pub use api::{Api, Call, Step};
 use driver::GpuDriver;
+pub use parts::Part;
 
 /// The kernels that no operation has: those of the executor itself.
 pub fn own_kernels() -> [Arc<Source>; 5] {
@@ -68,6 +72,14 @@ impl<A: Api> Gpu<A> {
             peers: None,
             stuck: AtomicBool::new(false),
         }
+    }
+
+    /// Finds out which of so many streams share a hardware queue of the first device; without a number, of twice as many
+    /// as it is said to have queues, and one more.
+    pub fn queues(&self, streams: Option<u32>) -> Result<Queues, ExecError> {
+        let api = self.apis[0].as_ref();
+        let streams = streams.unwrap_or_else(|| api.topology().queues.saturating_mul(2).saturating_add(1));
+        queues::probe(api, self.cache.as_deref(), streams)
     }
 
     /// Tells a profiler of each operation that is launched.

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call, Step};
+use crate::backend::gpu::{Api, Call, Part, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -16,6 +16,7 @@ use crate::schedule::Topology;
 use super::Hip;
 use super::driver::number;
 use super::products::Product;
+use super::smi::Smi;
 use super::table::{Event, Function, GraphExec, Module, Stream};
 
 impl Hip {
@@ -114,6 +115,8 @@ impl Api for Hip {
             facts.extend(numa_node(&bus).map(|node| ("numa_node".to_owned(), node)));
             facts.push(("pci".to_owned(), bus));
         }
+        facts.extend(self.sysfs().map(|sysfs| sysfs.facts()).unwrap_or_default());
+        facts.extend(self.smi().map(Smi::facts).unwrap_or_default());
         // The versions of libraries that the run has opened.
         if let Some(hiprtc) = self.hiprtc.get() {
             facts.push(("hiprtc".to_owned(), format!("{}.{}", hiprtc.version.0, hiprtc.version.1)));
@@ -131,7 +134,7 @@ impl Api for Hip {
             name: self.driver.name(self.index).unwrap_or_else(|| "AMD GPU".to_owned()),
             simulated: false,
             index: Some(self.index),
-            units: Some(attribute(number::ATTRIBUTE_MULTIPROCESSORS).max(0) as u32),
+            units: Some(self.units()),
             memory_bytes: (code == 0).then_some(memory as u64),
             host_memory_bytes: available_memory(),
             facts,
@@ -139,12 +142,12 @@ impl Api for Hip {
     }
 
     fn topology(&self) -> Topology {
-        // Each priority has a pool of its own.
-        Topology { queues: self.queues, by_priority: true }
+        // Each priority has a pool of its own, and a stream with a mask is in none.
+        Topology { queues: self.queues, by_priority: true, units_apart: true }
     }
 
     fn health(&self) -> Option<Health> {
-        None
+        self.smi().map(Smi::health)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -262,6 +265,14 @@ impl Api for Hip {
         self.streams.fetch_add(1, Ordering::Relaxed);
         self.read_priority_back(stream, level);
         Ok(stream)
+    }
+
+    fn stream_within(&self, priority: Priority, part: Part) -> Call<Option<Stream>> {
+        self.masked_stream(priority, part)
+    }
+
+    fn unit_step(&self) -> u32 {
+        self.xcds()
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) {
@@ -447,6 +458,7 @@ impl Api for Hip {
         let mut launchable: GraphExec = std::ptr::null_mut();
         let table = &self.driver.table;
         self.note_branches();
+        self.note_masks_in_graphs();
         // SAFETY: all places are valid for the calls; the caller vouches for the stream.
         unsafe {
             self.check("hipStreamEndCapture", (table.end_capture)(stream, &mut graph))?;

@@ -12,6 +12,7 @@ pub mod number {
     pub const NOT_READY: i32 = 600;
     pub const NO_DEVICE: i32 = 100;
     pub const INVALID_DEVICE: i32 = 101;
+    pub const NOT_SUPPORTED: i32 = 801;
     /// Failures that a kernel has on the device, told by any call that comes after: an address, a time-out, an
     /// assertion, a launch that failed.
     pub const LATE: [i32; 4] = [700, 702, 710, 719];
@@ -214,8 +215,8 @@ pub fn no_device(why: String) -> ExecError {
         backend: "HIP",
         why,
         help: Some(
-            "`rocminfo` shows what the driver sees, and /dev/kfd has to be readable for you; \
-             `--backend sim --config profile=mi300x` simulates a device"
+            "`aorta devices` says what hides them, `rocminfo` shows what the driver sees, and /dev/kfd has to be \
+             readable for you; `--backend sim --config profile=mi300x` simulates a device"
                 .to_owned(),
         ),
     }

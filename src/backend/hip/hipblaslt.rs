@@ -171,7 +171,7 @@ impl HipblasLt {
     /// Opens the library, with a handle on the device that is current.
     pub fn open(paths: &SearchPaths) -> Result<HipblasLt, ExecError> {
         let names = ["libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"].map(str::to_owned);
-        let missing = |why| super::missing("hipBLASLt (libhipblaslt)", "for matrix products", why);
+        let missing = |why| super::missing("hipBLASLt (libhipblaslt)", "for matrix products", "hipblaslt", why);
         let opened = paths.open(&names).map_err(missing)?;
         let table = Table::load(&opened)?;
         let mut handle: LtHandle = std::ptr::null_mut();

@@ -60,7 +60,7 @@ fn name(architecture: &str) -> &str {
 }
 
 fn missing(why: NotOpened) -> ExecError {
-    super::missing("hipRTC (libhiprtc)", "to compile kernels", why)
+    super::missing("hipRTC (libhiprtc)", "to compile kernels", "hip-runtime-amd", why)
 }
 
 impl Hiprtc {

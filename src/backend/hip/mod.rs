@@ -6,17 +6,22 @@
 
 mod api;
 mod driver;
+pub mod hints;
 mod hipblaslt;
 mod hiprtc;
 mod limits;
+mod masks;
 mod peers;
 mod products;
 #[cfg(feature = "hip-sys")]
 mod prototypes;
 mod rocblas;
+mod smi;
+mod sysfs;
 mod table;
 
-use std::sync::atomic::AtomicU32;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
@@ -28,16 +33,20 @@ use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
 use limits::Limits;
 use rocblas::RocBlas;
+use smi::Smi;
+use sysfs::Sysfs;
 
 /// Why nothing is found where there is no library.
 const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
 
-/// The error for a library that could not be opened.
-fn missing(library: &str, purpose: &str, why: NotOpened) -> ExecError {
+/// The error for a library that could not be opened; `package` is AMD's name for what brings it.
+fn missing(library: &str, purpose: &str, package: &str, why: NotOpened) -> ExecError {
     let (library, help) = match why {
         NotOpened::Absent => (
             library.to_owned(),
-            "install ROCm, or set ROCM_PATH; AORTA_LIBRARY_PATH names a folder to look in first".to_owned(),
+            format!(
+                "install AMD's package `{package}`, or set ROCM_PATH; AORTA_LIBRARY_PATH names a folder to look in first"
+            ),
         ),
         NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
     };
@@ -69,6 +78,11 @@ pub fn find(paths: &SearchPaths) -> Found {
     }
 }
 
+/// Where the management library is, whose functions are all there.
+pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
+    smi::open(paths).map(|(_, path)| path.to_owned())
+}
+
 /// One device.
 pub struct Hip {
     driver: HipDriver,
@@ -88,8 +102,11 @@ pub struct Hip {
     hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
     rocblas: OnceLock<Result<Arc<RocBlas>, ExecError>>,
     collectives: OnceLock<(Collectives, &'static str)>,
+    smi: OnceLock<Option<Smi>>,
     /// Streams that are open for work.
     streams: AtomicU32,
+    /// One of them has been made with a mask of compute units.
+    masked: AtomicBool,
     notes: Mutex<Vec<String>>,
 }
 
@@ -130,7 +147,9 @@ impl Hip {
             hipblaslt: OnceLock::new(),
             rocblas: OnceLock::new(),
             collectives: OnceLock::new(),
+            smi: OnceLock::new(),
             streams: AtomicU32::new(0),
+            masked: AtomicBool::new(false),
             notes: Mutex::default(),
         };
         hip.use_device().map_err(|fault| no_device(fault.to_string()))?;
@@ -140,6 +159,33 @@ impl Hip {
     fn use_device(&self) -> Result<(), Box<Fault>> {
         // SAFETY: the index is that of a device.
         self.check("hipSetDevice", unsafe { (self.driver.table.set_device)(self.index as i32) })
+    }
+
+    /// Compute units; 0 where the runtime does not say.
+    fn units(&self) -> u32 {
+        self.driver.attribute(self.index, number::ATTRIBUTE_MULTIPROCESSORS).unwrap_or(0).max(0) as u32
+    }
+
+    /// What the kernel's driver says of the device.
+    fn sysfs(&self) -> Option<Sysfs> {
+        Some(Sysfs::new(Path::new("/sys"), &self.driver.bus(self.index)?))
+    }
+
+    /// What the management library says of it.
+    fn smi(&self) -> Option<&Smi> {
+        self.smi.get_or_init(|| Smi::open(&self.paths, &self.driver.bus(self.index)?)).as_ref()
+    }
+
+    /// The chips that compute. Where the driver does not say: by AMD's documents, those of gfx942 have 38 units and those
+    /// of gfx950 have 32.
+    fn xcds(&self) -> u32 {
+        let each = match self.architecture.split(':').next() {
+            Some("gfx942") => 38,
+            Some("gfx950") => 32,
+            _ => self.units().max(1),
+        };
+        let told = self.sysfs().and_then(|sysfs| sysfs.xcds());
+        told.unwrap_or(if self.units() % each == 0 { (self.units() / each).max(1) } else { 1 })
     }
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {
@@ -152,7 +198,8 @@ impl Hip {
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
         if self.collectives.get().is_none() {
             let names = ["librccl.so.1", "librccl.so"].map(str::to_owned);
-            let opened = self.paths.open(&names).map_err(|why| missing("RCCL (librccl)", "for collectives", why))?;
+            let opened =
+                self.paths.open(&names).map_err(|why| missing("RCCL (librccl)", "for collectives", "rccl", why))?;
             let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
         }
         Ok(self.collectives.get().expect("set above"))
@@ -174,6 +221,7 @@ impl Hip {
                 self.open_collectives()
                     .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
             ),
+            ("ROCm SMI", smi_library(&self.paths)),
         ]
     }
 

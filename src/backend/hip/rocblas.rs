@@ -103,7 +103,7 @@ fn operand(matrix: &Matrix) -> Option<Operand> {
 impl RocBlas {
     pub fn open(paths: &SearchPaths) -> Result<RocBlas, ExecError> {
         let opened = paths.open(&versioned("librocblas", None)).map_err(|why| {
-            super::missing("hipBLASLt (libhipblaslt) or rocBLAS (librocblas)", "for matrix products", why)
+            super::missing("hipBLASLt (libhipblaslt) or rocBLAS (librocblas)", "for matrix products", "hipblaslt", why)
         })?;
         let table = Table::load(&opened)?;
         let mut handle: RocHandle = std::ptr::null_mut();

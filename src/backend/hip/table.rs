@@ -103,6 +103,8 @@ table! {
         );
         stream_create = hipStreamCreateWithPriority(*mut Stream, c_uint, c_int);
         stream_priority = hipStreamGetPriority(Stream, *mut c_int);
+        stream_create_masked = hipExtStreamCreateWithCUMask(*mut Stream, c_uint, *const c_uint);
+        stream_mask = hipExtStreamGetCUMask(Stream, c_uint, *mut c_uint);
         stream_destroy = hipStreamDestroy(Stream);
         stream_query = hipStreamQuery(Stream);
         stream_synchronize = hipStreamSynchronize(Stream);

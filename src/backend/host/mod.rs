@@ -41,7 +41,7 @@ impl Backend for Host {
 
     fn topology(&self) -> Topology {
         // A thread is a queue of its own.
-        Topology { queues: u32::MAX, by_priority: false }
+        Topology { queues: u32::MAX, by_priority: false, units_apart: false }
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {

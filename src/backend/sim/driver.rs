@@ -103,9 +103,16 @@ enum Launched {
 
 /// A driver for each image, all on one machine.
 pub fn open(profile: &Profile, links: &Links, images: &[Image]) -> Vec<Box<dyn Driver>> {
-    let queues = 3 * profile.queues.count.value() as usize;
+    let shared = 3 * profile.queues.count.value() as usize;
+    // Streams that keep to a part of the device have queues of their own behind those of all priorities.
+    let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
+    let queues = shared + apart.max().unwrap_or(0);
     let lanes = images.iter().enumerate().flat_map(|(rank, image)| image.lanes.iter().map(move |_| rank as u32));
     let mut machine = Machine::new(profile, links, lanes.collect(), images.len(), queues);
+    for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
+        let units = info.units.map(|units| units.of(profile.units.value() as u32));
+        units.iter().for_each(|&units| machine.limit(lane, units));
+    }
     let exchanges = Exchanges::new(images, links, profile);
     let mut known = Known::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
@@ -192,7 +199,8 @@ impl SimDriver {
         };
         let queues = profile.queues.count.value() as u32;
         let lane = |(lane, info): (usize, &crate::exec::ImageLane)| {
-            let queue = place.first_queue + queue_base(info.priority) * queues + info.queue;
+            let base = if info.queue >= queues { 2 } else { queue_base(info.priority) };
+            let queue = place.first_queue + base * queues + info.queue;
             let lane = place.first_lane + lane as u32;
             (Placing { lane, queue: Some(queue), priority: urgency(info.priority) }, None, Vec::new())
         };

@@ -130,6 +130,9 @@ pub struct Machine {
     pageable_rate: f64,
     /// Calls whose work has not ended, by lane.
     outstanding: Vec<u32>,
+    /// For each lane the compute units that it may hold at once, and those that it holds, in 1/32. Work of a graph is on
+    /// no lane's account.
+    parts: Vec<(u64, u64)>,
     /// Stamps that have been reached, with their times.
     stamps: Vec<(u32, f64)>,
     /// For each lane, operations that have begun, and that have ended.
@@ -171,6 +174,7 @@ impl Machine {
             first: 0,
             devices: (0..devices).map(device).collect(),
             outstanding: vec![0; device_of.len()],
+            parts: vec![(u64::MAX, 0); device_of.len()],
             device_of,
             capacity,
             blocks: Vec::new(),
@@ -185,6 +189,17 @@ impl Machine {
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes],
         }
+    }
+
+    /// Kernels of a lane hold no more than so many compute units at once.
+    pub fn limit(&mut self, lane: u32, units: u32) {
+        self.parts[lane as usize].0 = u64::from(units) * u64::from(Cost::WHOLE_UNIT);
+    }
+
+    /// The lane on whose account a task holds units.
+    fn account(&mut self, task: TaskId) -> Option<&mut (u64, u64)> {
+        let placing = self.state(task).placing;
+        placing.queue.map(|_| &mut self.parts[placing.lane as usize])
     }
 
     /// The device's time, in ns.

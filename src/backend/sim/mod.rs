@@ -47,7 +47,7 @@ impl Backend for Sim {
     }
 
     fn topology(&self) -> Topology {
-        Topology { queues: self.profile.queues.count.value() as u32, by_priority: self.profile.queues.by_priority }
+        Topology::of(&self.profile)
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {

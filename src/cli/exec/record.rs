@@ -107,7 +107,9 @@ impl Run<'_> {
         let timed = self.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
         let told = asked.unwrap_or_else(|error| {
-            output::eprint(&format!("What timing costs could not be measured, and is not part of the record: {error}\n"));
+            output::eprint(&format!(
+                "What timing costs could not be measured, and is not part of the record: {error}\n"
+            ));
             None
         });
         told.flatten()
@@ -130,6 +132,7 @@ impl Run<'_> {
                     name: lane.name.clone(),
                     streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
                     priority: lane.priority.name(),
+                    units: lane.units.map(crate::model::Units::text),
                     queue: lane.queue,
                 })
                 .collect(),

@@ -20,7 +20,8 @@ pub fn model(program: &Program) -> String {
         let _ = writeln!(text, "group {}: ranks {}", group.name, ranks.join(", "));
     }
     for stream in &program.streams {
-        let _ = writeln!(text, "stream {}: priority {}", stream.name, stream.priority.name());
+        let units = stream.units.map(|units| format!(", {}", units.text())).unwrap_or_default();
+        let _ = writeln!(text, "stream {}: priority {}{units}", stream.name, stream.priority.name());
     }
     for id in (0..program.memories.len()).map(MemoryId::from) {
         let _ = writeln!(text, "memory {}", memory(program, id));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::base::{Bytes, LaneId, MemoryId};
-use crate::model::{MemoryKind, Program};
+use crate::model::{MemoryKind, Program, Units};
 use crate::schedule::{Command, Schedule};
 
 use super::operation;
@@ -18,9 +18,10 @@ pub fn schedule(program: &Program, schedule: &Schedule) -> String {
             lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();
         let _ = writeln!(
             text,
-            "lane {}: priority {}, queue {}, for {}",
+            "lane {}: priority {}{}, queue {}, for {}",
             lane.name,
             lane.priority.name(),
+            units(lane.units),
             lane.queue,
             streams.join(", ")
         );
@@ -44,6 +45,10 @@ pub fn schedule(program: &Program, schedule: &Schedule) -> String {
         let _ = writeln!(text, "it ends with {}", ends.join(", "));
     }
     text + &memory(program, schedule)
+}
+
+fn units(units: Option<Units>) -> String {
+    units.map(|units| format!(", {}", units.text())).unwrap_or_default()
 }
 
 /// Where memory lies; scratch that shares a place stands in one line.

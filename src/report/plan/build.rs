@@ -8,7 +8,7 @@ use crate::base::{Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
 use crate::cost;
 use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
-use crate::model::{After, Op, OpKind, Program, Step};
+use crate::model::{After, Op, OpKind, Program, Step, Units};
 use crate::ops;
 use crate::plan::{self, Plan, StepPlan};
 use crate::schedule::Schedule;
@@ -57,6 +57,7 @@ fn lanes(program: &Program, schedule: &Schedule) -> Vec<LaneRecord> {
         name: lane.name.clone(),
         streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
         priority: lane.priority.name(),
+        units: lane.units.map(Units::text),
         queue: lane.queue,
     });
     lanes.collect()

@@ -237,7 +237,8 @@ fn streams(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
                 [_] => String::new(),
                 streams => format!(" for {} ({})", counted(streams.len(), "stream"), streams.join(", ")),
             };
-            format!("{}{shared}, priority {}, queue {}", lane.name, lane.priority, lane.queue)
+            let units = lane.units.as_ref().map(|units| format!(", {units}")).unwrap_or_default();
+            format!("{}{shared}, priority {}{units}, queue {}", lane.name, lane.priority, lane.queue)
         });
         lanes.collect()
     };

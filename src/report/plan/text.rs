@@ -168,7 +168,8 @@ fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         "real stream", "priority", "queue", "operations"
     )?;
     for (lane, operations) in document.lanes.iter().zip(&counts) {
-        let declared = lane.streams.join(", ");
+        let units = lane.units.iter().map(|units| format!(" ({units})"));
+        let declared: String = std::iter::once(lane.streams.join(", ")).chain(units).collect();
         writeln!(out, "{:<width$}  {:>8}  {:>5}  {operations:>10}  {declared}", lane.name, lane.priority, lane.queue)?;
     }
     let lanes = document.lanes.len();

@@ -65,9 +65,11 @@ impl Machine {
     /// Lets as many blocks of a kernel begin as there is room for; says whether none are left.
     fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
         let KernelBlocks { blocks, share, block_time, memory_time } = kernel;
-        let (free, capacity) = (self.devices[device].free, self.capacity);
-        let state = self.state(task);
+        let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
+        let capacity = self.capacity.min(limit);
         let share = share.min(capacity);
+        let free = self.devices[device].free.min(limit.saturating_sub(used));
+        let state = self.state(task);
         let fit = state.waiting.min(free / share);
         if fit == 0 {
             return false;
@@ -84,6 +86,7 @@ impl Machine {
         let demand = if alone > 0.0 { memory / alone } else { 0.0 };
         let held = fit * share;
         self.devices[device].free -= held;
+        self.account(task).into_iter().for_each(|(_, used)| *used += held);
         let group = self.group(Blocks { task, count, held });
         if demand < SMALL_DEMAND {
             self.at(self.now + alone, What::BlocksEnd(group));
@@ -112,6 +115,7 @@ impl Machine {
         self.unused_blocks.push(group);
         let device = self.device(task);
         self.devices[device].free += held;
+        self.account(task).into_iter().for_each(|(_, used)| *used -= held);
         let state = self.state(task);
         state.running -= count;
         if state.running == 0 && state.waiting == 0 {

@@ -1,12 +1,12 @@
-//! Streams: each is a thread that does one task after the other.
+//! Streams: each does one task after the other, on a hardware queue.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::capture::Capture;
 use crate::device;
 use crate::event::{Event, Mark, Recorded};
 use crate::handles::Handles;
+use crate::hardware::Hardware;
 use crate::status::{CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, Status};
 
 /// What a stream does. A graph does it again at each launch.
@@ -36,26 +36,14 @@ impl Task {
     }
 }
 
-/// A task in its queue: what has to be reached before, and what is reached by it.
-struct Item {
-    task: Task,
-    before: Vec<Arc<Mark>>,
-    mark: Arc<Mark>,
-}
-
-#[derive(Default)]
-struct Queue {
-    items: VecDeque<Item>,
-    closed: bool,
-    /// The mark of what was issued last.
-    last: Option<Arc<Mark>>,
-}
-
 pub struct Stream {
     pub device: i32,
     pub priority: i32,
-    queue: Mutex<Queue>,
-    changed: Condvar,
+    /// The compute units that it was asked to keep to, which nothing holds it to.
+    pub mask: Vec<u32>,
+    hardware: Arc<Hardware>,
+    /// The mark of what was issued last.
+    last: Mutex<Option<Arc<Mark>>>,
     capture: Mutex<Option<Arc<Capture>>>,
 }
 
@@ -63,36 +51,23 @@ pub static STREAMS: Handles<Stream> = Handles::new();
 
 impl Stream {
     pub fn start(device: i32, priority: i32) -> Arc<Stream> {
-        let (queue, capture) = (Mutex::default(), Mutex::new(None));
-        let stream = Arc::new(Stream { device, priority, queue, changed: Condvar::new(), capture });
-        let worker = stream.clone();
-        std::thread::spawn(move || worker.work());
-        stream
+        Stream::with_mask(device, priority, Vec::new())
     }
 
-    fn work(&self) {
-        loop {
-            let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = self.changed.wait_while(queue, |queue| queue.items.is_empty() && !queue.closed);
-            let Some(item) = waited.unwrap_or_else(PoisonError::into_inner).items.pop_front() else { return };
-            item.before.iter().for_each(|mark| mark.wait());
-            item.task.run(self.device);
-            item.mark.reach();
-        }
+    pub fn with_mask(device: i32, priority: i32, mask: Vec<u32>) -> Arc<Stream> {
+        let hardware = Hardware::acquire(device, !mask.is_empty());
+        Arc::new(Stream { device, priority, mask, hardware, last: Mutex::new(None), capture: Mutex::new(None) })
     }
 
-    /// Ends the thread when all is done that was issued.
+    /// Gives the queue back, which does what was issued.
     pub fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.changed.notify_all();
+        self.hardware.release();
     }
 
     pub fn push(&self, task: Task, before: Vec<Arc<Mark>>) -> Arc<Mark> {
-        let mark = Arc::new(Mark::default());
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.items.push_back(Item { task, before, mark: mark.clone() });
-        queue.last = Some(mark.clone());
-        self.changed.notify_all();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = self.hardware.push(task, before);
+        *last = Some(mark.clone());
         mark
     }
 
@@ -170,13 +145,13 @@ impl Stream {
 
     pub fn idle(&self) -> Done<bool> {
         self.forbid()?;
-        let last = self.queue.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok(last.is_none_or(|mark| mark.reached().is_some()))
     }
 
     pub fn synchronize(&self) -> Done {
         self.forbid()?;
-        let last = self.queue.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.iter().for_each(|mark| mark.wait());
         device::get(self.device)?.check()
     }

@@ -13,6 +13,7 @@ mod modules;
 mod rccl;
 mod rocblas;
 mod rtc;
+mod smi;
 mod streams;
 
 use std::ffi::{CStr, c_char};

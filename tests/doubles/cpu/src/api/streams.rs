@@ -8,12 +8,17 @@ use crate::device;
 use crate::event::EVENTS;
 use crate::fault;
 use crate::graph::GRAPHS;
-use crate::status::{CAPTURE_UNMATCHED, INVALID_VALUE, NOT_READY};
+use crate::status::{CAPTURE_UNMATCHED, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use crate::stream::{STREAMS, Stream, Task};
 
 use super::{hip, unsupported};
 
 type Handle = *mut c_void;
+
+/// Whether masks are kept and given back; nothing holds a stream to one.
+fn masks() -> bool {
+    std::env::var_os("HIP_DOUBLE_MASKS").is_some_and(|value| value == "1")
+}
 
 hip! {
     fn hipStreamCreate(to: *mut Handle) {
@@ -57,6 +62,23 @@ hip! {
         let stream = STREAMS.get(stream)?;
         device::get(stream.device)?.check()?;
         stream.wait(&*EVENTS.get(event)?)
+    }
+    fn hipExtStreamCreateWithCUMask(to: *mut Handle, words: c_uint, mask: *const c_uint) {
+        if !masks() { return Err(NOT_SUPPORTED) }
+        if words == 0 || mask.is_null() { return Err(INVALID_VALUE) }
+        device::get(device::current())?.check()?;
+        let mask = std::slice::from_raw_parts(mask, words as usize).to_vec();
+        to.write(STREAMS.add(Stream::with_mask(device::current(), 0, mask)));
+        Ok(())
+    }
+    fn hipExtStreamGetCUMask(stream: Handle, words: c_uint, mask: *mut c_uint) {
+        if !masks() { return Err(NOT_SUPPORTED) }
+        let stream = STREAMS.get(stream)?;
+        let all = [(1u32 << device::UNITS) - 1];
+        let own = if stream.mask.is_empty() { &all[..] } else { &stream.mask };
+        if (words as usize) < own.len() { return Err(INVALID_VALUE) }
+        mask.copy_from_nonoverlapping(own.as_ptr(), own.len());
+        Ok(())
     }
     fn hipLaunchHostFunc(stream: Handle, function: unsafe extern "C" fn(*mut c_void), told: *mut c_void) {
         let stream = STREAMS.get(stream)?;
@@ -103,6 +125,6 @@ hip! {
 }
 
 unsupported! {
-    hipExtStreamCreateWithCUMask hipExtStreamGetCUMask hipStreamAddCallback hipStreamWriteValue32
+    hipStreamAddCallback hipStreamWriteValue32
     hipStreamWaitValue32 hipThreadExchangeStreamCaptureMode hipStreamGetCaptureInfo_v2 hipStreamUpdateCaptureDependencies hipStreamBeginCaptureToGraph
 }

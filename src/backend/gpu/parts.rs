@@ -1,0 +1,43 @@
+//! Which compute units each stream keeps to, of those that ask for a part of the device: each has its own, as far as
+//! they go.
+
+use crate::model::Units;
+
+/// Units that lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub first: u32,
+    pub count: u32,
+}
+
+/// Deals a device's units out, in the order of the streams. A part is whole steps, so that it has as many units of each
+/// chip of the device. What does not fit any more begins at the first unit again, and lies over others.
+pub fn deal(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {
+    let step = step.clamp(1, all.max(1));
+    let most = (all / step * step).max(1);
+    let mut next = 0;
+    let mut part = |units: Units| {
+        let count = units.of(all).div_ceil(step).saturating_mul(step).min(most);
+        let first = if next + count > most { 0 } else { next };
+        next = first + count;
+        Part { first, count }
+    };
+    wanted.into_iter().map(|units| units.map(&mut part)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_have_units_of_their_own_while_there_are_some() {
+        let quarter = Some(Units::Share(250_000));
+        let part = |first, count| Some(Part { first, count });
+        assert_eq!(deal([quarter, None, quarter], 304, 8), [part(0, 80), None, part(80, 80)], "10 of each of 8 chips");
+        let large = Some(Units::Count(200));
+        assert_eq!(deal([large, large], 304, 8), [part(0, 200), part(0, 200)], "the second lies over the first");
+        assert_eq!(deal([Some(Units::Count(2))], 132, 8), [part(0, 8)]);
+        assert_eq!(deal([Some(Units::Count(999))], 132, 8), [part(0, 128)], "whole steps");
+        assert_eq!(deal([large], 0, 8), [part(0, 1)], "a device that says nothing");
+    }
+}

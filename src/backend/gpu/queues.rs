@@ -1,0 +1,133 @@
+//! Which streams share a hardware queue, found out on the device: one stream is held by the host, and another that does
+//! not get on meanwhile stands behind it.
+//!
+//! Nothing else runs on the device. What is found holds for streams that are made as these were; a runtime may map others
+//! in another way, or change its mind while it runs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::SrcSpan;
+use crate::exec::{ExecError, Fault, Queues};
+use crate::model::Priority;
+use crate::ops::{Source, kernel};
+
+use super::api::{Api, Call};
+use super::gate::{self, Gates};
+use super::kernels::{Kernels, Wanted};
+
+/// How long an empty kernel may take on a stream that nothing holds: thousands of times what it takes, and less than half
+/// of the time after which the gate opens by itself.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Streams that are tried at most.
+const STREAMS: u32 = 64;
+
+fn null() -> Arc<Source> {
+    kernel::source("nop", "", &[], "")
+}
+
+fn device(fault: Box<Fault>) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: None }
+}
+
+/// Makes streams of normal priority, and finds out which of them share a queue. `cache` keeps the two kernels.
+pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
+    api.make_current().map_err(device)?;
+    let wanted = [gate::source(), null()].map(|source| Wanted {
+        source: (*source).clone(),
+        what: "queues",
+        span: SrcSpan::default(),
+    });
+    let mut kernels = Kernels::load(api, &wanted, cache)?;
+    let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
+    kernels.unload(api);
+    let predicted = Queues::dealt(streams.clamp(1, STREAMS), api.topology().queues);
+    probed.map(|groups| predicted.found(groups)).map_err(device)
+}
+
+fn on_streams<A: Api>(api: &A, kernels: &Kernels<A>, count: u32) -> Call<Vec<Vec<u32>>> {
+    let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
+    let mut streams = Vec::new();
+    let made = (0..count).try_for_each(|_| api.stream(Priority::Normal).map(|stream| streams.push(stream)));
+    let groups = made.and_then(|()| {
+        let mut probe = Probe { api, gates: &mut gates, null: kernels.get(&null()), streams: &streams };
+        probe.groups()
+    });
+    gates.release_all();
+    let _ = api.synchronize();
+    // SAFETY: all were made above, and the device is idle.
+    unsafe {
+        gates.free(api);
+        streams.into_iter().for_each(|stream| api.destroy_stream(stream));
+    }
+    groups
+}
+
+struct Probe<'a, A: Api> {
+    api: &'a A,
+    gates: &'a mut Gates<A>,
+    null: A::Function,
+    streams: &'a [A::Stream],
+}
+
+impl<A: Api> Probe<'_, A> {
+    /// The streams of each queue, by their numbers.
+    fn groups(&mut self) -> Call<Vec<Vec<u32>>> {
+        // A kernel, and a queue, may be made when they are first used, and that takes long.
+        for &stream in self.streams {
+            self.gates.hold(self.api, 0, stream)?;
+            self.gates.release(0);
+            self.nothing(stream)?;
+            self.api.synchronize()?;
+        }
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        for stream in 0..self.streams.len() as u32 {
+            let mut own = None;
+            for (index, group) in groups.iter().enumerate() {
+                // What is late once may have had a slow host.
+                if self.stands_behind(group[0], stream)? && self.stands_behind(group[0], stream)? {
+                    own = Some(index);
+                    break;
+                }
+            }
+            match own {
+                Some(index) => groups[index].push(stream),
+                None => groups.push(vec![stream]),
+            }
+        }
+        Ok(groups)
+    }
+
+    /// An empty kernel.
+    fn nothing(&self, stream: A::Stream) -> Call {
+        // SAFETY: kernel and stream are alive, and the kernel takes no arguments.
+        unsafe { self.api.launch(self.null, 1, 1, 0, stream, std::ptr::null_mut()) }
+    }
+
+    /// Whether a stream does not get on as long as another is held.
+    fn stands_behind(&mut self, held: u32, stream: u32) -> Call<bool> {
+        let (held, stream) = (self.streams[held as usize], self.streams[stream as usize]);
+        self.gates.hold(self.api, 0, held)?;
+        // Where a queue goes on as soon as its head has started, it stops at the first that has to wait.
+        let issued = self.nothing(held).and_then(|()| self.nothing(stream));
+        let start = Instant::now();
+        let mut idle = Ok(false);
+        while issued.is_ok() && matches!(idle, Ok(false)) {
+            let late = start.elapsed() > PATIENCE;
+            // SAFETY: the stream is alive.
+            idle = unsafe { self.api.idle(stream) };
+            if late {
+                break;
+            }
+        }
+        self.gates.release(0);
+        issued?;
+        self.api.synchronize()?;
+        if self.gates.forced(0) {
+            return Err(Fault::new("queues", "every call waits for the device, so that no stream can be held"));
+        }
+        idle.map(|idle| !idle)
+    }
+}

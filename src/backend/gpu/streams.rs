@@ -1,0 +1,48 @@
+//! The streams of an image: one for each lane, some of which keep to a part of the device.
+
+use crate::exec::ImageLane;
+use crate::model::Priority;
+
+use super::api::{Api, Call};
+use super::parts;
+
+/// Makes a stream for each lane, and one at least. Whatever becomes of an error, the streams that were made stand in
+/// `streams`. Gives what is worth knowing.
+pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<A::Stream>) -> Call<Vec<String>> {
+    let mut notes = Vec::new();
+    let asked = lanes.iter().any(|lane| lane.units.is_some());
+    // What a device says of itself takes time, and most files ask for nothing.
+    let all = if asked { api.device().units.unwrap_or(0) } else { 0 };
+    let step = if asked { api.unit_step() } else { 1 };
+    let parts = parts::deal(lanes.iter().map(|lane| lane.units), all, step);
+    for (lane, part) in lanes.iter().zip(parts) {
+        let (Some(part), Some(units)) = (part, lane.units) else {
+            streams.push(api.stream(lane.priority)?);
+            continue;
+        };
+        let (name, asked) = (&lane.name, units.text());
+        match api.stream_within(lane.priority, part)? {
+            Some(stream) => {
+                let (first, end) = (part.first, part.first + part.count);
+                let each =
+                    if step > 1 { format!(", {} of each of {step} chips", part.count / step) } else { String::new() };
+                notes.push(format!(
+                    "stream {name}, for which the file asks for {asked}, keeps to units {first} to {} of {all}{each}",
+                    end - 1
+                ));
+                streams.push(stream);
+            }
+            None => {
+                notes.push(format!(
+                    "stream {name} asks for {asked}, and may use all of them: no stream of the backend {} is kept to a part here",
+                    A::NAME
+                ));
+                streams.push(api.stream(lane.priority)?);
+            }
+        }
+    }
+    if streams.is_empty() {
+        streams.push(api.stream(Priority::Normal)?);
+    }
+    Ok(notes)
+}

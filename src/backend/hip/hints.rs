@@ -1,0 +1,213 @@
+//! What a machine says of why a run finds no AMD GPU, or another than one expects: the kernel's driver, the files that
+//! libraries open, and variables that hide devices.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Variables that choose devices, in the order in which they are applied: each counts what the one before has left.
+const CHOOSING: [&str; 4] =
+    ["ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"];
+
+/// Lets the libraries take a device for another.
+const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
+
+/// How much of the machine is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Search {
+    /// No device was found: everything that may hide one.
+    Nothing,
+    /// There are some: only what changes them.
+    Devices,
+}
+
+/// What is worth knowing, each with what to do. `root` is where the system's files are, `/` but for tests; `variable`
+/// reads the environment.
+pub fn hints(root: &Path, search: Search, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut hints = Vec::new();
+    let gpus = gpus(root);
+    if search == Search::Nothing {
+        hints.extend(driver(root, gpus));
+        hints.extend(files(root));
+    }
+    let known = (gpus > 0).then_some(gpus);
+    hints.extend(CHOOSING.iter().filter_map(|name| choosing(name, &variable(name)?, known, search)));
+    hints.extend(variable(OVERRIDE).filter(|value| !value.is_empty()).map(|value| {
+        format!(
+            "{OVERRIDE}={value}: the libraries take the device for that one, and code for it may fail or be slow; unset it \
+             unless the device is unknown to them"
+        )
+    }));
+    hints
+}
+
+/// Whether the kernel has AMD's driver.
+pub fn has_driver(root: &Path) -> bool {
+    root.join("sys/module/amdgpu").exists()
+}
+
+/// GPUs that the kernel's driver offers for computation.
+fn gpus(root: &Path) -> usize {
+    let nodes = std::fs::read_dir(root.join("sys/class/kfd/kfd/topology/nodes"));
+    let properties = nodes.into_iter().flatten().flatten().map(|node| {
+        let text = std::fs::read_to_string(node.path().join("properties")).unwrap_or_default();
+        let count = text.lines().find_map(|line| line.strip_prefix("simd_count ")?.trim().parse::<u64>().ok());
+        count.unwrap_or(0)
+    });
+    properties.filter(|count| *count > 0).count()
+}
+
+fn driver(root: &Path, gpus: usize) -> Option<String> {
+    if !has_driver(root) {
+        return Some("the kernel's driver is not loaded (no /sys/module/amdgpu): `sudo modprobe amdgpu`".to_owned());
+    }
+    if gpus == 0 {
+        return Some(
+            "the kernel's driver offers no GPU for computation: `sudo dmesg | grep amdgpu` says why".to_owned(),
+        );
+    }
+    let gpus = crate::base::counted(gpus, "GPU");
+    Some(format!("the kernel's driver offers {gpus} for computation: what hides them from the libraries stands below"))
+}
+
+/// Files that the libraries open for reading and writing.
+fn files(root: &Path) -> Option<String> {
+    let kfd = root.join("dev/kfd");
+    let error = std::fs::OpenOptions::new().read(true).write(true).open(&kfd).err()?;
+    Some(match error.kind() {
+        ErrorKind::NotFound => {
+            "there is no /dev/kfd: load the driver; a container needs `--device /dev/kfd --device /dev/dri`".to_owned()
+        }
+        ErrorKind::PermissionDenied => {
+            let group = group(root, &kfd).unwrap_or_else(|| "render".to_owned());
+            format!(
+                "you may not open /dev/kfd, which belongs to the group `{group}`: `sudo usermod -aG render,video $USER`, \
+                 then log in again; a container needs `--group-add {group}`"
+            )
+        }
+        _ => format!("/dev/kfd does not open: {error}"),
+    })
+}
+
+/// The group of a file, by name where the system has one for it.
+#[cfg(unix)]
+fn group(root: &Path, file: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let number = std::fs::metadata(file).ok()?.gid().to_string();
+    let groups = std::fs::read_to_string(root.join("etc/group")).unwrap_or_default();
+    let name = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == number).then(|| name.to_owned())
+    });
+    Some(name.unwrap_or(number))
+}
+
+#[cfg(not(unix))]
+fn group(_: &Path, _: &Path) -> Option<String> {
+    None
+}
+
+/// What a variable that chooses devices does, where it leaves none, or fewer than there are.
+fn choosing(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
+    let value = value.trim();
+    if value.is_empty() {
+        return Some(format!("{name} is set to nothing, which hides every device: unset it"));
+    }
+    let numbers: Option<Vec<i64>> = value.split(',').map(|part| part.trim().parse().ok()).collect();
+    // A device may be named by its number in the factory as well.
+    let Some(numbers) = numbers else {
+        return Some(format!("{name}={value} chooses among the devices"));
+    };
+    let missing = |number: &&i64| **number < 0 || gpus.is_some_and(|gpus| **number >= gpus as i64);
+    match (numbers.iter().find(missing), gpus) {
+        (Some(number), Some(gpus)) => Some(format!(
+            "{name}={value}: there is no device {number}, since the driver offers {}, counted from 0; what stands behind \
+             it in the list is hidden too",
+            crate::base::counted(gpus, "GPU")
+        )),
+        (Some(number), None) => Some(format!("{name}={value}: {number} is no device, and hides what stands behind it")),
+        (None, _) if search == Search::Nothing => Some(format!("{name}={value} chooses among the devices")),
+        (None, Some(gpus)) if numbers.len() < gpus => Some(format!(
+            "{name}={value}: {} of {} are visible, in this order",
+            numbers.len(),
+            crate::base::counted(gpus, "GPU")
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// A machine with so many GPUs.
+    fn machine(gpus: usize) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "sys/module/amdgpu/version", "6.10.5\n");
+        write(root.path(), "sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 96\nsimd_count 0\n");
+        for gpu in 1..=gpus {
+            write(root.path(), &format!("sys/class/kfd/kfd/topology/nodes/{gpu}/properties"), "simd_count 1216\n");
+        }
+        write(root.path(), "dev/kfd", "");
+        root
+    }
+
+    fn told(root: &Path, search: Search, variables: &[(&str, &str)]) -> String {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        hints(root, search, variable).join("\n")
+    }
+
+    #[test]
+    fn a_machine_without_the_driver_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let told = told(root.path(), Search::Nothing, &[]);
+        assert!(
+            told.contains("modprobe amdgpu") && told.contains("no /dev/kfd") && told.contains("--device"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn variables_that_hide_devices_are_told() {
+        let root = machine(2);
+        let nothing = |variables| told(root.path(), Search::Nothing, variables);
+        assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
+        let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
+        assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
+        assert!(nothing(&[("HIP_VISIBLE_DEVICES", "-1")]).contains("there is no device -1"));
+        assert!(nothing(&[("ROCR_VISIBLE_DEVICES", "GPU-1234")]).contains("chooses among the devices"));
+        let some = |variables| told(root.path(), Search::Devices, variables);
+        assert_eq!(some(&[]), "", "nothing is wrong");
+        assert_eq!(some(&[("HIP_VISIBLE_DEVICES", "1,0")]), "", "all of them");
+        assert!(some(&[("HIP_VISIBLE_DEVICES", "1")]).contains("1 of 2 GPUs are visible"));
+        assert!(some(&[(OVERRIDE, "11.0.0")]).contains("HSA_OVERRIDE_GFX_VERSION=11.0.0"));
+    }
+
+    #[test]
+    fn the_group_of_a_file_has_a_name() {
+        let root = machine(1);
+        let number = group(root.path(), &root.path().join("dev/kfd")).unwrap();
+        assert!(number.parse::<u32>().is_ok(), "no name is known: {number}");
+        write(root.path(), "etc/group", &format!("root:x:99999:\nrender:x:{number}:me\n"));
+        assert_eq!(group(root.path(), &root.path().join("dev/kfd")).as_deref(), Some("render"));
+    }
+
+    #[test]
+    fn a_driver_without_a_gpu_is_told() {
+        let root = machine(0);
+        let nothing = told(root.path(), Search::Nothing, &[]);
+        assert!(nothing.contains("offers no GPU for computation"), "{nothing}");
+        // What cannot be opened is no file at all here.
+        std::fs::remove_file(root.path().join("dev/kfd")).unwrap();
+        std::fs::create_dir(root.path().join("dev/kfd")).unwrap();
+        let nothing = told(root.path(), Search::Nothing, &[]);
+        assert!(nothing.contains("/dev/kfd does not open"), "{nothing}");
+    }
+}

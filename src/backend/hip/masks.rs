@@ -1,0 +1,92 @@
+//! Streams that keep to some compute units, by a mask with a bit for each.
+//!
+//! Where a device has several XCDs, the kernel's driver deals the bits of a mask out to them in turn: bit i is a unit of
+//! XCD i modulo their number. So bits that lie side by side are balanced, as long as they are a multiple of it.
+
+use std::sync::atomic::Ordering;
+
+use crate::backend::gpu::{Call, Part};
+use crate::model::Priority;
+
+use super::Hip;
+use super::driver::number;
+use super::table::Stream;
+
+/// The words of a mask: a bit for each unit of the device.
+fn words(part: Part, units: u32) -> Vec<u32> {
+    let mut words = vec![0; units.div_ceil(32).max(1) as usize];
+    for unit in part.first..(part.first + part.count).min(units) {
+        words[unit as usize / 32] |= 1 << (unit % 32);
+    }
+    words
+}
+
+fn counted(words: &[u32]) -> u32 {
+    words.iter().map(|word| word.count_ones()).sum()
+}
+
+impl Hip {
+    /// A stream with a mask, which is read back; nothing where the runtime has no masks.
+    pub(super) fn masked_stream(&self, priority: Priority, part: Part) -> Call<Option<Stream>> {
+        let wanted = words(part, self.units());
+        let mut stream: Stream = std::ptr::null_mut();
+        let create = self.driver.table.stream_create_masked;
+        // SAFETY: both places are valid for the call, and there are as many words as are told.
+        let code = unsafe { create(&mut stream, wanted.len() as u32, wanted.as_ptr()) };
+        if code == number::NOT_SUPPORTED {
+            return Ok(None);
+        }
+        self.check("hipExtStreamCreateWithCUMask", code)?;
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        self.masked.store(true, Ordering::Relaxed);
+        let mut read = vec![0; wanted.len()];
+        // SAFETY: there is room for as many words as are told, and the stream was made just now.
+        let code = unsafe { (self.driver.table.stream_mask)(stream, read.len() as u32, read.as_mut_ptr()) };
+        let told = match code {
+            0 if read == wanted => None,
+            // With a mask for the whole process, runtimes give nothing back.
+            0 if counted(&read) == 0 => Some("the runtime does not give it back".to_owned()),
+            0 => Some(format!("the runtime gives one of {} back", counted(&read))),
+            code => Some(format!("the runtime does not give it back ({code})")),
+        };
+        if let Some(told) = told {
+            self.note(format!("a stream with a mask of {} units: {told}; not proven to hold", counted(&wanted)));
+        }
+        if priority != Priority::Normal {
+            self.note(format!("a stream with a mask has no priority on HIP: `{}` is left away", priority.name()));
+        }
+        Ok(Some(stream))
+    }
+
+    /// Says what becomes of masks in a graph.
+    pub(super) fn note_masks_in_graphs(&self) {
+        if self.masked.load(Ordering::Relaxed) {
+            self.note(
+                "a graph's branches run on streams of the runtime's own, which have no masks: `units` are not proven to \
+                 hold in a graph"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_a_bit_for_each_unit() {
+        assert_eq!(words(Part { first: 0, count: 8 }, 304)[..2], [0xff, 0]);
+        assert_eq!(words(Part { first: 0, count: 8 }, 304).len(), 10);
+        assert_eq!(words(Part { first: 24, count: 16 }, 64), [0xff00_0000, 0xff]);
+        assert_eq!(words(Part { first: 0, count: 99 }, 4), [0xf], "no more than there are");
+        // Of 8 chips each has as many, and the same of every part.
+        let chips = |part: Part| {
+            let mut chips = [0; 8];
+            let words = words(part, 304);
+            (0..304).filter(|unit| words[unit / 32] >> (unit % 32) & 1 == 1).for_each(|unit| chips[unit % 8] += 1);
+            chips
+        };
+        assert_eq!(chips(Part { first: 80, count: 80 }), [10; 8]);
+    }
+}

@@ -1,0 +1,189 @@
+//! What the kernel's driver says of a device in files, which every version of ROCm's libraries reads too: its chips, its
+//! partition, its links. A figure that it does not give is absent.
+//!
+//! It only reads: nothing of a device's settings is changed.
+
+use std::path::{Path, PathBuf};
+
+/// Kinds of links, as the driver numbers them.
+const PCIE: u64 = 2;
+const XGMI: u64 = 11;
+
+/// A device's files.
+pub struct Sysfs {
+    /// Those of the PCI device.
+    pci: PathBuf,
+    /// Those of the driver's node for computation; a partition of a device has one of its own.
+    node: Option<PathBuf>,
+    driver: PathBuf,
+}
+
+impl Sysfs {
+    /// The files below `root`, which is `/sys`, of the device on a PCI bus, such as `0000:1b:00.0`.
+    pub fn new(root: &Path, bus: &str) -> Sysfs {
+        let devices = root.join("bus/pci/devices");
+        // A partition that is not the first has a number in place of the function, and no PCI device of that name.
+        let whole = bus.rsplit_once('.').map_or(bus.to_owned(), |(place, _)| format!("{place}.0"));
+        let pci = Some(devices.join(bus)).filter(|path| path.is_dir()).unwrap_or_else(|| devices.join(whole));
+        let nodes = std::fs::read_dir(root.join("class/kfd/kfd/topology/nodes"));
+        let mut nodes: Vec<PathBuf> = nodes.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        nodes.sort();
+        let place = place(bus);
+        let node = nodes.into_iter().find(|node| {
+            let properties = Properties::read(node);
+            let at = properties.get("domain").zip(properties.get("location_id"));
+            properties.get("simd_count").is_some_and(|count| count > 0) && at.is_some() && at == place
+        });
+        Sysfs { pci, node, driver: root.join("module/amdgpu/version") }
+    }
+
+    /// The chips that compute.
+    pub fn xcds(&self) -> Option<u32> {
+        let properties = Properties::read(self.node.as_ref()?);
+        properties.get("num_xcc").and_then(|count| u32::try_from(count).ok()).filter(|count| (1..=64).contains(count))
+    }
+
+    /// Everything that says in which state the device is, by name.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let mut facts = Vec::new();
+        let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
+        // A driver that is part of the kernel has no version of its own.
+        let kernel = || Some(format!("of Linux {}", line(Path::new("/proc/sys/kernel/osrelease"))?));
+        add("driver", line(&self.driver).or_else(|| self.node.as_ref().and_then(|_| kernel())));
+        for (name, file) in [
+            ("vbios", "vbios_version"),
+            ("compute_partition", "current_compute_partition"),
+            ("memory_partition", "current_memory_partition"),
+            ("pcie_speed", "current_link_speed"),
+            ("max_pcie_speed", "max_link_speed"),
+            ("pcie_width", "current_link_width"),
+            ("max_pcie_width", "max_link_width"),
+        ] {
+            add(name, line(&self.pci.join(file)));
+        }
+        let Some(node) = &self.node else { return facts };
+        let properties = Properties::read(node);
+        for (name, property) in [
+            ("xcds", "num_xcc"),
+            ("sdma_engines", "num_sdma_engines"),
+            ("sdma_engines_for_xgmi", "num_sdma_xgmi_engines"),
+            ("queues_of_an_sdma_engine", "num_sdma_queues_per_engine"),
+            ("compute_queues", "num_cp_queues"),
+        ] {
+            add(name, properties.get(property).map(|value| value.to_string()));
+        }
+        add("links", links(node));
+        facts
+    }
+}
+
+/// The links of a device by kind: `7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s`, with the rates that the driver states.
+fn links(node: &Path) -> Option<String> {
+    let mut found: Vec<(u64, u64, usize)> = Vec::new();
+    for folder in ["io_links", "p2p_links"] {
+        for entry in std::fs::read_dir(node.join(folder)).into_iter().flatten().flatten() {
+            let properties = Properties::read(&entry.path());
+            let (kind, rate) = (properties.get("type"), properties.get("max_bandwidth").unwrap_or(0));
+            let Some(kind) = kind else { continue };
+            match found.iter_mut().find(|(known, fastest, _)| (*known, *fastest) == (kind, rate)) {
+                Some((_, _, count)) => *count += 1,
+                None => found.push((kind, rate, 1)),
+            }
+        }
+    }
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    let text = found.into_iter().map(|(kind, rate, count)| {
+        let name = match kind {
+            PCIE => "PCIe".to_owned(),
+            XGMI => "xGMI".to_owned(),
+            other => format!("of kind {other}"),
+        };
+        let rate = if rate > 0 { format!(" of {rate} MB/s") } else { String::new() };
+        format!("{count} {name}{rate}")
+    });
+    Some(text.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
+}
+
+/// A bus as the driver writes it: the domain, and the rest in one number.
+fn place(bus: &str) -> Option<(u64, u64)> {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (rest, function) = bus.rsplit_once('.')?;
+    let (rest, device) = rest.rsplit_once(':')?;
+    let (domain, bus) = rest.split_once(':')?;
+    Some((hex(domain)?, hex(bus)? << 8 | hex(device)? << 3 | hex(function)?))
+}
+
+/// Names with numbers, one a line.
+struct Properties(String);
+
+impl Properties {
+    fn read(folder: &Path) -> Properties {
+        Properties(std::fs::read_to_string(folder.join("properties")).unwrap_or_default())
+    }
+
+    fn get(&self, name: &str) -> Option<u64> {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.trim().parse().ok())
+    }
+}
+
+/// A file of one line, if there is one in it.
+fn line(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty() && !text.contains('\n')).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree with the files of one device, in the form that the kernel's documentation gives them.
+    fn tree(root: &Path) {
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let pci = "bus/pci/devices/0000:1b:00.0";
+        write(&format!("{pci}/current_compute_partition"), "SPX\n");
+        write(&format!("{pci}/current_memory_partition"), "NPS1\n");
+        write(&format!("{pci}/current_link_speed"), "32.0 GT/s PCIe\n");
+        write("module/amdgpu/version", "6.10.5\n");
+        let nodes = "class/kfd/kfd/topology/nodes";
+        write(&format!("{nodes}/0/properties"), "cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndomain 0\n");
+        let gpu = "simd_count 1216\nlocation_id 6912\ndomain 0\nnum_xcc 8\nnum_sdma_engines 2\n";
+        write(&format!("{nodes}/1/properties"), gpu);
+        write(&format!("{nodes}/1/io_links/0/properties"), "type 2\nmax_bandwidth 64000\n");
+        for link in 1..8 {
+            write(&format!("{nodes}/1/io_links/{link}/properties"), "type 11\nmin_bandwidth 1\nmax_bandwidth 48000\n");
+        }
+    }
+
+    #[test]
+    fn a_device_s_files_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        tree(root.path());
+        let sysfs = Sysfs::new(root.path(), "0000:1b:00.0");
+        assert_eq!(sysfs.xcds(), Some(8));
+        let facts = sysfs.facts();
+        let fact = |name: &str| facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        assert_eq!(fact("driver"), Some("6.10.5"));
+        assert_eq!(fact("compute_partition"), Some("SPX"));
+        assert_eq!(fact("memory_partition"), Some("NPS1"));
+        assert_eq!(fact("links"), Some("7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s"));
+        assert_eq!(fact("vbios"), None, "what is not there is absent");
+        // The second partition of the same device has no node here, and shares what the device says as a whole.
+        let second = Sysfs::new(root.path(), "0000:1b:00.1");
+        assert_eq!(second.xcds(), None);
+        assert!(second.facts().contains(&("compute_partition".to_owned(), "SPX".to_owned())));
+    }
+
+    #[test]
+    fn a_machine_without_the_driver_has_no_facts() {
+        let root = tempfile::tempdir().unwrap();
+        for bus in ["0000:1b:00.0", "nonsense", "", "...", "a:b:c.d"] {
+            assert!(Sysfs::new(root.path(), bus).facts().is_empty(), "{bus}");
+        }
+    }
+}

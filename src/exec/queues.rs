@@ -1,0 +1,70 @@
+//! Streams on hardware queues: as they are expected by the vendor's rule, and as a device was found to have them.
+
+/// Streams by queue: of each the numbers of its streams, from 0 on.
+type Groups = Vec<Vec<u32>>;
+
+/// Streams that were made one after the other, with nothing else on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queues {
+    pub predicted: Groups,
+    pub probed: Groups,
+}
+
+impl Queues {
+    /// Streams that are dealt out to queues in turn.
+    pub fn dealt(streams: u32, queues: u32) -> Queues {
+        let queues = queues.clamp(1, streams.max(1));
+        let of = |queue: u32| (queue..streams).step_by(queues as usize).collect();
+        Queues { predicted: (0..queues).map(of).collect(), probed: Groups::new() }
+    }
+
+    /// The same, and what was found on the device.
+    pub fn found(self, probed: Groups) -> Queues {
+        Queues { probed, ..self }
+    }
+
+    /// How far the prediction holds, in words.
+    pub fn verdict(&self) -> &'static str {
+        let crowds = |groups: &Groups| {
+            let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        if self.probed == self.predicted {
+            "as predicted"
+        } else if crowds(&self.probed) == crowds(&self.predicted) {
+            "as many on each queue as predicted, but others"
+        } else {
+            "not as predicted"
+        }
+    }
+
+    /// How many queues there are, and which streams share one: `4 queues; 0 with 4, 1 with 5`.
+    pub fn text(groups: &[Vec<u32>]) -> String {
+        let shared = groups.iter().filter(|group| group.len() > 1).map(|group| {
+            let numbers: Vec<String> = group.iter().map(u32::to_string).collect();
+            numbers.join(" with ")
+        });
+        let shared: Vec<String> = shared.collect();
+        let shared = if shared.is_empty() { "none share one".to_owned() } else { shared.join(", ") };
+        format!("{}; {shared}", crate::base::counted(groups.len(), "queue"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_is_compared_with_what_was_found() {
+        let predicted = || Queues::dealt(6, 4);
+        assert_eq!(predicted().predicted, [vec![0, 4], vec![1, 5], vec![2], vec![3]]);
+        let verdict =
+            |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect()).verdict();
+        assert_eq!(verdict(&[&[0, 4], &[1, 5], &[2], &[3]]), "as predicted");
+        assert_eq!(verdict(&[&[0], &[1, 5], &[2, 4], &[3]]), "as many on each queue as predicted, but others");
+        assert_eq!(verdict(&[&[0], &[1], &[2], &[3], &[4], &[5]]), "not as predicted");
+        assert_eq!(Queues::text(&predicted().predicted), "4 queues; 0 with 4, 1 with 5");
+        assert_eq!(Queues::text(&Queues::dealt(2, 8).predicted), "2 queues; none share one");
+    }
+}

@@ -1,0 +1,66 @@
+//! The part of a device's compute units that a stream keeps to.
+
+/// Where a file says nothing, a stream may use all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Units {
+    /// So many compute units.
+    Count(u32),
+    /// A share of those that there are, in millionths.
+    Share(u32),
+}
+
+impl Units {
+    /// One whole, in millionths.
+    const WHOLE: u32 = 1_000_000;
+
+    /// What a number means: below 1 it is a share, from 2 on it counts. 1 would be both, and is neither.
+    pub fn parse(value: f64) -> Option<Units> {
+        let share = (value * f64::from(Self::WHOLE)).round();
+        match value {
+            _ if value >= 2.0 && value.fract() == 0.0 && value <= f64::from(u16::MAX) => {
+                Some(Units::Count(value as u32))
+            }
+            _ if value < 1.0 && share >= 1.0 && share < f64::from(Self::WHOLE) => Some(Units::Share(share as u32)),
+            _ => None,
+        }
+    }
+
+    /// How many these are of a device that has `all`: one at least, and all at most.
+    pub fn of(self, all: u32) -> u32 {
+        let wanted = match self {
+            Units::Count(count) => count,
+            Units::Share(share) => (u64::from(all) * u64::from(share)).div_ceil(u64::from(Self::WHOLE)) as u32,
+        };
+        wanted.clamp(1, all.max(1))
+    }
+
+    /// `64 units`, `25 % of the units`.
+    pub fn text(self) -> String {
+        match self {
+            Units::Count(count) => format!("{count} units"),
+            Units::Share(share) => format!("{} % of the units", f64::from(share) * 100.0 / f64::from(Self::WHOLE)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_count_or_a_share() {
+        assert_eq!(Units::parse(64.0), Some(Units::Count(64)));
+        assert_eq!(Units::parse(0.25), Some(Units::Share(250_000)));
+        for wrong in [1.0, 0.0, -2.0, 2.5, 1.5, 1e9, 0.999_999_9, f64::NAN, f64::INFINITY] {
+            assert_eq!(Units::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_what_there_is() {
+        assert_eq!(Units::Share(250_000).of(304), 76);
+        assert_eq!(Units::Share(1).of(304), 1, "one at least");
+        assert_eq!(Units::Count(400).of(304), 304, "all at most");
+        assert_eq!(Units::Share(125_000).text(), "12.5 % of the units");
+    }
+}

@@ -1,0 +1,168 @@
+//! What the HIP backend makes of a device, on the double that runs on the CPU: hardware queues, masks of compute units,
+//! what a management library says, and what `aorta devices` tells of it all. The double keeps masks and invents figures
+//! only where it is told to; nothing here is an AMD GPU's.
+
+#[path = "common/doubles.rs"]
+mod doubles;
+
+use std::path::Path;
+use std::process::Command;
+
+/// Compiled kernels, kept for all tests of the double.
+const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
+
+/// Runs the program on the double; what it printed, after it ended well.
+fn aorta(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("AORTA_LIBRARY_PATH", libraries)
+        .env("XDG_CACHE_HOME", KERNELS)
+        .env("COLUMNS", "120")
+        .env_remove("GPU_MAX_HW_QUEUES")
+        .envs(environment.iter().copied())
+        .output()
+        .expect("the program runs");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}:\n{told}");
+    told
+}
+
+/// Runs a file of its own; what was printed, and the record.
+fn measure(text: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Option<(String, serde_json::Value)> {
+    let libraries = doubles::cpu()?;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, record) = (folder.path().join("own.aorta"), folder.path().join("record.json"));
+    std::fs::write(&file, text).expect("a file of our own");
+    let (file, record) = (file.display().to_string(), record.display().to_string());
+    let exec = ["exec", &file, "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2", "--json", &record];
+    let told = aorta(libraries, environment, &[&exec, arguments].concat());
+    let text = std::fs::read_to_string(record).expect("the record was written");
+    Some((told, serde_json::from_str(&text).expect("it is JSON")))
+}
+
+/// Six streams that share nothing, and one that waits for all of them.
+const SIX: &str = "stream s[6]\nstream last\nbuffer x: f32[64]\nstep {\n  for i in 0..6 {\n    on s[i] { y: map(x + i) }\n  }\n  on \
+                   last { map(x * 2) }\n}\n";
+
+/// Streams are dealt out to as many queues as the variable says, in the schedule and on the device.
+#[test]
+fn hardware_queues_are_those_of_the_variable() {
+    let Some((_, record)) = measure(SIX, &[], &["--env", "GPU_MAX_HW_QUEUES=2"]) else { return };
+    assert_eq!(record["device"]["facts"]["hardware_queues"], "2", "{record:#}");
+    assert_eq!(record["environment"]["variables"]["GPU_MAX_HW_QUEUES"], "2", "{record:#}");
+    let lanes = record["program"]["lanes"].as_array().expect("lanes");
+    let queues: Vec<u64> = lanes.iter().filter_map(|lane| lane["queue"].as_u64()).collect();
+    assert_eq!(queues, [0, 1, 0, 1, 0, 1, 0]);
+}
+
+#[test]
+fn queues_are_probed() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let told =
+        aorta(libraries, &[("GPU_MAX_HW_QUEUES", "4"), ("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
+    assert!(told.contains("predicted  4 queues; 0 with 4, 1 with 5\n"), "{told}");
+    assert!(told.contains("probed     4 queues; 0 with 4, 1 with 5: as predicted\n"), "{told}");
+    // Without the variable, the double is not what the rule says, and that is found out.
+    let told = aorta(libraries, &[("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
+    assert!(told.contains("probed     6 queues; none share one: not as predicted\n"), "{told}");
+}
+
+/// Files run on one queue too, as streams and as a graph: what waits never stands before what it waits for.
+#[test]
+fn one_queue_is_enough() {
+    let Some(libraries) = doubles::cpu() else { return };
+    for file in ["moe", "fsdp_overlap", "examples/02-two-streams.aorta", "examples/04-copies.aorta"] {
+        let exec = ["exec", file, "--preset", "tiny", "--backend", "hip", "--launch", "both", "--verify"];
+        let told = aorta(
+            libraries,
+            &[("GPU_MAX_HW_QUEUES", "1")],
+            &[&exec[..], &["--warmup", "1", "--iterations", "2"]].concat(),
+        );
+        assert!(told.contains("verified against the CPU, as a graph"), "{file}:\n{told}");
+    }
+}
+
+const PARTS: &str = "stream a(units: 50%)\nstream b(units: 2, priority: high)\nstream c\nbuffer x: f32[1024]\nstep {\n  on a \
+                     { p: map(x + 1) }\n  on b { q: map(x + 2) }\n  on c { map(p + q) }\n}\n";
+
+#[test]
+fn streams_keep_to_parts_where_there_are_masks() {
+    let masks = [("HIP_DOUBLE_MASKS", "1")];
+    let Some((told, record)) = measure(PARTS, &masks, &["--launch", "both"]) else { return };
+    assert!(
+        told.contains("stream a, for which the file asks for 50 % of the units, keeps to units 0 to 1 of 4"),
+        "{told}"
+    );
+    assert!(told.contains("stream b, for which the file asks for 2 units, keeps to units 2 to 3 of 4"), "{told}");
+    assert!(told.contains("a stream with a mask has no priority on HIP: `high` is left away"), "{told}");
+    assert!(told.contains("not proven to hold in a graph") && !told.contains("give it back"), "{told}");
+    let lanes = &record["program"]["lanes"];
+    assert_eq!((&lanes[0]["units"], &lanes[2]["units"]), (&"50 % of the units".into(), &serde_json::Value::Null));
+    let queues: Vec<_> = (0..3).filter_map(|lane| lanes[lane]["queue"].as_u64()).collect();
+    assert_eq!(queues, [4, 5, 0], "each has a queue of its own behind the four that others share");
+}
+
+#[test]
+fn a_runtime_without_masks_is_told() {
+    let Some((told, _)) = measure(PARTS, &[], &[]) else { return };
+    assert!(told.contains("stream a asks for 50 % of the units, and may use all of them"), "{told}");
+    assert!(!told.contains("keeps to units"), "{told}");
+}
+
+/// What a management library says reaches the record, and a device that is held down is told.
+#[test]
+fn a_device_that_is_held_down_is_told() {
+    let slow = [("HIP_DOUBLE_SMI", "1400/2100")];
+    let Some((told, record)) = measure(SIX, &slow, &[]) else { return };
+    let facts = &record["device"]["facts"];
+    for (name, value) in [("clock_mhz", "1400"), ("max_clock_mhz", "2100"), ("power_watts", "700"), ("celsius", "64")] {
+        assert_eq!(facts[name], value, "{facts:#}");
+    }
+    assert!(told.contains("throttled: power cap for") && told.contains("clock 1400 of 2100 MHz"), "{told}");
+    let Some((told, record)) = measure(SIX, &[], &[]) else { return };
+    assert!(!told.contains("throttled") && record["device"]["facts"]["clock_mhz"].is_null(), "none is claimed: {told}");
+}
+
+/// Each operation alone, and the CPU's results beside: more sessions than one in a process.
+#[test]
+fn speedup_and_verification_end() {
+    let moe = include_str!("../workloads/distributed/moe.aorta").to_owned() + "\nmetric gain = speedup\n";
+    for ranks in ["1", "2"] {
+        let arguments = ["--preset", "tiny", "--launch", "both", "--ranks", ranks];
+        let Some((told, record)) = measure(&moe, &[], &arguments) else { return };
+        assert!(told.contains("verified against the CPU, as a graph"), "{told}");
+        let metrics = record["variants"][0]["metrics"].as_array().expect("metrics");
+        let gain = metrics.iter().find(|metric| metric["name"] == "gain").expect("it was asked for");
+        assert!(gain["value"].as_f64().is_some_and(|value| value > 0.0), "{gain}");
+    }
+}
+
+#[test]
+fn libraries_that_are_missing_are_named_with_what_brings_them() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so"] {
+        std::os::unix::fs::symlink(libraries.join("libamdhip64.so"), folder.path().join(name))
+            .expect("a link of our own");
+    }
+    let told = aorta(folder.path(), &[], &["devices"]);
+    for package in ["`hipblaslt`", "`rccl`", "`rocm-smi-lib`"] {
+        assert!(told.contains(&format!("install AMD's package {package}, or set ROCM_PATH")), "{package}: {told}");
+    }
+    assert!(!told.contains("install AMD's package `hip-runtime-amd`"), "{told}");
+}
+
+/// A runtime without a device: whatever hides one on this machine is told, here at least that the driver is not there.
+#[test]
+fn a_machine_without_a_device_says_why() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let hidden = [("HIP_DOUBLE_DEVICES", "0"), ("HIP_VISIBLE_DEVICES", ""), ("HSA_OVERRIDE_GFX_VERSION", "11.0.0")];
+    let told = aorta(libraries, &hidden, &["devices"]);
+    assert!(told.contains("none: the HIP runtime sees no device"), "{told}");
+    assert!(told.contains("HIP_VISIBLE_DEVICES is set to nothing, which hides every device"), "{told}");
+    assert!(told.contains("HSA_OVERRIDE_GFX_VERSION=11.0.0"), "{told}");
+    if !Path::new("/sys/module/amdgpu").exists() {
+        assert!(told.contains("no /sys/module/amdgpu") && told.contains("no /dev/kfd"), "{told}");
+    }
+}
