@@ -45,11 +45,25 @@ const OPEN: usize = 0;
 const FORCED: usize = 1;
 const BEGUN: usize = 2;
 
-/// The kernel that holds units.
+/// The kernel that holds units. Its blocks look at the host's memory now and then: many that look all the time would fill
+/// the link, and slow the copy that is tried.
 pub fn source() -> Arc<Source> {
-    let body = "  if (threadIdx.x == 0) {\n    volatile u32* word = cell;\n    u64 start = WHOLE_CLOCK();\n    \
-                word[2] = 1u;\n    while (word[0] == 0u) {\n      if (WHOLE_CLOCK() - start >= ticks) {\n        \
-                word[1] = 1u;\n        __threadfence_system();\n        break;\n      }\n    }\n  }\n  __syncthreads();\n";
+    let body = "  if (threadIdx.x == 0) {
+    volatile u32* word = cell;
+    u64 start = WHOLE_CLOCK();
+    word[2] = 1u;
+    while (word[0] == 0u) {
+      u64 looked = WHOLE_CLOCK();
+      if (looked - start >= ticks) {
+        word[1] = 1u;
+        __threadfence_system();
+        break;
+      }
+      while (WHOLE_CLOCK() - looked < ticks / 10000u) { }
+    }
+  }
+  __syncthreads();
+";
     kernel::source("hold", "", &["u32* cell".to_owned(), "u64 ticks".to_owned()], body)
 }
 
