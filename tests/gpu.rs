@@ -410,6 +410,10 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
             let notes = open.notes().unwrap_or_else(|error| panic!("{error}"));
             println!("{via} {options}: {notes:?}");
             assert!(notes.iter().any(|note| note.contains("copies to rank")), "{notes:?}");
+            // Of iterations that overlap nothing is held, so nothing is inferred.
+            let inferred =
+                notes.iter().any(|note| note.contains("copies to another device") && note.contains("an engine"));
+            assert_eq!(inferred, options.is_empty(), "{notes:?}");
             // Many iterations under way at once: a flag that is raised too early or too late shows as a hang.
             open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
             for mode in [LaunchMode::Stream, LaunchMode::Graph] {
