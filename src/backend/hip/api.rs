@@ -153,7 +153,8 @@ impl Api for Hip {
     }
 
     fn copy_engines(&self) -> u32 {
-        self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(0).max(0) as u32
+        // Runtimes before 6 do not say; every device that they know has some.
+        self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(1).max(0) as u32
     }
 
     fn cache_bytes(&self) -> u64 {
