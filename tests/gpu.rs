@@ -355,6 +355,38 @@ fn the_rank_that_others_wait_for_is_named() {
     }
 }
 
+/// Whether an engine or a kernel makes a copy is inferred before a run; large ones from pinned memory are an engine's on
+/// every GPU of NVIDIA's, and what a kernel of ours copies is told nowhere.
+#[test]
+fn what_makes_a_copy_is_inferred() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let text = "\
+stream s
+buffer x, y: u8[67108864]
+buffer h, g: u8[67108864] in pinned
+step {
+  on s {
+    copy(h -> x)
+    copy(x -> g, via: dma)
+    copy(h[0..4096] -> y[0..4096])
+    copy(x -> y)
+    copy(x -> y, via: kernel)
+  }
+}
+";
+    let (program, plan) = common::planned(text);
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let notes = common::session(&program, &schedule, &gpu).notes();
+    let told: Vec<&String> = notes.iter().filter(|note| note.contains("inferred from")).collect();
+    println!("{told:#?}");
+    let line = |way: &str| told.iter().find(|note| note.contains(way)).unwrap_or_else(|| panic!("{way}: {notes:?}"));
+    assert!(line("copies to the device:").contains("an engine (4 KiB to 64 MiB)"));
+    assert!(line("copies to the host, `via: dma`:").contains("an engine (64 MiB)"));
+    assert_eq!(line("copies within the device:").matches("64 MiB").count(), 1);
+    assert_eq!(told.len(), 3);
+}
+
 #[test]
 fn copies_to_other_ranks_agree_with_the_cpu() {
     let kernels = folder();
@@ -378,6 +410,10 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
             let notes = open.notes().unwrap_or_else(|error| panic!("{error}"));
             println!("{via} {options}: {notes:?}");
             assert!(notes.iter().any(|note| note.contains("copies to rank")), "{notes:?}");
+            // Of iterations that overlap nothing is held, so nothing is inferred.
+            let inferred =
+                notes.iter().any(|note| note.contains("copies to another device") && note.contains("an engine"));
+            assert_eq!(inferred, options.is_empty(), "{notes:?}");
             // Many iterations under way at once: a flag that is raised too early or too late shows as a hang.
             open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
             for mode in [LaunchMode::Stream, LaunchMode::Graph] {

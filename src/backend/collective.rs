@@ -79,6 +79,8 @@ struct MeetingState {
     count: u64,
     /// Ranks that have not said yet whether they can go on.
     coming: usize,
+    /// Ranks of this process that have not come to the end of their trials.
+    trying: usize,
     /// One cannot.
     failed: bool,
 }
@@ -87,7 +89,7 @@ impl Meeting {
     /// A meeting of that many ranks of this process, or of one rank with its peers.
     pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> Meeting {
         let (ids, making) = (BTreeMap::new(), BTreeMap::new());
-        let state = MeetingState { ids, making, count: 0, coming: ranks, failed: false };
+        let state = MeetingState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
         Meeting { state: Mutex::new(state), changed: Condvar::new(), peers }
     }
 
@@ -113,6 +115,16 @@ impl Meeting {
         let waited = self.changed.wait_while(state, |state| state.coming > 0 && !state.failed);
         let state = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.failed).then(|| state.ids.clone())
+    }
+
+    /// Waits, once, for all ranks of this process: what they try may write each other's memory. Says whether none has
+    /// failed.
+    pub fn tried(&self) -> bool {
+        let mut state = self.lock();
+        state.trying = state.trying.saturating_sub(1);
+        self.changed.notify_all();
+        let waited = self.changed.wait_while(state, |state| state.trying > 0 && !state.failed);
+        !waited.unwrap_or_else(PoisonError::into_inner).failed
     }
 
     /// A rank cannot go on: whoever waits here for it need not. Says whether it is the first.

@@ -48,6 +48,26 @@ pub enum ScheduleAdvice {
     },
 
     #[error(
+        "as a graph, {streams} streams become {streams} branches, of which {branches} run side by side on an {device}"
+    )]
+    #[diagnostic(
+        code(aorta::schedule::graph_branches),
+        severity(Advice),
+        help(
+            "HIP runs {branches} branches of a graph at once, from version 6.4 on by AMD's source, and the others behind \
+             them; use fewer streams, ask for more with `--env DEBUG_HIP_FORCE_GRAPH_QUEUES={streams}`, or launch \
+             without a graph: `--launch stream`"
+        )
+    )]
+    GraphBranches {
+        streams: usize,
+        branches: usize,
+        device: String,
+        #[label("the first beyond them")]
+        at: SourceSpan,
+    },
+
+    #[error(
         "issuing an iteration takes the host {host}, and its critical path is {path} (modelled on an {device}): \
          launching costs more than the work"
     )]
@@ -108,14 +128,35 @@ pub fn check_memory(
 /// What could be better on the device of a profile.
 pub fn lint(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<ScheduleAdvice> {
     let queues = shared_queues(program, schedule, profile);
-    queues.into_iter().chain(launch_bound(program, plan, schedule, profile)).collect()
+    let branches = graph_branches(program, schedule, profile);
+    queues.into_iter().chain(branches).chain(launch_bound(program, plan, schedule, profile)).collect()
+}
+
+/// The streams that have work, in order.
+fn used(schedule: &Schedule) -> Vec<LaneId> {
+    let mut used: Vec<LaneId> = schedule.period.iter().flat_map(|step| &step.used).copied().collect();
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+/// Streams beyond the branches of a graph that AMD's runtime lets run side by side.
+fn graph_branches(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
+    /// Unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise.
+    const BRANCHES: usize = 4;
+    let used = used(schedule);
+    let &beyond = used.get(BRANCHES).filter(|_| profile.vendor == "amd")?;
+    Some(ScheduleAdvice::GraphBranches {
+        streams: used.len(),
+        branches: BRANCHES,
+        device: profile.name.clone(),
+        at: program.streams[schedule.lanes[beyond.index()].streams[0].index()].span.into(),
+    })
 }
 
 /// Streams with work beyond the hardware queues that they are spread over.
 fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
-    let mut used: Vec<LaneId> = schedule.period.iter().flat_map(|step| &step.used).copied().collect();
-    used.sort_unstable();
-    used.dedup();
+    let used = used(schedule);
     // A queue is one of its priority where each has its own.
     let queue = |lane: LaneId| {
         let info = &schedule.lanes[lane.index()];

@@ -96,7 +96,9 @@ fn a_profile_says_what_a_device_makes_of_it() {
     let device = ["aorta::schedule::shared_queues".to_owned(), "aorta::schedule::launch_bound".to_owned()];
     assert_eq!(told(&[]), (Some(0), Vec::new()));
     assert_eq!(told(&["--profile", "h200"]), (Some(0), device.to_vec()));
-    assert_eq!(told(&["--profile", "mi300x"]), (Some(0), device.to_vec()));
+    let [queues, launches] = device.clone();
+    let amd = vec![queues, "aorta::schedule::graph_branches".to_owned(), launches];
+    assert_eq!(told(&["--profile", "mi300x"]), (Some(0), amd));
     assert_eq!(told(&["--profile", "h200", "--set", "n=8"]).1, device[1..]);
     assert_eq!(told(&["--profile", "h20"]), (Some(2), vec!["aorta::config::unknown_profile".to_owned()]));
     // All 150 GB are alive at once: more than an H200 has, and less than a program may take.

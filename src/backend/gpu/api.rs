@@ -63,11 +63,6 @@ pub trait Api: Send + Sync + 'static {
     /// Engines that copy beside kernels, as the driver counts them.
     fn copy_engines(&self) -> u32;
 
-    /// What is known of how this runtime makes copies and does not tell, in a line.
-    fn copy_rule(&self) -> Option<String> {
-        None
-    }
-
     /// Bytes of the last cache before the device's memory.
     fn cache_bytes(&self) -> u64;
 

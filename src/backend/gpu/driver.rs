@@ -125,6 +125,9 @@ impl<A: Api> GpuDriver<A> {
         meeting.goes_on();
         self.choose_products(meeting)?;
         self.infer_engines(meeting)?;
+        if !meeting.tried() {
+            return Err(ExecError::Ended);
+        }
         self.reset().map_err(device)?;
         meeting.goes_on();
         Ok(())
@@ -347,12 +350,8 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Finds out what makes the copies.
+    /// Finds out what makes the copies, where the image has the kernel for it.
     fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
-        if self.lanes_with(|launch| matches!(launch, Launch::Copy(_) | Launch::Peer(_))).is_empty() {
-            return Ok(());
-        }
-        self.notes.extend(self.api.copy_rule());
         if self.kernels.has(&engines::source()) {
             meeting.goes_on();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls);

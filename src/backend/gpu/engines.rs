@@ -45,17 +45,35 @@ const OPEN: usize = 0;
 const FORCED: usize = 1;
 const BEGUN: usize = 2;
 
-/// The kernel that holds units.
+/// The kernel that holds units. Its blocks look at the host's memory now and then: many that look all the time would fill
+/// the link, and slow the copy that is tried.
 pub fn source() -> Arc<Source> {
-    let body = "  if (threadIdx.x == 0) {\n    volatile u32* word = cell;\n    u64 start = WHOLE_CLOCK();\n    \
-                word[2] = 1u;\n    while (word[0] == 0u) {\n      if (WHOLE_CLOCK() - start >= ticks) {\n        \
-                word[1] = 1u;\n        __threadfence_system();\n        break;\n      }\n    }\n  }\n  __syncthreads();\n";
+    let body = "  if (threadIdx.x == 0) {
+    volatile u32* word = cell;
+    u64 start = WHOLE_CLOCK();
+    word[2] = 1u;
+    while (word[0] == 0u) {
+      u64 looked = WHOLE_CLOCK();
+      if (looked - start >= ticks) {
+        word[1] = 1u;
+        __threadfence_system();
+        break;
+      }
+      while (WHOLE_CLOCK() - looked < ticks / 10000u) { }
+    }
+  }
+  __syncthreads();
+";
     kernel::source("hold", "", &["u32* cell".to_owned(), "u64 ticks".to_owned()], body)
 }
 
 /// Whether any of these is a copy that can be tried. Ordinary memory of the host is copied in pieces by the host itself.
 pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
-    launches.any(|launch| matches!(launch, Launch::Copy(copy) if !copy.pageable))
+    launches.any(|launch| match launch {
+        Launch::Copy(copy) => !copy.pageable,
+        Launch::Peer(peer) => peer.sends.as_ref().is_some_and(|sent| matches!(*sent.launch, Launch::Copy(_))),
+        _ => false,
+    })
 }
 
 /// What makes a copy.
@@ -65,7 +83,10 @@ enum Maker {
     Kernel,
 }
 
-/// Tries each kind of copy once that does not leave the device and the host; a line for each direction.
+/// A copy that was tried, and whether it goes to another device.
+type Tried = (CopyLaunch, bool);
+
+/// Tries each kind of copy once; a line for each direction. Those to other devices write their memory.
 pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
@@ -125,18 +146,18 @@ impl<'a, A: Api> Probe<'a, A> {
         self.word(OPEN).store(1, Ordering::Release);
     }
 
-    fn all(&mut self, calls: &Calls<A>) -> Call<Vec<(CopyLaunch, Maker)>> {
-        let mut tried: Vec<u32> = Vec::new();
+    fn all(&mut self, calls: &Calls<A>) -> Call<Vec<(Tried, Maker)>> {
+        let mut tried: Vec<(u32, bool)> = Vec::new();
         let mut found = Vec::new();
         let start = Instant::now();
         for (index, call) in (0..).zip(&calls.calls) {
             let Prepared::Copy { copy, source, target, .. } = *call else { continue };
-            let launch = &calls.copies[copy as usize];
-            if launch.pageable || calls.away.contains(&index) || tried.contains(&copy) || start.elapsed() > ENOUGH {
+            let (launch, away) = (&calls.copies[copy as usize], calls.away.contains(&index));
+            if launch.pageable || tried.contains(&(copy, away)) || start.elapsed() > ENOUGH {
                 continue;
             }
-            tried.push(copy);
-            found.extend(self.maker(launch, source, target)?.map(|maker| (launch.clone(), maker)));
+            tried.push((copy, away));
+            found.extend(self.maker(launch, source, target)?.map(|maker| ((launch.clone(), away), maker)));
             if self.word(FORCED).load(Ordering::Acquire) != 0 {
                 // Every call waits for the device, or something lets kernels run one by one.
                 break;
@@ -220,15 +241,19 @@ impl<'a, A: Api> Probe<'a, A> {
 }
 
 /// One line for each direction and way, with the sizes that each maker made.
-fn told(found: &[(CopyLaunch, Maker)]) -> Vec<String> {
-    let mut kinds: BTreeMap<(Direction, bool, bool), Vec<(u64, Maker)>> = BTreeMap::new();
-    for (copy, maker) in found {
-        kinds.entry((copy.direction, copy.engine, copy.rows > 1)).or_default().push((copy.bytes(), *maker));
+fn told(found: &[(Tried, Maker)]) -> Vec<String> {
+    /// The direction, whether to another device, whether an engine was asked for, whether in rows.
+    type Kind = (Direction, bool, bool, bool);
+    let mut kinds: BTreeMap<Kind, Vec<(u64, Maker)>> = BTreeMap::new();
+    for ((copy, away), maker) in found {
+        let kind = (copy.direction, *away, copy.engine, copy.rows > 1);
+        kinds.entry(kind).or_default().push((copy.bytes(), *maker));
     }
-    let line = |((direction, engine, rows), mut sizes): ((Direction, bool, bool), Vec<(u64, Maker)>)| {
+    let line = |((direction, away, engine, rows), mut sizes): (Kind, Vec<(u64, Maker)>)| {
         let way = match direction {
             Direction::HostToDevice => "to the device",
             Direction::DeviceToHost => "to the host",
+            Direction::DeviceToDevice if away => "to another device",
             Direction::DeviceToDevice => "within the device",
         };
         let (asked, rows) = (if engine { ", `via: dma`" } else { "" }, if rows { ", in rows" } else { "" });
@@ -261,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_line_tells_where_the_maker_changes() {
-        let copy = |direction, engine, bytes, maker| {
+        let copy = |direction, away, engine, bytes, maker| {
             let launch = CopyLaunch {
                 source: 0,
                 target: 1,
@@ -273,14 +298,15 @@ mod tests {
                 source_pitch: bytes,
                 target_pitch: bytes,
             };
-            (launch, maker)
+            ((launch, away), maker)
         };
         let (up, within) = (Direction::HostToDevice, Direction::DeviceToDevice);
         let lines = told(&[
-            copy(up, false, 64 << 10, Maker::Engine),
-            copy(up, false, 4 << 10, Maker::Kernel),
-            copy(up, false, 16 << 10, Maker::Kernel),
-            copy(within, true, 1 << 20, Maker::Engine),
+            copy(up, false, false, 64 << 10, Maker::Engine),
+            copy(up, false, false, 4 << 10, Maker::Kernel),
+            copy(up, false, false, 16 << 10, Maker::Kernel),
+            copy(within, false, true, 1 << 20, Maker::Engine),
+            copy(within, true, false, 1 << 20, Maker::Kernel),
         ]);
         let tail = "; inferred from whether they end while a kernel holds all units";
         assert_eq!(
@@ -288,6 +314,7 @@ mod tests {
             [
                 format!("copies to the device: a kernel (4 KiB to 16 KiB), an engine (64 KiB){tail}"),
                 format!("copies within the device, `via: dma`: an engine (1 MiB){tail}"),
+                format!("copies to another device: a kernel (1 MiB){tail}"),
             ]
         );
     }

@@ -218,6 +218,7 @@ impl<A: Api> Context<'_, A> {
         products: &mut FxHashMap<Gemm, u32>,
     ) -> Result<(), ExecError> {
         let own = self.places.own(self.image)?;
+        let away = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
         let stream = self.streams[op.lane as usize];
         for part in peers::parts(self.places, &own, (op.crossing, peer))? {
             let call = match part {
@@ -232,7 +233,9 @@ impl<A: Api> Context<'_, A> {
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
                 }
             };
-            calls.away.push(calls.calls.len() as u32);
+            if away {
+                calls.away.push(calls.calls.len() as u32);
+            }
             calls.calls.push(call);
         }
         Ok(())

@@ -106,6 +106,7 @@ impl Api for Hip {
             ("clock_khz".to_owned(), attribute(number::ATTRIBUTE_CLOCK_RATE).to_string()),
             ("timer_hz".to_owned(), self.clock_rate.to_string()),
             ("hardware_queues".to_owned(), self.queues.to_string()),
+            ("copies".to_owned(), self.limits.copies()),
         ];
         let (_, lacking) = self.driver.table.lacking();
         if !lacking.is_empty() {
@@ -155,11 +156,8 @@ impl Api for Hip {
     }
 
     fn copy_engines(&self) -> u32 {
-        self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(0).max(0) as u32
-    }
-
-    fn copy_rule(&self) -> Option<String> {
-        Some(format!("copies on HIP {}: {}", self.driver.version_text(), self.limits.copies()))
+        // Runtimes before 6 do not say; every device that they know has some.
+        self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(1).max(0) as u32
     }
 
     fn cache_bytes(&self) -> u64 {

@@ -45,7 +45,7 @@ impl Limits {
         };
         let within = if self.copies_without_units { "within a device unless `via: dma`" } else { "within a device" };
         format!(
-            "a kernel makes them {within}, between devices up to {} (ROC_P2P_SDMA_SIZE), {host}; HSA_ENABLE_SDMA=0 \
+            "a kernel makes those {within}, between devices up to {} (ROC_P2P_SDMA_SIZE), {host}; HSA_ENABLE_SDMA=0 \
              lets kernels make all (by AMD's source, not measured)",
             Bytes(PEER_KERNEL_BYTES)
         )
