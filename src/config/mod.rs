@@ -4,6 +4,7 @@
 
 mod error;
 mod links;
+mod partition;
 mod profile;
 mod scenario;
 mod settings;
