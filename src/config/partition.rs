@@ -9,7 +9,7 @@ impl Profile {
     /// The modes that a device may be in.
     pub fn modes(&self) -> impl Iterator<Item = &'static str> {
         let chips = self.chips();
-        MODES.iter().filter(move |(_, parts)| chips > 1 && chips % parts == 0).map(|(name, _)| *name)
+        MODES.iter().filter(move |(_, parts)| chips > 1 && chips.is_multiple_of(*parts)).map(|(name, _)| *name)
     }
 
     fn chips(&self) -> u32 {
@@ -26,7 +26,9 @@ impl Profile {
     /// The device with so many compute units, where that is a partition of this one; else this one.
     pub fn with_units(self, units: u32) -> Profile {
         let whole = self.units.value() as u32;
-        let fits = |(_, parts): &&(&'static str, u32)| units > 0 && units * parts == whole && self.chips() % parts == 0;
+        let fits = |(_, parts): &&(&'static str, u32)| {
+            units > 0 && units.saturating_mul(*parts) == whole && self.chips().is_multiple_of(*parts)
+        };
         match MODES.iter().find(fits) {
             Some((mode, parts)) if *parts > 1 => self.divided(*parts, mode),
             _ => self,

@@ -140,7 +140,7 @@ mod tests {
 
     /// A tree with the files of one device, in the form that the kernel's documentation gives them.
     fn tree(root: &Path) {
-        let mut write = |path: &str, text: &str| {
+        let write = |path: &str, text: &str| {
             let path = root.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
