@@ -214,6 +214,36 @@ fn the_timer_s_cost_is_known() {
     assert!(timer.empty <= timer.null_kernel, "a kernel takes longer than none: {timer:?}");
 }
 
+/// Which streams share a hardware queue is found out: each is on one, whatever the driver makes of them.
+#[test]
+fn streams_of_a_queue_are_found() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    for streams in [1, 6, 17] {
+        let queues = gpu.queues(Some(streams)).unwrap_or_else(|error| panic!("{error}"));
+        println!("{streams} streams: {:?}, {}", queues.probed, queues.verdict());
+        let mut all = queues.probed.concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..streams).collect::<Vec<u32>>());
+        assert_eq!(queues.predicted.len(), streams.min(8) as usize, "8 connections");
+    }
+}
+
+/// A stream that asks for a part of the device computes the same, and a note says what becomes of the part.
+#[test]
+fn streams_with_units_agree_with_the_cpu() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let text = "stream a(units: 25%)\nstream b(units: 16, priority: high)\nbuffer x: f32[4096]\nstep {\n  on a { p: map(x + 1) \
+                }\n  on b { q: map(x + 2) }\n  on a { map(p + q) }\n}\n";
+    let planned = common::planned(text);
+    verify("units", &planned, &gpu);
+    let schedule = common::placed(&planned.0, &planned.1, &gpu, &schedule::Options::default());
+    let session = common::session(&planned.0, &schedule, &gpu);
+    let notes = session.notes();
+    assert!(notes.iter().any(|note| note.contains("stream a") && note.contains("25 % of the units")), "{notes:?}");
+}
+
 #[test]
 fn caches_can_be_emptied() {
     let kernels = folder();

@@ -33,7 +33,7 @@ const EVERYTHING: &str = r#"
 fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
     let (program, plan) = common::planned(text);
     let profile = Profile::named("h200").expect("embedded");
-    let topology = Topology::of(profile);
+    let topology = Topology::of(&profile);
     let schedule = schedule::place(&program, &plan, topology, &Options { streams, ..Options::default() });
     let workload = Workload {
         name: "test.aorta".to_owned(),

@@ -146,7 +146,14 @@ fn fields(root: &std::path::Path) {
     std::fs::write(&file, program).expect("a file of our own");
     let include = root.join("usr/include");
     let mut compiler = Command::new("cc");
-    compiler.arg("-fsyntax-only").arg("-I").arg(&include).arg("-I").arg(include.join("libdrm")).arg(&file);
+    // Behind the system's own: what was unpacked has some of a C library too.
+    compiler
+        .arg("-fsyntax-only")
+        .arg("-idirafter")
+        .arg(&include)
+        .arg("-idirafter")
+        .arg(include.join("libdrm"))
+        .arg(&file);
     match compiler.output() {
         Err(error) => println!("skipped: a C compiler, which looks at AMD's header: {error}"),
         Ok(output) => {

@@ -194,10 +194,17 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     Ok(profile)
 }
 
-/// What is known of a device's limits: the simulator's own profile, or the embedded one of a device of that very name.
+/// What is known of a device's limits: the simulator's own profile, or the embedded one of a device of that very name, or
+/// of one of its partitions.
 pub fn known(device: &DeviceInfo, settings: &Settings) -> Result<Option<Profile>, CliError> {
     if device.simulated {
         return profile(settings).map(Some);
     }
-    Ok(Profile::names().filter_map(|name| Profile::named(name).ok()).find(|profile| profile.name == device.name))
+    let found =
+        Profile::names().filter_map(|name| Profile::named(name).ok()).find(|profile| profile.name == device.name);
+    // A partition has the name of the whole.
+    Ok(found.map(|profile| match device.units {
+        Some(units) => profile.with_units(units),
+        None => profile,
+    }))
 }

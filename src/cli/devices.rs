@@ -26,6 +26,9 @@ pub struct DevicesArgs {
     queues: Option<Option<u32>>,
 }
 
+/// Facts that say in a line what a device is, where it has them.
+const KIND: [&str; 3] = ["architecture", "compute_partition", "memory_partition"];
+
 pub fn run(args: &DevicesArgs) -> CliResult {
     let mut text = String::from("CUDA devices (--backend cuda --device N)\n");
     cuda_devices(&mut text, args);
@@ -151,7 +154,12 @@ fn list<A: Api>(
                 let info = api.device();
                 let memory = info.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default();
                 let many = info.units.unwrap_or(0);
-                *text += &format!("  {index}  {}, {many} {units}, {memory}\n", info.name);
+                let kind: String = KIND
+                    .iter()
+                    .flat_map(|name| info.facts.iter().find(|(known, _)| known == name))
+                    .map(|(_, value)| format!(", {value}"))
+                    .collect();
+                *text += &format!("  {index}  {}, {many} {units}, {memory}{kind}\n", info.name);
                 if args.long {
                     for (name, value) in &info.facts {
                         *text += &format!("     {name:26}  {value}\n");

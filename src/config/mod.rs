@@ -6,6 +6,7 @@
 mod error;
 pub mod expected;
 mod links;
+mod partition;
 mod profile;
 mod quantity;
 mod scenario;

@@ -12,6 +12,10 @@ use super::links::Links;
 pub struct Figure(pub f64, pub String);
 
 impl Figure {
+    fn one() -> Figure {
+        Figure(1.0, "one piece".to_owned())
+    }
+
     pub fn value(&self) -> f64 {
         self.0
     }
@@ -29,6 +33,9 @@ pub struct Profile {
     pub memory: Figure,
     /// Streaming multiprocessors, or compute units.
     pub units: Figure,
+    /// The chips that these are spread over, of a device that may show itself as several.
+    #[serde(default = "Figure::one")]
+    pub chips: Figure,
     /// Operations per second of the matrix units, by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`), and of
     /// elementwise arithmetic (`vector`).
     pub peak: BTreeMap<String, Figure>,
@@ -152,20 +159,27 @@ impl Profile {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// An embedded profile.
+    /// An embedded profile, or one of the devices that a mode makes of it: `mi300x`, `mi300x-cpx`.
     pub fn named(name: &str) -> Result<Profile, ConfigError> {
-        match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((name, text)) => Profile::parse(&format!("{name}.ron"), text),
-            None => Err(ConfigError::UnknownProfile {
-                name: name.to_owned(),
-                help: crate::base::suggest::did_you_mean(name, Profile::names().collect::<Vec<_>>()),
-            }),
-        }
+        let unknown = |help| ConfigError::UnknownProfile { name: name.to_owned(), help };
+        let (device, mode) = name.split_once('-').map_or((name, None), |(device, mode)| (device, Some(mode)));
+        let Some((device, text)) = EMBEDDED.iter().find(|(known, _)| *known == device) else {
+            return Err(unknown(crate::base::suggest::did_you_mean(name, Profile::names().collect::<Vec<_>>())));
+        };
+        let profile = Profile::parse(&format!("{device}.ron"), text)?;
+        let Some(mode) = mode else { return Ok(profile) };
+        let modes: Vec<String> = profile.modes().map(|mode| format!("{device}-{mode}")).collect();
+        let help = match modes.as_slice() {
+            [] => format!("`{device}` is one piece: it has no partitions"),
+            modes => format!("with its partitions: `{}`", modes.join("`, `")),
+        };
+        profile.partition(mode).ok_or_else(|| unknown(Some(help)))
     }
 
     fn check(&self) -> Result<(), ConfigError> {
         Links::named(&self.topology)?;
         let positive = [
+            ("chips", &self.chips),
             ("memory", &self.memory),
             ("units", &self.units),
             ("bandwidth", &self.bandwidth),

@@ -108,6 +108,10 @@ impl Api for Hip {
             ("hardware_queues".to_owned(), self.queues.to_string()),
             ("copies".to_owned(), self.limits.copies()),
         ];
+        // Which of its two structures the runtime fills.
+        let layout =
+            if self.driver.table.device_properties_r0600.is_some() { "of 6.0 and later" } else { "before 6.0" };
+        facts.push(("properties".to_owned(), layout.to_owned()));
         let (_, lacking) = self.driver.table.lacking();
         if !lacking.is_empty() {
             facts.push(("runtime_lacks".to_owned(), lacking.join(", ")));

@@ -185,7 +185,7 @@ impl Hip {
             _ => self.units().max(1),
         };
         let told = self.sysfs().and_then(|sysfs| sysfs.xcds());
-        told.unwrap_or(if self.units() % each == 0 { (self.units() / each).max(1) } else { 1 })
+        told.unwrap_or(if self.units().is_multiple_of(each) { (self.units() / each).max(1) } else { 1 })
     }
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {
