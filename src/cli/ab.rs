@@ -11,7 +11,8 @@ use crate::measure::paired::Side;
 use crate::report;
 
 use super::case::{self, Interrupt};
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, output};
+use super::error::CliError;
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
 
 pub use args::AbArgs;
 
@@ -25,12 +26,8 @@ pub fn run(args: &AbArgs) -> CliResult {
     if let Some(path) = &args.json {
         output::check_file(path)?;
     }
-    let both = args.both.words();
     let plan = Plan {
-        sides: [
-            SideArgs::read(Side::A, &args.file, &args.a, &both)?,
-            SideArgs::read(Side::B, &args.file, &args.b, &both)?,
-        ],
+        sides: [side(Side::A, args, &args.a)?, side(Side::B, args, &args.b)?],
         rounds: args.rounds as usize,
         iterations: args.iterations.map(u64::from),
         seed: args.seed,
@@ -47,6 +44,18 @@ pub fn run(args: &AbArgs) -> CliResult {
         Err(Failure::Ended { said, error }) => {
             output::eprint(&said);
             Err(error.into())
+        }
+    }
+}
+
+/// Reads a side's options, and looks at what they would run: before anything runs.
+fn side(side: Side, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
+    let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
+    match exec::examine(exec) {
+        Ok(_) => Ok(read),
+        Err(error) => {
+            output::eprint(&format!("Side {}, `aorta exec {}`:\n", side.name(), read.arguments.join(" ")));
+            Err(error)
         }
     }
 }

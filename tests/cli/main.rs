@@ -1,5 +1,6 @@
 //! The binary as people meet it: what a command prints, what it writes, and which exit code it ends with.
 
+mod ab;
 mod checking;
 mod commands;
 mod exit_codes;

@@ -3,6 +3,7 @@
 use clap::Parser;
 
 use crate::cli::error::InputError;
+use crate::cli::exec::ExecArgs;
 use crate::cli::{Cli, Command};
 use crate::measure::paired::Side;
 
@@ -18,11 +19,11 @@ pub struct SideArgs {
 }
 
 impl SideArgs {
-    /// Reads a side's options. A first word that is no option is a file in place of the one that was given.
+    /// Reads a side's options, as words and as `aorta exec` reads them. A first word that is no option is a file in place of the one that was given.
     ///
     /// # Errors
     /// The options are none of `aorta exec`, or are for a run by itself.
-    pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<SideArgs, InputError> {
+    pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
         let mistake = |why: String, help: String| InputError::BadValue {
             what: format!("`--{}`", side.name()),
             value: given.to_owned(),
@@ -32,7 +33,7 @@ impl SideArgs {
         let quotes = || mistake("a quote is not closed".to_owned(), "write the quote's other end".to_owned());
         let mut own = words(given).ok_or_else(quotes)?;
         let file = match own.first() {
-            Some(first) if !first.starts_with('-') => own.remove(0),
+            Some(first) if !first.starts_with('-') || first == "-" => own.remove(0),
             _ => file.to_owned(),
         };
         if file == "-" {
@@ -52,7 +53,7 @@ impl SideArgs {
         if let Some((option, instead)) = exec.by_itself() {
             return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
         }
-        Ok(SideArgs { side, arguments })
+        Ok((SideArgs { side, arguments }, *exec))
     }
 }
 
