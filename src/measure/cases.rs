@@ -164,7 +164,7 @@ fn broken(record: &RunRecord) -> Option<String> {
     }
     let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
     let failed = expectations.find(|expectation| expectation.verdict == "failed")?;
-    Some(format!("expect {}", failed.text))
+    Some(failed.text.clone())
 }
 
 /// A file of cases, read.

@@ -155,7 +155,9 @@ fn effect(effect: &Effect, name: &str) -> Vec<String> {
             vec![format!("{name} leaves the program, its streams and its queues as they are: times alone differ")]
         }
         Effect::ProgramOnly => {
-            vec![format!("{name} changes what runs, and makes no difference to the time beyond noise")]
+            vec![format!(
+                "{name} changes the program, its streams or its queues, and makes no difference to the time beyond noise"
+            )]
         }
         Effect::Both { same } => same
             .iter()
