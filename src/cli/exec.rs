@@ -40,12 +40,10 @@ struct Part {
     aftermath: failure::Aftermath,
 }
 
-pub fn run(mut args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     if args.until_input_ends {
         case::until_input_ends();
     }
-    // A flag comes after what `--config` says.
-    args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let aftermath = failure::Aftermath::of(&args, how);
     let settled = settle(args);
     if let Ok((args, _)) = &settled

@@ -3,17 +3,22 @@
 
 mod ab;
 mod analysis;
+mod cases_csv;
 mod chrome_trace;
 mod csv;
+mod curve;
 pub mod dump;
 mod npy;
 pub mod plan;
 mod ranks;
+mod sweep;
 mod table;
 
 pub use ab::ab;
 pub use analysis::top;
+pub use cases_csv::cases_csv;
 pub use chrome_trace::chrome_trace;
 pub use csv::csv;
 pub use npy::npy;
+pub use sweep::sweep;
 pub use table::table;

@@ -19,7 +19,9 @@ pub(super) struct Ready {
 }
 
 /// The arguments with what a scenario says, and the settings.
-pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+pub fn settle(mut args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+    // A flag comes after what `--config` says.
+    args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let mut settings = load::settings(&args.config)?;
     let args = scenario::with_scenario(args, &mut settings)?;
     Ok((args, settings))
