@@ -1,10 +1,8 @@
 //! What a side of `aorta ab` is given: a text of options, as a shell would read it.
 
-use clap::Parser;
-
 use crate::cli::error::InputError;
 use crate::cli::exec::ExecArgs;
-use crate::cli::{Cli, Command};
+use crate::cli::exec_args;
 use crate::measure::paired::Side;
 
 /// Options that may be given several times.
@@ -44,16 +42,14 @@ impl SideArgs {
         }
         let both = both.iter().filter(|word| !overridden(word, &own)).cloned().collect();
         let arguments: Vec<String> = [vec![file], both, own].concat();
-        let parsed = Cli::try_parse_from(["aorta", "exec"].into_iter().chain(arguments.iter().map(String::as_str)));
-        let command = parsed.map_err(|error| {
-            let (why, help) = told(&error.to_string());
+        let exec = exec_args(&arguments).map_err(|error| {
+            let (why, help) = told(&error);
             mistake(why, help)
         })?;
-        let Command::Exec(exec) = command.command else { unreachable!("the first word is `exec`") };
         if let Some((option, instead)) = exec.by_itself() {
             return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
         }
-        Ok((SideArgs { side, arguments }, *exec))
+        Ok((SideArgs { side, arguments }, exec))
     }
 }
 
