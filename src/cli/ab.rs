@@ -6,7 +6,7 @@ mod course;
 mod side;
 
 use crate::measure::ab::AbRecord;
-use crate::measure::effect::Verdict;
+use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::Side;
 use crate::report;
 
@@ -15,11 +15,11 @@ use super::error::CliError;
 use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
 
 pub use args::AbArgs;
+pub use side::SideArgs;
 
-use args::FailOnArg;
+use args::{FailOnArg, ROUNDS};
 use child::Failure;
 use course::{Done, Plan};
-use side::SideArgs;
 
 pub fn run(args: &AbArgs) -> CliResult {
     case::alone("ab")?;
@@ -41,6 +41,23 @@ pub fn run(args: &AbArgs) -> CliResult {
             output::eprint("Interrupted before anything was compared.\n");
             Ok(INTERRUPTED)
         }
+        Err(Failure::Ended { said, error }) => {
+            output::eprint(&said);
+            Err(error.into())
+        }
+    }
+}
+
+/// Compares two sides as `aorta ab` does by itself, shows the result, and says whether it went to its end.
+pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
+    let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: 1, fresh: false, apart: false };
+    match course::run(&plan, interrupt) {
+        Ok(mut done) => {
+            done.record.judge(THRESHOLD);
+            output::print(&report::ab(&done.record));
+            Ok(done.record.complete)
+        }
+        Err(Failure::Interrupted) => Ok(false),
         Err(Failure::Ended { said, error }) => {
             output::eprint(&said);
             Err(error.into())

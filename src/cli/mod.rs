@@ -25,6 +25,7 @@ mod plan;
 mod profile;
 mod progress;
 mod report;
+mod search;
 mod show;
 mod sweep;
 

@@ -7,6 +7,7 @@ mod preset;
 mod progress;
 mod values;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -19,11 +20,13 @@ use crate::report;
 use super::case::{self, Interrupt};
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
+use super::search::{self, Searching};
 use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, exec, load, output};
 
 pub use args::SweepArgs;
+pub use axes::Planned;
 
-use axes::{Options, Planned};
+use axes::Options;
 use journal::Journal;
 use progress::Progress;
 
@@ -49,6 +52,9 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     if opened.torn {
         output::eprint("The file ends in the middle of a line, of a case that was cut short: it runs again.\n");
     }
+    if args.search {
+        return search(&sweep, &args, opened.cases, opened.journal);
+    }
     let mut known: IndexMap<String, Case> = IndexMap::new();
     for case in opened.cases {
         known.insert(case.name.clone(), case);
@@ -59,6 +65,42 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     let interrupt = Interrupt::watch();
     let complete = run_cases(&sweep, &args, &mut known, &mut journal, &interrupt)?;
     finish(&sweep, &args, &known, &journal, complete)
+}
+
+/// Looks for the best case. What the file has of it already is taken as it comes, so that the search goes the same way.
+fn search(sweep: &Sweep, args: &SweepArgs, known: Vec<Case>, mut journal: Journal) -> CliResult {
+    let mut known_by_name: IndexMap<String, VecDeque<Case>> = IndexMap::new();
+    for case in known {
+        known_by_name.entry(case.name.clone()).or_default().push_back(case);
+    }
+    let interrupt = Interrupt::watch();
+    let progress = Progress::start(args.budget as usize, 0, Vec::new());
+    let mut run = |planned: &Planned| {
+        progress.begin(&planned.name);
+        let case = match known_by_name.get_mut(&planned.name).and_then(VecDeque::pop_front) {
+            Some(case) => case,
+            None => {
+                let Some(case) = sweep.run(planned, &interrupt)? else { return Ok(None) };
+                journal.append(&case)?;
+                case.light()
+            }
+        };
+        progress.end(&case);
+        Ok(Some(case))
+    };
+    let code = search::run(Searching {
+        header: &sweep.header,
+        budget: args.budget as usize,
+        seed: args.seed,
+        case: &|places| axes::at(&sweep.header.axes, places),
+        fits: &|arguments| parse(arguments).and_then(exec::examine).is_ok(),
+        run: &mut run,
+        interrupt: &interrupt,
+    });
+    if let (Some(path), None) = (&journal.path, &args.json) {
+        output::eprint(&format!("Every case with its record is in {}\n", path.display()));
+    }
+    code
 }
 
 /// Works out the cases, and finds one that can run.
@@ -78,7 +120,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
                     runs a single case";
         return Err(InputError::Axes { why, help: help.to_owned() }.into());
     }
-    let planned = axes::cases(&options.axes, args.zip)?;
+    let planned = if args.search { axes::some(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
     let mut arguments = vec![args.file.clone()];
     arguments.extend(options.fixed);
     arguments.extend(args.plain());
@@ -183,10 +225,7 @@ fn run_cases(
     let progress = Progress::start(sweep.planned.len(), sweep.planned.len() - planned.len(), took);
     for planned in planned {
         progress.begin(&planned.name);
-        let arguments = [&sweep.header.arguments[..], &planned.arguments[..]].concat();
-        let (outcome, took): (_, Duration) = case::run(&arguments, interrupt)?;
-        let Some(case) = outcome.case(&planned.name, &planned.values, took) else { return Ok(false) };
-        let case = sweep.checked(case);
+        let Some(case) = sweep.run(planned, interrupt)? else { return Ok(false) };
         journal.append(&case)?;
         progress.end(&case);
         known.insert(planned.name.clone(), case.light());
@@ -206,6 +245,13 @@ impl Sweep {
                 self.unfit.insert(case.name.clone(), error.text());
             }
         }
+    }
+
+    /// Runs a case. Nothing where somebody has pressed Ctrl-C.
+    fn run(&self, planned: &Planned, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
+        let arguments = [&self.header.arguments[..], &planned.arguments[..]].concat();
+        let (outcome, took): (_, Duration) = case::run(&arguments, interrupt)?;
+        Ok(outcome.case(&planned.name, &planned.values, took).map(|case| self.checked(case)))
     }
 
     /// The case, unless it has run another text than the others.

@@ -11,6 +11,7 @@ pub mod dump;
 mod npy;
 pub mod plan;
 mod ranks;
+mod search;
 mod sweep;
 mod table;
 
@@ -20,5 +21,6 @@ pub use cases_csv::cases_csv;
 pub use chrome_trace::chrome_trace;
 pub use csv::csv;
 pub use npy::npy;
+pub use search::{Searched, cost, search};
 pub use sweep::sweep;
 pub use table::table;

@@ -11,5 +11,6 @@ mod names;
 mod outputs;
 mod ranks;
 mod sandbox;
+mod search;
 mod settings;
 mod trace;
