@@ -454,3 +454,53 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
         }
     }
 }
+
+/// `aorta ab` on the first GPU, with these arguments; what it printed, and its exit code.
+fn ab(folder: &tempfile::TempDir, text: &str, arguments: &[&str]) -> (String, Option<i32>) {
+    let file = folder.path().join("ab.aorta");
+    std::fs::write(&file, text).expect("a file can be written");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(["ab", "ab.aorta", "--backend", "cuda", "--device", "0"])
+        .args(arguments)
+        .current_dir(folder.path())
+        .output()
+        .expect("the binary starts");
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    println!("{}", said.concat());
+    (said.concat(), output.status.code())
+}
+
+/// A run beside itself is the same, and one whose chains overlap is better: both sides stand on the device at once.
+#[test]
+fn variants_take_turns_on_the_device() {
+    let folder = folder();
+    let Some((gpu, _alone)) = gpu(&folder) else { return };
+    drop(gpu);
+    let chains = "param streams = 2\nstream s[streams]\nstep { for i in 0..4 { on s[i % streams] { spin(50us) } } }";
+    let (itself, code) = ab(&folder, chains, &["--fail-on", "worse,cannot-tell"]);
+    assert!(code == Some(0) && itself.contains("Same: "), "{itself}");
+    assert!(itself.contains("In turn and apart agree."), "{itself}");
+    let (overlapped, _) = ab(&folder, chains, &["--a", "--streams 1"]);
+    assert!(overlapped.contains("b is better: an iteration takes 5"), "{overlapped}");
+    let graphs = ab(&folder, chains, &["--a", "--launch stream", "--b", "--launch graph", "--rounds", "6"]).0;
+    assert!(graphs.contains("\na on ") && graphs.contains("as a graph"), "{graphs}");
+    // Another environment for the driver on one side.
+    let (queues, code) = ab(&folder, chains, &["--b", "--env CUDA_DEVICE_MAX_CONNECTIONS=1", "--rounds", "6"]);
+    assert_eq!(code, Some(0), "{queues}");
+}
+
+/// Two sides that do not fit on the device at once take turns as fresh processes.
+#[test]
+fn what_does_not_fit_at_once_takes_turns_alone() {
+    let folder = folder();
+    let Some((gpu, _alone)) = gpu(&folder) else { return };
+    let memory = gpu.device().memory_bytes.expect("a GPU says how much it has");
+    drop(gpu);
+    // Each takes six tenths.
+    let rows = memory * 6 / 10 / (4 << 20);
+    let text =
+        format!("buffer x: f32[{rows}, 1048576]\nbuffer y: f32[4096]\nstep {{ map(y + 1 -> y)  map(x[0] -> x[1]) }}");
+    let (said, code) = ab(&folder, &text, &["--rounds", "6", "--config", "max_memory=1TiB"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("since b did not start beside a: "), "{said}");
+}

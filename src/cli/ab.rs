@@ -6,31 +6,28 @@ mod course;
 mod side;
 
 use crate::measure::ab::AbRecord;
-use crate::measure::effect::Verdict;
+use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::Side;
 use crate::report;
 
 use super::case::{self, Interrupt};
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, output};
+use super::error::CliError;
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
 
 pub use args::AbArgs;
+pub use side::SideArgs;
 
-use args::FailOnArg;
+use args::{FailOnArg, ROUNDS};
 use child::Failure;
 use course::{Done, Plan};
-use side::SideArgs;
 
 pub fn run(args: &AbArgs) -> CliResult {
     case::alone("ab")?;
     if let Some(path) = &args.json {
         output::check_file(path)?;
     }
-    let both = args.both.words();
     let plan = Plan {
-        sides: [
-            SideArgs::read(Side::A, &args.file, &args.a, &both)?,
-            SideArgs::read(Side::B, &args.file, &args.b, &both)?,
-        ],
+        sides: [side(Side::A, args, &args.a)?, side(Side::B, args, &args.b)?],
         rounds: args.rounds as usize,
         iterations: args.iterations.map(u64::from),
         seed: args.seed,
@@ -47,6 +44,35 @@ pub fn run(args: &AbArgs) -> CliResult {
         Err(Failure::Ended { said, error }) => {
             output::eprint(&said);
             Err(error.into())
+        }
+    }
+}
+
+/// Compares two sides as `aorta ab` does by itself, shows the result, and says whether it went to its end.
+pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
+    let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: 1, fresh: false, apart: false };
+    match course::run(&plan, interrupt) {
+        Ok(mut done) => {
+            done.record.judge(THRESHOLD);
+            output::print(&report::ab(&done.record));
+            Ok(done.record.complete)
+        }
+        Err(Failure::Interrupted) => Ok(false),
+        Err(Failure::Ended { said, error }) => {
+            output::eprint(&said);
+            Err(error.into())
+        }
+    }
+}
+
+/// Reads a side's options, and looks at what they would run: before anything runs.
+fn side(side: Side, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
+    let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
+    match exec::examine(exec) {
+        Ok(_) => Ok(read),
+        Err(error) => {
+            output::eprint(&format!("Side {}, `aorta exec {}`:\n", side.name(), read.arguments.join(" ")));
+            Err(error)
         }
     }
 }

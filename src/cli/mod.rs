@@ -27,6 +27,7 @@ mod plan;
 mod profile;
 mod progress;
 mod report;
+mod search;
 mod show;
 mod suite;
 mod sweep;
@@ -94,7 +95,7 @@ enum Command {
     New(new::NewArgs),
     /// Print a script that lets a shell complete commands and options
     Completions(completions::CompletionsArgs),
-    /// Show a record that `exec --json` wrote
+    /// Show a record that `exec --json` wrote, or a sweep's cases
     Report(report::ReportArgs),
     /// Compare runs, case by case: what differs, how sure that is, and whether it matters
     Compare(Box<compare::CompareArgs>),

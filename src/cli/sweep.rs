@@ -7,6 +7,7 @@ mod preset;
 pub mod progress;
 mod values;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -19,11 +20,13 @@ use crate::report;
 use super::case::{self, Interrupt};
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
+use super::search::{self, Searching};
 use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, exec, load, output};
 
 pub use args::SweepArgs;
+pub use axes::Planned;
 
-use axes::{Options, Planned};
+use axes::Options;
 use journal::Journal;
 use progress::Progress;
 
@@ -43,24 +46,64 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     if let Some(path) = &args.csv {
         output::check_file(path)?;
     }
-    let sweep = ready(&args, how)?;
+    let mut sweep = ready(&args, how)?;
     let path = args.json.clone().or_else(|| journal::own_path(&sweep.header));
     let opened = journal::open(path, args.json.is_some(), &sweep.header, args.resume)?;
     if opened.torn {
         output::eprint("The file ends in the middle of a line, of a case that was cut short: it runs again.\n");
+    }
+    if args.search {
+        return search(&sweep, &args, opened.cases, opened.journal);
     }
     let mut known: IndexMap<String, Case> = IndexMap::new();
     for case in opened.cases {
         known.insert(case.name.clone(), case);
     }
     let mut journal = opened.journal;
+    sweep.check(&known);
     note_unfit(&sweep, &mut known, &mut journal)?;
     let interrupt = Interrupt::watch();
     let complete = run_cases(&sweep, &args, &mut known, &mut journal, &interrupt)?;
     finish(&sweep, &args, &known, &journal, complete)
 }
 
-/// Works out the cases, and looks at each before anything runs.
+/// Looks for the best case. What the file has of it already is taken as it comes, so that the search goes the same way.
+fn search(sweep: &Sweep, args: &SweepArgs, known: Vec<Case>, mut journal: Journal) -> CliResult {
+    let mut known_by_name: IndexMap<String, VecDeque<Case>> = IndexMap::new();
+    for case in known {
+        known_by_name.entry(case.name.clone()).or_default().push_back(case);
+    }
+    let interrupt = Interrupt::watch();
+    let progress = Progress::start(args.budget as usize, 0, Vec::new());
+    let mut run = |planned: &Planned| {
+        progress.begin(&planned.name);
+        let case = match known_by_name.get_mut(&planned.name).and_then(VecDeque::pop_front) {
+            Some(case) => case,
+            None => {
+                let Some(case) = sweep.run(planned, &interrupt)? else { return Ok(None) };
+                journal.append(&case)?;
+                case.light()
+            }
+        };
+        progress.end(&case);
+        Ok(Some(case))
+    };
+    let code = search::run(Searching {
+        header: &sweep.header,
+        budget: args.budget as usize,
+        seed: args.seed,
+        case: &|places| axes::at(&sweep.header.axes, places),
+        fits: &|arguments| parse(arguments).and_then(exec::examine).is_ok(),
+        run: &mut run,
+        interrupt: &interrupt,
+    });
+    if let (Some(path), None) = (&journal.path, &args.json) {
+        output::eprint(&format!("Every case with its record is in {}\n", path.display()));
+    }
+    code
+}
+
+/// Works out the cases, and finds one that can run.
 fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     if args.file == "-" {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
@@ -77,15 +120,17 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
                     runs a single case";
         return Err(InputError::Axes { why, help: help.to_owned() }.into());
     }
-    let planned = axes::cases(&options.axes, args.zip)?;
+    let planned = if args.search { axes::some(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
     let mut arguments = vec![args.file.clone()];
     arguments.extend(options.fixed);
     arguments.extend(args.plain());
-    let (mut unfit, mut first) = (IndexMap::new(), None);
-    let mut fit: Option<load::Loaded> = None;
+    let (mut unfit, mut first, mut fit) = (IndexMap::new(), None, None);
     for case in &planned {
         match examine(&arguments, case) {
-            Ok(loaded) => fit = fit.or(Some(loaded)),
+            Ok(loaded) => {
+                fit = Some(loaded);
+                break;
+            }
             Err(error) => {
                 unfit.insert(case.name.clone(), error.text());
                 first = first.or(Some((case.name.clone(), error)));
@@ -132,7 +177,9 @@ fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
 
 fn parse(arguments: &[String]) -> Result<exec::ExecArgs, CliError> {
     super::exec_args(arguments).map_err(|why| {
-        let why = why.trim_start_matches("error: ").lines().next().unwrap_or_default().to_owned();
+        // What follows behind an empty line is about the usage of another command.
+        let lines = why.trim_start_matches("error: ").lines().map(str::trim).take_while(|line| !line.is_empty());
+        let why = lines.collect::<Vec<_>>().join(" ");
         InputError::Axes { why, help: "`aorta exec --help` says what each option takes".to_owned() }.into()
     })
 }
@@ -178,10 +225,7 @@ fn run_cases(
     let progress = Progress::start(sweep.planned.len(), sweep.planned.len() - planned.len(), took);
     for planned in planned {
         progress.begin(&planned.name);
-        let arguments = [&sweep.header.arguments[..], &planned.arguments[..]].concat();
-        let (outcome, took): (_, Duration) = case::run(&arguments, interrupt)?;
-        let Some(case) = outcome.case(&planned.name, &planned.values, took) else { return Ok(false) };
-        let case = sweep.checked(case);
+        let Some(case) = sweep.run(planned, interrupt)? else { return Ok(false) };
         journal.append(&case)?;
         progress.end(&case);
         known.insert(planned.name.clone(), case.light());
@@ -190,6 +234,26 @@ fn run_cases(
 }
 
 impl Sweep {
+    /// Looks at every case before anything runs, but at those that have been measured already.
+    fn check(&mut self, known: &IndexMap<String, Case>) {
+        for case in &self.planned {
+            let measured = known.get(&case.name).is_some_and(|case| case.status.is_measured());
+            if measured || self.unfit.contains_key(&case.name) {
+                continue;
+            }
+            if let Err(error) = examine(&self.header.arguments, case) {
+                self.unfit.insert(case.name.clone(), error.text());
+            }
+        }
+    }
+
+    /// Runs a case. Nothing where somebody has pressed Ctrl-C.
+    fn run(&self, planned: &Planned, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
+        let arguments = [&self.header.arguments[..], &planned.arguments[..]].concat();
+        let (outcome, took): (_, Duration) = case::run(&arguments, interrupt)?;
+        Ok(outcome.case(&planned.name, &planned.values, took).map(|case| self.checked(case)))
+    }
+
     /// The case, unless it has run another text than the others.
     fn checked(&self, case: Case) -> Case {
         let other = case.record.as_ref().is_some_and(|record| record.workload.sha256 != self.workload);

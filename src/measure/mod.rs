@@ -20,6 +20,7 @@ mod quantile;
 pub mod record;
 mod run;
 pub mod scaling;
+pub mod search;
 pub mod series;
 pub mod skew;
 mod spans;

@@ -101,8 +101,8 @@ pub struct Curve {
     /// Of each point.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
-    /// The place of the point that efficiency is measured against.
-    pub reference: usize,
+    /// The value that efficiency is measured against; of axes that go together, that of the resource.
+    pub one: String,
     /// Of the work in `unit`.
     pub growth: Growth,
     /// The place of the point with the best rate.
@@ -199,7 +199,10 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,
-        reference,
+        one: match baseline {
+            Baseline::First => cases[reference].values.get(&scale.name)?.clone(),
+            Baseline::Best => points[reference].value.clone(),
+        },
         growth: growth(&works, numbers.as_deref()),
         best,
         alike: (0..points.len()).filter(|&other| other != best && rates[other].meets(&rates[best])).collect(),

@@ -84,7 +84,7 @@ fn name_of(verdict: Verdict) -> &'static str {
 }
 
 /// `+5.6 %`; a factor where percents say little.
-fn change(ratio: f64) -> String {
+pub(super) fn change(ratio: f64) -> String {
     if !(0.5..=2.0).contains(&ratio) {
         return format!("{ratio:.3} times");
     }
@@ -92,7 +92,7 @@ fn change(ratio: f64) -> String {
     if percent.abs() < 0.005 { "0.00 %".to_owned() } else { format!("{percent:+.2} %") }
 }
 
-fn between((low, high): (f64, f64)) -> String {
+pub(super) fn between((low, high): (f64, f64)) -> String {
     let (low, high) = (change(low), change(high));
     if low == high { low } else { format!("{low} to {high}") }
 }

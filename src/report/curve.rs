@@ -7,7 +7,7 @@ use comfy_table::CellAlignment;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
 
-use super::table::{new_table, push};
+use super::table::{new_table, percent, push};
 
 /// Characters of the longest bar.
 const BAR: usize = 30;
@@ -69,7 +69,7 @@ fn bars(curve: &Curve, name: &str, out: &mut String) {
             Rate(rate(curve, point), unit).to_string(),
             bar(share(curve, point)),
             Nanos::from_secs_f64(point.time.value).to_string(),
-            format!("{:.0} %", efficiency * 100.0),
+            percent(*efficiency),
         ]);
     }
     push(out, &table);
@@ -101,7 +101,7 @@ fn work(curve: &Curve) -> String {
     let flops = change(|point| Flops(point.flops).to_string());
     let bytes = change(|point| Bytes(point.bytes as u64).to_string());
     let amount = format!("{flops}, {bytes} moved");
-    let one = &curve.points[curve.reference].value;
+    let one = &curve.one;
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     match (curve.unit, curve.growth, curve.baseline) {
         (Unit::Iterations, _, Baseline::First) => {
@@ -114,14 +114,14 @@ fn work(curve: &Curve) -> String {
             format!("the work stays ({amount}): strong scaling, efficiency is {strong}")
         }
         (_, Growth::Proportional, Baseline::First) => {
-            format!("the work grows alike ({amount}): weak scaling, efficiency is T({one}) / T(n)")
+            format!("the work grows in proportion ({amount}): weak scaling, efficiency is T({one}) / T(n)")
         }
         (_, Growth::Varies, Baseline::First) => {
             format!("the work varies ({amount}): efficiency is the rate for each unit, against that of {one}")
         }
         (_, Growth::Stays, Baseline::Best) => format!("the work stays ({amount}): efficiency is T({one}) / T"),
         (_, Growth::Proportional, Baseline::Best) => {
-            format!("the work grows alike ({amount}): efficiency is against the best rate")
+            format!("the work grows in proportion ({amount}): efficiency is against the best rate")
         }
         (_, Growth::Varies, Baseline::Best) => {
             format!("the work varies ({amount}): efficiency is against the best rate")
@@ -155,7 +155,9 @@ fn effect(effect: &Effect, name: &str) -> Vec<String> {
             vec![format!("{name} leaves the program, its streams and its queues as they are: times alone differ")]
         }
         Effect::ProgramOnly => {
-            vec![format!("{name} changes what runs, and makes no difference to the time beyond noise")]
+            vec![format!(
+                "{name} changes the program, its streams or its queues, and makes no difference to the time beyond noise"
+            )]
         }
         Effect::Both { same } => same
             .iter()

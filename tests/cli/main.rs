@@ -1,5 +1,6 @@
 //! The binary as people meet it: what a command prints, what it writes, and which exit code it ends with.
 
+mod ab;
 mod checking;
 mod commands;
 mod exit_codes;
@@ -11,6 +12,7 @@ mod names;
 mod outputs;
 mod ranks;
 mod sandbox;
+mod search;
 mod settings;
 mod suite;
 mod trace;

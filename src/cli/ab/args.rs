@@ -16,6 +16,9 @@ have. A side that is left away is the file as it is.
 Exit codes: 0 compared; 1 b is what `--fail-on` names; 2 bad input; 3 no such device or backend; 4 a
 side failed; 130 interrupted.";
 
+/// Rounds where nobody says how many.
+pub const ROUNDS: u32 = 16;
+
 /// Rounds at most.
 const MOST_ROUNDS: i64 = 1024;
 
@@ -31,7 +34,7 @@ pub struct AbArgs {
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub b: String,
     /// Rounds of four blocks: A B B A, or B A A B
-    #[arg(long, value_name = "N", default_value = "16")]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(FEWEST as i64..=MOST_ROUNDS))]
     pub rounds: u32,
     /// Iterations of a block, in place of as many as take about 20 ms

@@ -1,9 +1,8 @@
 //! What a side of `aorta ab` is given: a text of options, as a shell would read it.
 
-use clap::Parser;
-
 use crate::cli::error::InputError;
-use crate::cli::{Cli, Command};
+use crate::cli::exec::ExecArgs;
+use crate::cli::exec_args;
 use crate::measure::paired::Side;
 
 /// Options that may be given several times.
@@ -18,11 +17,11 @@ pub struct SideArgs {
 }
 
 impl SideArgs {
-    /// Reads a side's options. A first word that is no option is a file in place of the one that was given.
+    /// Reads a side's options, as words and as `aorta exec` reads them. A first word that is no option is a file in place of the one that was given.
     ///
     /// # Errors
     /// The options are none of `aorta exec`, or are for a run by itself.
-    pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<SideArgs, InputError> {
+    pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
         let mistake = |why: String, help: String| InputError::BadValue {
             what: format!("`--{}`", side.name()),
             value: given.to_owned(),
@@ -32,7 +31,7 @@ impl SideArgs {
         let quotes = || mistake("a quote is not closed".to_owned(), "write the quote's other end".to_owned());
         let mut own = words(given).ok_or_else(quotes)?;
         let file = match own.first() {
-            Some(first) if !first.starts_with('-') => own.remove(0),
+            Some(first) if !first.starts_with('-') || first == "-" => own.remove(0),
             _ => file.to_owned(),
         };
         if file == "-" {
@@ -43,16 +42,14 @@ impl SideArgs {
         }
         let both = both.iter().filter(|word| !overridden(word, &own)).cloned().collect();
         let arguments: Vec<String> = [vec![file], both, own].concat();
-        let parsed = Cli::try_parse_from(["aorta", "exec"].into_iter().chain(arguments.iter().map(String::as_str)));
-        let command = parsed.map_err(|error| {
-            let (why, help) = told(&error.to_string());
+        let exec = exec_args(&arguments).map_err(|error| {
+            let (why, help) = told(&error);
             mistake(why, help)
         })?;
-        let Command::Exec(exec) = command.command else { unreachable!("the first word is `exec`") };
         if let Some((option, instead)) = exec.by_itself() {
             return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
         }
-        Ok(SideArgs { side, arguments })
+        Ok((SideArgs { side, arguments }, exec))
     }
 }
 

@@ -107,6 +107,8 @@ impl ExecArgs {
     pub fn by_itself(&self) -> Option<(&'static str, &'static str)> {
         const AB: &str = "leave it away: `--json` of `aorta ab` writes every sample";
         const LONG: &str = "leave it away: `--rounds` and `--iterations` of `aorta ab` say how long";
+        const BOTH: &str =
+            "a side is measured in one way: `--a \"--launch stream\" --b \"--launch graph\"` compares the two";
         let given = [
             (self.json.is_some(), "--json", AB),
             (self.csv.is_some(), "--csv", AB),
@@ -116,6 +118,7 @@ impl ExecArgs {
             (self.verify, "--verify", "leave it away: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),
             (self.iterations.is_some(), "--iterations", LONG),
+            (matches!(self.launch, Some(LaunchArg::Both)), "--launch both", BOTH),
             (self.ranges.is_some(), "--ranges", "leave it away"),
             (self.diagnose.is_some(), "--diagnose", "leave it away"),
             (self.blocks, "--blocks", "leave it away"),

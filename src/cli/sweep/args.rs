@@ -61,6 +61,16 @@ pub struct SweepArgs {
     /// Go through all axes together, first value with first value, in place of each with each
     #[arg(long)]
     pub zip: bool,
+    /// Look for the best case in place of running each: for spaces that are too large for that
+    #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry"], help_heading = "Search")]
+    pub search: bool,
+    /// Runs that a search may take; comparing its best with the file as it is comes on top
+    #[arg(long, value_name = "N", default_value = "40", requires = "search", help_heading = "Search")]
+    #[arg(value_parser = clap::value_parser!(u32).range(4..=4096))]
+    pub budget: u32,
+    /// What a search is drawn from
+    #[arg(long, value_name = "N", default_value = "1", requires = "search", help_heading = "Search")]
+    pub seed: u64,
     /// In which order cases run
     #[arg(long, value_name = "ORDER", default_value = "shuffled")]
     pub order: Order,

@@ -11,6 +11,9 @@ use super::values::{split, unquoted};
 /// Cases at most.
 pub const MAX_CASES: usize = 4096;
 
+/// Cases of which one has to run before a search begins.
+const SOME: u64 = 64;
+
 /// Options whose value is `NAME=VALUE`: each name is an axis of its own.
 const NAMED: [&str; 3] = ["set", "env", "config"];
 
@@ -125,13 +128,35 @@ pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Planned>, InputError> {
     Ok((0..count).map(|index| planned(axes, zip, index)).collect())
 }
 
+/// A few cases of as many as there may be: one that can run is enough to begin with.
+pub fn some(axes: &[Axis]) -> Vec<Planned> {
+    let drawn = |case: u64, axis: u64, values: usize| (hash(case, axis) % values as u64) as usize;
+    let places = (0..SOME).map(|case| {
+        let place = |(number, axis): (u64, &Axis)| match case {
+            0 => 0,
+            1 => axis.values.len() - 1,
+            _ => drawn(case, number, axis.values.len()),
+        };
+        (0..).zip(axes).map(place).collect::<Vec<_>>()
+    });
+    places.map(|places| at(axes, &places)).collect()
+}
+
 fn planned(axes: &[Axis], zip: bool, index: usize) -> Planned {
-    let mut case = Planned { name: String::new(), values: IndexMap::new(), arguments: Vec::new() };
     // How many cases one value of an axis lasts.
     let mut lasts: usize = axes.iter().map(|axis| axis.values.len()).product::<usize>().max(1);
-    for axis in axes {
+    let place = |axis: &Axis| {
         lasts /= axis.values.len();
-        let value = if zip { &axis.values[index] } else { &axis.values[index / lasts % axis.values.len()] };
+        if zip { index } else { index / lasts % axis.values.len() }
+    };
+    at(axes, &axes.iter().map(place).collect::<Vec<_>>())
+}
+
+/// The case that has these values, by their places in each axis.
+pub fn at(axes: &[Axis], places: &[usize]) -> Planned {
+    let mut case = Planned { name: String::new(), values: IndexMap::new(), arguments: Vec::new() };
+    for (axis, &place) in axes.iter().zip(places) {
+        let value = &axis.values[place];
         case.values.insert(axis.name.clone(), value.clone());
         case.arguments.push(argument(axis, value));
     }
