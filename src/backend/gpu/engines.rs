@@ -1,9 +1,9 @@
 //! Whether an engine or a kernel makes a copy: no runtime tells, so it is inferred. A kernel holds every unit of the device,
 //! and the copy is issued on another stream. What ends meanwhile needs no unit, so an engine made it.
 //!
-//! Two trials keep this from saying something wrong. With one unit held the copy has to end: else its stream waits for
-//! that of the kernel, as streams that share a queue do. With all held a kernel of one thread must not begin. Where one
-//! of them goes otherwise, nothing is said.
+//! Two trials keep this from saying something wrong. With one unit held, the copy and a kernel of one thread behind it
+//! have to end: else their streams wait for that of the kernel that holds, as streams that share a queue do. With all held,
+//! the kernel of one thread must not begin. Where one of them goes otherwise, nothing is said.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -185,24 +185,24 @@ impl<'a, A: Api> Probe<'a, A> {
             return Ok(None);
         }
         let window = 4 * alone + MARGIN;
-        let beside_one = self.held(1, || issue().and_then(|()| self.within(window, self.copied)))?;
-        if beside_one != Some(true) {
-            return Ok(None);
-        }
-        let beside_all = self.held(BLOCKS * self.units, || {
+        // The kernel comes behind the copy: where both share a queue, the copy waits for nothing of it.
+        let both = || -> Call<(bool, bool)> {
+            issue()?;
             // SAFETY: the kernel takes no arguments; kernel, stream and event are alive.
             unsafe {
                 self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
                 self.api.record(self.passed, self.streams[2])?;
             }
-            if self.within(SETTLED, self.passed)? {
-                return Ok(None);
-            }
-            issue()?;
-            let ended = self.within(window, self.copied)?;
-            Ok((!self.within(Duration::ZERO, self.passed)?).then_some(ended))
-        })?;
-        Ok(beside_all.flatten().map(|ended| if ended { Maker::Engine } else { Maker::Kernel }))
+            Ok((self.within(window, self.copied)?, self.within(SETTLED, self.passed)?))
+        };
+        if self.held(1, both)? != Some((true, true)) {
+            return Ok(None);
+        }
+        Ok(match self.held(BLOCKS * self.units, both)? {
+            Some((true, false)) => Some(Maker::Engine),
+            Some((false, false)) => Some(Maker::Kernel),
+            _ => None,
+        })
     }
 
     /// Does something while that many blocks hold units; nothing where they had to let go of them before.
