@@ -39,6 +39,7 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The rate's unit, as a column's name.
     pub fn per_second(self) -> &'static str {
         match self {
             Unit::Flops => "FLOP/s",
@@ -94,7 +95,10 @@ pub struct Along {
 pub struct Curve {
     /// What the other axes are held at.
     pub held: Vec<(String, String)>,
+    /// A figure is a simulator's.
     pub simulated: bool,
+    /// A figure is of a device that stands for a rank of several.
+    pub emulated: bool,
     pub unit: Unit,
     /// In the order in which values were given. Those without a figure are left out.
     pub points: Vec<Point>,
@@ -196,6 +200,7 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
     Some(Curve {
         held,
         simulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated),
+        emulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.emulated.is_some()),
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,
