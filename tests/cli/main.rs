@@ -2,6 +2,7 @@
 
 mod checking;
 mod commands;
+mod compare;
 mod exit_codes;
 mod fmt;
 mod launchers;
