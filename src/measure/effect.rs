@@ -34,6 +34,15 @@ pub enum Direction {
     HigherIsBetter,
 }
 
+impl Direction {
+    pub fn opposite(self) -> Direction {
+        match self {
+            Direction::LowerIsBetter => Direction::HigherIsBetter,
+            Direction::HigherIsBetter => Direction::LowerIsBetter,
+        }
+    }
+}
+
 /// What the interval was worked out from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -125,6 +134,12 @@ impl Effect {
             threshold,
             verdict: verdict(change, interval, direction, threshold),
         }
+    }
+
+    /// The effect on what is one over this: rates in place of times. What is better stays better.
+    pub fn inverse(self) -> Effect {
+        let interval = self.interval.map(|(low, high)| (1.0 / high, 1.0 / low));
+        Effect { base: 1.0 / self.base, other: 1.0 / self.other, ratio: 1.0 / self.ratio, interval, ..self }
     }
 
     /// Whether there is an interval, and chance decided its ends.

@@ -36,7 +36,7 @@ fn a_sweep_in_another_order_is_the_same_sweep() {
 fn what_is_on_one_side_only_is_listed() {
     let base = cases(&[("1", at(4e5)), ("2", at(2e5)), ("4", at(1e5))]);
     let other = cases(&[("1", at(4e5)), ("2", Err("it needs 200 GiB")), ("8", at(1e5))]);
-    let comparison = compared(&[base], &[other]);
+    let comparison = compared(std::slice::from_ref(&base), std::slice::from_ref(&other));
     let against = &comparison.others[0];
     assert_eq!(labels(&comparison), ["moe streams=1, as streams"]);
     assert_eq!(
@@ -47,6 +47,12 @@ fn what_is_on_one_side_only_is_listed() {
         ]
     );
     assert_eq!(against.only_other, [lone("moe streams=8, as streams", None)]);
+    let back = compared(std::slice::from_ref(&other), std::slice::from_ref(&base));
+    assert_eq!((&back.others[0].only_base, &back.others[0].only_other), (&against.only_other, &against.only_base));
+    // What failed on both sides is no loss; what only one has tried is told.
+    assert_eq!(compared(std::slice::from_ref(&other), std::slice::from_ref(&other)).others[0].only_base, []);
+    let tried = compared(&[other], &[cases(&[("1", at(4e5)), ("8", at(1e5))])]);
+    assert_eq!(tried.others[0].only_base, [lone("moe streams=2", Some("out of memory: it needs 200 GiB"))]);
     assert!(!comparison.fails());
     assert!(Comparison { fail_on: vec![FailOn::Missing], ..comparison }.fails());
 }
@@ -72,6 +78,19 @@ fn backends_tell_cases_apart_where_one_side_has_both() {
     let comparison = compared(&both, &both);
     assert_eq!(comparison.others[0].pairs.len(), 2);
     assert_eq!(row(&comparison, "time.p50").verdict, Verdict::Same);
+}
+
+#[test]
+fn the_one_case_of_a_workload_is_compared_whatever_differs() {
+    let of = |workload, chunks| Fixture { workload, params: vec![("chunks", chunks)], ..Fixture::default() }.text();
+    let base = [of("moe.aorta", "2"), of("fsdp.aorta", "1")];
+    let comparison = compared(&base, &[of("fsdp.aorta", "1"), of("moe.aorta", "4")]);
+    assert_eq!(labels(&comparison), ["moe chunks=2, as streams", "fsdp chunks=1, as streams"]);
+    assert_eq!(comparison.others[0].pairs[0].doubts, ["not the same case: chunks 2 and 4"]);
+    // Of several there would be a choice.
+    let comparison =
+        compared(&[of("moe.aorta", "1"), of("moe.aorta", "2")], &[of("moe.aorta", "1"), of("moe.aorta", "4")]);
+    assert_eq!(labels(&comparison), ["moe chunks=1, as streams"]);
 }
 
 #[test]
@@ -131,7 +150,11 @@ fn a_record_beside_the_harness_s_result_is_matched_and_doubted() {
 fn what_differs_of_the_machine_is_told() {
     let other =
         Fixture { driver: "560.10", variables: vec![("CUDA_DEVICE_MAX_CONNECTIONS", "32")], ..Fixture::default() };
-    let comparison = compared(&[Fixture::default().text()], &[other.text()]);
+    let mut other = other.value();
+    // What is never the same twice is not told.
+    other["device"]["facts"]["celsius"] = "71".into();
+    other["device"]["facts"]["timer_empty_ns"] = "2016".into();
+    let comparison = compared(&[Fixture::default().text()], &[other.to_string()]);
     let told: Vec<_> = comparison.others[0]
         .environment
         .iter()

@@ -14,7 +14,7 @@ fn verdict(comparison: &Comparison, metric: &str) -> Verdict {
 #[test]
 fn a_slower_run_is_worse_and_a_faster_one_better() {
     let (slow, fast) = (Fixture::with_time(1, 110_000.0).text(), Fixture::with_time(2, 100_000.0).text());
-    let worse = compared(&[fast.clone()], &[slow.clone()]);
+    let worse = compared(std::slice::from_ref(&fast), std::slice::from_ref(&slow));
     for metric in ["time.p50", "time.p95", "throughput", "tokens_per_second"] {
         assert_eq!(verdict(&worse, metric), Verdict::Worse, "{metric}");
     }

@@ -30,6 +30,14 @@ impl Random {
     }
 }
 
+impl Random {
+    /// Half of the variance changes over 20 iterations or so, half from one to the next.
+    fn drifting(&mut self, n: usize, median: f64, noise: f64) -> Vec<f64> {
+        let slow = self.times(n, median, noise / std::f64::consts::SQRT_2, 0.95);
+        slow.into_iter().map(|time| time * (noise / std::f64::consts::SQRT_2 * self.normal()).exp()).collect()
+    }
+}
+
 fn one(samples: &[f64]) -> [Group<'_>; 1] {
     [Group { samples, period: 1 }]
 }
@@ -205,6 +213,12 @@ fn the_book_says_what_is_found_here() {
         let noise = format!("{:.0} % in a run{remembers}", 100.0 * noise);
         missing.push(line(&format!("1 and 1, of {n} iterations"), &noise, &tally(20, 1.0), &tally(21, 1.05)));
     }
+    let drifts = |seed, ratio: f64| {
+        let mut random = Random(seed);
+        Tally::of(TIMES, ratio, || Some(of(&random.drifting(100, 1.0, 0.02), &random.drifting(100, ratio, 0.02))))
+    };
+    let noise = "2 % in a run, half of its variance a slow drift";
+    missing.push(line("1 and 1, of 100 iterations", noise, &drifts(24, 1.0), &drifts(25, 1.05)));
     for (base, other) in [(1, 1), (2, 2), (3, 3), (5, 5), (10, 10), (5, 1)] {
         let tally = |seed, ratio: f64| of_runs(&mut Random(seed), (base, other), ratio);
         let name = format!("{base} and {other}");
@@ -280,6 +294,11 @@ fn a_side_against_itself_is_never_worse_and_sides_mirror() {
             other => other,
         };
         assert_eq!(back.verdict, mirrored);
-        assert_eq!(of(&a, &b), of(&a, &b));
+        let inverse = there.inverse();
+        assert_eq!(
+            (inverse.verdict, inverse.inverse().base.to_bits()),
+            (there.verdict, (1.0 / (1.0 / there.base)).to_bits())
+        );
+        assert!((inverse.ratio - back.ratio).abs() < 1e-12);
     }
 }
