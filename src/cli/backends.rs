@@ -47,12 +47,14 @@ pub struct Chosen {
 }
 
 /// GPUs that a file with collectives takes when nobody says how many: all that there are, or the one that was named.
-pub fn gpus(wanted: BackendArg, device: Option<u32>) -> u32 {
-    match wanted {
-        BackendArg::Cuda if device.is_none() => cuda_devices().unwrap_or(1),
-        BackendArg::Hip if device.is_none() => hip_devices().unwrap_or(1),
-        BackendArg::Auto if device.is_none() => cuda_devices().or_else(hip_devices).unwrap_or(1),
-        _ => 1,
+/// Nothing where there are none to count.
+pub fn gpus(wanted: BackendArg, device: Option<u32>) -> Option<u32> {
+    match (wanted, device) {
+        (_, Some(_)) => Some(1),
+        (BackendArg::Cuda, None) => cuda_devices(),
+        (BackendArg::Hip, None) => hip_devices(),
+        (BackendArg::Auto, None) => cuda_devices().or_else(hip_devices),
+        (BackendArg::Host | BackendArg::Sim, None) => None,
     }
 }
 

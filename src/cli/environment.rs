@@ -60,6 +60,15 @@ pub fn cache_folder() -> Option<PathBuf> {
     Some(base.join("aorta").join("kernels"))
 }
 
+/// Where sweeps are kept that were not given a file; nothing where there is no home.
+pub fn state_folder() -> Option<PathBuf> {
+    let base = match std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty()) {
+        Some(base) => PathBuf::from(base),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".local").join("state"),
+    };
+    Some(base.join("aorta"))
+}
+
 /// Where NVIDIA's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes before all.
 pub fn library_paths() -> SearchPaths {
     let mut toolkits: Vec<PathBuf> = Vec::new();

@@ -73,6 +73,37 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_restart))]
     NoRestart { why: String },
 
+    #[error("{why}")]
+    #[diagnostic(code(aorta::cli::axes), help("{help}"))]
+    Axes { why: String, help: String },
+
+    #[error("none of the {count} cases can run; the first, {first}, is told what stands above")]
+    #[diagnostic(
+        code(aorta::cli::no_valid_case),
+        help(
+            "`aorta check FILE` with the values of a case tells the same; cases that can run are run, whatever others are"
+        )
+    )]
+    NoValidCase { count: usize, first: String },
+
+    #[error("{name} is no file of cases: {why}")]
+    #[diagnostic(code(aorta::cli::no_cases), help("`aorta sweep FILE --json PATH` writes one"))]
+    NoCases { name: String, why: String },
+
+    #[error("{name} is there already, with {has}")]
+    #[diagnostic(
+        code(aorta::cli::cases_there),
+        help("go on with it by `--resume`, or name another file, or remove this one")
+    )]
+    CasesThere { name: String, has: String },
+
+    #[error("{name} is of another sweep: {differences}")]
+    #[diagnostic(
+        code(aorta::cli::other_sweep),
+        help("type the same command as before to go on with it, or write another file: `--json PATH`")
+    )]
+    OtherSweep { name: String, differences: String },
+
     #[error("the process of a case cannot be run: {why}")]
     #[diagnostic(
         code(aorta::cli::no_case),

@@ -233,7 +233,7 @@ pub enum World {
 }
 
 /// Whether a step asks for something that ranks do together.
-fn has_collectives(ast: &Ast) -> bool {
+pub fn has_collectives(ast: &Ast) -> bool {
     let mut found = false;
     syntax::walk::stmts(ast, &mut |stmt| {
         if let StmtKind::Call(call) = &stmt.kind

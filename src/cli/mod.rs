@@ -25,6 +25,7 @@ mod profile;
 mod progress;
 mod report;
 mod show;
+mod sweep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +64,8 @@ enum Command {
     Exec(Box<exec::ExecArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
+    /// Run a workload with one value after the other: streams, parameters, variables, ranks
+    Sweep(Box<sweep::SweepArgs>),
     /// Bring files into their one form
     Fmt(fmt::FmtArgs),
     /// List the shipped workloads
@@ -83,7 +86,7 @@ enum Command {
     New(new::NewArgs),
     /// Print a script that lets a shell complete commands and options
     Completions(completions::CompletionsArgs),
-    /// Show a record that `exec --json` wrote
+    /// Show a record that `exec --json` wrote, or a sweep's cases
     Report(report::ReportArgs),
     /// Compare runs, case by case: what differs, how sure that is, and whether it matters
     Compare(Box<compare::CompareArgs>),
@@ -143,6 +146,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
         Command::Check(args) => check::run(args, how),
+        Command::Sweep(args) => sweep::run(*args, how),
         Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
@@ -166,6 +170,16 @@ pub fn run() -> ExitCode {
             }
             ExitCode::from(error.code())
         }
+    }
+}
+
+/// The arguments of `exec` that words stand for, read as it reads them; else what is wrong with them.
+fn exec_args(words: &[String]) -> Result<exec::ExecArgs, String> {
+    let words = ["aorta", "exec"].into_iter().chain(words.iter().map(String::as_str));
+    match Cli::try_parse_from(words) {
+        Ok(Cli { command: Command::Exec(args), .. }) => Ok(*args),
+        Ok(_) => Err("these are no arguments of `aorta exec`".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -3,6 +3,8 @@
 //! JSON lines. The first is a [`Header`], each further one a [`Case`], appended when the case has ended. So a file can
 //! be read at any moment, and one whose writer was killed lacks the case under way and nothing else.
 
+use std::io::BufRead;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,11 @@ use super::steady;
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.cases/1";
+
+/// What every file begins with.
+const BEGINNING: &[u8] = b"{\"schema\":\"aorta.cases/";
+
+const NO_HEADER: &str = "it does not begin with a line of JSON that names its schema";
 
 /// What a file of cases is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +44,9 @@ pub struct Header {
     pub arguments: Vec<String>,
     /// What differs between cases; none in a suite.
     pub axes: Vec<Axis>,
+    /// The axes go together, first value with first value, in place of each with each.
+    #[serde(default)]
+    pub zip: bool,
 }
 
 /// Something that is given one value after the other.
@@ -51,7 +61,7 @@ pub struct Axis {
 }
 
 /// How a case has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Done,
@@ -125,6 +135,28 @@ impl Case {
     }
 }
 
+impl Case {
+    /// The case without what only a look into its run needs: samples, operations, the traced iteration. What is left
+    /// suffices for tables, and thousands of it fit into memory.
+    pub fn light(mut self) -> Case {
+        for variant in self.record.iter_mut().flat_map(|record| &mut record.variants) {
+            for times in
+                [Some(&mut variant.time), Some(&mut variant.issue), variant.ungated.as_mut(), variant.serial.as_mut()]
+            {
+                times.into_iter().for_each(|times| times.samples_ns = Vec::new());
+            }
+            for rank in &mut variant.ranks {
+                rank.time.samples_ns = Vec::new();
+                rank.operations = Vec::new();
+                rank.trace = Vec::new();
+                rank.origins = Vec::new();
+                rank.collectives = Vec::new();
+            }
+        }
+        self
+    }
+}
+
 /// What of a record did not hold, in words.
 fn broken(record: &RunRecord) -> Option<String> {
     if record.verification.as_ref().is_some_and(|verification| !verification.held) {
@@ -132,7 +164,7 @@ fn broken(record: &RunRecord) -> Option<String> {
     }
     let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
     let failed = expectations.find(|expectation| expectation.verdict == "failed")?;
-    Some(format!("expect {}", failed.text))
+    Some(failed.text.clone())
 }
 
 /// A file of cases, read.
@@ -160,29 +192,40 @@ impl Cases {
 
     /// Reads a file. Nothing where it has no whole line yet. The error says what is wrong, and in which line.
     pub fn parse(bytes: &[u8]) -> Result<Option<Cases>, String> {
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let torn = whole < bytes.len();
-        let mut lines = (1..).zip(bytes[..whole].split_inclusive(|byte| *byte == b'\n'));
-        let Some((_, first)) = lines.next() else { return Ok(None) };
-        let head: Head =
-            serde_json::from_slice(first).map_err(|_| "it does not begin with a line of JSON that names its schema")?;
-        if head.schema != SCHEMA {
-            return Err(format!("it has the schema `{}`, and this version reads `{SCHEMA}`", head.schema));
+        Cases::read(bytes, |case| case)
+    }
+
+    /// The same from a file of any size; `keep` may leave away what is not needed of a case.
+    pub fn read(mut from: impl BufRead, keep: impl Fn(Case) -> Case) -> Result<Option<Cases>, String> {
+        let mut line = Vec::new();
+        let mut next = |line: &mut Vec<u8>| {
+            line.clear();
+            from.read_until(b'\n', line).map_err(|why| why.to_string())?;
+            Ok::<bool, String>(line.ends_with(b"\n"))
+        };
+        if !next(&mut line)? {
+            // A header that was not ended. Anything else is somebody's file.
+            let same = line.iter().zip(BEGINNING).all(|(a, b)| a == b);
+            return if same { Ok(None) } else { Err(NO_HEADER.to_owned()) };
         }
-        let damaged = |line: usize, why: serde_json::Error| format!("line {line} is damaged: {why}");
-        let header = serde_json::from_slice(first).map_err(|why| damaged(1, why))?;
-        let mut cases = Vec::new();
-        for (number, line) in lines {
-            let case: Case = serde_json::from_slice(line).map_err(|why| damaged(number, why))?;
+        let header = header(&line)?;
+        let mut read = Cases { header, cases: Vec::new(), whole: line.len(), torn: false };
+        for number in 2.. {
+            if !next(&mut line)? {
+                break;
+            }
+            let case: Case = serde_json::from_slice(&line).map_err(|why| damaged(number, &why))?;
             if let Some(record) = case.record.as_ref().filter(|record| record.schema != record::SCHEMA) {
                 let (other, own) = (&record.schema, record::SCHEMA);
                 return Err(format!(
                     "line {number} has a record of the schema `{other}`, and this version reads `{own}`"
                 ));
             }
-            cases.push(case);
+            read.whole += line.len();
+            read.cases.push(keep(case));
         }
-        Ok(Some(Cases { header, cases, whole, torn }))
+        read.torn = !line.is_empty();
+        Ok(Some(read))
     }
 
     /// The last case of each name, in the order in which names first appear: one that was repeated has several lines.
@@ -193,6 +236,18 @@ impl Cases {
         }
         latest.into_values().collect()
     }
+}
+
+fn header(line: &[u8]) -> Result<Header, String> {
+    let head: Head = serde_json::from_slice(line).map_err(|_| NO_HEADER)?;
+    if head.schema != SCHEMA {
+        return Err(format!("it has the schema `{}`, and this version reads `{SCHEMA}`", head.schema));
+    }
+    serde_json::from_slice(line).map_err(|why| damaged(1, &why))
+}
+
+fn damaged(line: usize, why: &serde_json::Error) -> String {
+    format!("line {line} is damaged: {why}")
 }
 
 /// What tells a file of cases from others.
@@ -214,6 +269,7 @@ mod tests {
             sha256: "00".to_owned(),
             started: "2026-01-01T00:00:00Z".to_owned(),
             arguments: vec!["moe".to_owned()],
+            zip: false,
             axes: vec![Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] }],
         }
     }
@@ -256,6 +312,7 @@ mod tests {
     fn what_is_no_file_of_cases_is_told() {
         let wrong = |text: &str| Cases::parse(text.as_bytes()).unwrap_err();
         assert!(wrong("hello\n").starts_with("it does not begin"));
+        assert!(wrong("hello").starts_with("it does not begin"));
         assert!(wrong("{\"schema\":\"aorta.cases/9\"}\n").contains("this version reads `aorta.cases/1`"));
         assert!(wrong(&(line(&header()) + "{}\n")).starts_with("line 2 is damaged: missing field"));
         assert!(!Cases::is_meant(b"{\"schema\":\"aorta.run/1\"}"));

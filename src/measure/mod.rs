@@ -16,6 +16,7 @@ mod plausible;
 mod quantile;
 pub mod record;
 mod run;
+pub mod scaling;
 pub mod series;
 pub mod skew;
 mod spans;

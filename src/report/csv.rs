@@ -19,7 +19,8 @@ pub fn csv(record: &RunRecord) -> String {
     String::from_utf8(bytes).expect("made of text only")
 }
 
-fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
+/// The columns of a variant with their values.
+pub(super) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     let mut row: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: String| row.push((name.to_owned(), value));
     add("workload", record.workload.name.clone());

@@ -2,17 +2,22 @@
 //! record need nothing but the record, forms of a plan nothing but its document.
 
 mod analysis;
+mod cases_csv;
 mod chrome_trace;
 pub mod compare;
 mod csv;
+mod curve;
 pub mod dump;
 mod npy;
 pub mod plan;
 mod ranks;
+mod sweep;
 mod table;
 
 pub use analysis::top;
+pub use cases_csv::cases_csv;
 pub use chrome_trace::chrome_trace;
 pub use csv::csv;
 pub use npy::npy;
+pub use sweep::sweep;
 pub use table::table;

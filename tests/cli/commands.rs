@@ -195,13 +195,13 @@ fn unknown_name() {
 #[test]
 fn notes_stay_off_standard_output() {
     let sandbox = Sandbox::new();
-    let simulated = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim"]);
+    let simulated = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--ranks", "1"]);
     assert_eq!(simulated.stderr, "");
     if !crate::sandbox::no_cuda(&sandbox) {
         println!("skipped: this machine has a CUDA driver, so nothing is said of the simulator");
         return;
     }
-    let chosen = sandbox.run(&["exec", "moe", "--preset", "tiny"]);
+    let chosen = sandbox.run(&["exec", "moe", "--preset", "tiny", "--ranks", "1"]);
     assert_eq!(chosen.stdout, simulated.stdout);
     assert!(chosen.stderr.starts_with("No GPU found") && chosen.stderr.lines().count() == 1, "{}", chosen.stderr);
 }

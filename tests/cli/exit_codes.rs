@@ -112,7 +112,7 @@ pub fn wait_until_under_way(child: &mut Child) {
 #[track_caller]
 fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
     let before = sandbox.listing();
-    let always = ["--json", "a.json", "--csv", "a.csv"];
+    let always = ["--json", "a.json", "--csv", "a.csv", "--ranks", "1"];
     let arguments: Vec<&str> = ["exec"].into_iter().chain(arguments.split_whitespace()).chain(always).collect();
     let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
     wait_until_under_way(&mut child);
@@ -250,7 +250,9 @@ fn an_interrupted_run_writes_no_outputs() {
 #[test]
 fn a_reader_may_go_away() {
     let sandbox = Sandbox::new();
-    for arguments in [&["plan", "tiny_kernel_stress"][..], &["exec", "moe", "--backend", "sim"], &["list"]] {
+    for arguments in
+        [&["plan", "tiny_kernel_stress"][..], &["exec", "tiny_kernel_stress", "--backend", "sim"], &["list"]]
+    {
         let mut child = sandbox.command(arguments).spawn().expect("the binary starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("a child can be waited for");

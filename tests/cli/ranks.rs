@@ -195,3 +195,21 @@ fn copies_to_other_ranks_show_in_a_plan() {
     let alone = sandbox.good(&["plan", "ring.aorta"]);
     assert!(alone.contains("copy(x -> y)"), "{alone}");
 }
+
+/// Who does not say how many ranks there are, and has no GPUs, is told that there could be more.
+#[test]
+fn one_rank_that_nobody_asked_for_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.write("sum.aorta", "buffer x: f32[64]\nstep { all_reduce(x -> x) }");
+    sandbox.write("alone.aorta", "buffer x: f32[64]\nstep { map(x + 1 -> x) }");
+    let said = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
+    for backend in ["sim", "host"] {
+        let told = |file: &str, more: &[&str]| {
+            sandbox.run(&[&["exec", file, "--backend", backend, "--effort", "sanity"], more].concat()).stderr
+        };
+        assert_eq!(told("sum.aorta", &[]), said);
+        assert_eq!(told("sum.aorta", &["--ranks", "1"]), "");
+        assert_eq!(told("sum.aorta", &["--ranks", "2"]), "");
+        assert_eq!(told("alone.aorta", &[]), "");
+    }
+}

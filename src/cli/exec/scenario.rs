@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::config::{Effort, Scenario, Settings};
 
-use super::{EffortArg, ExecArgs, LaunchArg, MAX_RANKS};
+use super::args::{EffortArg, ExecArgs, LaunchArg, MAX_RANKS};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load;

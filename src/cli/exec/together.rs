@@ -193,7 +193,7 @@ impl Start {
     }
 
     fn of(ready: &Ready) -> Start {
-        let Ready { args, settings, loaded, chosen } = ready;
+        let Ready { args, settings, loaded, chosen, .. } = ready;
         let device = chosen.backend.device();
         let asked = (args.launch, args.effort, args.warmup, args.iterations, args.conditions);
         let results = (args.verify, args.outputs.is_some(), args.ranges);

@@ -1,0 +1,117 @@
+//! The arguments of `aorta exec`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::MAX_ITERATIONS;
+
+use super::failure::DiagnoseArg;
+use crate::cli::backends::BackendArg;
+use crate::cli::conditions::ConditionArgs;
+use crate::cli::profile::RangesArg;
+use crate::cli::{ConfigArgs, WorkloadArgs};
+
+const AFTER_HELP: &str = "\
+Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun`
+likewise, give each rank a process and a GPU of its own, on one host or several. The first prints.";
+
+/// Ranks at most: each has a thread.
+pub const MAX_RANKS: u32 = 1024;
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExecArgs {
+    /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
+    pub file: String,
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// What runs it
+    #[arg(long, value_name = "BACKEND")]
+    pub backend: Option<BackendArg>,
+    /// The GPU, by its number
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
+    /// Ranks, each on a GPU of its own, or simulated; without it, a file with collectives takes all GPUs of this machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    pub ranks: Option<u32>,
+    /// Let one device stand for a rank of N: what ranks do together becomes a kernel that holds units for as long
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MAX_RANKS)))]
+    #[arg(conflicts_with = "ranks")]
+    pub emulate: Option<u32>,
+    /// The rank that it stands for
+    #[arg(long, value_name = "R", requires = "emulate", default_value = "0", hide_default_value = true)]
+    pub rank: u32,
+    /// How operations reach the device
+    #[arg(long, value_name = "HOW")]
+    pub launch: Option<LaunchArg>,
+    #[command(flatten)]
+    pub conditions: ConditionArgs,
+    /// How long an iteration may take before the run is called hung, such as `10s`
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+    /// How long to measure
+    #[arg(long, value_name = "EFFORT")]
+    pub effort: Option<EffortArg>,
+    /// Warm-up iterations, in place of the effort's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_ITERATIONS)))]
+    pub warmup: Option<u32>,
+    /// Measured iterations, in place of the effort's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
+    pub iterations: Option<u32>,
+    /// Compare every output with the CPU's
+    #[arg(long)]
+    pub verify: bool,
+    /// Show the N operations with the most time of their own, and what usually helps each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
+    /// Write the record of the run
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+    /// Write the record as CSV
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<PathBuf>,
+    /// Write one iteration for Perfetto
+    #[arg(long, value_name = "PATH")]
+    pub trace: Option<PathBuf>,
+    /// Write every buffer, as it is after one iteration, as a NumPy file into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub outputs: Option<PathBuf>,
+    /// Tell a profiler of each operation: `aorta profile` sets it.
+    #[arg(long, hide = true)]
+    pub ranges: Option<RangesArg>,
+    /// Set a variable for the vendor's driver
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// The variables are set: this is the child.
+    #[arg(long, hide = true)]
+    pub env_is_set: bool,
+    /// A case of a sweep: it ends when its standard input does. The program starts itself so.
+    #[arg(long, hide = true)]
+    pub until_input_ends: bool,
+    /// A run has failed: find the operation. The program starts itself so.
+    #[arg(long, hide = true)]
+    pub diagnose: Option<DiagnoseArg>,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LaunchArg {
+    /// Each by a call of its own
+    Stream,
+    /// All of an iteration by one call
+    Graph,
+    /// One after the other, side by side in the report
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EffortArg {
+    /// One iteration, no measurement
+    Sanity,
+    /// 10 iterations to warm up and 5 measured
+    Quick,
+    /// As many and 100
+    Full,
+}

@@ -1,0 +1,242 @@
+//! The run itself: what is measured, compared with the CPU, and written of its buffers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend::host::Host;
+use crate::base::{DType, SrcSpan};
+use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
+use crate::exec::{self, Control, LaunchMode, Timer};
+use crate::measure::{self, RunRecord};
+use crate::plan::Rank;
+use crate::report;
+use crate::schedule::{self, Schedule};
+
+use super::args::{EffortArg, LaunchArg};
+use super::prepare::Ready;
+use super::{Part, interrupt};
+use crate::cli::backends::{self, Chosen};
+use crate::cli::conditions::Conditions;
+use crate::cli::error::CliError;
+use crate::cli::progress::Progress;
+use crate::cli::{environment, load, output, show};
+
+/// A run with everything that it needs to know.
+pub(super) struct Run<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) loaded: &'a load::Loaded,
+    pub(super) chosen: &'a Chosen,
+    pub(super) effort: Effort,
+    pub(super) plan: EffortPlan,
+    pub(super) launch: LaunchSetting,
+    pub(super) conditions: Conditions,
+    /// A variable that makes every call wait for the device, so that nothing can be held.
+    pub(super) blocking: Option<&'static str>,
+    /// What timing costs on the device, where it could be measured.
+    pub(super) timer: Option<Timer>,
+    pub(super) verify: bool,
+    /// The world of which the device stands for a rank, and that rank.
+    pub(super) emulated: Option<(u32, u32)>,
+    /// A profiler watches.
+    pub(super) profiled: bool,
+    pub(super) part: &'a Part,
+    pub(super) control: Arc<Control>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(ready: &'a Ready, part: &'a Part) -> Self {
+        let Ready { args, settings, loaded, chosen, .. } = ready;
+        let effort = match args.effort {
+            None => settings.effort,
+            Some(EffortArg::Sanity) => Effort::Sanity,
+            Some(EffortArg::Quick) => Effort::Quick,
+            Some(EffortArg::Full) => Effort::Full,
+        };
+        let mut plan = settings.plan(effort);
+        plan.warmup = args.warmup.unwrap_or(plan.warmup);
+        plan.iterations = args.iterations.unwrap_or(plan.iterations);
+        let launch = match args.launch {
+            None => settings.launch,
+            Some(LaunchArg::Stream) => LaunchSetting::Stream,
+            Some(LaunchArg::Graph) => LaunchSetting::Graph,
+            Some(LaunchArg::Both) => LaunchSetting::Both,
+        };
+        let conditions = args.conditions.over(settings);
+        let blocking = environment::blocking_calls().filter(|_| conditions.gate == GateSetting::Auto);
+        // What is no measurement needs none of its timer either. A run that can go on without does.
+        let timed = effort != Effort::Sanity && environment::blocking_calls().is_none();
+        let timer = timed.then(|| chosen.backend.timer().ok().flatten()).flatten();
+        let control = Arc::new(Control::default());
+        if chosen.backend.peers().is_some() {
+            control.link();
+        }
+        interrupt::watch(&control, part.launched);
+        Run {
+            settings,
+            loaded,
+            chosen,
+            effort,
+            plan,
+            launch,
+            conditions,
+            blocking,
+            timer,
+            verify: args.verify,
+            emulated: args.emulate.map(|world| (world, args.rank)),
+            profiled: args.ranges.is_some(),
+            part,
+            control,
+        }
+    }
+
+    pub(super) fn modes(&self) -> &'static [LaunchMode] {
+        match self.launch {
+            LaunchSetting::Stream => &[LaunchMode::Stream],
+            LaunchSetting::Graph => &[LaunchMode::Graph],
+            LaunchSetting::Both => &[LaunchMode::Stream, LaunchMode::Graph],
+        }
+    }
+
+    pub(super) fn failed(&self, error: exec::ExecError) -> CliError {
+        CliError::Exec { error, sources: self.loaded.sources.clone() }
+    }
+
+    pub(super) fn exec_options(&self) -> exec::Options {
+        exec::Options {
+            in_flight: self.settings.in_flight,
+            timeout: self.settings.timeout,
+            gemm_candidates: if self.effort == Effort::Sanity { 1 } else { self.settings.gemm_candidates },
+            observed_operations: self.settings.observed_operations,
+            gate_depth: match (self.conditions.gate, self.blocking) {
+                (GateSetting::Auto, None) => self.settings.gate_depth,
+                _ => 0,
+            },
+            cold: self.conditions.cache == CacheSetting::Cold,
+            contents: self.conditions.contents(),
+        }
+    }
+
+    /// The schedule of each rank.
+    pub(super) fn schedules(&self) -> Vec<Schedule> {
+        let options = schedule::Options { streams: self.loaded.ceiling, ..schedule::Options::default() };
+        let topology = self.chosen.backend.topology();
+        let place = |rank: &Rank| schedule::place(&rank.program, &rank.plan, topology, &options);
+        self.loaded.ranks.iter().map(place).collect()
+    }
+
+    /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits. Several
+    /// ranks have a folder each, written by whichever process has run the rank.
+    pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
+        let schedules = self.schedules();
+        let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
+        let backend = self.chosen.backend.as_ref();
+        let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
+        let Some(buffers) = buffers.map_err(|error| self.failed(error))? else {
+            interrupted(record, "its outputs were computed");
+            return Ok(());
+        };
+        output::make_folder(folder)?;
+        let peers = backend.peers();
+        let own = |rank: &exec::Rank| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
+        for (rank, buffers) in ranks.iter().zip(buffers).filter(|(rank, _)| own(rank)) {
+            let folder = match ranks.len() {
+                1 => folder.to_owned(),
+                _ => folder.join(format!("rank{}", rank.number)),
+            };
+            output::make_folder(&folder)?;
+            for (memory, bytes) in buffers {
+                let (dtype, dims) = rank.program.shapes.get(rank.program.memory(memory).shape);
+                let name = rank.program.names.name(rank.program.memory(memory).name);
+                let mark = if dtype == DType::BF16 { ".bf16" } else { "" };
+                output::write_file(&folder.join(format!("{name}{mark}.npy")), &report::npy(dtype, &dims, &bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was measured, and what ended it too early; the error alone where nothing was.
+    pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
+        let loaded = self.loaded;
+        let backend = self.chosen.backend.as_ref();
+        let schedules = self.schedules();
+        let exec_options = self.exec_options();
+        let place = |span: SrcSpan| loaded.sources.place(span);
+        let expectations = loaded
+            .program
+            .expectations
+            .iter()
+            .map(|expectation| (show::span_text(&loaded.sources, expectation.span), place(expectation.span)))
+            .collect();
+        let started = jiff::Timestamp::now().to_string();
+        let profile = backends::known(&backend.device(), self.settings)?;
+        let first = self.emulated.map_or(0, |(_, rank)| rank);
+        let ranks: Vec<measure::RankRequest> = (first..)
+            .zip(&loaded.ranks)
+            .zip(&schedules)
+            .map(|((number, rank), schedule)| measure::RankRequest {
+                number,
+                program: &rank.program,
+                plan: &rank.plan,
+                schedule,
+            })
+            .collect();
+        let request = measure::Request {
+            ranks: &ranks,
+            backend,
+            modes: self.modes(),
+            effort: self.plan,
+            observed_iterations: match self.effort {
+                Effort::Sanity => self.settings.observed_iterations.min(1),
+                Effort::Quick | Effort::Full => self.settings.observed_iterations,
+            },
+            exec: exec_options,
+            control: &self.control,
+            profile: profile.as_ref(),
+            expectations,
+            places: &place,
+        };
+        let measured = {
+            let total = measure::iterations(&request);
+            let _progress = self.part.leads.then(|| Progress::start(self.control.clone(), total));
+            measure::measure(&request).map_err(|error| self.failed(error))?
+        };
+        let mut failure = measured.failure.clone();
+        let mut record = self.assemble(&schedules[0], measured, started);
+        if self.verify && record.complete {
+            let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
+            let question = measure::Question {
+                ranks: &ranks,
+                backend,
+                reference: &Host,
+                streams: loaded.ceiling,
+                modes: &[LaunchMode::Stream, LaunchMode::Graph],
+                options: exec_options,
+                control: &self.control,
+            };
+            match measure::verify(&question) {
+                Ok(Some(verification)) => {
+                    record.verification = Some(verification.record);
+                    record.warnings.extend(verification.warnings);
+                }
+                Ok(None) => interrupted(&mut record, "its outputs were compared with the CPU's"),
+                Err(error) => {
+                    record.complete = false;
+                    record.warnings.push(format!("its outputs could not be compared with the CPU's: {error}"));
+                    failure = Some(error);
+                }
+            }
+        }
+        Ok((record, failure.map(|error| self.failed(error))))
+    }
+}
+
+/// Notes that a run was interrupted when it had been measured.
+fn interrupted(record: &mut RunRecord, before: &str) {
+    record.complete = false;
+    record.warnings.push(format!("the run was interrupted before {before}"));
+}
+
+/// A rank with its number and schedule.
+pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
+    exec::Rank { number, program: &rank.program, schedule }
+}

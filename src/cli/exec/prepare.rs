@@ -1,0 +1,102 @@
+//! From arguments to a run for which everything is there: settings, the file, the devices.
+
+use crate::config::Settings;
+
+use super::args::ExecArgs;
+use super::{emulate, scenario, together};
+use crate::cli::backends::{self, BackendArg, Chosen};
+use crate::cli::error::{CliError, InputError};
+use crate::cli::{load, output, profile};
+
+/// A run for which everything is there.
+pub(super) struct Ready {
+    pub args: ExecArgs,
+    pub settings: Settings,
+    pub loaded: load::Loaded,
+    pub chosen: Chosen,
+    /// It has collectives, and is one rank since nobody said how many and there were no GPUs to count.
+    pub one_rank: bool,
+}
+
+/// The arguments with what a scenario says, and the settings.
+pub fn settle(mut args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+    // A flag comes after what `--config` says.
+    args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
+    let mut settings = load::settings(&args.config)?;
+    let args = scenario::with_scenario(args, &mut settings)?;
+    Ok((args, settings))
+}
+
+/// The world of a run in one process, and whether there were no GPUs that could have told it.
+fn world_alone(args: &ExecArgs) -> (load::World, bool) {
+    match args.emulate.or(args.ranks) {
+        Some(world) => (load::World::Of(world), false),
+        None => {
+            let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
+            (load::World::OfCollectives(gpus.unwrap_or(1)), gpus.is_none())
+        }
+    }
+}
+
+/// Whether these arguments make a run, as far as that is known without a device: what it would load.
+pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
+    let (args, settings) = settle(args)?;
+    let text = load::find(&args.file, &settings)?;
+    let loaded = load::load_world(text, &args.workload, &settings, world_alone(&args).0)?;
+    match args.emulate {
+        Some(world) => emulate::only(loaded, args.rank, world),
+        None => Ok(loaded),
+    }
+}
+
+/// Reads the file and opens the devices: those of all ranks, or of the one that is this process's.
+pub(super) fn prepare(
+    args: ExecArgs,
+    settings: Settings,
+    process: Option<&together::Process>,
+) -> Result<Ready, CliError> {
+    let text = load::find(&args.file, &settings)?;
+    let wanted = args.backend.unwrap_or(BackendArg::Auto);
+    let (world, uncounted) = match (process, args.emulate) {
+        (Some(_), Some(world)) => return Err(emulate::launched(world).into()),
+        (Some(process), None) => (load::World::Of(process.world(args.ranks)?), false),
+        (None, _) => world_alone(&args),
+    };
+    let leads = process.is_none_or(|process| process.leads());
+    let mut loaded = load::load_world(text, &args.workload, &settings, world)?;
+    let one_rank = uncounted && load::has_collectives(&loaded.parsed.ast);
+    if let Some(world) = args.emulate {
+        loaded = emulate::only(loaded, args.rank, world)?;
+    }
+    for path in [&args.json, &args.csv, &args.trace].into_iter().flatten().filter(|_| leads) {
+        output::check_file(path)?;
+    }
+    if let Some(folder) = &args.outputs {
+        output::check_folder(folder)?;
+    }
+    let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
+    let one_of = process.map(|process| process.one_of());
+    let ranks = loaded.ranks.len() as u32;
+    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, one_of.as_ref())?;
+    if args.emulate.is_some() {
+        chosen = emulate::with(chosen, &settings)?;
+    }
+    let computed = if args.verify { Some("--verify") } else { args.outputs.as_ref().map(|_| "--outputs") };
+    if let Some(flag) = computed {
+        check_results(flag, &chosen, args.emulate.is_some())?;
+    }
+    Ok(Ready { args, settings, loaded, chosen, one_rank })
+}
+
+/// Fails where nothing is computed that could be looked at.
+fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<(), InputError> {
+    if emulated {
+        let help = "run all ranks: `--ranks N` in place of `--emulate N`";
+        return Err(InputError::NoResults { flag, who: "an emulated collective", help });
+    }
+    if chosen.backend.device().simulated {
+        let help = "run it on a GPU, or take `--backend host`";
+        return Err(InputError::NoResults { flag, who: "the simulator", help });
+    }
+    Ok(())
+}

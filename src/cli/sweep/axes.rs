@@ -1,0 +1,231 @@
+//! From the options of a sweep to its axes, and from the axes to its cases.
+
+use indexmap::IndexMap;
+
+use crate::base::random::hash;
+use crate::cli::error::InputError;
+use crate::measure::cases::Axis;
+
+use super::values::{split, unquoted};
+
+/// Cases at most.
+pub const MAX_CASES: usize = 4096;
+
+/// Options whose value is `NAME=VALUE`: each name is an axis of its own.
+const NAMED: [&str; 3] = ["set", "env", "config"];
+
+/// A case that is to be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Its values in words: `streams=2, d_model=64`.
+    pub name: String,
+    /// By the name of the axis.
+    pub values: IndexMap<String, String>,
+    /// What it adds to the arguments that all cases have.
+    pub arguments: Vec<String>,
+}
+
+/// What the options of a sweep say: axes, and what is the same in all cases.
+#[derive(Debug, Default, PartialEq)]
+pub struct Options {
+    pub axes: Vec<Axis>,
+    /// As `aorta exec` takes them.
+    pub fixed: Vec<String>,
+}
+
+impl Options {
+    /// Adds an option as it was given. One value is the same in all cases; several are an axis.
+    pub fn add(&mut self, option: &str, given: &str) -> Result<(), InputError> {
+        let named = NAMED.contains(&option);
+        let (name, text) = match given.split_once('=') {
+            Some((name, text)) if named => (name.trim(), text),
+            // Whoever reads the option says what is wrong with it.
+            None if named => ("", given),
+            _ => (option, given),
+        };
+        let values = split(text);
+        if values.len() == 1 {
+            let value = if option == "env" && !name.is_empty() {
+                format!("{name}={}", unquoted(text))
+            } else {
+                given.to_owned()
+            };
+            self.fixed.push(format!("--{option}={value}"));
+            return Ok(());
+        }
+        let mut axis = Axis { option: option.to_owned(), name: name.to_owned(), values: Vec::new() };
+        for value in values {
+            add_value(&mut axis, value)?;
+        }
+        self.push(axis)
+    }
+
+    /// Adds an axis.
+    pub fn push(&mut self, axis: Axis) -> Result<(), InputError> {
+        if self.axes.iter().any(|known| known.name == axis.name) {
+            let why = format!("two axes are called `{}`", axis.name);
+            return Err(InputError::Axes { why, help: "give each its values in one list: `--set n=1,2,4`".to_owned() });
+        }
+        self.axes.push(axis);
+        Ok(())
+    }
+}
+
+/// Adds a value, of which each may be there once.
+pub fn add_value(axis: &mut Axis, value: &str) -> Result<(), InputError> {
+    let value = if axis.option == "env" { unquoted(value) } else { value };
+    let named = NAMED.contains(&axis.option.as_str());
+    let typed = if named { format!("--{} {}", axis.option, axis.name) } else { format!("--{}", axis.option) };
+    if value.is_empty() {
+        let why = format!("a value of `{typed}` is empty");
+        return Err(InputError::Axes { why, help: "write values with one comma between them: `1,2,4`".to_owned() });
+    }
+    if axis.values.iter().any(|known| known == value) {
+        let why = format!("`{typed}` has the value `{value}` twice");
+        return Err(InputError::Axes { why, help: "name each value once: it is one case".to_owned() });
+    }
+    axis.values.push(value.to_owned());
+    Ok(())
+}
+
+/// The word that gives a case a value of an axis.
+fn argument(axis: &Axis, value: &str) -> String {
+    match NAMED.contains(&axis.option.as_str()) {
+        true => format!("--{}={}={value}", axis.option, axis.name),
+        false => format!("--{}={value}", axis.option),
+    }
+}
+
+/// An axis as it is typed.
+pub fn typed(axis: &Axis) -> String {
+    argument(axis, &axis.values.join(",")).replacen('=', " ", 1)
+}
+
+/// All cases: each value with each, the last axis fastest; or, zipped, the first of each, the second of each, and so on.
+pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Planned>, InputError> {
+    let Some(first) = axes.first() else { return Ok(Vec::new()) };
+    if zip && let Some(other) = axes.iter().find(|axis| axis.values.len() != first.values.len()) {
+        let why = format!(
+            "`--zip` goes through all axes together, and `{}` has {} values, `{}` {}",
+            first.name,
+            first.values.len(),
+            other.name,
+            other.values.len()
+        );
+        let help = "give all axes as many values, or leave `--zip` away for each value with each".to_owned();
+        return Err(InputError::Axes { why, help });
+    }
+    let product = axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));
+    let count = if zip { first.values.len() } else { product.unwrap_or(usize::MAX) };
+    if count > MAX_CASES {
+        let why = format!("the axes make {count} cases, and a sweep has {MAX_CASES} at most");
+        let help = "give fewer values, or `--zip` to go through the axes together".to_owned();
+        return Err(InputError::Axes { why, help });
+    }
+    Ok((0..count).map(|index| planned(axes, zip, index)).collect())
+}
+
+fn planned(axes: &[Axis], zip: bool, index: usize) -> Planned {
+    let mut case = Planned { name: String::new(), values: IndexMap::new(), arguments: Vec::new() };
+    // How many cases one value of an axis lasts.
+    let mut lasts: usize = axes.iter().map(|axis| axis.values.len()).product::<usize>().max(1);
+    for axis in axes {
+        lasts /= axis.values.len();
+        let value = if zip { &axis.values[index] } else { &axis.values[index / lasts % axis.values.len()] };
+        case.values.insert(axis.name.clone(), value.clone());
+        case.arguments.push(argument(axis, value));
+    }
+    let named = case.values.iter().map(|(name, value)| format!("{name}={value}"));
+    case.name = named.collect::<Vec<_>>().join(", ");
+    case
+}
+
+/// The same order for the same number of cases, and none that an axis could be seen in: a device that heats up or slows
+/// down meanwhile then adds noise, and no trend along an axis.
+pub fn shuffled(count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&index| (hash(0, index as u64), index));
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn options(given: &[(&str, &str)]) -> Result<Options, InputError> {
+        let mut options = Options::default();
+        given.iter().try_for_each(|(option, text)| options.add(option, text))?;
+        Ok(options)
+    }
+
+    fn names(given: &[(&str, &str)], zip: bool) -> Vec<String> {
+        let axes = options(given).unwrap().axes;
+        cases(&axes, zip).unwrap().into_iter().map(|case| case.name).collect()
+    }
+
+    fn wrong(given: &[(&str, &str)], zip: bool) -> String {
+        options(given).and_then(|options| cases(&options.axes, zip)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn one_value_is_fixed_and_several_are_an_axis() {
+        let made = options(&[("streams", "1,2"), ("set", "n=4"), ("set", "m=[1, 2],8"), ("env", "A=\"0,1\"")]).unwrap();
+        assert_eq!(made.fixed, ["--set=n=4", "--env=A=0,1"]);
+        let typed: Vec<_> = made.axes.iter().map(typed).collect();
+        assert_eq!(typed, ["--streams 1,2", "--set m=[1, 2],8"]);
+        let last = cases(&made.axes, false).unwrap().pop().unwrap();
+        assert_eq!(last.arguments, ["--streams=2", "--set=m=8"]);
+    }
+
+    #[test]
+    fn the_last_axis_is_the_fastest() {
+        let given = [("streams", "1,2"), ("set", "n=8,16")];
+        assert_eq!(names(&given, false), ["streams=1, n=8", "streams=1, n=16", "streams=2, n=8", "streams=2, n=16"]);
+        assert_eq!(names(&given, true), ["streams=1, n=8", "streams=2, n=16"]);
+    }
+
+    #[test]
+    fn what_makes_no_cases_is_told() {
+        assert_eq!(wrong(&[("streams", "1,,2")], false), "a value of `--streams` is empty");
+        assert_eq!(wrong(&[("set", "n=1,2,1")], false), "`--set n` has the value `1` twice");
+        assert_eq!(wrong(&[("set", "streams=1,2"), ("streams", "4,8")], false), "two axes are called `streams`");
+        assert!(wrong(&[("ranks", "1,2"), ("set", "n=1,2,3")], true).contains("`ranks` has 2 values, `n` 3"));
+        let many = (0..65).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+        let (a, b) = (format!("a={many}"), format!("b={many}"));
+        assert!(wrong(&[("set", &a), ("set", &b)], false).contains("the axes make 4225 cases"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_product_has_each_case_once(lengths in prop::collection::vec(1usize..5, 1..5)) {
+            let axis = |(index, length): (usize, &usize)| Axis {
+                option: "set".to_owned(),
+                name: format!("p{index}"),
+                values: (0..*length).map(|value| value.to_string()).collect(),
+            };
+            let axes: Vec<Axis> = lengths.iter().enumerate().map(axis).collect();
+            let all = cases(&axes, false).unwrap();
+            prop_assert_eq!(all.len(), lengths.iter().product::<usize>());
+            let distinct: BTreeSet<&str> = all.iter().map(|case| case.name.as_str()).collect();
+            prop_assert_eq!(distinct.len(), all.len());
+            for (index, axis) in axes.iter().enumerate() {
+                // Each value is in as many cases as every other.
+                for value in &axis.values {
+                    let of_it = all.iter().filter(|case| case.values[index] == *value).count();
+                    prop_assert_eq!(of_it * axis.values.len(), all.len());
+                }
+            }
+        }
+
+        #[test]
+        fn an_order_has_each_case_once(count in 0usize..300) {
+            let mut order = shuffled(count);
+            order.sort_unstable();
+            prop_assert_eq!(order, (0..count).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The file that a sweep writes its cases to, one after the other, each on the disk before the next begins.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use crate::base::counted;
+use crate::cli::error::InputError;
+use crate::cli::{environment, output};
+use crate::measure::cases::{self, Axis, Case, Cases, Header};
+
+use super::axes::typed;
+
+/// An open file of cases. Without a path, nothing is kept.
+pub struct Journal {
+    pub path: Option<PathBuf>,
+    file: Option<File>,
+    /// Lines reach the disk. A pipe has none.
+    on_disk: bool,
+}
+
+/// What a file has before a sweep begins.
+pub struct Opened {
+    pub journal: Journal,
+    /// The cases that it has.
+    pub cases: Vec<Case>,
+    /// Its last line was not whole, and is gone.
+    pub torn: bool,
+}
+
+/// Where a sweep is kept for which nobody has said where: the same place for the same sweep. Nothing where there is no
+/// home.
+pub fn own_path(header: &Header) -> Option<PathBuf> {
+    let same = Header { started: String::new(), ..header.clone() };
+    let digest = super::sha256(cases::line(&same).as_bytes());
+    let stem = Path::new(&header.name).file_stem()?.to_str()?.to_owned();
+    Some(environment::state_folder()?.join("sweeps").join(format!("{stem}-{}.jsonl", &digest[..12])))
+}
+
+/// Opens a file for a sweep.
+///
+/// With `resume`, what it has is kept, and has to be of the same sweep; a line that was not ended is cut off. Without,
+/// the file begins anew: one that somebody has `named` must not be there yet.
+pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -> Result<Opened, InputError> {
+    let Some(path) = path else {
+        let journal = Journal { path: None, file: None, on_disk: false };
+        return Ok(Opened { journal, cases: Vec::new(), torn: false });
+    };
+    let failed = |why: std::io::Error| InputError::Unwritable {
+        name: path.display().to_string(),
+        why: why.to_string(),
+        help: None,
+    };
+    match (named, path.parent()) {
+        (true, _) => output::check_file(&path)?,
+        (false, Some(folder)) => std::fs::create_dir_all(folder).map_err(failed)?,
+        (false, None) => {}
+    }
+    let on_disk = std::fs::metadata(&path).map_or(true, |found| found.is_file());
+    let there = on_disk && std::fs::metadata(&path).is_ok_and(|found| found.len() > 0);
+    let read = if there && (resume || named) { read(&path)? } else { None };
+    match &read {
+        Some(read) if resume => same(&path, &read.header, header)?,
+        Some(read) => return Err(is_there(&path, &read.cases)),
+        None => {}
+    }
+    let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
+    if on_disk {
+        file.set_len(read.as_ref().map_or(0, |read| read.whole as u64)).map_err(failed)?;
+    }
+    let torn = read.as_ref().is_some_and(|read| read.torn);
+    let mut journal = Journal { path: None, on_disk, file: None };
+    if read.is_none() {
+        write(&mut file, on_disk, &cases::line(header)).map_err(failed)?;
+    }
+    (journal.path, journal.file) = (Some(path), Some(file));
+    Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), torn })
+}
+
+impl Journal {
+    /// Appends a case. When this comes back, a crash can no longer take it away.
+    pub fn append(&mut self, case: &Case) -> Result<(), InputError> {
+        let (Some(path), Some(file)) = (&self.path, &mut self.file) else { return Ok(()) };
+        write(file, self.on_disk, &cases::line(case)).map_err(|why| InputError::Unwritable {
+            name: path.display().to_string(),
+            why: why.to_string(),
+            help: Some("make room, and go on with `--resume`: what is written stays".to_owned()),
+        })
+    }
+}
+
+/// One write for a line: it is there whole, or its end is missing.
+fn write(file: &mut File, on_disk: bool, line: &str) -> std::io::Result<()> {
+    file.write_all(line.as_bytes())?;
+    if on_disk { file.sync_data() } else { file.flush() }
+}
+
+/// Reads a file of cases. Nothing where it has no whole line.
+fn read(path: &Path) -> Result<Option<Cases>, InputError> {
+    let unreadable = |why: std::io::Error| InputError::Unreadable {
+        name: path.display().to_string(),
+        why: why.to_string(),
+        help: None,
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    Cases::read(BufReader::new(file), Case::light)
+        .map_err(|why| InputError::NoCases { name: path.display().to_string(), why })
+}
+
+fn is_there(path: &Path, cases: &[Case]) -> InputError {
+    let name = path.display();
+    InputError::CasesThere { name: name.to_string(), has: counted(cases.len(), "case") }
+}
+
+/// Fails where a file is of another sweep, and says what differs.
+fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
+    let mut differences = Vec::new();
+    let mut differ = |what: &str, there: &str, now: &str| {
+        if there != now {
+            differences.push(format!("{what} was `{there}` and is `{now}`"));
+        }
+    };
+    let kind = |header: &Header| format!("{:?}", header.kind).to_lowercase();
+    let axes = |axes: &[Axis]| axes.iter().map(typed).collect::<Vec<_>>().join(" ");
+    let zip = |header: &Header| if header.zip { "--zip" } else { "each with each" };
+    differ("the kind of file", &kind(there), &kind(now));
+    differ("the workload", &there.name, &now.name);
+    differ("the version of aorta", &there.aorta, &now.aorta);
+    differ("the command", &there.arguments.join(" "), &now.arguments.join(" "));
+    differ("what varies", &axes(&there.axes), &axes(&now.axes));
+    differ("the way through the axes", zip(there), zip(now));
+    if there.sha256 != now.sha256 && there.name == now.name {
+        differences.push(format!("the text of {} has changed", now.name));
+    }
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(InputError::OtherSweep { name: path.display().to_string(), differences: differences.join("; ") }),
+    }
+}

@@ -1,0 +1,46 @@
+//! A preset that gives a parameter a list of values: each list is an axis.
+
+use crate::base::SourceMap;
+use crate::cli::error::InputError;
+use crate::measure::cases::Axis;
+use crate::syntax::Ast;
+use crate::syntax::ast::{DeclKind, ExprKind};
+
+use super::axes::{Options, add_value};
+
+/// Adds the lists of a preset before the other axes, in their order. What the command line gives stands over the preset.
+pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut Options) -> Result<(), InputError> {
+    let given = |options: &Options, name: &str| {
+        let fixed = [format!("--set={name}="), format!("--{name}=")];
+        options.fixed.iter().any(|word| fixed.iter().any(|start| word.starts_with(start)))
+            || options.axes.iter().any(|axis| axis.name == name)
+    };
+    let mut place = 0;
+    for decl in &ast.decls {
+        let DeclKind::Preset { name, values } = &decl.kind else { continue };
+        if ast.names.name(name.symbol) != preset {
+            continue;
+        }
+        for binding in values {
+            let name = ast.names.name(binding.name.symbol);
+            let ExprKind::List(items) = &binding.value.kind else { continue };
+            if given(options, name) {
+                continue;
+            }
+            let mut axis = Axis { option: "set".to_owned(), name: name.to_owned(), values: Vec::new() };
+            for item in items {
+                add_value(&mut axis, sources.text(item.span))?;
+            }
+            match axis.values.as_slice() {
+                // An empty list is a mistake of the file, which is told when a case is checked.
+                [] => {}
+                [only] => options.fixed.push(format!("--set={name}={only}")),
+                _ => {
+                    options.axes.insert(place, axis);
+                    place += 1;
+                }
+            }
+        }
+    }
+    Ok(())
+}

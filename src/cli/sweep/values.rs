@@ -1,0 +1,85 @@
+//! Values of an option, taken apart at commas.
+
+/// The values that a text lists: split at each comma that stands outside of brackets and quotes, without the blanks
+/// around. So `[1, 2]`, `max(1, 2)` and `"a,b"` are one value each. A text without such a comma is one value.
+pub fn split(text: &str) -> Vec<&str> {
+    let mut values = Vec::new();
+    let (mut depth, mut quoted, mut escaped, mut from) = (0u32, false, false, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '(' | '[' | '{' => depth += 1,
+            // One that closes nothing is no business of this function: whoever reads the value says so.
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                values.push(text[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    values.push(text[from..].trim());
+    values
+}
+
+/// A value without the quotes around it, for what is no expression of the language.
+pub fn unquoted(value: &str) -> &str {
+    let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.filter(|inner| !inner.contains('"')).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn commas_in_brackets_and_quotes_stay() {
+        assert_eq!(split("1,2, 4"), ["1", "2", "4"]);
+        assert_eq!(split("max(1, 2),[3, [4, 5]],{a, b}"), ["max(1, 2)", "[3, [4, 5]]", "{a, b}"]);
+        assert_eq!(split(r#""a,b","c\",d",e"#), [r#""a,b""#, r#""c\",d""#, "e"]);
+        assert_eq!(split("64MiB"), ["64MiB"]);
+        assert_eq!(split("1,,2,"), ["1", "", "2", ""]);
+        assert_eq!(split(""), [""]);
+        assert_eq!(split("a),b,(c,d"), ["a)", "b", "(c,d"]);
+    }
+
+    #[test]
+    fn quotes_around_a_whole_value_are_taken_away() {
+        assert_eq!(unquoted(r#""0,1""#), "0,1");
+        assert_eq!(unquoted(r#""0","1""#), r#""0","1""#);
+        assert_eq!(unquoted("\""), "\"");
+        assert_eq!(unquoted("Ring"), "Ring");
+    }
+
+    /// A value that is whole by itself: its brackets and quotes close.
+    fn value() -> impl Strategy<Value = String> {
+        let word = prop_oneof!["[a-z0-9]{1,4}", Just("64MiB".to_owned()), Just(r#""x,y""#.to_owned())];
+        word.prop_recursive(3, 16, 4, |inner| {
+            let list = prop::collection::vec(inner, 0..4);
+            (list, 0..3usize).prop_map(|(items, kind)| {
+                let (open, close) = [("[", "]"), ("f(", ")"), ("{", "}")][kind];
+                format!("{open}{}{close}", items.join(", "))
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_joined_is_split(values in prop::collection::vec(value(), 1..6), blank in " ?") {
+            let text = values.join(&format!("{blank},{blank}"));
+            prop_assert_eq!(split(&text), values);
+        }
+
+        #[test]
+        fn nothing_is_lost_and_nothing_panics(text in ".{0,40}") {
+            let joined: String = split(&text).concat();
+            let kept = |c: &char| !c.is_whitespace() && *c != ',';
+            prop_assert_eq!(joined.chars().filter(kept).collect::<String>(), text.chars().filter(kept).collect::<String>());
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Cases as a table for pandas and spreadsheets: one row for each case and variant.
+
+use indexmap::{IndexMap, IndexSet};
+
+use crate::measure::cases::{Case, Header};
+use crate::measure::record::{RunRecord, Variant};
+
+/// The cases as CSV with a header. A case without figures has one row. A column for each axis comes first; a column of
+/// figures has its unit in its name, and is empty where a case has no such figure.
+pub fn cases_csv(header: &Header, cases: &[&Case]) -> String {
+    let rows: Vec<IndexMap<String, String>> = cases.iter().flat_map(|case| rows(header, case)).collect();
+    let columns: IndexSet<&String> = rows.iter().flat_map(IndexMap::keys).collect();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    if !columns.is_empty() {
+        writer.write_record(columns.iter().map(|name| name.as_str())).expect("writing to memory does not fail");
+    }
+    for row in &rows {
+        let values = columns.iter().map(|name| row.get(*name).map_or("", String::as_str));
+        writer.write_record(values).expect("rows have equal lengths");
+    }
+    let bytes = writer.into_inner().expect("writing to memory does not fail");
+    String::from_utf8(bytes).expect("made of text only")
+}
+
+fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
+    let mut first = IndexMap::from([("case".to_owned(), case.name.clone())]);
+    for axis in &header.axes {
+        first.insert(axis.name.clone(), case.values.get(&axis.name).cloned().unwrap_or_default());
+    }
+    let own = [
+        ("status", case.status.word().to_owned()),
+        ("reason", case.reason.clone().unwrap_or_default()),
+        ("seconds", case.seconds.to_string()),
+    ];
+    first.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    let Some(record) = &case.record else { return vec![first] };
+    let with = |variant| {
+        let mut row = first.clone();
+        for (name, value) in figures(record, variant) {
+            // An axis keeps its column. What a variant was launched as is told by the variant itself.
+            if name == "launch" || !row.contains_key(&name) {
+                row.insert(name, value);
+            }
+        }
+        row
+    };
+    record.variants.iter().map(with).collect()
+}
+
+/// The columns of a run's own CSV; those of metrics with their units, and parameters that are axes left out.
+fn figures(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
+    let unit =
+        |name: &str| variant.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.unit.as_str());
+    let named = |(name, value): (String, String)| {
+        let unit = name.strip_prefix("metric.").and_then(unit).filter(|unit| !unit.is_empty());
+        (unit.map_or_else(|| name.clone(), |unit| format!("{name} ({unit})")), value)
+    };
+    super::csv::row(record, variant).into_iter().map(named).collect()
+}
