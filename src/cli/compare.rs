@@ -1,11 +1,12 @@
 //! `aorta compare`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 
-use crate::measure::compare::{self, Comparison, FailOn, Options, Side, Thresholds};
+use crate::measure::compare::{self, FailOn, Options, Side, Thresholds};
 use crate::measure::effect::Direction;
 use crate::report::compare as report;
 
@@ -103,39 +104,30 @@ pub fn run(args: CompareArgs) -> CliResult {
             output::print(&report::table(&comparison));
         }
     }
-    check(&comparison, &args)?;
+    if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
+        let (base, other) = (comparison.base.name.clone(), against.side.name.clone());
+        return Err(InputError::NoCommonCase { base, other }.into());
+    }
+    check_names(&args, &base, &others, &options)?;
     Ok(if comparison.fails() { REGRESSED } else { DONE })
 }
 
-/// What was compared is what was meant.
-fn check(comparison: &Comparison, args: &CompareArgs) -> Result<(), InputError> {
-    if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
-        return Err(InputError::NoCommonCase { base: comparison.base.name.clone(), other: against.side.name.clone() });
+/// Each metric that was named is there: a name that is wrong must not make a comparison pass.
+fn check_names(args: &CompareArgs, base: &Side, others: &[Side], options: &Options) -> Result<(), InputError> {
+    let asked = args.metric.iter().map(|name| ("--metric", name.as_str()));
+    let thresholds = options.thresholds.of.keys().map(|name| ("--threshold", name.as_str()));
+    let better = options.better.keys().map(|name| ("--better", name.as_str()));
+    let named: Vec<(&str, &str)> = asked.chain(thresholds).chain(better).collect();
+    if named.is_empty() {
+        return Ok(());
     }
-    let rows = comparison.others.iter().flat_map(|against| &against.pairs).flat_map(|pair| &pair.rows);
-    let mut metrics: Vec<&str> = rows.map(|row| row.metric.as_str()).collect();
-    metrics.sort_unstable();
-    metrics.dedup();
-    let named = |flag: &'static str, pairs: &[String]| -> Vec<(&'static str, String)> {
-        pairs.iter().filter_map(|pair| Some((flag, pair.rsplit_once('=')?.0.trim().to_owned()))).collect()
-    };
-    let asked = args.metric.iter().map(|name| ("--metric", name.trim().to_owned()));
-    let all = asked.chain(named("--threshold", &args.threshold)).chain(named("--better", &args.better));
-    for (flag, name) in all {
-        if !metrics.iter().any(|metric| compare::is_of(metric, &name)) {
-            let listed: Vec<&str> = metrics.iter().copied().take(LISTED).collect();
-            return Err(bad(
-                flag,
-                &name,
-                "no metric that was compared is called so",
-                &match listed.is_empty() {
-                    true => format!("leave `{flag}` out to see which there are"),
-                    false => format!("there are {}", listed.join(", ")),
-                },
-            ));
-        }
-    }
-    Ok(())
+    let all = compare::compare(base, others, &Options { metrics: Vec::new(), ..options.clone() });
+    let rows = all.others.iter().flat_map(|against| &against.pairs).flat_map(|pair| &pair.rows);
+    let metrics: BTreeSet<&str> = rows.map(|row| row.metric.as_str()).collect();
+    let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
+    let Some((flag, name)) = named.into_iter().find(unknown) else { return Ok(()) };
+    let listed: Vec<&str> = metrics.into_iter().take(LISTED).collect();
+    Err(bad(flag, name, "no metric that both sides have is called so", &format!("there are {}", listed.join(", "))))
 }
 
 fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {

@@ -34,6 +34,15 @@ pub enum Direction {
     HigherIsBetter,
 }
 
+impl Direction {
+    pub fn opposite(self) -> Direction {
+        match self {
+            Direction::LowerIsBetter => Direction::HigherIsBetter,
+            Direction::HigherIsBetter => Direction::LowerIsBetter,
+        }
+    }
+}
+
 /// What the interval was worked out from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -127,6 +136,12 @@ impl Effect {
         }
     }
 
+    /// The effect on what is one over this: rates in place of times. What is better stays better.
+    pub fn inverse(self) -> Effect {
+        let interval = self.interval.map(|(low, high)| (1.0 / high, 1.0 / low));
+        Effect { base: 1.0 / self.base, other: 1.0 / self.other, ratio: 1.0 / self.ratio, interval, ..self }
+    }
+
     /// Whether there is an interval, and chance decided its ends.
     pub fn is_uncertain(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low < high)
@@ -137,7 +152,9 @@ impl Effect {
         match (self.interval, self.basis) {
             (Some(_), _) => None,
             (None, Basis::Single) => Some("one value a side says nothing of how much it varies"),
-            (None, _) => Some("too few independent samples for an interval"),
+            (None, _) => Some(
+                "too few independent samples for an interval (the median needs 6, p95 72, p99 368): more iterations help",
+            ),
         }
     }
 

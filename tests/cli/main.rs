@@ -3,6 +3,7 @@
 mod ab;
 mod checking;
 mod commands;
+mod compare;
 mod exit_codes;
 mod expected;
 mod fmt;

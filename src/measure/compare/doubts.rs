@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::base::{Bytes, Flops, counted};
 
 use super::matching::Twins;
-use super::point::Point;
+use super::point::{Point, Value};
 
 /// Letters of a hash that tell texts from each other.
 const HASH: usize = 12;
@@ -72,8 +72,28 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
     }
     for (side, points) in [("base", &twins.base), ("other side", &twins.other)] {
         doubts.extend(of_runs(side, points, |point| &point.doubts));
+        if has_copies(points) {
+            doubts
+                .push(format!("{side}: the same run was given more than once, which tells nothing of how runs differ"));
+        }
     }
     doubts
+}
+
+/// Whether two of the measured runs have the same samples: chance does not do that.
+fn has_copies(points: &[&Point]) -> bool {
+    let series = |point: &&&Point| {
+        let time = point.figures.iter().find(|figure| figure.name == "time.p50")?;
+        match &time.value {
+            Value::Series { samples, .. } if samples.len() > 1 => {
+                Some(samples.iter().map(|time| time.to_bits()).collect())
+            }
+            _ => None,
+        }
+    };
+    let all: Vec<Vec<u64>> =
+        points.iter().filter(|point| !point.simulated).filter_map(|point| series(&point)).collect();
+    all.iter().collect::<BTreeSet<_>>().len() < all.len()
 }
 
 /// What is said of one side's runs, each kind once, with how many runs it is said of, and how it is said of the first.

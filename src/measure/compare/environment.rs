@@ -17,6 +17,10 @@ const TOLD: usize = 3;
 /// By how much clocks may differ without being told, as a share: readings are never quite the same.
 const CLOCK: f64 = 0.01;
 
+/// Facts of a device that are readings of one moment, or told under another name: no two runs have the same.
+const READINGS: [&str; 6] =
+    ["clock_mhz", "memory_clock_mhz", "power_watts", "celsius", "max_clock_mhz", "power_limit_watts"];
+
 /// The clock that was read while measuring, in MHz; kept apart, since it differs a little from run to run.
 const MEASURED_CLOCK: &str = "clock while measuring";
 
@@ -35,7 +39,8 @@ pub fn of_record(record: &RunRecord, variant: &Variant) -> IndexMap<String, Stri
     add("device index", device.index.map(|index| index.to_string()).unwrap_or_default());
     add("units", device.units.map(|units| units.to_string()).unwrap_or_default());
     add("device memory", device.memory_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default());
-    for (name, value) in &device.facts {
+    let is_reading = |name: &str| READINGS.contains(&name) || (name.starts_with("timer_") && name.ends_with("_ns"));
+    for (name, value) in device.facts.iter().filter(|(name, _)| !is_reading(name)) {
         add(&name.replace('_', " "), value.clone());
     }
     let health = || variant.health.iter().chain(variant.blocks.iter().flat_map(|block| &block.health));
@@ -73,12 +78,9 @@ pub fn differences(base: &Side, other: &Side) -> Vec<Difference> {
         before != after && !(name.as_str() == MEASURED_CLOCK && alike(before, after))
     });
     let side = |values: Option<&BTreeSet<&String>>| values.map(told);
-    let difference = |name: &&String| Difference {
-        what: (*name).clone(),
-        base: side(before.get(*name)),
-        other: side(after.get(*name)),
-    };
-    differing.map(|name| difference(&name)).collect()
+    let difference =
+        |name: &String| Difference { what: name.clone(), base: side(before.get(name)), other: side(after.get(name)) };
+    differing.map(|name| difference(name)).collect()
 }
 
 /// Each name with all values that it has in the runs that were measured.

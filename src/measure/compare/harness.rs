@@ -114,10 +114,10 @@ fn figures(run: &Run) -> Vec<Figure> {
     if let Some((value, unit)) = throughput(run) {
         figures.retain(|figure| figure.name != "throughput");
         let work = value * mean;
-        let samples: Vec<f64> = times.iter().map(|time| work / time).collect();
+        let samples: Vec<f64> = times.iter().map(|time| time / work).collect();
         let value = match samples.is_empty() {
             true => Value::Single(value),
-            false => Value::Series { samples: samples.into(), period: 1, percentile: 50.0 },
+            false => Value::Series { samples: samples.into(), period: 1, percentile: 50.0, inverse: true },
         };
         figures.push(Figure::new("throughput", &unit, value));
     }

@@ -64,45 +64,44 @@ pub fn matched<'a>(base: &'a Side, other: &'a Side) -> Matched<'a> {
     for same in [same_key, same_case, agree] {
         unique(&mut bases, &mut others, same, &mut pairs);
     }
-    if pairs.is_empty() {
-        let alone = |groups: &[Group]| {
-            let mut counts: BTreeMap<(Option<String>, Option<String>), usize> = BTreeMap::new();
-            groups.iter().for_each(|group| *counts.entry(kind(group)).or_default() += 1);
-            counts
-        };
-        let (in_base, in_other) = (alone(&bases), alone(&others));
-        let single = |a: &Group, b: &Group| {
-            kind(a) == kind(b) && in_base.get(&kind(a)) == Some(&1) && in_other.get(&kind(b)) == Some(&1)
-        };
-        unique(&mut bases, &mut others, single, &mut pairs);
-    }
+    let (in_base, in_other) = (kinds(&bases), kinds(&others));
+    let single = |a: &Group, b: &Group| {
+        kind(a) == kind(b) && in_base.get(&kind(a)) == Some(&1) && in_other.get(&kind(b)) == Some(&1)
+    };
+    unique(&mut bases, &mut others, single, &mut pairs);
     pairs.sort_unstable();
     settle(&bases, &others, &pairs)
 }
 
 /// The workload and how it was launched.
-fn kind(group: &Group) -> (Option<String>, Option<String>) {
+type Kind = (Option<String>, Option<String>);
+
+fn kind(group: &Group) -> Kind {
     (group.key.get("workload").cloned(), group.key.get("launch").cloned())
 }
 
-/// Whether the backend, and whether the device, tells cases of one side from each other.
+/// How many cases there are of each kind.
+fn kinds(groups: &[Group]) -> BTreeMap<Kind, usize> {
+    let mut counts = BTreeMap::new();
+    groups.iter().for_each(|group| *counts.entry(kind(group)).or_default() += 1);
+    counts
+}
+
+/// What may tell cases of one side from each other, besides their keys.
+const PLACES: [&str; 2] = ["backend", "device"];
+
+fn place<'a>(point: &'a Point, name: &str) -> &'a String {
+    if name == "backend" { &point.backend } else { &point.device }
+}
+
+/// Those of the places that do so: the same case ran at several of them.
 fn places(sides: &[&Side]) -> Vec<&'static str> {
-    let mut split = Vec::new();
-    let kinds: [(&'static str, fn(&Point) -> &String); 2] =
-        [("backend", |point| &point.backend), ("device", |point| &point.device)];
-    for (name, of) in kinds {
-        let several = sides.iter().any(|side| {
-            let mut seen = BTreeMap::new();
-            side.points
-                .iter()
-                .filter(|point| point.failed.is_none())
-                .any(|point| *seen.entry(sorted(&point.key)).or_insert(of(point)) != of(point))
-        });
-        if several {
-            split.push(name);
-        }
-    }
-    split
+    let several = |side: &Side, name: &str| {
+        let mut seen = BTreeMap::new();
+        let mut measured = side.points.iter().filter(|point| point.failed.is_none());
+        measured.any(|point| *seen.entry(sorted(&point.key)).or_insert(place(point, name)) != place(point, name))
+    };
+    PLACES.into_iter().filter(|name| sides.iter().any(|side| several(side, name))).collect()
 }
 
 fn groups<'a>(side: &'a Side, split: &[&'static str]) -> Vec<Group<'a>> {
@@ -110,8 +109,7 @@ fn groups<'a>(side: &'a Side, split: &[&'static str]) -> Vec<Group<'a>> {
     for point in &side.points {
         let mut key = point.key.clone();
         for name in split.iter().filter(|_| point.failed.is_none()) {
-            let value = if *name == "backend" { &point.backend } else { &point.device };
-            key.insert((*name).to_owned(), value.clone());
+            key.insert((*name).to_owned(), place(point, name).clone());
         }
         let name: Vec<(String, String)> =
             sorted(&key).into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -127,7 +125,9 @@ fn unique(
     same: impl Fn(&Group, &Group) -> bool,
     pairs: &mut Vec<(usize, usize)>,
 ) {
-    let free = |groups: &[Group]| -> Vec<usize> { (0..groups.len()).filter(|&index| !groups[index].taken).collect() };
+    let free = |groups: &[Group]| -> Vec<usize> {
+        (0..groups.len()).filter(|&index| !groups[index].taken && measured(&groups[index])).collect()
+    };
     let mut choices: Vec<(usize, usize)> = Vec::new();
     for a in free(bases) {
         choices.extend(free(others).into_iter().filter(|&b| same(&bases[a], &others[b])).map(|b| (a, b)));
@@ -164,32 +164,33 @@ fn agree(a: &Group, b: &Group) -> bool {
 }
 
 fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> Matched<'a> {
-    let mut matched = Matched { names: varying(bases.iter().chain(others)), ..Matched::default() };
-    let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
-    let lone =
-        |group: &Group, names: &BTreeSet<String>, why: Option<String>| Lone { case: label(&group.key, names), why };
-    for &(a, b) in pairs {
+    let names = varying(bases.iter().chain(others));
+    let twins = |&(a, b): &(usize, usize)| {
         let (a, b) = (&bases[a], &others[b]);
-        match (measured(a), measured(b)) {
-            (true, true) => matched.pairs.push(Twins {
-                differs: differences(&a.key, &b.key),
-                key: a.key.clone(),
-                base: figures(a),
-                other: figures(b),
-            }),
-            (true, false) => matched.only_base.push(lone(a, &matched.names, failed(b))),
-            (false, true) => matched.only_other.push(lone(b, &matched.names, failed(a))),
-            // Neither has figures: nothing is lost.
-            (false, false) => {}
-        }
-    }
-    let left = |groups: &[Group], names: &BTreeSet<String>| -> Vec<Lone> {
-        let left = groups.iter().filter(|group| !group.taken);
-        left.map(|group| lone(group, names, failed(group).filter(|_| !measured(group)))).collect()
+        Twins { differs: differences(&a.key, &b.key), key: a.key.clone(), base: figures(a), other: figures(b) }
     };
-    matched.only_base.extend(left(bases, &matched.names));
-    matched.only_other.extend(left(others, &matched.names));
-    matched
+    Matched {
+        pairs: pairs.iter().map(twins).collect(),
+        only_base: alone(bases, others, &names),
+        only_other: alone(others, bases, &names),
+        names,
+    }
+}
+
+/// The cases of one side without a counterpart, with what became of them on the other side. A case without figures is
+/// told where the other side has not even tried it.
+fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<Lone> {
+    let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
+    let same = |a: &Group, b: &Group| same_case(a, b) || agree(a, b);
+    let lone = |group: &Group| {
+        let why = match measured(group) {
+            true => others.iter().filter(|other| !measured(other) && same(group, other)).find_map(failed),
+            false if others.iter().any(|other| same(group, other)) => return None,
+            false => failed(group),
+        };
+        Some(Lone { case: label(&group.key, names), why })
+    };
+    own.iter().filter(|group| !group.taken).filter_map(lone).collect()
 }
 
 fn measured(group: &Group) -> bool {

@@ -62,8 +62,8 @@ pub struct Figure {
 
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A percentile of samples, of a program that repeats after `period` of them.
-    Series { samples: Arc<[f64]>, period: usize, percentile: f64 },
+    /// A percentile of samples, of a program that repeats after `period` of them; with `inverse`, one over it.
+    Series { samples: Arc<[f64]>, period: usize, percentile: f64, inverse: bool },
     /// One number, which another run would have different.
     Single(f64),
     /// One number that does not vary.
@@ -93,12 +93,11 @@ pub fn of_times(samples: Vec<f64>, period: usize) -> Vec<Figure> {
     if samples.is_empty() {
         return Vec::new();
     }
-    let rates: Arc<[f64]> = samples.iter().map(|time| 1.0 / time).collect();
     let samples: Arc<[f64]> = samples.into();
-    let series = |samples: &Arc<[f64]>, percentile| Value::Series { samples: samples.clone(), period, percentile };
+    let series = |percentile, inverse| Value::Series { samples: samples.clone(), period, percentile, inverse };
     let mut figures: Vec<Figure> =
-        PERCENTILES.iter().map(|(name, percentile)| Figure::new(name, "s", series(&samples, *percentile))).collect();
-    figures.push(Figure::new("throughput", "iterations/s", series(&rates, 50.0)));
+        PERCENTILES.iter().map(|(name, percentile)| Figure::new(name, "s", series(*percentile, false))).collect();
+    figures.push(Figure::new("throughput", "iterations/s", series(50.0, true)));
     figures
 }
 

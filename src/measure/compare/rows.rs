@@ -141,17 +141,16 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
     if !moved {
         return;
     }
-    let follow: Box<dyn Fn(f64) -> f64> = if let Some(work) = constant(|value, time| value * time) {
-        Box::new(move |time| work / time)
-    } else if let Some(factor) = constant(|value, time| value / time) {
-        Box::new(move |time| factor * time)
-    } else {
-        return;
+    // What a second is worth, or what time a unit takes.
+    let (factor, inverse) = match (constant(|value, time| value / time), constant(|value, time| value * time)) {
+        (Some(factor), _) => (factor, false),
+        (None, Some(work)) => (1.0 / work, true),
+        (None, None) => return,
     };
     for (value, (_, time)) in base.iter_mut().chain(other.iter_mut()).zip(&times) {
-        if let Value::Series { samples, period, percentile } = time {
-            let samples = samples.iter().map(|time| follow(*time)).collect();
-            *value = Value::Series { samples, period: *period, percentile: *percentile };
+        if let Value::Series { samples, period, percentile, .. } = time {
+            let samples = samples.iter().map(|time| factor * time).collect();
+            *value = Value::Series { samples, period: *period, percentile: *percentile, inverse };
         }
     }
 }
@@ -178,11 +177,13 @@ fn effect(
     threshold: f64,
 ) -> Option<Effect> {
     let better = better.unwrap_or(Direction::LowerIsBetter);
-    if let (Some((base, percentile)), Some((other, _))) = (groups(base), groups(other)) {
+    if let (Some((base, percentile, inverse)), Some((other, ..))) = (groups(base), groups(other)) {
+        let better = if inverse { better.opposite() } else { better };
         let effect = Effect::of(&base, &other, percentile, better, threshold)?;
         // A simulation leaves nothing to chance, however few its iterations are.
         let exact = simulated && effect.interval.is_none();
-        return if exact { Effect::exact(effect.base, effect.other, better, threshold) } else { Some(effect) };
+        let effect = if exact { Effect::exact(effect.base, effect.other, better, threshold)? } else { effect };
+        return Some(if inverse { effect.inverse() } else { effect });
     }
     let (numbers_of_base, numbers_of_other) = (numbers(base)?, numbers(other)?);
     let first = *numbers_of_base.first()?;
@@ -196,17 +197,18 @@ fn effect(
     Effect::of_values(&numbers_of_base, &numbers_of_other, better, threshold)
 }
 
-fn groups(values: &[Value]) -> Option<(Vec<Group<'_>>, f64)> {
-    let mut of = 50.0;
+/// The samples of all runs, their percentile, and whether the figure is one over it.
+fn groups(values: &[Value]) -> Option<(Vec<Group<'_>>, f64, bool)> {
+    let (mut of, mut inverted) = (50.0, false);
     let groups = values.iter().map(|value| match value {
-        Value::Series { samples, period, percentile } => {
-            of = *percentile;
+        Value::Series { samples, period, percentile, inverse } => {
+            (of, inverted) = (*percentile, *inverse);
             Some(Group { samples, period: *period })
         }
-        _ => None,
+        Value::Single(_) | Value::Exact(_) => None,
     });
-    let groups: Option<Vec<Group>> = groups.collect();
-    groups.map(|groups| (groups, of))
+    let groups = groups.collect::<Option<Vec<Group>>>()?;
+    Some((groups, of, inverted))
 }
 
 /// A value for each side, where there is no ratio. Nothing of samples that do not carry their percentile.

@@ -30,6 +30,14 @@ impl Random {
     }
 }
 
+impl Random {
+    /// Half of the variance changes over 20 iterations or so, half from one to the next.
+    fn drifting(&mut self, n: usize, median: f64, noise: f64) -> Vec<f64> {
+        let slow = self.times(n, median, noise / std::f64::consts::SQRT_2, 0.95);
+        slow.into_iter().map(|time| time * (noise / std::f64::consts::SQRT_2 * self.normal()).exp()).collect()
+    }
+}
+
 fn one(samples: &[f64]) -> [Group<'_>; 1] {
     [Group { samples, period: 1 }]
 }
@@ -135,7 +143,7 @@ fn no_effect_is_told_as_such() {
 fn runs(random: &mut Random, count: usize, median: f64) -> Vec<Vec<f64>> {
     let run = |_| {
         let own = median * (0.02 * random.normal()).exp();
-        random.times(30, own, 0.002, 0.0)
+        random.times(7, own, 0.002, 0.0)
     };
     (0..count).map(run).collect()
 }
@@ -144,8 +152,11 @@ fn groups(runs: &[Vec<f64>]) -> Vec<Group<'_>> {
     runs.iter().map(|samples| Group { samples, period: 1 }).collect()
 }
 
+/// Comparisons of several runs, which are short.
+const MANY_TIMES: usize = 2000;
+
 fn of_runs(random: &mut Random, counts: (usize, usize), ratio: f64) -> Tally {
-    Tally::of(TIMES, ratio, || {
+    Tally::of(MANY_TIMES, ratio, || {
         let (base, other) = (runs(random, counts.0, 1.0), runs(random, counts.1, ratio));
         Effect::of(&groups(&base), &groups(&other), 50.0, LowerIsBetter, THRESHOLD)
     })
@@ -172,8 +183,49 @@ fn one_run_a_side_cannot_know_how_runs_differ() {
 
 #[test]
 fn more_runs_see_more() {
-    let power = [3, 5, 10].map(|count| of_runs(&mut Random(10), (count, count), 1.05).worse / TIMES as f64);
+    let power =
+        [3, 5, 10].map(|count| of_runs(&mut Random(10), (count, count), 1.05)).map(|tally| tally.worse / tally.effects);
     assert!(power[0] > 0.3 && power[1] > 0.8 && power[2] > 0.95, "{power:?}");
+}
+
+/// What the book's table says: how often equal sides are called different, how often the interval holds the truth, and
+/// how often one that is 5 % slower is called worse.
+fn line(name: &str, noise: &str, alike: &Tally, slower: &Tally) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let power = format!("{:.0} %", 100.0 * slower.worse / slower.effects);
+    format!("| {name} | {noise} | {} | {} | {power} |", percent(alike.alarms()), percent(alike.coverage()))
+}
+
+#[test]
+fn the_book_says_what_is_found_here() {
+    let book = include_str!("../../../docs/compare.md");
+    let mut missing = Vec::new();
+    for (n, noise, memory) in
+        [(20, 0.02, 0.0), (30, 0.02, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.5), (200, 0.02, 0.8), (100, 0.2, 0.0)]
+    {
+        let tally = |seed, ratio: f64| {
+            let mut random = Random(seed);
+            Tally::of(TIMES, ratio, || {
+                Some(of(&random.times(n, 1.0, noise, memory), &random.times(n, ratio, noise, memory)))
+            })
+        };
+        let remembers = if memory > 0.0 { format!(", {memory} of it from the neighbour") } else { String::new() };
+        let noise = format!("{:.0} % in a run{remembers}", 100.0 * noise);
+        missing.push(line(&format!("1 and 1, of {n} iterations"), &noise, &tally(20, 1.0), &tally(21, 1.05)));
+    }
+    let drifts = |seed, ratio: f64| {
+        let mut random = Random(seed);
+        Tally::of(TIMES, ratio, || Some(of(&random.drifting(100, 1.0, 0.02), &random.drifting(100, ratio, 0.02))))
+    };
+    let noise = "2 % in a run, half of its variance a slow drift";
+    missing.push(line("1 and 1, of 100 iterations", noise, &drifts(24, 1.0), &drifts(25, 1.05)));
+    for (base, other) in [(1, 1), (2, 2), (3, 3), (5, 5), (10, 10), (5, 1)] {
+        let tally = |seed, ratio: f64| of_runs(&mut Random(seed), (base, other), ratio);
+        let name = format!("{base} and {other}");
+        missing.push(line(&name, "2 % between runs", &tally(22, 1.0), &tally(23, 1.05)));
+    }
+    missing.retain(|line| !book.contains(line.as_str()));
+    assert!(missing.is_empty(), "docs/compare.md lacks\n{}", missing.join("\n"));
 }
 
 #[test]
@@ -242,6 +294,11 @@ fn a_side_against_itself_is_never_worse_and_sides_mirror() {
             other => other,
         };
         assert_eq!(back.verdict, mirrored);
-        assert_eq!(of(&a, &b), of(&a, &b));
+        let inverse = there.inverse();
+        assert_eq!(
+            (inverse.verdict, inverse.inverse().base.to_bits()),
+            (there.verdict, (1.0 / (1.0 / there.base)).to_bits())
+        );
+        assert!((inverse.ratio - back.ratio).abs() < 1e-12);
     }
 }

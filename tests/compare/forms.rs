@@ -1,0 +1,70 @@
+//! Every form of one comparison, held as text.
+
+use aorta::measure::compare::{Comparison, FailOn, compare};
+use aorta::report::compare as report;
+
+use crate::fixtures::{Fixture, cases, samples};
+use crate::{compared, options, side};
+
+/// A sweep of three cases beside one of three others, with something of everything.
+fn sweeps() -> Comparison {
+    let base = |median: f64| Ok(Fixture::with_time(median as u64, median));
+    let other = |median: f64, hidden: f64| {
+        let fixture = Fixture::with_time(median as u64, median);
+        Ok(Fixture { driver: "560.10", hidden, variables: vec![("NCCL_ALGO", "Ring")], ..fixture })
+    };
+    let before = cases(&[("1", base(4e5)), ("2", base(2e5)), ("4", base(1e5))]);
+    let after = cases(&[("2", other(2.1e5, 0.75)), ("1", other(4e5, 0.5)), ("4", Err("it needs 200 GiB | more"))]);
+    let mut options = options();
+    options.fail_on = vec![FailOn::Worse, FailOn::Missing];
+    compare(&side("before", &[before]), &[side("after", &[after])], &options)
+}
+
+#[test]
+fn the_forms_of_a_comparison_of_sweeps() {
+    let comparison = sweeps();
+    insta::assert_snapshot!("table", report::table(&comparison));
+    insta::assert_snapshot!("markdown", report::markdown(&comparison));
+    insta::assert_snapshot!("latex", report::latex(&comparison));
+    insta::assert_snapshot!("junit", report::junit(&comparison));
+    insta::assert_snapshot!("github", report::github(&comparison));
+    insta::assert_snapshot!("json", report::json(&comparison));
+}
+
+#[test]
+fn json_is_read_back() {
+    let text = report::json(&sweeps());
+    let read: Comparison = serde_json::from_str(&text).expect("what was written");
+    assert_eq!(report::json(&read), text);
+    assert_eq!(report::table(&read), report::table(&sweeps()));
+}
+
+#[test]
+fn across_vendors_operations_are_set_beside_their_peaks() {
+    let fixture = |backend, device, operations| Fixture { backend, device, operations, ..Fixture::default() };
+    let nvidia = fixture(
+        "cuda",
+        "NVIDIA H200",
+        vec![("f[0].up", 1_000, Some(600)), ("f[1].up", 1_000, Some(600)), ("act", 500, Some(50))],
+    );
+    let amd = fixture(
+        "hip",
+        "AMD Instinct MI300X",
+        vec![("f[0].up", 900, Some(450)), ("f[1].up", 1_000, Some(450)), ("act", 700, None)],
+    );
+    let comparison = compared(&[nvidia.text()], &[amd.text()]);
+    insta::assert_snapshot!("vendors", report::table(&comparison));
+}
+
+#[test]
+fn a_simulation_beside_a_measurement_says_so_on_each_row() {
+    let simulated = Fixture { simulated: true, samples: samples(9, 30, 1e5, 0.0), ..Fixture::default() };
+    let comparison = compared(&[simulated.text()], &[Fixture::default().text()]);
+    insta::assert_snapshot!("simulated", report::table(&comparison));
+    let markdown = report::markdown(&comparison);
+    let rows = markdown.lines().filter(|line| line.starts_with("| moe"));
+    assert!(
+        rows.clone().count() > 4 && rows.clone().all(|line| line.ends_with("simulated against measured |")),
+        "{markdown}"
+    );
+}

@@ -1,0 +1,37 @@
+//! Two sets of runs beside each other: what is matched, what is said of it, and every form of that.
+
+mod fixtures;
+mod forms;
+mod matching;
+mod verdicts;
+
+use aorta::measure::compare::{Comparison, FailOn, Options, Row, Side, Thresholds, compare};
+
+/// A side of texts, each as if it were a file of its own.
+pub fn side(name: &str, texts: &[String]) -> Side {
+    let mut side = Side::new(name);
+    for (index, text) in texts.iter().enumerate() {
+        side.add(&format!("{name}{index}.json"), text).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+    side
+}
+
+pub fn options() -> Options {
+    Options {
+        thresholds: Thresholds::default(),
+        metrics: Vec::new(),
+        better: indexmap::IndexMap::new(),
+        fail_on: vec![FailOn::Worse],
+        operations: false,
+    }
+}
+
+pub fn compared(base: &[String], other: &[String]) -> Comparison {
+    compare(&side("before", base), &[side("after", other)], &options())
+}
+
+/// A metric of the first case.
+pub fn row<'a>(comparison: &'a Comparison, metric: &str) -> &'a Row {
+    let rows = &comparison.others[0].pairs[0].rows;
+    rows.iter().find(|row| row.metric == metric).unwrap_or_else(|| panic!("{metric} is not there"))
+}

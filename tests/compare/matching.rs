@@ -1,0 +1,164 @@
+//! Cases are matched by what they are cases of, never by where they stand.
+
+use aorta::measure::compare::{Comparison, FailOn, Lone, compare};
+use aorta::measure::effect::Verdict;
+use serde_json::json;
+
+use crate::fixtures::{Fixture, cases, harness, samples};
+use crate::{compared, options, row, side};
+
+fn labels(comparison: &Comparison) -> Vec<&str> {
+    comparison.others[0].pairs.iter().map(|pair| pair.case.as_str()).collect()
+}
+
+fn lone(case: &str, why: Option<&str>) -> Lone {
+    Lone { case: case.to_owned(), why: why.map(str::to_owned) }
+}
+
+fn at(median: f64) -> Result<Fixture, &'static str> {
+    Ok(Fixture::with_time(median as u64, median))
+}
+
+#[test]
+fn a_sweep_in_another_order_is_the_same_sweep() {
+    let base = cases(&[("1", at(4e5)), ("2", at(2e5)), ("4", at(1e5))]);
+    let other = cases(&[("4", at(1e5)), ("1", at(4e5)), ("2", at(2.4e5))]);
+    let comparison = compared(&[base], &[other]);
+    assert_eq!(
+        labels(&comparison),
+        ["moe streams=1, as streams", "moe streams=2, as streams", "moe streams=4, as streams"]
+    );
+    let verdicts: Vec<Verdict> = comparison.others[0].pairs.iter().map(|pair| pair.rows[0].verdict).collect();
+    assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Same]);
+}
+
+#[test]
+fn what_is_on_one_side_only_is_listed() {
+    let base = cases(&[("1", at(4e5)), ("2", at(2e5)), ("4", at(1e5))]);
+    let other = cases(&[("1", at(4e5)), ("2", Err("it needs 200 GiB")), ("8", at(1e5))]);
+    let comparison = compared(std::slice::from_ref(&base), std::slice::from_ref(&other));
+    let against = &comparison.others[0];
+    assert_eq!(labels(&comparison), ["moe streams=1, as streams"]);
+    assert_eq!(
+        against.only_base,
+        [
+            lone("moe streams=2, as streams", Some("out of memory: it needs 200 GiB")),
+            lone("moe streams=4, as streams", None)
+        ]
+    );
+    assert_eq!(against.only_other, [lone("moe streams=8, as streams", None)]);
+    let back = compared(std::slice::from_ref(&other), std::slice::from_ref(&base));
+    assert_eq!((&back.others[0].only_base, &back.others[0].only_other), (&against.only_other, &against.only_base));
+    // What failed on both sides is no loss; what only one has tried is told.
+    assert_eq!(compared(std::slice::from_ref(&other), std::slice::from_ref(&other)).others[0].only_base, []);
+    let tried = compared(&[other], &[cases(&[("1", at(4e5)), ("8", at(1e5))])]);
+    assert_eq!(tried.others[0].only_base, [lone("moe streams=2", Some("out of memory: it needs 200 GiB"))]);
+    assert!(!comparison.fails());
+    assert!(Comparison { fail_on: vec![FailOn::Missing], ..comparison }.fails());
+}
+
+#[test]
+fn equal_cases_of_one_side_are_its_runs() {
+    let files: Vec<String> = (1..=3).map(|seed| Fixture::with_time(seed, 1e5).text()).collect();
+    let comparison = compared(&files, &files[..1]);
+    let pair = &comparison.others[0].pairs[0];
+    assert_eq!((pair.base_runs, pair.other_runs), (3, 1));
+    assert_eq!((comparison.base.cases, comparison.base.runs), (1, 3));
+}
+
+#[test]
+fn backends_tell_cases_apart_where_one_side_has_both() {
+    let on = |backend: &'static str, median: f64| {
+        Fixture { backend, device: backend, ..Fixture::with_time(1, median) }.text()
+    };
+    // Alone on each side, they are compared: that is how vendors are.
+    let comparison = compared(&[on("cuda", 1e5)], &[on("hip", 1.2e5)]);
+    assert_eq!(row(&comparison, "time.p50").verdict, Verdict::Worse);
+    let both = [on("cuda", 1e5), on("hip", 1.2e5)];
+    let comparison = compared(&both, &both);
+    assert_eq!(comparison.others[0].pairs.len(), 2);
+    assert_eq!(row(&comparison, "time.p50").verdict, Verdict::Same);
+}
+
+#[test]
+fn the_one_case_of_a_workload_is_compared_whatever_differs() {
+    let of = |workload, chunks| Fixture { workload, params: vec![("chunks", chunks)], ..Fixture::default() }.text();
+    let base = [of("moe.aorta", "2"), of("fsdp.aorta", "1")];
+    let comparison = compared(&base, &[of("fsdp.aorta", "1"), of("moe.aorta", "4")]);
+    assert_eq!(labels(&comparison), ["moe chunks=2, as streams", "fsdp chunks=1, as streams"]);
+    assert_eq!(comparison.others[0].pairs[0].doubts, ["not the same case: chunks 2 and 4"]);
+    // Of several there would be a choice.
+    let comparison =
+        compared(&[of("moe.aorta", "1"), of("moe.aorta", "2")], &[of("moe.aorta", "1"), of("moe.aorta", "4")]);
+    assert_eq!(labels(&comparison), ["moe chunks=1, as streams"]);
+}
+
+#[test]
+fn launches_are_never_mixed() {
+    let graph = Fixture { launch: "graph", ..Fixture::default() }.text();
+    let comparison = compared(&[Fixture::default().text()], std::slice::from_ref(&graph));
+    assert_eq!(labels(&comparison), Vec::<&str>::new());
+    assert_eq!(comparison.others[0].only_base, [lone("moe, as streams", None)]);
+    assert_eq!(comparison.others[0].only_other, [lone("moe, as a graph", None)]);
+}
+
+#[test]
+fn the_first_side_is_the_base_of_all_others() {
+    let file = |median: f64| [Fixture::with_time(1, median).text()];
+    let others = [side("b", &file(1e5)), side("c", &file(2e5))];
+    let comparison = compare(&side("a", &file(1e5)), &others, &options());
+    let verdicts: Vec<Verdict> = comparison.others.iter().map(|against| against.pairs[0].rows[0].verdict).collect();
+    assert_eq!(verdicts, [Verdict::Same, Verdict::Worse]);
+}
+
+/// Milliseconds around a median.
+fn ms(seed: u64, median: f64) -> Vec<f64> {
+    samples(seed, 100, median * 1e6, 0.01).into_iter().map(|ns| ns as f64 * 1e-6).collect()
+}
+
+#[test]
+fn results_of_the_python_harness_are_read_as_they_are() {
+    let sweep = |streams: &[(u32, f64)]| {
+        let results: Vec<_> =
+            streams.iter().map(|(count, median)| harness(*count, &ms(u64::from(*count), *median))).collect();
+        json!({"timestamp": "t", "workload": "moe", "results": results, "analysis": {}}).to_string()
+    };
+    // By the number of streams, where the harness itself goes by position.
+    let comparison = compared(&[sweep(&[(1, 4.0), (2, 2.0), (8, 1.0)])], &[sweep(&[(2, 2.5), (8, 1.0)])]);
+    assert_eq!(labels(&comparison), ["moe streams=2", "moe streams=8"]);
+    assert_eq!(comparison.others[0].only_base, [lone("moe streams=1", None)]);
+    assert_eq!(row(&comparison, "time.p50").verdict, Verdict::Worse);
+    let rate = row(&comparison, "throughput");
+    assert_eq!((rate.verdict, rate.unit.as_str()), (Verdict::Worse, "tokens/s"));
+    assert!((rate.base - 2048.0 / 2e-3).abs() < 0.01 * rate.base, "{}", rate.base);
+    assert_eq!(row(&comparison, "memory.device").base.round(), 1.5 * f64::from(1 << 30));
+    // One run, and a single one beside a sweep.
+    let comparison = compared(&[harness(2, &ms(1, 2.0)).to_string()], &[sweep(&[(2, 2.0), (8, 1.0)])]);
+    assert_eq!((labels(&comparison), row(&comparison, "time.p50").verdict), (vec!["moe streams=2"], Verdict::Same));
+}
+
+#[test]
+fn a_record_beside_the_harness_s_result_is_matched_and_doubted() {
+    let record = Fixture { device: "AMD Instinct MI300X", backend: "hip", ..Fixture::with_time(1, 1e6) };
+    let comparison = compared(&[harness(4, &ms(2, 2.0)).to_string()], &[record.text()]);
+    let pair = &comparison.others[0].pairs[0];
+    assert!(pair.doubts.iter().any(|doubt| doubt.contains("different programs")), "{:?}", pair.doubts);
+    assert_eq!(row(&comparison, "time.p50").verdict, Verdict::Better);
+}
+
+#[test]
+fn what_differs_of_the_machine_is_told() {
+    let other =
+        Fixture { driver: "560.10", variables: vec![("CUDA_DEVICE_MAX_CONNECTIONS", "32")], ..Fixture::default() };
+    let mut other = other.value();
+    // What is never the same twice is not told.
+    other["device"]["facts"]["celsius"] = "71".into();
+    other["device"]["facts"]["timer_empty_ns"] = "2016".into();
+    let comparison = compared(&[Fixture::default().text()], &[other.to_string()]);
+    let told: Vec<_> = comparison.others[0]
+        .environment
+        .iter()
+        .map(|one| (one.what.as_str(), one.base.as_deref(), one.other.as_deref()))
+        .collect();
+    assert_eq!(told, [("driver", Some("550.54"), Some("560.10")), ("CUDA_DEVICE_MAX_CONNECTIONS", None, Some("32"))]);
+}
