@@ -57,7 +57,7 @@ fn every_shipped_suite_names_what_there_is() {
             match what.strip_prefix("aorta exec ") {
                 Some(arguments) => assert!(arguments.ends_with("--backend=sim"), "{suite}: {line}"),
                 None => {
-                    assert_eq!(what, format!("missing: there is no workload `{name}`"), "{suite}");
+                    assert_eq!(what, "missing: there is no such workload", "{suite}: {name}");
                     missing.push(format!("{suite}: {name}"));
                 }
             }

@@ -93,13 +93,12 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Pl
 
 fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Fate {
     let Some(file) = workload(&suite.name, &case.workload) else {
-        let help = match library::unknown(&case.workload) {
-            InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => {
-                format!(", {help}")
-            }
-            _ => String::new(),
+        let near = match library::unknown(&case.workload) {
+            InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
+            _ => None,
         };
-        return Fate::Missing(format!("there is no workload `{}`{help}", case.workload));
+        let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
+        return Fate::Missing(format!("there is no such workload{near}"));
     };
     let wanted = case.needs.gpus.max(case.ranks);
     if let (Some(wanted), Some(there)) = (wanted, machine.gpus)

@@ -1,6 +1,8 @@
 //! The figures of a record that a range is about.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
 
 use crate::base::Nanos;
 use crate::base::units::Dimension;
@@ -39,12 +41,13 @@ pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool)
     }
 }
 
-/// Rates of operations, those of one name and shape together; of several ranks the slowest one's.
+/// Rates of operations, those of one name and shape together, in the order of the text; of several ranks the slowest
+/// one's.
 fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Seen> {
-    let mut slowest: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut slowest: IndexMap<String, Seen> = IndexMap::new();
     for rank in &variant.ranks {
         let beside = beside(rank);
-        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut samples: IndexMap<String, Vec<f64>> = IndexMap::new();
         for operation in rank.operations.iter().filter(|operation| matches(range, operation)) {
             let time = time_alone(variant, rank, operation, &beside);
             let amount = amount(range.figure, operation);
