@@ -221,7 +221,7 @@ fn outcome(status: ExitStatus, record: Option<String>, said: &mut Said) -> Outco
         Some(INTERRUPTED) => Outcome::Interrupted,
         Some(2) => Outcome::BadInput(why.unwrap_or_else(|| "it was given something wrong".to_owned())),
         Some(3) => Outcome::NoDevice(why.unwrap_or_else(|| "there is no such device".to_owned())),
-        Some(FAILED) if short => Outcome::OutOfMemory(because("out of memory".to_owned())),
+        Some(FAILED) if short => Outcome::OutOfMemory(why.unwrap_or_else(|| "memory did not suffice".to_owned())),
         Some(FAILED) => Outcome::Failed(why.unwrap_or_else(|| "it failed and did not say why".to_owned())),
         Some(code) => Outcome::Failed(because(format!("it ended with code {code}"))),
         None => Outcome::Failed(because(died(status))),

@@ -89,7 +89,7 @@ enum Command {
     New(new::NewArgs),
     /// Print a script that lets a shell complete commands and options
     Completions(completions::CompletionsArgs),
-    /// Show a record that `exec --json` wrote
+    /// Show a record that `exec --json` wrote, or a sweep's cases
     Report(report::ReportArgs),
 }
 

@@ -46,7 +46,8 @@ pub fn run(args: SuiteArgs) -> CliResult {
     if interrupt.stopped() && args.json.is_some() {
         output::eprint("Interrupted: the same command with `--resume` goes on.\n");
     }
-    let page = Page { header: &header, description: &suite.description, cases: &cases, planned: planned.len() };
+    let ended = cases.iter().collect();
+    let page = Page { header: &header, description: &suite.description, cases: ended, planned: planned.len() };
     output::print(&match args.format {
         FormatArg::Table => report::table(&page),
         FormatArg::Markdown => report::markdown(&page),

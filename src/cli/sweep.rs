@@ -43,7 +43,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     if let Some(path) = &args.csv {
         output::check_file(path)?;
     }
-    let sweep = ready(&args, how)?;
+    let mut sweep = ready(&args, how)?;
     let path = args.json.clone().or_else(|| journal::own_path(&sweep.header));
     let opened = journal::open(path, args.json.is_some(), &sweep.header, args.resume)?;
     if opened.torn {
@@ -54,13 +54,14 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
         known.insert(case.name.clone(), case);
     }
     let mut journal = opened.journal;
+    sweep.check(&known);
     note_unfit(&sweep, &mut known, &mut journal)?;
     let interrupt = Interrupt::watch();
     let complete = run_cases(&sweep, &args, &mut known, &mut journal, &interrupt)?;
     finish(&sweep, &args, &known, &journal, complete)
 }
 
-/// Works out the cases, and looks at each before anything runs.
+/// Works out the cases, and finds one that can run.
 fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     if args.file == "-" {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
@@ -81,11 +82,13 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     let mut arguments = vec![args.file.clone()];
     arguments.extend(options.fixed);
     arguments.extend(args.plain());
-    let (mut unfit, mut first) = (IndexMap::new(), None);
-    let mut fit: Option<load::Loaded> = None;
+    let (mut unfit, mut first, mut fit) = (IndexMap::new(), None, None);
     for case in &planned {
         match examine(&arguments, case) {
-            Ok(loaded) => fit = fit.or(Some(loaded)),
+            Ok(loaded) => {
+                fit = Some(loaded);
+                break;
+            }
             Err(error) => {
                 unfit.insert(case.name.clone(), error.text());
                 first = first.or(Some((case.name.clone(), error)));
@@ -132,7 +135,9 @@ fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
 
 fn parse(arguments: &[String]) -> Result<exec::ExecArgs, CliError> {
     super::exec_args(arguments).map_err(|why| {
-        let why = why.trim_start_matches("error: ").lines().next().unwrap_or_default().to_owned();
+        // What follows behind an empty line is about the usage of another command.
+        let lines = why.trim_start_matches("error: ").lines().map(str::trim).take_while(|line| !line.is_empty());
+        let why = lines.collect::<Vec<_>>().join(" ");
         InputError::Axes { why, help: "`aorta exec --help` says what each option takes".to_owned() }.into()
     })
 }
@@ -190,6 +195,19 @@ fn run_cases(
 }
 
 impl Sweep {
+    /// Looks at every case before anything runs, but at those that have been measured already.
+    fn check(&mut self, known: &IndexMap<String, Case>) {
+        for case in &self.planned {
+            let measured = known.get(&case.name).is_some_and(|case| case.status.is_measured());
+            if measured || self.unfit.contains_key(&case.name) {
+                continue;
+            }
+            if let Err(error) = examine(&self.header.arguments, case) {
+                self.unfit.insert(case.name.clone(), error.text());
+            }
+        }
+    }
+
     /// The case, unless it has run another text than the others.
     fn checked(&self, case: Case) -> Case {
         let other = case.record.as_ref().is_some_and(|record| record.workload.sha256 != self.workload);

@@ -1,11 +1,12 @@
 //! How figures scale along the axes of a sweep: what the work does, how efficient each value is and against what, the
 //! best value, and where more gives little.
 //!
-//! Along an axis everything else is held at the values of the sweep's best case. Figures are those of a case's first
-//! variant.
+//! Figures are those of a case's first variant.
 
 pub mod effect;
 mod point;
+
+use indexmap::IndexMap;
 
 use super::cases::{Axis, Case, Header};
 
@@ -20,6 +21,9 @@ const SAME_WORK: f64 = 0.01;
 
 /// How far work may be from growing as the axis does.
 const PROPORTIONAL: f64 = 0.05;
+
+/// Operations for each byte from which on something computes.
+const COMPUTES: f64 = 32.0;
 
 /// Points from which on a knee is told: of two, one is just the better.
 const KNEE_POINTS: usize = 3;
@@ -73,11 +77,21 @@ pub enum Baseline {
     Best,
 }
 
+/// What a sweep says of an axis.
+#[derive(Clone, Debug)]
+pub struct Along {
+    /// The axes' names; one, unless they go together.
+    pub axes: Vec<String>,
+    /// All else at the values of the sweep's best case.
+    pub curve: Curve,
+    /// All else at other values, in the order of the cases.
+    pub elsewhere: Vec<Curve>,
+    pub effect: Effect,
+}
+
 /// One axis, everything else held.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// The axes' names; one, unless they go together.
-    pub axes: Vec<String>,
     /// What the other axes are held at.
     pub held: Vec<(String, String)>,
     pub simulated: bool,
@@ -87,6 +101,8 @@ pub struct Curve {
     /// Of each point.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
+    /// The place of the point that efficiency is measured against.
+    pub reference: usize,
     /// Of the work in `unit`.
     pub growth: Growth,
     /// The place of the point with the best rate.
@@ -96,34 +112,59 @@ pub struct Curve {
     /// The point of the smallest value whose interval reaches 95 % of the best rate; nothing where values are no
     /// numbers, or fewer than three.
     pub knee: Option<usize>,
-    pub effect: Effect,
 }
 
-/// What the rates of a sweep count: the same for all of its cases.
+/// What the rates of a sweep count: the same for all of its cases. What computes is judged by its arithmetic, what
+/// moves by its bytes.
 pub fn unit(cases: &[&Case]) -> Unit {
     let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, "")).collect();
+    let computes = points.iter().any(|point| point.flops > COMPUTES * point.bytes);
     match () {
-        () if points.iter().all(|point| point.flops > 0.0) => Unit::Flops,
+        () if computes && points.iter().all(|point| point.flops > 0.0) => Unit::Flops,
         () if points.iter().all(|point| point.bytes > 0.0) => Unit::Bytes,
         () => Unit::Iterations,
     }
 }
 
-/// A curve for each axis of a sweep, or one for all that go together. None for an axis with fewer than two figures.
-pub fn curves(header: &Header, cases: &[&Case]) -> Vec<Curve> {
+/// What there is to say of each axis of a sweep, or of all together that go together. Nothing of an axis with fewer than
+/// two figures anywhere.
+pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
     let unit = unit(cases);
-    let rate = |case: &&Case| Point::of(case, "").map(|point| point.rate(unit).value);
-    let measured = cases.iter().copied().filter(|case| rate(case).is_some());
+    let rate = |case: &Case| Point::of(case, "").map(|point| point.rate(unit).value);
+    let measured: Vec<(&Case, f64)> = cases.iter().filter_map(|case| Some((*case, rate(case)?))).collect();
     // Of equal ones the first.
-    let Some(best) = measured.rev().max_by(|a, b| rate(a).partial_cmp(&rate(b)).unwrap_or(std::cmp::Ordering::Equal))
-    else {
-        return Vec::new();
-    };
-    let groups: Vec<Vec<&Axis>> = match header.zip {
+    let Some((best, _)) = measured.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
+    let together: Vec<Vec<&Axis>> = match header.zip {
         true => vec![header.axes.iter().collect()],
         false => header.axes.iter().map(|axis| vec![axis]).collect(),
     };
-    groups.iter().filter_map(|axes| curve(axes, best, cases, unit)).collect()
+    let measured: Vec<&Case> = measured.iter().map(|(case, _)| *case).collect();
+    together.iter().filter_map(|axes| one(axes, best, &measured, unit)).collect()
+}
+
+fn one(axes: &[&Axis], best: &Case, cases: &[&Case], unit: Unit) -> Option<Along> {
+    let mut groups: IndexMap<Vec<(String, String)>, Vec<&Case>> = IndexMap::new();
+    for case in cases {
+        groups.entry(others(axes, case)).or_default().push(case);
+    }
+    let mut elsewhere = Vec::new();
+    let mut curve = None;
+    for (held, group) in groups {
+        let here = held == others(axes, best);
+        let found = self::curve(axes, held, &group, unit);
+        if here { curve = found } else { elsewhere.extend(found) }
+    }
+    // The best case may be the only one of its values.
+    let curve = curve.or_else(|| (!elsewhere.is_empty()).then(|| elsewhere.remove(0)))?;
+    let effect = Effect::of(axes, cases);
+    Some(Along { axes: axes.iter().map(|axis| axis.name.clone()).collect(), curve, elsewhere, effect })
+}
+
+/// The values of a case on all other axes.
+fn others(axes: &[&Axis], case: &Case) -> Vec<(String, String)> {
+    let other = |name: &str| axes.iter().all(|axis| axis.name != name);
+    let values = case.values.iter().filter(|(name, _)| other(name));
+    values.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// An axis of which there is more or less to work with.
@@ -131,52 +172,38 @@ fn is_resource(axis: &Axis) -> bool {
     matches!(axis.name.as_str(), "streams" | "ranks" | "emulate")
 }
 
-fn curve(axes: &[&Axis], best: &Case, cases: &[&Case], unit: Unit) -> Option<Curve> {
-    let along = |name: &str| axes.iter().any(|axis| axis.name == name);
-    let held: Vec<(String, String)> = best
-        .values
-        .iter()
-        .filter(|(name, _)| !along(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let here = |case: &&&Case| held.iter().all(|(name, value)| case.values.get(name) == Some(value));
-    let resource = axes.iter().find(|axis| is_resource(axis));
-    // The numbers along the axis: those of the resource, where there is one.
-    let scale = resource.or(axes.first())?;
-    let points: Vec<Point> = cases.iter().filter(here).filter_map(|case| Point::of(case, &label(axes, case))).collect();
-    let numbers: Vec<Option<f64>> = cases
-        .iter()
-        .filter(here)
-        .filter(|case| Point::of(case, "").is_some())
-        .map(|case| point::number(&case.values[&scale.name]))
-        .collect();
+/// A curve through measured cases that differ along these axes alone.
+fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Unit) -> Option<Curve> {
+    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, &label(axes, case))).collect();
     if points.len() < 2 {
         return None;
     }
-    let numbers: Option<Vec<f64>> = numbers.into_iter().collect();
-    let rates: Vec<Interval> = points.iter().map(|point| point.rate(unit)).collect();
-    let top = (0..points.len()).rev().max_by(|a, b| rates[*a].value.total_cmp(&rates[*b].value))?;
-    let works: Vec<f64> = points.iter().map(|point| unit.of(point)).collect();
-    let baseline = match (&numbers, resource) {
-        (Some(numbers), Some(_)) if numbers.iter().all(|number| *number > 0.0) => Baseline::First,
+    let resource = axes.iter().find(|axis| is_resource(axis));
+    // The numbers along the axis: those of the resource, where there is one.
+    let scale = resource.or(axes.first())?;
+    let numbers: Option<Vec<f64>> = cases.iter().map(|case| point::number(case.values.get(&scale.name)?)).collect();
+    let baseline = match &numbers {
+        Some(numbers) if resource.is_some() && numbers.iter().all(|number| *number > 0.0) => Baseline::First,
         _ => Baseline::Best,
     };
-    let growth = growth(&works, numbers.as_deref());
-    let efficiency = efficiency(&rates, numbers.as_deref(), baseline, top);
-    let alike = (0..points.len()).filter(|&other| other != top && rates[other].meets(&rates[top])).collect();
-    let knee = numbers.as_ref().and_then(|numbers| knee(&rates, numbers, rates[top].value));
+    let rates: Vec<Interval> = points.iter().map(|point| point.rate(unit)).collect();
+    let works: Vec<f64> = points.iter().map(|point| unit.of(point)).collect();
+    let best = (0..points.len()).rev().max_by(|a, b| rates[*a].value.total_cmp(&rates[*b].value))?;
+    let reference = match (baseline, &numbers) {
+        (Baseline::First, Some(numbers)) => smallest(numbers),
+        _ => best,
+    };
     Some(Curve {
-        axes: axes.iter().map(|axis| axis.name.clone()).collect(),
         held,
-        simulated: best.record.as_ref().is_some_and(|record| record.simulated),
+        simulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated),
         unit,
-        efficiency,
+        efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,
-        growth,
-        best: top,
-        alike,
-        knee,
-        effect: Effect::of(axes, cases),
+        reference,
+        growth: growth(&works, numbers.as_deref()),
+        best,
+        alike: (0..points.len()).filter(|&other| other != best && rates[other].meets(&rates[best])).collect(),
+        knee: numbers.and_then(|numbers| knee(&rates, &numbers, rates[best].value)),
         points,
     })
 }
@@ -198,15 +225,13 @@ fn growth(works: &[f64], numbers: Option<&[f64]>) -> Growth {
     if numbers.is_some_and(alike) { Growth::Proportional } else { Growth::Varies }
 }
 
-fn efficiency(rates: &[Interval], numbers: Option<&[f64]>, baseline: Baseline, best: usize) -> Vec<f64> {
-    match (baseline, numbers) {
-        (Baseline::First, Some(numbers)) => {
-            let first = smallest(numbers);
-            let per_unit = rates[first].value / numbers[first];
-            rates.iter().zip(numbers).map(|(rate, number)| rate.value / number / per_unit).collect()
-        }
-        _ => rates.iter().map(|rate| rate.value / rates[best].value).collect(),
-    }
+/// The rate over that of the reference, and per unit of a resource.
+fn efficiency(rates: &[Interval], numbers: Option<&[f64]>, baseline: Baseline, reference: usize) -> Vec<f64> {
+    let more = |index: usize| match (baseline, numbers) {
+        (Baseline::First, Some(numbers)) => numbers[index] / numbers[reference],
+        _ => 1.0,
+    };
+    (0..rates.len()).map(|index| rates[index].value / rates[reference].value / more(index)).collect()
 }
 
 fn smallest(numbers: &[f64]) -> usize {
@@ -244,13 +269,13 @@ mod tests {
         let numbers = [1.0, 2.0, 4.0];
         // Strong: 100 of work, in 10, 5 and 4 seconds: T(1) / (n × T(n)).
         let strong = exact(&[100.0 / 10.0, 100.0 / 5.0, 100.0 / 4.0]);
-        assert_eq!(efficiency(&strong, Some(&numbers), Baseline::First, 2), [1.0, 1.0, 0.625]);
+        assert_eq!(efficiency(&strong, Some(&numbers), Baseline::First, 0), [1.0, 1.0, 0.625]);
         // Weak: 100 of work for each, in 10, 10 and 12.5 seconds: T(1) / T(n).
         let weak = exact(&[100.0 / 10.0, 200.0 / 10.0, 400.0 / 12.5]);
-        assert_eq!(efficiency(&weak, Some(&numbers), Baseline::First, 2), [1.0, 1.0, 0.8]);
+        assert_eq!(efficiency(&weak, Some(&numbers), Baseline::First, 0), [1.0, 1.0, 0.8]);
         // The baseline is the smallest value, wherever it stands.
         let turned = exact(&[25.0, 20.0, 10.0]);
-        assert_eq!(efficiency(&turned, Some(&[4.0, 2.0, 1.0]), Baseline::First, 0), [0.625, 1.0, 1.0]);
+        assert_eq!(efficiency(&turned, Some(&[4.0, 2.0, 1.0]), Baseline::First, 2), [0.625, 1.0, 1.0]);
         assert_eq!(efficiency(&exact(&[5.0, 20.0]), None, Baseline::Best, 1), [0.25, 1.0]);
     }
 

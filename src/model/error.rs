@@ -308,6 +308,20 @@ pub enum ModelError {
         first: SourceSpan,
     },
 
+    #[error("`{name}` has one value in a run, and this is a list")]
+    #[diagnostic(
+        code(aorta::model::list_of_values),
+        help(
+            "`aorta sweep FILE` runs one value after the other: of a preset's list with `--preset`, of others with \
+             `--set {name}=1,2`; for a list that nobody sets, write `let` in place of `param`"
+        )
+    )]
+    ListOfValues {
+        name: String,
+        #[label("several values")]
+        at: SourceSpan,
+    },
+
     #[error("{what} is not part of this version")]
     #[diagnostic(code(aorta::model::not_yet), help("{help}"))]
     NotYet {

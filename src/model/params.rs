@@ -99,13 +99,7 @@ impl<'a> Analyzer<'a> {
             value = self.adopt(&default_value, value, name, &words, (at, default.span));
         }
         if let Value::List(_) = value {
-            self.error(ModelError::NotYet {
-                what: "a list of values for a parameter".to_owned(),
-                help: "it makes a sweep, which comes with a later version; give one value, or write `let` in place of \
-                       `param` for a list that nobody sets"
-                    .to_owned(),
-                at: at.into(),
-            });
+            self.error(ModelError::ListOfValues { name: self.names.name(name.symbol).to_owned(), at: at.into() });
             value = Value::Unknown;
         } else if let Some(allowed) = allowed
             && !self.check_allowed(name, &value, at, allowed, &words)

@@ -5,6 +5,7 @@ mod analysis;
 mod cases_csv;
 mod chrome_trace;
 mod csv;
+mod curve;
 pub mod dump;
 mod expected;
 mod npy;

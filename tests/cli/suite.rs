@@ -150,6 +150,10 @@ fn a_suite_goes_on_where_it_ended() {
     assert_eq!((resumed.code, &resumed.stdout), (first.code, &first.stdout));
     assert!(!resumed.stderr.contains("good"), "{}", resumed.stderr);
     assert!(resumed.stderr.contains("bad input"), "{}", resumed.stderr);
+    // The file alone tells the same of its cases.
+    let told = sandbox.good(&["report", "own.jsonl"]);
+    let table = |page: &str| page.split_once("\n\n").expect("a title, then a table").1.to_owned();
+    assert_eq!(table(&told), table(&first.stdout));
     sandbox.write("suites/own.aorta", WORKLOAD.replace("x + 1", "x + 2"));
     let changed = sandbox.run(&[&suite[..], &["--resume"]].concat());
     assert_eq!(changed.code, Some(2), "{}", changed.stderr);

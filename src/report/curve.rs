@@ -1,0 +1,180 @@
+//! What a sweep says of an axis: a curve of bars, the work, efficiency, the best value, the knee.
+
+use std::fmt::Write as _;
+
+use comfy_table::CellAlignment;
+
+use crate::base::{Bytes, Flops, Nanos, Rate, counted};
+use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
+
+use super::table::{new_table, push};
+
+/// Characters of the longest bar.
+const BAR: usize = 30;
+
+/// Curves at other values of the other axes at most.
+const ELSEWHERE: usize = 8;
+
+/// Writes what there is to say of an axis.
+pub(super) fn section(along: &Along, out: &mut String) {
+    let name = along.axes.join(", ");
+    let curve = &along.curve;
+    let simulated = if curve.simulated { " (simulated)" } else { "" };
+    let at = if curve.held.is_empty() { String::new() } else { format!(", at {}", held(curve)) };
+    let _ = writeln!(out, "Over {name}{at}{simulated}");
+    bars(curve, &name, out);
+    let moves = !matches!(along.effect, Effect::None | Effect::ProgramOnly);
+    let _ = writeln!(out, "{}", work(curve));
+    if moves {
+        let _ = writeln!(out, "best: {}", best(curve));
+        if let Some(knee) = curve.knee.filter(|knee| *knee != curve.best) {
+            let (value, share) = (&curve.points[knee].value, scaling::ENOUGH * 100.0);
+            let _ = writeln!(out, "knee: {value} is the smallest that reaches {share:.0} % of the best rate");
+        }
+    }
+    for line in effect(&along.effect, &name) {
+        let _ = writeln!(out, "{line}");
+    }
+    for curve in along.elsewhere.iter().take(ELSEWHERE).filter(|_| moves) {
+        let _ = writeln!(out, "at {}: {} best: {}", held(curve), sparks(curve), best(curve));
+    }
+    let hidden = along.elsewhere.len().saturating_sub(ELSEWHERE);
+    if hidden > 0 && moves {
+        let _ = writeln!(out, "and {} more", counted(hidden, "curve"));
+    }
+    out.push('\n');
+}
+
+fn held(curve: &Curve) -> String {
+    curve.held.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+}
+
+fn rate(curve: &Curve, point: &Point) -> f64 {
+    point.rate(curve.unit).value
+}
+
+fn share(curve: &Curve, point: &Point) -> f64 {
+    rate(curve, point) / rate(curve, &curve.points[curve.best])
+}
+
+fn bars(curve: &Curve, name: &str, out: &mut String) {
+    let unit = curve.unit.per_second();
+    let mut table = new_table(&[name, unit, "", "median", "efficiency"].map(str::to_owned));
+    if let Some(column) = table.column_mut(2) {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+    for (point, efficiency) in curve.points.iter().zip(&curve.efficiency) {
+        table.add_row([
+            point.value.clone(),
+            Rate(rate(curve, point), unit).to_string(),
+            bar(share(curve, point)),
+            Nanos::from_secs_f64(point.time.value).to_string(),
+            format!("{:.0} %", efficiency * 100.0),
+        ]);
+    }
+    push(out, &table);
+    // What is said of it stands right below.
+    out.pop();
+}
+
+/// A bar of eighths of a character.
+fn bar(share: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+/// A character for each point.
+fn sparks(curve: &Curve) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let height = |point: &Point| HEIGHTS[((share(curve, point) * 8.0).ceil() as usize).clamp(1, 8) - 1];
+    curve.points.iter().map(height).collect()
+}
+
+/// What the work does, and what efficiency is measured against.
+fn work(curve: &Curve) -> String {
+    let (first, last) = (&curve.points[0], &curve.points[curve.points.len() - 1]);
+    let change = |text: fn(&Point) -> String| match (text(first), text(last)) {
+        (first, last) if first == last => first,
+        (first, last) => format!("{first} to {last}"),
+    };
+    let flops = change(|point| Flops(point.flops).to_string());
+    let bytes = change(|point| Bytes(point.bytes as u64).to_string());
+    let amount = format!("{flops}, {bytes} moved");
+    let one = &curve.points[curve.reference].value;
+    let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
+    match (curve.unit, curve.growth, curve.baseline) {
+        (Unit::Iterations, _, Baseline::First) => {
+            format!("nothing is known to be computed or moved, so an iteration counts: efficiency is {strong}")
+        }
+        (Unit::Iterations, _, Baseline::Best) => {
+            format!("nothing is known to be computed or moved, so an iteration counts: efficiency is T({one}) / T")
+        }
+        (_, Growth::Stays, Baseline::First) => {
+            format!("the work stays ({amount}): strong scaling, efficiency is {strong}")
+        }
+        (_, Growth::Proportional, Baseline::First) => {
+            format!("the work grows alike ({amount}): weak scaling, efficiency is T({one}) / T(n)")
+        }
+        (_, Growth::Varies, Baseline::First) => {
+            format!("the work varies ({amount}): efficiency is the rate for each unit, against that of {one}")
+        }
+        (_, Growth::Stays, Baseline::Best) => format!("the work stays ({amount}): efficiency is T({one}) / T"),
+        (_, Growth::Proportional, Baseline::Best) => {
+            format!("the work grows alike ({amount}): efficiency is against the best rate")
+        }
+        (_, Growth::Varies, Baseline::Best) => {
+            format!("the work varies ({amount}): efficiency is against the best rate")
+        }
+    }
+}
+
+/// The best value with its time, and those that cannot be told from it.
+fn best(curve: &Curve) -> String {
+    let point = &curve.points[curve.best];
+    let Interval { value, low, high } = point.time;
+    let [time, low, high] = [value, low, high].map(|seconds| Nanos::from_secs_f64(seconds).to_string());
+    let interval = if low == high { String::new() } else { format!(" ({low} to {high})") };
+    let alike: Vec<&str> = curve.alike.iter().map(|&index| curve.points[index].value.as_str()).collect();
+    let alike = match alike.len() {
+        0 => String::new(),
+        _ => format!("; not to be told from it: {}", alike.join(", ")),
+    };
+    format!("{} with {time}{interval}{alike}", point.value)
+}
+
+/// What an axis changed, where that is less than it should have.
+fn effect(effect: &Effect, name: &str) -> Vec<String> {
+    match effect {
+        Effect::Unknown => Vec::new(),
+        Effect::None => vec![format!(
+            "{name} had no effect: all values run the same program on the same streams and queues, and their times are \
+             within noise"
+        )],
+        Effect::TimeOnly => {
+            vec![format!("{name} leaves the program, its streams and its queues as they are: times alone differ")]
+        }
+        Effect::ProgramOnly => {
+            vec![format!(
+                "{name} changes the program, its streams or its queues, and makes no difference to the time beyond noise"
+            )]
+        }
+        Effect::Both { same } => same
+            .iter()
+            .map(|values| format!("{} run the same program: nothing but noise differs between them", values.join(", ")))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(bar(1.0).chars().count(), BAR);
+        assert_eq!((bar(0.5), bar(0.0)), ("█".repeat(15), String::new()));
+        assert_eq!(bar(1.0 / 240.0), "▏");
+        assert_eq!(bar(7.0), bar(1.0));
+    }
+}

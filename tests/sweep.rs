@@ -1,0 +1,380 @@
+//! Sweeps as people meet them: what they print and write, how cases end, and what a crash, Ctrl-C and another command
+//! make of their files.
+
+#[path = "cli/sandbox.rs"]
+mod sandbox;
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use sandbox::{Output, Sandbox, finish};
+
+/// Products on as many streams as one wants.
+const PRODUCTS: &str = "\
+//! Eight products, on as many streams as one wants.
+param n = 1024 in 16..=8192
+param streams = 1 in 1..=8
+preset sizes { streams = 4, n = [256, 1024] }
+stream s[streams]
+buffer x[8], w[8]: bf16[n, n]
+step { for i in 0..8 { on s[i % streams] { gemm(x[i], w[i]) } } }
+";
+
+/// A file whose cases end in many ways.
+const ENDS: &str = "\
+param n = 1024
+buffer x: f32[n]
+step { map(x + 1 -> x) }
+expect flops < 1MFLOP
+";
+
+/// How long something is waited for that has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn words(arguments: &str) -> Vec<&str> {
+    arguments.split_whitespace().collect()
+}
+
+/// A sweep on the simulator.
+fn sweep(sandbox: &Sandbox, arguments: &str) -> Output {
+    sandbox.run(&[words("sweep"), words(arguments), words("--backend sim --effort quick")].concat())
+}
+
+/// Everything that a command said, as one text.
+fn said(output: &Output) -> String {
+    format!("code {:?}\n{}---\n{}", output.code.unwrap_or(-1), output.stdout, output.stderr)
+}
+
+/// The lines of a file of cases.
+fn lines(sandbox: &Sandbox, name: &str) -> Vec<Value> {
+    let parsed = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error} in {line:?}"));
+    sandbox.read(name).lines().map(parsed).collect()
+}
+
+/// What became of each case, in the order of the file.
+fn statuses(sandbox: &Sandbox, name: &str) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    lines(sandbox, name)[1..].iter().map(|case| (text(&case["name"]), text(&case["status"]))).collect()
+}
+
+#[test]
+fn a_product_of_axes() {
+    let sandbox = Sandbox::new();
+    sandbox.write("products.aorta", PRODUCTS);
+    let output = sweep(&sandbox, "products.aorta --streams 1,2,4,8,16 --set n=256,4096 --json a.jsonl --csv a.csv");
+    insta::assert_snapshot!("product", said(&output));
+    insta::assert_snapshot!("product_csv", without_times(&sandbox.read("a.csv")));
+    let cases = lines(&sandbox, "a.jsonl");
+    assert_eq!((&cases[0]["schema"], &cases[0]["kind"]), (&"aorta.cases/1".into(), &"sweep".into()));
+    let measured = cases[1..].iter().filter(|case| case["status"] == "done");
+    for case in measured {
+        assert_eq!(case["record"]["schema"], "aorta.run/1", "a case has its whole record");
+        assert_eq!(case["record"]["workload"]["params"]["streams"], case["values"]["streams"]);
+        assert!(case["record"]["variants"][0]["ranks"][0]["trace"].as_array().is_some_and(|trace| trace.len() == 8));
+    }
+    // The same again, from the file.
+    assert_eq!(sandbox.good(&["report", "a.jsonl", "--csv", "b.csv"]), {
+        // In the order in which cases ended.
+        let again = sandbox.good(&["report", "a.jsonl"]);
+        assert!(again.contains("best: 4096"), "{again}");
+        again
+    });
+}
+
+/// A table without the column that a clock fills.
+fn without_times(text: &str) -> String {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().expect("a header").clone();
+    let clock = header.iter().position(|name| name == "seconds").expect("the host's clock");
+    let kept = |row: &csv::StringRecord| {
+        let values = row.iter().enumerate().filter(|(index, _)| *index != clock).map(|(_, value)| value.to_owned());
+        values.collect::<Vec<_>>().join(",")
+    };
+    let rows = reader.records().map(|row| kept(&row.expect("as long as the header")));
+    let rows: Vec<String> = rows.collect();
+    [vec![kept(&header)], rows].concat().join("\n")
+}
+
+#[test]
+fn axes_go_together_and_work_grows_with_ranks() {
+    let sandbox = Sandbox::new();
+    sandbox.write("weak.aorta", "param n = 1024\nbuffer x: f32[n]\nstep { map(x * 2 -> x)  all_reduce(x) }");
+    let output = sweep(&sandbox, "weak.aorta --ranks 1,2,4 --json a.jsonl");
+    insta::assert_snapshot!("weak", said(&output));
+    let zipped = sweep(&sandbox, "weak.aorta --ranks 1,2,4 --set n=4096,2048,1024 --zip --json b.jsonl");
+    insta::assert_snapshot!("zip", said(&zipped));
+}
+
+#[test]
+fn a_preset_with_a_list_is_an_axis() {
+    let sandbox = Sandbox::new();
+    sandbox.write("products.aorta", PRODUCTS);
+    let output = sweep(&sandbox, "products.aorta --preset sizes --env CUDA_DEVICE_MAX_CONNECTIONS=8,32 --json a.jsonl");
+    insta::assert_snapshot!("preset", said(&output));
+    // What the command says stands over the preset.
+    let output = sweep(&sandbox, "products.aorta --preset sizes --set n=512 --launch stream,graph --json b.jsonl");
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let cases = lines(&sandbox, "b.jsonl");
+    assert_eq!(cases.len(), 3);
+    assert!(cases[1..].iter().all(|case| case["record"]["workload"]["params"]["n"] == "512"));
+    // One run has one value.
+    let single = sandbox.run(&words("exec products.aorta --preset sizes --backend sim"));
+    assert!(single.stderr.contains("aorta::model::list_of_values"), "{}", single.stderr);
+}
+
+#[test]
+fn no_case_ends_a_sweep() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ends.aorta", ENDS);
+    let output = sweep(&sandbox, "ends.aorta --set n=1,1024,1048576,1e12,0,100000000000 --json a.jsonl");
+    insta::assert_snapshot!("ends", said(&output));
+    // A run that hangs is ended, and the next one begins.
+    sandbox.write("slow.aorta", "param t = 1us\nbuffer x: f32[4]\nstep { spin(t)  map(x + 1 -> x) }");
+    let arguments = words("sweep slow.aorta --backend host --effort sanity --timeout 100ms --order given");
+    let output = sandbox.run(&[&arguments[..], &["--set", "t=1us,3s,2us", "--json", "b.jsonl"]].concat());
+    assert_eq!(output.code, Some(4), "{}", output.stderr);
+    let ended: Vec<String> = statuses(&sandbox, "b.jsonl").into_iter().map(|(_, status)| status).collect();
+    assert_eq!(ended, ["done", "failed", "done"]);
+    assert!(output.stdout.contains("did not end within 100.0 ms"), "{}", output.stdout);
+}
+
+#[test]
+fn a_sweep_in_which_nothing_can_run_is_an_error() {
+    let sandbox = Sandbox::new();
+    sandbox.write("products.aorta", PRODUCTS);
+    let cases = [
+        ("products.aorta --streams 0,9", "streams=0, is told what stands above"),
+        ("products.aorta --set m=1,2", "there is no parameter `m`"),
+        ("products.aorta --streams 4", "nothing varies"),
+        ("products.aorta --streams 1,,2", "a value of `--streams` is empty"),
+        ("products.aorta --streams 1,2,1", "has the value `1` twice"),
+        ("products.aorta --streams 1,2 --set streams=4,8", "two axes are called `streams`"),
+        ("products.aorta --streams 1,2 --set n=16,32,64 --zip", "`n` has 3 values, `streams` 2"),
+        ("products.aorta --launch stream,grpah", "`--launch`"),
+        ("products.aorta --streams 1,2 --warmup many", "invalid value 'many'"),
+        ("- --streams 1,2", "standard input can be read once"),
+        ("nowhere.aorta --streams 1,2", "there is no file and no shipped workload"),
+    ];
+    for (arguments, says) in cases {
+        let output = sweep(&sandbox, arguments);
+        // One value that nothing takes leaves the other.
+        if arguments.contains("grpah") {
+            assert_eq!(output.code, Some(0), "{}", output.stderr);
+            assert!(output.stdout.contains("1 done, 1 skipped"), "{}", output.stdout);
+            continue;
+        }
+        assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{arguments}");
+        let plain = output.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain.contains(says), "{arguments}: {}", output.stderr);
+    }
+    let launched = sandbox
+        .command(&words("sweep products.aorta --streams 1,2"))
+        .envs([
+            ("RANK", "0"),
+            ("WORLD_SIZE", "2"),
+            ("LOCAL_RANK", "0"),
+            ("MASTER_ADDR", "localhost"),
+            ("MASTER_PORT", "1"),
+        ])
+        .spawn()
+        .expect("the binary starts");
+    let launched = finish(launched);
+    assert_eq!(launched.code, Some(2), "{}", launched.stdout);
+    assert!(launched.stderr.contains("starts a process for each case itself"), "{}", launched.stderr);
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_was() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ends.aorta", ENDS);
+    let command = "ends.aorta --set n=1,2,1e12,100000000000 --json a.jsonl";
+    let first = sweep(&sandbox, command);
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    let text = sandbox.read("a.jsonl");
+    let again = sweep(&sandbox, &format!("{command} --resume"));
+    assert_eq!((again.code, again.stdout, again.stderr), (Some(0), first.stdout.clone(), String::new()));
+    assert_eq!(sandbox.read("a.jsonl"), text, "nothing is written of what is done");
+    // What failed is repeated where somebody asks for it, and the last time counts.
+    let retried = sweep(&sandbox, &format!("{command} --resume --retry"));
+    assert_eq!((retried.code, retried.stdout), (Some(0), first.stdout.clone()));
+    assert_eq!(retried.stderr.lines().count(), 1, "{}", retried.stderr);
+    let names: Vec<String> = statuses(&sandbox, "a.jsonl").into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.iter().filter(|name| *name == "n=100000000000").count(), 2);
+    // A line that was cut short is that of a case to run again.
+    let whole: Vec<&str> = text.split_inclusive('\n').collect();
+    let last = whole[whole.len() - 1];
+    sandbox.write("a.jsonl", text[..text.len() - last.len() / 2].as_bytes());
+    let mended = sweep(&sandbox, &format!("{command} --resume"));
+    assert_eq!((mended.code, mended.stdout), (Some(0), first.stdout));
+    assert!(mended.stderr.starts_with("The file ends in the middle of a line"), "{}", mended.stderr);
+    assert_eq!(lines(&sandbox, "a.jsonl").len(), whole.len());
+}
+
+#[test]
+fn a_file_of_another_sweep_is_left_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ends.aorta", ENDS);
+    sandbox.write("other.aorta", ENDS);
+    assert_eq!(sweep(&sandbox, "ends.aorta --set n=1,2 --json a.jsonl").code, Some(0));
+    let text = sandbox.read("a.jsonl");
+    let refused = |arguments: &str, says: &str| {
+        let output = sweep(&sandbox, arguments);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{arguments}");
+        let plain = output.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain.contains(says), "{arguments}: {}", output.stderr);
+        assert_eq!(sandbox.read("a.jsonl"), text);
+    };
+    refused("ends.aorta --set n=1,2 --json a.jsonl", "is there already, with 2 cases");
+    refused("ends.aorta --set n=1,2,4 --json a.jsonl --resume", "what varies was `--set n=1,2` and is `--set n=1,2,4`");
+    refused(
+        "ends.aorta --set n=1,2 --launch graph --json a.jsonl --resume",
+        "the command was `ends.aorta --backend=sim",
+    );
+    refused("ends.aorta --set n=1,2 --zip --json a.jsonl --resume", "was `each with each` and is `--zip`");
+    refused("other.aorta --set n=1,2 --json a.jsonl --resume", "the workload was `ends.aorta` and is `other.aorta`");
+    sandbox.write("ends.aorta", format!("{ENDS}// another text\n"));
+    refused("ends.aorta --set n=1,2 --json a.jsonl --resume", "the text of ends.aorta has changed");
+    // What is no file of cases is nobody's to write to.
+    for wrong in ["hello\n", "hello", "{\"schema\":\"aorta.run/1\"}\n"] {
+        sandbox.write("b.jsonl", wrong);
+        for resume in ["", "--resume"] {
+            let output = sweep(&sandbox, &format!("ends.aorta --set n=1,2 --json b.jsonl {resume}"));
+            assert_eq!(output.code, Some(2), "{}", output.stdout);
+            assert!(output.stderr.contains("aorta::cli::no_cases"), "{}", output.stderr);
+            assert_eq!(sandbox.read("b.jsonl"), wrong);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_without_a_file_is_kept_at_home() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ends.aorta", ENDS);
+    let first = sweep(&sandbox, "ends.aorta --set n=1,2");
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    assert_eq!(sandbox.listing(), ["ends.aorta"]);
+    assert!(first.stderr.contains("/.local/state/aorta/sweeps/ends-"), "{}", first.stderr);
+    let cases = |output: &Output| output.stderr.lines().filter(|line| line.contains(" of 2: ")).count();
+    assert_eq!(cases(&first), 2);
+    assert_eq!(cases(&sweep(&sandbox, "ends.aorta --set n=1,2 --resume")), 0);
+    assert_eq!(cases(&sweep(&sandbox, "ends.aorta --set n=1,2")), 2, "without `--resume` it is measured anew");
+}
+
+/// Starts a sweep whose cases have their temporary files in the sandbox.
+fn start(sandbox: &Sandbox, arguments: &str) -> Child {
+    let mut command = sandbox.command(&words(&format!("sweep {arguments}")));
+    std::fs::create_dir_all(sandbox.path("tmp")).expect("a folder can be made");
+    command.env("TMPDIR", sandbox.path("tmp")).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("the binary starts")
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut come: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !come() {
+        assert!(begun.elapsed() < PATIENCE, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn whole_lines(sandbox: &Sandbox, name: &str) -> usize {
+    let bytes = std::fs::read(sandbox.path(name)).unwrap_or_default();
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Kills a sweep a hundred times: mostly when it has just written another case, sometimes anywhere.
+#[test]
+fn a_hundred_kills_lose_nothing_but_the_case_under_way() {
+    const KILLS: usize = 100;
+    let sandbox = Sandbox::new();
+    sandbox.write("tiny.aorta", "param n = 4\nbuffer x: f32[n]\nstep { map(x + 1 -> x) }");
+    let values: Vec<String> = (1..=200).map(|value| value.to_string()).collect();
+    let command =
+        format!("tiny.aorta --set n={} --backend sim --effort quick --json a.jsonl --resume", values.join(","));
+    let mut before = Vec::new();
+    for kill in 0..KILLS {
+        // The same numbers each time, spread as if by chance.
+        let chance = (kill * 7919 + 13) % 97;
+        let mut child = start(&sandbox, &command);
+        let (more, delay) = if kill % 4 == 0 { (0, 1500 * chance) } else { (1, 30 * chance) };
+        let wanted = whole_lines(&sandbox, "a.jsonl") + more;
+        wait_for("a case", || {
+            let ended = child.try_wait().expect("a child can be waited for").is_some();
+            assert!(!ended, "the sweep ended before kill {kill}");
+            whole_lines(&sandbox, "a.jsonl") >= wanted
+        });
+        std::thread::sleep(Duration::from_micros(delay as u64));
+        child.kill().expect("SIGKILL reaches it");
+        child.wait().expect("a child can be waited for");
+        let now = std::fs::read(sandbox.path("a.jsonl")).unwrap_or_default();
+        assert!(now.starts_with(&before), "what was written before kill {kill} has changed");
+        let whole = now.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        before = now[..whole].to_vec();
+    }
+    assert!(whole_lines(&sandbox, "a.jsonl") < values.len(), "the sweep was still under way at the last kill");
+    let output = sandbox.run(&words(&format!("sweep {command}")));
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stdout.contains("200 done"), "{}", output.stdout);
+    assert!(sandbox.read("a.jsonl").as_bytes().starts_with(&before));
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, status) in statuses(&sandbox, "a.jsonl") {
+        assert_eq!(status, "done", "{name}");
+        *times.entry(name).or_default() += 1;
+    }
+    assert_eq!(times.len(), values.len(), "every case is there");
+    assert!(times.values().all(|times| *times == 1), "none that was written was run again");
+}
+
+/// Whether a process runs that was given a path below this folder.
+fn any_process_of(sandbox: &Sandbox) -> bool {
+    let folder = sandbox.path("tmp").display().to_string();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.into_iter().any(|process| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&folder)
+    })
+}
+
+/// Starts a sweep and waits until a case is under way that lasts for more than a minute.
+fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
+    if !std::path::Path::new("/proc/self/cmdline").exists() {
+        println!("skipped: this system does not tell which processes run");
+        return None;
+    }
+    sandbox.write("long.aorta", "param t = 1us\nstep { spin(t) }");
+    let child = start(
+        sandbox,
+        "long.aorta --set t=1us,10s,9s --backend host --effort quick --timeout 200s --order given --json a.jsonl",
+    );
+    wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && any_process_of(sandbox));
+    Some(child)
+}
+
+#[test]
+fn ctrl_c_ends_the_case_too() {
+    let sandbox = Sandbox::new();
+    let Some(mut child) = long_sweep(&sandbox) else { return };
+    // To the sweep alone: a terminal tells both.
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
+    assert!(kill.success());
+    let begun = Instant::now();
+    let status = child.wait().expect("a child can be waited for");
+    assert_eq!(status.code(), Some(130));
+    assert!(begun.elapsed() < PATIENCE, "the case was not waited for");
+    assert!(!any_process_of(&sandbox), "the case is gone before the sweep is");
+    assert_eq!(std::fs::read_dir(sandbox.path("tmp")).expect("listed").count(), 0, "temporary files are gone");
+    assert_eq!(statuses(&sandbox, "a.jsonl"), [("t=1us".to_owned(), "done".to_owned())]);
+    assert!(!sandbox.good(&["report", "a.jsonl"]).is_empty());
+}
+
+#[test]
+fn a_case_does_not_outlive_a_sweep_that_is_killed() {
+    let sandbox = Sandbox::new();
+    let Some(mut child) = long_sweep(&sandbox) else { return };
+    child.kill().expect("SIGKILL reaches it");
+    child.wait().expect("a child can be waited for");
+    wait_for("the end of the case", || !any_process_of(&sandbox));
+}
