@@ -47,7 +47,8 @@ impl ExpectedArgs {
     }
 }
 
-fn read(path: &Path) -> Result<Expected, CliError> {
+/// Ranges of a file.
+pub fn read(path: &Path) -> Result<Expected, CliError> {
     let text = load::read(path, load::Kind::Expected)?;
     Ok(Expected::parse(&path.display().to_string(), &text)?)
 }

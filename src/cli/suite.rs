@@ -16,7 +16,7 @@ use super::case::{self, Interrupt};
 use super::error::CliError;
 use super::sweep::journal::{self, Opened};
 use super::sweep::progress::Progress;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
+use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, expected, load, output};
 
 use args::FormatArg;
 pub use args::SuiteArgs;
@@ -33,6 +33,8 @@ pub fn run(args: SuiteArgs) -> CliResult {
     case::alone("suite")?;
     let (suite, text) = plan::find(name)?;
     let mut machine = Machine::here(&args, &load::settings(&args.config)?)?;
+    // A mistake in them would end every case.
+    args.expected.as_deref().map(expected::read).transpose()?;
     let planned = plan::plan(&suite, &args, &machine)?;
     if args.dry_run {
         output::print(&commands(&planned));

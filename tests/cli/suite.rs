@@ -193,3 +193,23 @@ fn mistakes_in_suites_are_told() {
     }
     snapshot!("suite_mistakes", told);
 }
+
+/// What is normal is counted for each case that is no simulation.
+#[test]
+fn what_is_normal_is_counted() {
+    let sandbox = own();
+    let ranges = r#"(devices: ["this CPU"], sources: {"us": measured("here")}, ranges: [
+        (name: "any", figure: metric, workload: "own", metric: "rate", normal: (from: "1B/s"), seen: "a", source: "us"),
+        (name: "none", figure: metric, workload: "own", metric: "rate", normal: (from: "9TB/s"), seen: "b", source: "us"),
+    ])"#;
+    sandbox.write("ranges.ron", ranges);
+    let suite = ["suite", "suites/own.ron", "--backend", "host", "--only", "good", "--expected=ranges.ron"];
+    let page = sandbox.good(&suite);
+    assert!(page.lines().any(|line| line.starts_with("good ") && line.ends_with("1 of 2, slower")), "{page}");
+    assert!(page.contains("\ngood: slower than normal, as streams: none is "), "{page}");
+    assert!(page.contains(", and at least 9 TB/s is normal\ncheck first: "), "{page}");
+    assert!(page.ends_with("1 case: 1 held; 1 of 2 known figures are normal\n"), "{page}");
+    // A mistake in the ranges is found before anything runs.
+    sandbox.write("ranges.ron", "(");
+    assert_eq!(sandbox.run(&suite).code, Some(2));
+}
