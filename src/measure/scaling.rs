@@ -39,6 +39,7 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The rate's unit, as a column's name.
     pub fn per_second(self) -> &'static str {
         match self {
             Unit::Flops => "FLOP/s",
@@ -94,15 +95,18 @@ pub struct Along {
 pub struct Curve {
     /// What the other axes are held at.
     pub held: Vec<(String, String)>,
+    /// A figure is a simulator's.
     pub simulated: bool,
+    /// A figure is of a device that stands for a rank of several.
+    pub emulated: bool,
     pub unit: Unit,
     /// In the order in which values were given. Those without a figure are left out.
     pub points: Vec<Point>,
     /// Of each point.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
-    /// The place of the point that efficiency is measured against.
-    pub reference: usize,
+    /// The value that efficiency is measured against; of axes that go together, that of the resource.
+    pub one: String,
     /// Of the work in `unit`.
     pub growth: Growth,
     /// The place of the point with the best rate.
@@ -196,10 +200,14 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
     Some(Curve {
         held,
         simulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated),
+        emulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.emulated.is_some()),
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,
-        reference,
+        one: match baseline {
+            Baseline::First => cases[reference].values.get(&scale.name)?.clone(),
+            Baseline::Best => points[reference].value.clone(),
+        },
         growth: growth(&works, numbers.as_deref()),
         best,
         alike: (0..points.len()).filter(|&other| other != best && rates[other].meets(&rates[best])).collect(),

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use comfy_table::CellAlignment;
 
+use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
 
-use super::table::{new_table, push};
+use super::table::{new_table, percent, push};
 
 /// Characters of the longest bar.
 const BAR: usize = 30;
@@ -19,9 +20,14 @@ const ELSEWHERE: usize = 8;
 pub(super) fn section(along: &Along, out: &mut String) {
     let name = along.axes.join(", ");
     let curve = &along.curve;
-    let simulated = if curve.simulated { " (simulated)" } else { "" };
+    let mark = match (curve.simulated, curve.emulated) {
+        (false, false) => "",
+        (true, false) => " (simulated)",
+        (false, true) => " (emulated)",
+        (true, true) => " (simulated, emulated)",
+    };
     let at = if curve.held.is_empty() { String::new() } else { format!(", at {}", held(curve)) };
-    let _ = writeln!(out, "Over {name}{at}{simulated}");
+    let _ = writeln!(out, "Over {name}{at}{mark}");
     bars(curve, &name, out);
     let moves = !matches!(along.effect, Effect::None | Effect::ProgramOnly);
     let _ = writeln!(out, "{}", work(curve));
@@ -53,6 +59,14 @@ fn rate(curve: &Curve, point: &Point) -> f64 {
     point.rate(curve.unit).value
 }
 
+/// A rate as people read it.
+pub(super) fn rate_text(unit: Unit, rate: f64) -> String {
+    match unit {
+        Unit::Iterations => Count(rate, unit.per_second()).to_string(),
+        Unit::Flops | Unit::Bytes => Rate(rate, unit.per_second()).to_string(),
+    }
+}
+
 fn share(curve: &Curve, point: &Point) -> f64 {
     rate(curve, point) / rate(curve, &curve.points[curve.best])
 }
@@ -66,10 +80,10 @@ fn bars(curve: &Curve, name: &str, out: &mut String) {
     for (point, efficiency) in curve.points.iter().zip(&curve.efficiency) {
         table.add_row([
             point.value.clone(),
-            Rate(rate(curve, point), unit).to_string(),
+            rate_text(curve.unit, rate(curve, point)),
             bar(share(curve, point)),
             Nanos::from_secs_f64(point.time.value).to_string(),
-            format!("{:.0} %", efficiency * 100.0),
+            percent(*efficiency),
         ]);
     }
     push(out, &table);
@@ -101,7 +115,7 @@ fn work(curve: &Curve) -> String {
     let flops = change(|point| Flops(point.flops).to_string());
     let bytes = change(|point| Bytes(point.bytes as u64).to_string());
     let amount = format!("{flops}, {bytes} moved");
-    let one = &curve.points[curve.reference].value;
+    let one = &curve.one;
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     match (curve.unit, curve.growth, curve.baseline) {
         (Unit::Iterations, _, Baseline::First) => {
@@ -114,14 +128,14 @@ fn work(curve: &Curve) -> String {
             format!("the work stays ({amount}): strong scaling, efficiency is {strong}")
         }
         (_, Growth::Proportional, Baseline::First) => {
-            format!("the work grows alike ({amount}): weak scaling, efficiency is T({one}) / T(n)")
+            format!("the work grows in proportion ({amount}): weak scaling, efficiency is T({one}) / T(n)")
         }
         (_, Growth::Varies, Baseline::First) => {
             format!("the work varies ({amount}): efficiency is the rate for each unit, against that of {one}")
         }
         (_, Growth::Stays, Baseline::Best) => format!("the work stays ({amount}): efficiency is T({one}) / T"),
         (_, Growth::Proportional, Baseline::Best) => {
-            format!("the work grows alike ({amount}): efficiency is against the best rate")
+            format!("the work grows in proportion ({amount}): efficiency is against the best rate")
         }
         (_, Growth::Varies, Baseline::Best) => {
             format!("the work varies ({amount}): efficiency is against the best rate")

@@ -182,7 +182,7 @@ fn clocks(variant: &Variant) -> String {
 }
 
 /// A share with two digits that say something.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let digits = if percent >= 10.0 {
         0
