@@ -59,7 +59,12 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     let name = args.record.display().to_string();
     let read = Cases::parse(text.as_bytes()).map_err(|why| InputError::NoCases { name: name.clone(), why })?;
     let none = || InputError::NoCases { name, why: "its first line is not whole".to_owned() };
-    let read = read.ok_or_else(none)?;
+    let mut read = read.ok_or_else(none)?;
+    if args.expected.given() {
+        let own = args.expected.own()?;
+        let records = read.cases.iter_mut().filter_map(|case| case.record.as_deref_mut());
+        records.for_each(|record| expected::judge(record, own.as_ref()));
+    }
     if read.torn {
         output::eprint("The file ends in the middle of a line, of a case that was cut short.\n");
     }
