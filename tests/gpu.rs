@@ -570,3 +570,53 @@ fn a_sweep_over_a_variable_gives_each_process_its_own() {
         assert_eq!(queues.len(), expected, "{value} connections");
     }
 }
+
+/// The program: where it was built, or beside this test, where both were carried to another machine.
+fn program() -> std::path::PathBuf {
+    let built = std::path::PathBuf::from(env!("CARGO_BIN_EXE_aorta"));
+    let own = std::env::current_exe().expect("a test is a program");
+    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("aorta"));
+    std::iter::once(built).chain(beside).find(|path| path.is_file()).expect("the program was built with its tests")
+}
+
+/// Runs a suite on the first GPU, prints its page, and gives its cases.
+fn suite(arguments: &[&str]) -> Vec<aorta::measure::cases::Case> {
+    let folder = folder();
+    let file = folder.path().join("cases.jsonl");
+    let mut command = std::process::Command::new(program());
+    command.arg("suite").args(arguments).args(["--backend", "cuda", "--device", "0", "--json"]).arg(&file);
+    let output = command.output().expect("the program starts");
+    println!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.code(), Some(0), "aorta suite {arguments:?}");
+    let bytes = std::fs::read(&file).expect("a file of cases");
+    aorta::measure::cases::Cases::parse(&bytes).expect("whole lines").expect("a header").cases
+}
+
+/// What is normal is for the reader: a machine may be slow. That something is known of an H200 is not.
+#[test]
+fn suites_run_and_tell_what_is_normal() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let h200 = gpu.device().name == "NVIDIA H200";
+    // The cases are processes of their own, and need the memory.
+    drop(gpu);
+    let all = suite(&["P0", "--effort", "sanity"]);
+    assert!(all.len() >= 18 && all.iter().all(|case| case.status.is_measured()), "all of them ran");
+    suite(&["smoke"]);
+    let quick = [
+        suite(&["P0", "--effort", "quick", "--only", "8 streams"]),
+        suite(&["copies", "--effort", "quick", "--only", "size_sweep"]),
+    ];
+    for case in quick.iter().flatten() {
+        let record = case.record.as_ref().expect("it was measured");
+        for figure in &record.expected {
+            let (value, normal) = (&figure.text, &figure.normal);
+            println!(
+                "{}: {}, {}: {value}, normal is {normal}: {}",
+                case.name, figure.name, figure.launch, figure.verdict
+            );
+            figure.check.iter().for_each(|check| println!("  check first: {check}"));
+        }
+        assert!(!h200 || !record.expected.is_empty(), "{}: nothing is known of it", case.name);
+    }
+}

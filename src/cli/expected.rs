@@ -1,6 +1,6 @@
 //! Where ranges come from with which figures are compared, for `exec` and `report`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 
@@ -15,14 +15,14 @@ use super::{load, output};
 pub struct ExpectedArgs {
     /// List every figure beside what is normal for the device, with its source; with `=PATH`, by your own ranges
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    expected: Option<PathBuf>,
+    expected: Option<String>,
 }
 
 impl ExpectedArgs {
     /// The ranges of a file that was named. Read before a run, so that a mistake in it costs no time.
     pub fn own(&self) -> Result<Option<Expected>, CliError> {
-        let named = self.expected.as_deref().filter(|path| *path != Path::new(""));
-        named.map(read).transpose()
+        let named = self.expected.as_deref().filter(|path| !path.is_empty());
+        named.map(|path| read(Path::new(path))).transpose()
     }
 
     /// Lists what the record holds, where that was asked for.
@@ -47,7 +47,8 @@ impl ExpectedArgs {
     }
 }
 
-fn read(path: &Path) -> Result<Expected, CliError> {
+/// Ranges of a file.
+pub fn read(path: &Path) -> Result<Expected, CliError> {
     let text = load::read(path, load::Kind::Expected)?;
     Ok(Expected::parse(&path.display().to_string(), &text)?)
 }

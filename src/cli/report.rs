@@ -1,12 +1,13 @@
-//! `aorta report`: a record, or a sweep, again, without a device.
+//! `aorta report`: a record, a sweep or a suite again, without a device.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::measure::RunRecord;
-use crate::measure::cases::Cases;
+use crate::measure::cases::{Cases, Kind};
 use crate::report;
+use crate::report::suite::Page;
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
@@ -14,7 +15,7 @@ use super::{CliResult, DONE, load, output};
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A record that `exec --json` wrote, or the cases of a sweep
+    /// A record that `exec --json` wrote, or the cases of a sweep or a suite
     record: PathBuf,
     /// Show the N operations with the most time of their own, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -58,11 +59,23 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     let name = args.record.display().to_string();
     let read = Cases::parse(text.as_bytes()).map_err(|why| InputError::NoCases { name: name.clone(), why })?;
     let none = || InputError::NoCases { name, why: "its first line is not whole".to_owned() };
-    let read = read.ok_or_else(none)?;
+    let mut read = read.ok_or_else(none)?;
+    if args.expected.given() {
+        let own = args.expected.own()?;
+        let records = read.cases.iter_mut().filter_map(|case| case.record.as_deref_mut());
+        records.for_each(|record| expected::judge(record, own.as_ref()));
+    }
     if read.torn {
         output::eprint("The file ends in the middle of a line, of a case that was cut short.\n");
     }
-    output::print(&report::sweep(&read.header, &read.latest()));
+    let (header, latest) = (&read.header, read.latest());
+    output::print(&match header.kind {
+        Kind::Sweep => report::sweep(header, &latest),
+        Kind::Suite => {
+            let planned = latest.len();
+            report::suite::table(&Page { header, description: "", cases: latest, planned })
+        }
+    });
     let csv = args.csv.as_ref().map(|path| (path, report::cases_csv(&read.header, &read.latest())));
     csv.map_or(Ok(()), |(path, csv)| output::write_file(path, csv.as_bytes()))?;
     Ok(DONE)

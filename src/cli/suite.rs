@@ -16,7 +16,7 @@ use super::case::{self, Interrupt};
 use super::error::CliError;
 use super::sweep::journal::{self, Opened};
 use super::sweep::progress::Progress;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
+use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, expected, load, output};
 
 use args::FormatArg;
 pub use args::SuiteArgs;
@@ -33,6 +33,8 @@ pub fn run(args: SuiteArgs) -> CliResult {
     case::alone("suite")?;
     let (suite, text) = plan::find(name)?;
     let mut machine = Machine::here(&args, &load::settings(&args.config)?)?;
+    // A mistake in them would end every case.
+    args.expected.as_deref().map(expected::read).transpose()?;
     let planned = plan::plan(&suite, &args, &machine)?;
     if args.dry_run {
         output::print(&commands(&planned));
@@ -46,7 +48,8 @@ pub fn run(args: SuiteArgs) -> CliResult {
     if interrupt.stopped() && args.json.is_some() {
         output::eprint("Interrupted: the same command with `--resume` goes on.\n");
     }
-    let page = Page { header: &header, description: &suite.description, cases: &cases, planned: planned.len() };
+    let ended = cases.iter().collect();
+    let page = Page { header: &header, description: &suite.description, cases: ended, planned: planned.len() };
     output::print(&match args.format {
         FormatArg::Table => report::table(&page),
         FormatArg::Markdown => report::markdown(&page),
@@ -71,12 +74,24 @@ fn list() -> Result<String, CliError> {
 /// The command of each case, or why it has none.
 fn commands(planned: &[Planned]) -> String {
     let line = |planned: &Planned| match &planned.fate {
-        Fate::Run(arguments) => format!("{}: aorta exec {}\n", planned.name, arguments.join(" ")),
+        Fate::Run(arguments) => {
+            let typed: Vec<String> = arguments.iter().map(|word| typed(word)).collect();
+            format!("{}: aorta exec {}\n", planned.name, typed.join(" "))
+        }
         Fate::Skip(why) => format!("{}: skipped: {why}\n", planned.name),
         Fate::Missing(why) => format!("{}: missing: {why}\n", planned.name),
         Fate::Bad(why) => format!("{}: failed: {why}\n", planned.name),
     };
     planned.iter().map(line).collect()
+}
+
+/// A word as a shell takes it.
+fn typed(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=./,:+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// What a file of its cases begins with. Its hash is of the suite and of all files that its cases name.
@@ -201,5 +216,18 @@ fn exit_code(planned: &[Planned], cases: &[Case], strict: bool) -> u8 {
         () if any(&[Status::Failed, Status::OutOfMemory]) || (could_run && !ran) => FAILED,
         () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => NOT_HELD,
         () => DONE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_typed_as_a_shell_takes_them() {
+        assert_eq!(typed("--set=n=4"), "--set=n=4");
+        assert_eq!(typed("--set=n=[1, 2]"), "'--set=n=[1, 2]'");
+        assert_eq!(typed("it's"), "'it'\\''s'");
+        assert_eq!(typed(""), "''");
     }
 }

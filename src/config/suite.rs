@@ -133,59 +133,60 @@ impl Suite {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let bad = |name: String, value: &str, why: &str, help: &str| {
-            let (value, why, help) = (value.to_owned(), why.to_owned(), help.to_owned());
-            Err(ConfigError::BadValue { name: format!("{name} in {}", self.name), value, why, help })
-        };
-        let cases = self.expanded();
-        if cases.is_empty() || cases.len() > MAX_CASES {
-            let help = "write `cases: [(workload: \"moe\")]`";
+        // Counted before they are made: a list of streams may be long.
+        let count = self.cases.iter().map(|case| case.streams.len().max(1)).sum::<usize>();
+        if !(1..=MAX_CASES).contains(&count) {
             let why = format!("a suite has 1 to {MAX_CASES} cases");
-            return bad("cases".to_owned(), &cases.len().to_string(), &why, help);
+            return self.bad("cases".to_owned(), &count.to_string(), &why, "write `cases: [(workload: \"moe\")]`");
         }
         let mut titles = BTreeSet::new();
-        for (number, case) in (1..).zip(&cases) {
+        for (number, case) in (1..).zip(&self.expanded()) {
             if case.workload.is_empty() {
                 let name = format!("workload of case {number}");
-                return bad(name, "absent", "a case names one", "write `workload: \"moe\"`");
+                return self.bad(name, "absent", "a case names one", "write `workload: \"moe\"`");
             }
             let title = case.name.clone().unwrap_or_default();
-            let field = |field: &str| format!("{field} of case {number} ({title})");
-            if case.workload.starts_with('-') {
-                let help = "write the text to a file, and name that";
-                return bad(field("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
-            }
-            if case.ranks == Some(0) || case.streams.contains(&0) || case.needs.gpus == Some(0) {
-                let zero = if case.ranks == Some(0) { "ranks" } else { "streams" };
-                let zero = if case.needs.gpus == Some(0) { "needs.gpus" } else { zero };
-                return bad(field(zero), "0", "it is 1 at least", "leave it away where any number will do");
-            }
-            let memory = case.needs.memory;
-            if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
-                let help = "write `needs: (memory: \"40GiB\")`";
-                return bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
-            }
-            for (metric, span) in &case.limits {
-                let name = field(&format!("limits[{metric:?}]"));
-                match span.dimension() {
-                    Ok(Some(_)) => {}
-                    Ok(None) => {
-                        return bad(
-                            name,
-                            "()",
-                            "it has neither a beginning nor an end",
-                            "write `(to: \"5us\")`, or `from`, or both",
-                        );
-                    }
-                    Err(why) => return bad(name, &span.to_string(), &why, "correct `from` or `to`"),
-                }
-            }
+            self.check_case(case, &format!("of case {number} ({title})"))?;
             if !titles.insert(title.clone()) {
+                let name = format!("name of case {number}");
                 let help = "give one of them a `name` of its own";
-                return bad(field("name"), &format!("{title:?}"), "another case is called so", help);
+                return self.bad(name, &format!("{title:?}"), "another case is called so", help);
             }
         }
         Ok(())
+    }
+
+    fn check_case(&self, case: &SuiteCase, place: &str) -> Result<(), ConfigError> {
+        let field = |field: &str| format!("{field} {place}");
+        if case.workload.starts_with('-') {
+            let help = "write the text to a file, and name that";
+            return self.bad(field("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
+        }
+        let counts =
+            [("ranks", case.ranks), ("needs.gpus", case.needs.gpus), ("streams", case.streams.first().copied())];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
+            return self.bad(field(name), "0", "it is 1 at least", "leave it away where any number will do");
+        }
+        let memory = case.needs.memory;
+        if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
+            let help = "write `needs: (memory: \"40GiB\")`";
+            return self.bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
+        }
+        for (metric, span) in &case.limits {
+            let name = field(&format!("limits[{metric:?}]"));
+            let help = "write `(to: \"5us\")`, or `from`, or both";
+            match span.dimension() {
+                Ok(Some(_)) => {}
+                Ok(None) => return self.bad(name, "()", "it has neither a beginning nor an end", help),
+                Err(why) => return self.bad(name, &span.to_string(), &why, "correct `from` or `to`"),
+            }
+        }
+        Ok(())
+    }
+
+    fn bad(&self, name: String, value: &str, why: &str, help: &str) -> Result<(), ConfigError> {
+        let (value, why, help) = (value.to_owned(), why.to_owned(), help.to_owned());
+        Err(ConfigError::BadValue { name: format!("{name} in {}", self.name), value, why, help })
     }
 }
 

@@ -69,7 +69,8 @@ pub fn operations(
         .collect()
 }
 
-/// From where to where a copy goes that an engine does, or one to another rank, and whether the host's memory is pageable.
+/// From where to where a copy goes that an engine does in one piece, or one to another rank, and whether the host's memory
+/// is pageable. Copies row by row have rates of their own.
 fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     if spec.operation.category() != Category::Copy {
         return None;
@@ -78,7 +79,7 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
         return crossing.sends.is_some().then_some(("peer", false));
     }
     spec.launch().iter().find_map(|launch| match launch {
-        Launch::Copy(copy) => Some((copy.direction.short(), copy.pageable)),
+        Launch::Copy(copy) if copy.rows == 1 => Some((copy.direction.short(), copy.pageable)),
         _ => None,
     })
 }

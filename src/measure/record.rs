@@ -438,7 +438,7 @@ pub struct OperationRecord {
     /// Of a matrix product: the type in which the matrix unit multiplies, such as `tf32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arithmetic: Option<String>,
-    /// Of a copy that an engine does: `h2d`, `d2h` or `d2d`; of one to another rank `peer`.
+    /// Of a copy that an engine does in one piece: `h2d`, `d2h` or `d2d`; of one to another rank `peer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Of a copy to or from the host: its memory there is pageable.

@@ -16,19 +16,24 @@ pub(super) fn section(record: &RunRecord, out: &mut String) {
         return;
     }
     let off: Vec<&ExpectedRecord> = record.expected.iter().filter(|figure| figure.verdict != "normal").collect();
+    let (good, figures_known) = (known - off.len(), counted(known, "figure"));
+    let _ = write!(
+        out,
+        "Is it normal? {good} of {figures_known} known of {device} {}",
+        if good == 1 { "is" } else { "are" }
+    );
     if off.is_empty() {
-        let _ = writeln!(out, "normal for {device}: {} of {known} known\n", counted(known, "figure"));
+        out.push_str("\n\n");
         return;
     }
-    let are = if off.len() == 1 { "is" } else { "are" };
-    let _ = writeln!(out, "Is it normal? {} of {} known of {device} {are} not", off.len(), counted(known, "figure"));
+    let _ = writeln!(out, ", {} not:", if off.len() == 1 { "this is" } else { "these are" });
     figures(record, &off, out);
     checks(&off, out);
 }
 
 /// Every figure of which something is known, with what was seen and where.
 pub fn expected(record: &RunRecord) -> String {
-    let mut out = format!("Figures beside what is normal for {}\n", record.device.name);
+    let mut out = format!("\nFigures beside what is normal for {}\n", record.device.name);
     let all: Vec<&ExpectedRecord> = record.expected.iter().collect();
     figures(record, &all, &mut out);
     for figure in by_name(&all).values() {

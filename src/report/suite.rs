@@ -20,9 +20,10 @@ use super::table::{new_table, push};
 /// What a page tells of.
 pub struct Page<'a> {
     pub header: &'a Header,
+    /// Empty where only the cases are known.
     pub description: &'a str,
     /// The cases that have ended.
-    pub cases: &'a [Case],
+    pub cases: Vec<&'a Case>,
     /// All cases of the suite: more than have ended where it was interrupted.
     pub planned: usize,
 }
@@ -82,7 +83,8 @@ fn title(page: &Page) -> String {
     let mark = if simulated { " Every figure is simulated." } else { "" };
     let measured = records(page).any(|record| record.measurement);
     let none = if measured || records(page).next().is_none() { "" } else { " One iteration each: no measurement." };
-    format!("{}: {}.{on}{mark}{none}", page.header.name, page.description)
+    let what = if page.description.is_empty() { String::new() } else { format!(": {}", page.description) };
+    format!("{}{what}.{on}{mark}{none}", page.header.name)
 }
 
 fn records<'a>(page: &'a Page) -> impl Iterator<Item = &'a RunRecord> {
@@ -92,7 +94,7 @@ fn records<'a>(page: &'a Page) -> impl Iterator<Item = &'a RunRecord> {
 /// How many cases ended in which way, and how many figures are normal.
 fn summary(page: &Page) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
-    for case in page.cases {
+    for case in &page.cases {
         match counts.iter_mut().find(|(known, _)| *known == word(case)) {
             Some((_, count)) => *count += 1,
             None => counts.push((word(case), 1)),
@@ -115,7 +117,7 @@ fn summary(page: &Page) -> String {
 /// Why cases are not just held, one line each; lines that say the same of several cases are one.
 fn reasons(page: &Page) -> Vec<String> {
     let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
-    for case in page.cases {
+    for case in &page.cases {
         let Some(reason) = &case.reason else { continue };
         let said = format!("{}: {reason}", word(case));
         match by_reason.iter_mut().find(|(known, _)| *known == said) {
@@ -130,7 +132,7 @@ fn reasons(page: &Page) -> Vec<String> {
 fn doubts(page: &Page) -> Vec<String> {
     let mut lines = Vec::new();
     let mut checks: BTreeMap<&str, ()> = BTreeMap::new();
-    for case in page.cases {
+    for case in &page.cases {
         let figures = case.record.iter().flat_map(|record| &record.expected);
         for figure in figures.filter(|figure| figure.verdict != "normal") {
             let launch = if figure.launch == "graph" { "as a graph" } else { "as streams" };
@@ -153,7 +155,7 @@ pub fn table(page: &Page) -> String {
     for column in [1, 4, 5] {
         table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Left));
     }
-    for case in page.cases {
+    for case in &page.cases {
         table.add_row([vec![case.name.clone(), word(case).to_owned()], columns(case).to_vec()].concat());
     }
     push(&mut out, &table);

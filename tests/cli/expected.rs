@@ -44,7 +44,7 @@ fn a_normal_run_has_one_line() {
     // A record that has no verdicts is shown as it is.
     assert!(!report(&sandbox, &record, &[]).contains("normal"));
     let listed = report(&sandbox, &record, &["--expected"]);
-    assert!(listed.contains("\nnormal for NVIDIA H200: 5 known figures\n"), "{listed}");
+    assert!(listed.contains("\nIs it normal? 7 of 7 figures known of NVIDIA H200 are\n\n"), "{listed}");
     let (_, list) = listed.split_once("Figures beside").expect("the list stands behind the report");
     snapshot!("expected_normal", format!("Figures beside{list}"));
 }

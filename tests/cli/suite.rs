@@ -57,7 +57,7 @@ fn every_shipped_suite_names_what_there_is() {
             match what.strip_prefix("aorta exec ") {
                 Some(arguments) => assert!(arguments.ends_with("--backend=sim"), "{suite}: {line}"),
                 None => {
-                    assert_eq!(what, format!("missing: there is no workload `{name}`"), "{suite}");
+                    assert_eq!(what, "missing: there is no such workload", "{suite}: {name}");
                     missing.push(format!("{suite}: {name}"));
                 }
             }
@@ -150,6 +150,10 @@ fn a_suite_goes_on_where_it_ended() {
     assert_eq!((resumed.code, &resumed.stdout), (first.code, &first.stdout));
     assert!(!resumed.stderr.contains("good"), "{}", resumed.stderr);
     assert!(resumed.stderr.contains("bad input"), "{}", resumed.stderr);
+    // The file alone tells the same of its cases.
+    let told = sandbox.good(&["report", "own.jsonl"]);
+    let table = |page: &str| page.split_once("\n\n").expect("a title, then a table").1.to_owned();
+    assert_eq!(table(&told), table(&first.stdout));
     sandbox.write("suites/own.aorta", WORKLOAD.replace("x + 1", "x + 2"));
     let changed = sandbox.run(&[&suite[..], &["--resume"]].concat());
     assert_eq!(changed.code, Some(2), "{}", changed.stderr);
@@ -188,4 +192,24 @@ fn mistakes_in_suites_are_told() {
         told += &format!("aorta suite {name}\n{}\n", output.stderr);
     }
     snapshot!("suite_mistakes", told);
+}
+
+/// What is normal is counted for each case that is no simulation.
+#[test]
+fn what_is_normal_is_counted() {
+    let sandbox = own();
+    let ranges = r#"(devices: ["this CPU"], sources: {"us": measured("here")}, ranges: [
+        (name: "any", figure: metric, workload: "own", metric: "rate", normal: (from: "1B/s"), seen: "a", source: "us"),
+        (name: "none", figure: metric, workload: "own", metric: "rate", normal: (from: "9TB/s"), seen: "b", source: "us"),
+    ])"#;
+    sandbox.write("ranges.ron", ranges);
+    let suite = ["suite", "suites/own.ron", "--backend", "host", "--only", "good", "--expected=ranges.ron"];
+    let page = sandbox.good(&suite);
+    assert!(page.lines().any(|line| line.starts_with("good ") && line.ends_with("1 of 2, slower")), "{page}");
+    assert!(page.contains("\ngood: slower than normal, as streams: none is "), "{page}");
+    assert!(page.contains(", and at least 9 TB/s is normal\ncheck first: "), "{page}");
+    assert!(page.ends_with("1 case: 1 held; 1 of 2 known figures are normal\n"), "{page}");
+    // A mistake in the ranges is found before anything runs.
+    sandbox.write("ranges.ron", "(");
+    assert_eq!(sandbox.run(&suite).code, Some(2));
 }

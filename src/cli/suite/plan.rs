@@ -93,13 +93,12 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Pl
 
 fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Fate {
     let Some(file) = workload(&suite.name, &case.workload) else {
-        let help = match library::unknown(&case.workload) {
-            InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => {
-                format!(", {help}")
-            }
-            _ => String::new(),
+        let near = match library::unknown(&case.workload) {
+            InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
+            _ => None,
         };
-        return Fate::Missing(format!("there is no workload `{}`{help}", case.workload));
+        let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
+        return Fate::Missing(format!("there is no such workload{near}"));
     };
     let wanted = case.needs.gpus.max(case.ranks);
     if let (Some(wanted), Some(there)) = (wanted, machine.gpus)
@@ -111,6 +110,15 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
     if let Some(why) = machine.too_small(case) {
         return Fate::Skip(why);
     }
+    let arguments = arguments(file, case, args, machine);
+    match examine(&arguments) {
+        Ok(()) => Fate::Run(arguments),
+        Err(why) => Fate::Bad(format!("bad input: {why}")),
+    }
+}
+
+/// What `aorta exec` is given for a case.
+fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Vec<String> {
     let mut arguments = vec![file];
     arguments.extend(case.preset.iter().map(|preset| format!("--preset={preset}")));
     arguments.extend(case.params.iter().map(|(name, value)| format!("--set={name}={value}")));
@@ -129,10 +137,7 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
     arguments.extend(case.effort.filter(|_| args.effort.is_none()).map(|effort| format!("--effort={}", effort.name())));
     arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));
     arguments.extend(args.shared());
-    match examine(&arguments) {
-        Ok(()) => Fate::Run(arguments),
-        Err(why) => Fate::Bad(format!("bad input: {why}")),
-    }
+    arguments
 }
 
 /// Whether the arguments make a run, as far as that is known without a device: no time is lost on the cases before.

@@ -95,7 +95,7 @@ fn throttled(record: &RunRecord, variant: &Variant) -> Vec<String> {
     if let Some(why) = variant.blocks.iter().find_map(|block| block.throttled.as_ref()) {
         found.push(format!("the clock was held down meanwhile: {why}"));
     } else if let Some(why) = fact(record, "held_down_by").filter(|why| *why != "nothing") {
-        found.push(format!("the clock was held down before the run: {why}"));
+        found.push(format!("the clock was held down behind the run: {why}"));
     }
     if let Some((clock, most)) = less(record, "memory_clock_mhz", "max_memory_clock_mhz") {
         found.push(format!("the memory's clock is {clock} of {most} MHz"));
@@ -111,7 +111,7 @@ fn link(record: &RunRecord) -> Vec<String> {
     }
     if let Some((generation, most)) = less(record, "pcie_generation", "max_pcie_generation") {
         found.push(format!(
-            "the PCIe link was of generation {generation} of {most} before the run: look again under load, since an \
+            "the PCIe link was of generation {generation} of {most} behind the run: look again under load, since an \
              idle link may rest"
         ));
     }

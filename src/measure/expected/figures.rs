@@ -1,6 +1,8 @@
 //! The figures of a record that a range is about.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
 
 use crate::base::Nanos;
 use crate::base::units::Dimension;
@@ -34,17 +36,18 @@ pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool)
     match range.figure {
         Figure::FlopRate | Figure::Bandwidth | Figure::BusBandwidth => rates(record, variant, range),
         Figure::Issue => issue(record, variant).into_iter().collect(),
-        Figure::GraphLaunch => graph_launch(variant).into_iter().collect(),
+        Figure::GraphLaunch => graph_launch(record, variant).into_iter().collect(),
         Figure::Metric => metric(record, variant, range, shipped).into_iter().collect(),
     }
 }
 
-/// Rates of operations, those of one name and shape together; of several ranks the slowest one's.
+/// Rates of operations, those of one name and shape together, in the order of the text; of several ranks the slowest
+/// one's.
 fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Seen> {
-    let mut slowest: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut slowest: IndexMap<String, Seen> = IndexMap::new();
     for rank in &variant.ranks {
         let beside = beside(rank);
-        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut samples: IndexMap<String, Vec<f64>> = IndexMap::new();
         for operation in rank.operations.iter().filter(|operation| matches(range, operation)) {
             let time = time_alone(variant, rank, operation, &beside);
             let amount = amount(range.figure, operation);
@@ -145,26 +148,29 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
 /// What the host takes for each operation, where all are kernels and few have to wait for another stream.
 fn issue(record: &RunRecord, variant: &Variant) -> Option<Seen> {
     let program = &record.program;
-    let rank = variant.ranks.first()?;
-    let kernels = |operation: &OperationRecord| {
-        matches!(operation.category.as_str(), "elementwise" | "row-wise" | "synthetic")
-            && operation.operation != "memset"
-    };
-    let fits = program.cycle == 1
-        && program.operations >= MANY
+    let fits = program.operations >= MANY
         && program.waits * 10 <= program.operations
-        && rank.operations.len() == program.operations
-        && rank.operations.iter().all(kernels);
+        && all_of(record, variant, &["elementwise", "row-wise", "synthetic"]);
     let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "stream")?;
     let value = time.seconds() / program.operations as f64;
     let of = format!("{} operations issued one by one", program.operations);
     Some(Seen { of, rank: None, count: program.operations, value, text: Dimension::TIME.display(value * 1e9) })
 }
 
-fn graph_launch(variant: &Variant) -> Option<Seen> {
-    let time = variant.issue.p50_ns.filter(|_| variant.launch == "graph")?;
+/// What launching a graph of kernels takes: copies and collectives in it were not measured.
+fn graph_launch(record: &RunRecord, variant: &Variant) -> Option<Seen> {
+    let fits = all_of(record, variant, &["elementwise", "row-wise", "synthetic", "movement", "matrix"]);
+    let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "graph")?;
     let of = "the graph of an iteration".to_owned();
     Some(Seen { of, rank: None, count: 1, value: time.seconds(), text: time.to_string() })
+}
+
+/// Whether every iteration is known as a whole and has operations of these categories alone.
+fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
+    let Some(rank) = variant.ranks.first() else { return false };
+    record.program.cycle == 1
+        && rank.operations.len() == record.program.operations
+        && rank.operations.iter().all(|operation| categories.contains(&operation.category.as_str()))
 }
 
 /// A metric of the workload that the range names. A range that is shipped is about the shipped workload alone: another

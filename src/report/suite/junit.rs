@@ -18,7 +18,7 @@ pub fn junit(page: &Page) -> String {
         page.cases.len(),
         count(&[Status::Skipped, Status::Missing])
     );
-    for case in page.cases {
+    for case in &page.cases {
         test(page, case, &mut out);
     }
     let lines: Vec<String> = [title(page)].into_iter().chain(doubts(page)).chain([summary(page)]).collect();

@@ -8,7 +8,7 @@ use super::{COLUMNS, Page, columns, doubts, reasons, summary, title, word};
 pub fn markdown(page: &Page) -> String {
     let mut out = format!("{}\n\n| case | status | {} |\n", escaped(&title(page)), COLUMNS.join(" | "));
     out += "| --- | --- | ---: | ---: | --- | --- |\n";
-    for case in page.cases {
+    for case in &page.cases {
         let columns: Vec<String> = columns(case).iter().map(|text| escaped(text)).collect();
         let _ = writeln!(out, "| {} | {} | {} |", escaped(&case.name), word(case), columns.join(" | "));
     }
