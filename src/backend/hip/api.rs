@@ -121,6 +121,16 @@ impl Api for Hip {
             facts.push(("pci".to_owned(), bus));
         }
         facts.extend(self.sysfs().map(|sysfs| sysfs.facts()).unwrap_or_default());
+        if let Some(health) = self.health() {
+            let figures = [
+                ("clock_mhz", health.clock_mhz),
+                ("max_clock_mhz", health.max_clock_mhz),
+                ("power_watts", health.power_watts),
+                ("power_limit_watts", health.power_limit_watts),
+                ("celsius", health.celsius),
+            ];
+            facts.extend(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))));
+        }
         facts.extend(self.smi().map(Smi::facts).unwrap_or_default());
         // The versions of libraries that the run has opened.
         if let Some(hiprtc) = self.hiprtc.get() {
@@ -152,7 +162,8 @@ impl Api for Hip {
     }
 
     fn health(&self) -> Option<Health> {
-        self.smi().map(Smi::health)
+        // Both read the same sensors; the files do not say what holds the clock down.
+        self.smi().map(Smi::health).or_else(|| self.sysfs()?.health())
     }
 
     fn notes(&self) -> Vec<String> {

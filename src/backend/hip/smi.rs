@@ -159,22 +159,16 @@ impl Smi {
         }
     }
 
-    /// What the device is doing, by name.
+    /// What the device may be doing, by name.
     pub fn facts(&self) -> Vec<(String, String)> {
-        let health = self.health();
         let memory = self.clock(CLOCK_MEMORY);
         let default = self.table.default_power_limit;
         // SAFETY: the place is valid for the call.
         let default = default.and_then(|read| self.watts(|at| unsafe { read(self.device, at) }));
         let facts = [
-            ("clock_mhz", health.clock_mhz),
-            ("max_clock_mhz", health.max_clock_mhz),
             ("memory_clock_mhz", memory.map(|(now, _)| now)),
             ("max_memory_clock_mhz", memory.map(|(_, most)| most)),
-            ("power_watts", health.power_watts),
-            ("power_limit_watts", health.power_limit_watts),
             ("default_power_limit_watts", default),
-            ("celsius", health.celsius),
         ];
         facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))).collect()
     }

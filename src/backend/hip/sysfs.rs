@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::exec::Health;
+
 /// Kinds of links, as the driver numbers them.
 const PCIE: u64 = 2;
 const XGMI: u64 = 11;
@@ -74,6 +76,32 @@ impl Sysfs {
         }
         add("links", links(node));
         facts
+    }
+}
+
+impl Sysfs {
+    /// How fast the device is now; nothing where the driver does not say. It does not say what holds it back.
+    pub fn health(&self) -> Option<Health> {
+        let folders = std::fs::read_dir(self.pci.join("hwmon"));
+        let sensors = folders.into_iter().flatten().flatten().map(|entry| entry.path()).min()?;
+        let number = |name: &str| line(&sensors.join(name))?.parse::<u64>().ok();
+        let scaled = |value: Option<u64>, by: u64| value.and_then(|value| u32::try_from(value / by).ok());
+        // The second sensor is that of the hottest place.
+        Some(Health {
+            clock_mhz: scaled(number("freq1_input"), 1_000_000),
+            max_clock_mhz: self.highest_clock(),
+            power_watts: scaled(number("power1_input").or_else(|| number("power1_average")), 1_000_000),
+            power_limit_watts: scaled(number("power1_cap"), 1_000_000),
+            celsius: scaled(number("temp2_input"), 1000),
+            ..Health::default()
+        })
+    }
+
+    /// The highest clock of those that the driver lists, such as `1: 2100Mhz *`.
+    fn highest_clock(&self) -> Option<u32> {
+        let text = std::fs::read_to_string(self.pci.join("pp_dpm_sclk")).ok()?;
+        let clock = |line: &str| line.split_whitespace().nth(1)?.to_lowercase().strip_suffix("mhz")?.parse().ok();
+        text.lines().filter_map(clock).max()
     }
 }
 
@@ -149,6 +177,10 @@ mod tests {
         write(&format!("{pci}/current_compute_partition"), "SPX\n");
         write(&format!("{pci}/current_memory_partition"), "NPS1\n");
         write(&format!("{pci}/current_link_speed"), "32.0 GT/s PCIe\n");
+        write(&format!("{pci}/pp_dpm_sclk"), "0: 132Mhz\n1: 1900Mhz *\n2: 2100Mhz\n");
+        for (sensor, value) in [("freq1_input", "1900000000"), ("power1_cap", "750000000"), ("temp2_input", "64000")] {
+            write(&format!("{pci}/hwmon/hwmon3/{sensor}"), &format!("{value}\n"));
+        }
         write("module/amdgpu/version", "6.10.5\n");
         let nodes = "class/kfd/kfd/topology/nodes";
         write(&format!("{nodes}/0/properties"), "cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndomain 0\n");
@@ -173,6 +205,9 @@ mod tests {
         assert_eq!(fact("memory_partition"), Some("NPS1"));
         assert_eq!(fact("links"), Some("7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s"));
         assert_eq!(fact("vbios"), None, "what is not there is absent");
+        let health = sysfs.health().unwrap();
+        assert_eq!(health.line().unwrap(), "1900 of 2100 MHz, 64 °C", "without a power there is none");
+        assert_eq!(health.power_limit_watts, Some(750));
         // The second partition of the same device has no node here, and shares what the device says as a whole.
         let second = Sysfs::new(root.path(), "0000:1b:00.1");
         assert_eq!(second.xcds(), None);
@@ -183,7 +218,8 @@ mod tests {
     fn a_machine_without_the_driver_has_no_facts() {
         let root = tempfile::tempdir().unwrap();
         for bus in ["0000:1b:00.0", "nonsense", "", "...", "a:b:c.d"] {
-            assert!(Sysfs::new(root.path(), bus).facts().is_empty(), "{bus}");
+            let sysfs = Sysfs::new(root.path(), bus);
+            assert!(sysfs.facts().is_empty() && sysfs.health().is_none(), "{bus}");
         }
     }
 }
