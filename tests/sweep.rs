@@ -2,6 +2,7 @@
 //! make of their files.
 
 #[path = "cli/sandbox.rs"]
+#[expect(dead_code, reason = "the tests of other commands need more of it")]
 mod sandbox;
 
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ fn a_sweep_in_which_nothing_can_run_is_an_error() {
     let sandbox = Sandbox::new();
     sandbox.write("products.aorta", PRODUCTS);
     let cases = [
-        ("products.aorta --streams 0,9", "streams=0, is told what stands above"),
+        ("products.aorta --streams 0,9", "what is wrong with the first, streams=0, stands above"),
         ("products.aorta --set m=1,2", "there is no parameter `m`"),
         ("products.aorta --streams 4", "nothing varies"),
         ("products.aorta --streams 1,,2", "a value of `--streams` is empty"),
@@ -206,7 +207,7 @@ fn a_sweep_goes_on_where_it_was() {
     // A line that was cut short is that of a case to run again.
     let whole: Vec<&str> = text.split_inclusive('\n').collect();
     let last = whole[whole.len() - 1];
-    sandbox.write("a.jsonl", text[..text.len() - last.len() / 2].as_bytes());
+    sandbox.write("a.jsonl", &text.as_bytes()[..text.len() - last.len() / 2]);
     let mended = sweep(&sandbox, &format!("{command} --resume"));
     assert_eq!((mended.code, mended.stdout), (Some(0), first.stdout));
     assert!(mended.stderr.starts_with("The file ends in the middle of a line"), "{}", mended.stderr);
@@ -377,4 +378,20 @@ fn a_case_does_not_outlive_a_sweep_that_is_killed() {
     child.kill().expect("SIGKILL reaches it");
     child.wait().expect("a child can be waited for");
     wait_for("the end of the case", || !any_process_of(&sandbox));
+}
+
+#[test]
+fn a_file_that_somebody_else_writes_to_ends_a_sweep() {
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.aorta", "param t = 1us\nstep { spin(t) }");
+    let arguments =
+        words("sweep slow.aorta --set t=1us,500ms,2us --backend host --effort sanity --order given --json a.jsonl");
+    let child = sandbox.command(&arguments).spawn().expect("the binary starts");
+    wait_for("the first case", || whole_lines(&sandbox, "a.jsonl") == 2);
+    let text = sandbox.read("a.jsonl") + "another\n";
+    sandbox.write("a.jsonl", &text);
+    let output = finish(child);
+    assert_eq!(output.code, Some(2), "{}", output.stdout);
+    assert!(output.stderr.contains("another program has written to it meanwhile"), "{}", output.stderr);
+    assert_eq!(sandbox.read("a.jsonl"), text);
 }

@@ -77,7 +77,7 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::axes), help("{help}"))]
     Axes { why: String, help: String },
 
-    #[error("none of the {count} cases can run; the first, {first}, is told what stands above")]
+    #[error("none of the {count} cases can run; what is wrong with the first, {first}, stands above")]
     #[diagnostic(
         code(aorta::cli::no_valid_case),
         help(

@@ -104,7 +104,7 @@ mod tests {
     fn programs_and_times_are_told_apart() {
         let noise = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.15, 1.4)];
         assert_eq!(Effect::between(&[]), Effect::Unknown);
-        assert_eq!(Effect::between(&[noise.clone()]), Effect::None);
+        assert_eq!(Effect::between(std::slice::from_ref(&noise)), Effect::None);
         // The first and the last have nothing in common.
         let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
         assert_eq!(Effect::between(&[noise.clone(), chain]), Effect::TimeOnly);
@@ -122,7 +122,7 @@ mod tests {
             Effect::Both { same } => same,
             other => panic!("{other:?}"),
         };
-        assert_eq!(same(&[here.clone()]), [["2", "4", "8"]]);
+        assert_eq!(same(std::slice::from_ref(&here)), [["2", "4", "8"]]);
         assert_eq!(same(&[here, there]), [["2", "4"]]);
     }
 }
