@@ -570,7 +570,7 @@ fn commands_are_documented() {
         let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split_whitespace().next());
         for flag in flags {
             // A value that may be left away stands in brackets: `--expected[=<PATH>]`.
-            let flag = flag.split('[').next().unwrap_or(flag);
+            let flag = flag.split(['[', '=']).next().unwrap_or(flag);
             assert!(book.contains(&format!("--{flag}")), "no page tells of `aorta {command} --{flag}`");
         }
     }
