@@ -33,6 +33,14 @@ fn a_sweep_in_another_order_is_the_same_sweep() {
 }
 
 #[test]
+fn cases_are_told_by_their_values() {
+    let sweep = cases(&[("16", at(1e5)), ("2", at(2e5)), ("1", at(4e5))]);
+    let comparison = compared(std::slice::from_ref(&sweep), std::slice::from_ref(&sweep));
+    let streams: Vec<&str> = comparison.others[0].pairs.iter().map(|pair| pair.key["streams"].as_str()).collect();
+    assert_eq!(streams, ["1", "2", "16"]);
+}
+
+#[test]
 fn what_is_on_one_side_only_is_listed() {
     let base = cases(&[("1", at(4e5)), ("2", at(2e5)), ("4", at(1e5))]);
     let other = cases(&[("1", at(4e5)), ("2", Err("it needs 200 GiB")), ("8", at(1e5))]);

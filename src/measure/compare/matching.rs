@@ -3,9 +3,10 @@
 //! First those whose every value is equal; then those that agree in all that both sides tell, where that leaves no choice;
 //! then the one case of a workload, where each side has just one, with what differs told.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::point::{Key, Point, sorted};
 use super::side::Side;
@@ -104,6 +105,7 @@ fn places(sides: &[&Side]) -> Vec<&'static str> {
     PLACES.into_iter().filter(|name| sides.iter().any(|side| several(side, name))).collect()
 }
 
+/// The cases of a side: workloads as they come, those of one by their values. A sweep's file has them in any order.
 fn groups<'a>(side: &'a Side, split: &[&'static str]) -> Vec<Group<'a>> {
     let mut groups: IndexMap<Vec<(String, String)>, Group> = IndexMap::new();
     for point in &side.points {
@@ -115,7 +117,28 @@ fn groups<'a>(side: &'a Side, split: &[&'static str]) -> Vec<Group<'a>> {
             sorted(&key).into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         groups.entry(name).or_insert(Group { key, runs: Vec::new(), taken: false }).runs.push(point);
     }
-    groups.into_values().collect()
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    let workloads: IndexSet<String> = groups.iter().map(workload).collect();
+    groups.sort_by(|a, b| {
+        let place = |group: &Group| workloads.get_index_of(&workload(group));
+        place(a).cmp(&place(b)).then_with(|| by_values(&a.key, &b.key))
+    });
+    groups
+}
+
+fn workload(group: &Group) -> String {
+    group.key.get("workload").cloned().unwrap_or_default()
+}
+
+/// Numbers by their size, all else by its letters. How a case was launched says nothing of its place.
+fn by_values(a: &Key, b: &Key) -> Ordering {
+    let values = a.iter().filter(|(name, _)| *name != "launch").filter_map(|(name, a)| Some((a, b.get(name)?)));
+    let number = |text: &String| text.parse::<f64>().ok();
+    let ordered = values.map(|(a, b)| match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        _ => a.cmp(b),
+    });
+    ordered.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 /// Takes the groups that are the same by a rule that leaves no choice on either side.
