@@ -111,7 +111,7 @@ pub struct Curve {
     pub growth: Growth,
     /// The place of the point with the best rate.
     pub best: usize,
-    /// Others whose rate cannot be told from the best's: the intervals have a part in common.
+    /// Others whose rate cannot be told from the best's: the intervals have a part in common, or lie less than 1 % apart.
     pub alike: Vec<usize>,
     /// The point of the smallest value whose interval reaches 95 % of the best rate; nothing where values are no
     /// numbers, or fewer than three.
@@ -197,9 +197,11 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
         (Baseline::First, Some(numbers)) => smallest(numbers),
         _ => best,
     };
+    let simulated = cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated);
+    let as_good = |other: &usize| *other != best && rates[*other].meets(&rates[best], point::slack(simulated));
     Some(Curve {
         held,
-        simulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated),
+        simulated,
         emulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.emulated.is_some()),
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
@@ -210,7 +212,7 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
         },
         growth: growth(&works, numbers.as_deref()),
         best,
-        alike: (0..points.len()).filter(|&other| other != best && rates[other].meets(&rates[best])).collect(),
+        alike: (0..points.len()).filter(as_good).collect(),
         knee: numbers.and_then(|numbers| knee(&rates, &numbers, rates[best].value)),
         points,
     })

@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use super::point::slack;
 use super::{Interval, Point};
 use crate::measure::cases::{Axis, Case};
 use crate::measure::record::RunRecord;
@@ -30,6 +31,7 @@ struct Run {
     program: String,
     /// The median with its interval, in seconds.
     time: Interval,
+    simulated: bool,
 }
 
 impl Effect {
@@ -38,7 +40,7 @@ impl Effect {
         for case in cases {
             let value = super::label(axes, case);
             if let (Some(point), Some(record)) = (Point::of(case, &value), &case.record) {
-                let run = Run { value, program: program(record), time: point.time };
+                let run = Run { value, program: program(record), time: point.time, simulated: record.simulated };
                 groups.entry(super::others(axes, case)).or_default().push(run);
             }
         }
@@ -60,10 +62,10 @@ impl Effect {
     }
 }
 
-/// Whether times are within their noise: any two intervals have a part in common.
+/// Whether times are within their noise: no interval lies beyond another by more than processes differ.
 fn one_time(group: &[Run]) -> bool {
-    let low = group.iter().map(|run| run.time.low).fold(0.0, f64::max);
-    group.iter().all(|run| low <= run.time.high)
+    let slack = slack(group.iter().all(|run| run.simulated));
+    group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
 
 /// What ran, as far as a record tells it: operations, work, streams with their queues, memory, and how it was run.
@@ -97,7 +99,12 @@ mod tests {
     use super::*;
 
     fn run(value: &str, program: &str, low: f64, high: f64) -> Run {
-        Run { value: value.to_owned(), program: program.to_owned(), time: Interval { value: low, low, high } }
+        Run {
+            value: value.to_owned(),
+            program: program.to_owned(),
+            time: Interval { value: low, low, high },
+            simulated: true,
+        }
     }
 
     #[test]
@@ -108,6 +115,12 @@ mod tests {
         // The first and the last have nothing in common.
         let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
         assert_eq!(Effect::between(&[noise.clone(), chain]), Effect::TimeOnly);
+        // Medians of two processes are never quite the same.
+        let measured =
+            |runs: &[Run]| -> Vec<Run> { runs.iter().map(|run| Run { simulated: false, ..run.clone() }).collect() };
+        let close = vec![run("1", "p", 1.0, 1.001), run("2", "p", 1.008, 1.009)];
+        assert_eq!(Effect::between(&[measured(&close)]), Effect::None);
+        assert_eq!(Effect::between(&[close]), Effect::TimeOnly);
         let other = vec![run("1", "p", 1.0, 1.2), run("2", "q", 1.1, 1.3)];
         assert_eq!(Effect::between(&[noise, other]), Effect::ProgramOnly);
     }
