@@ -153,10 +153,10 @@ fn a_search_can_be_ended() {
     impl Objective for Ends {
         type End = &'static str;
         fn fits(&mut self, point: &[usize]) -> bool {
-            point[0] % 2 == 0
+            point[0].is_multiple_of(2)
         }
         fn run(&mut self, point: &[usize]) -> Result<Option<f64>, &'static str> {
-            assert!(point[0] % 2 == 0, "it does not fit");
+            assert!(point[0].is_multiple_of(2), "it does not fit");
             self.0 += 1;
             if self.0 > 3 { Err("stopped") } else { Ok(Some(1.0 + point[0] as f64)) }
         }
