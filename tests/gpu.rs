@@ -438,3 +438,69 @@ fn what_does_not_fit_at_once_takes_turns_alone() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("since b did not start beside a: "), "{said}");
 }
+
+/// Runs `aorta sweep` on the GPU, shows what it prints, and gives the lines of its file behind the header.
+fn sweep(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let file = folder.path().join("chains.aorta");
+    std::fs::write(&file, CHAINS).expect("a file can be written");
+    let cases = folder.path().join("cases.jsonl");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(["sweep", &file.display().to_string(), "--backend", "cuda", "--json", &cases.display().to_string()])
+        .args(arguments)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("the binary starts");
+    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{printed}{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let text = std::fs::read_to_string(cases).expect("the sweep has a file");
+    let lines = text.lines().skip(1).map(|line| serde_json::from_str(line).expect("each line is JSON"));
+    let cases: Vec<serde_json::Value> = lines.collect();
+    for case in &cases {
+        assert!(["done", "unstable"].contains(&case["status"].as_str().expect("a word")), "{}", case["reason"]);
+        let record = &case["record"];
+        assert_eq!((&record["simulated"], &record["complete"]), (&false.into(), &true.into()));
+        assert!(record["variants"][0]["time"]["p50_ns"].as_u64().is_some_and(|median| median > 1000));
+    }
+    cases
+}
+
+/// Eight chains of small kernels that use little of the device, on as many streams as one wants.
+const CHAINS: &str = "\
+param streams = 8 in 1..=8
+stream s[streams]
+step { for i in 0..8 { on s[i % streams] { for turn in 0..4 { spin(20us, units: 1) } } } }
+";
+
+#[test]
+fn a_sweep_over_streams_finds_that_chains_go_side_by_side() {
+    let folder = folder();
+    let Some((gpu, _alone)) = gpu(&folder) else { return };
+    drop(gpu);
+    let cases = sweep(&folder, &["--streams", "1,2,4,8", "--env", "CUDA_DEVICE_MAX_CONNECTIONS=8"]);
+    let median = |streams: &str| {
+        let case = cases.iter().find(|case| case["values"]["streams"] == streams).expect("each value is a case");
+        case["record"]["variants"][0]["time"]["p50_ns"].as_f64().expect("a time")
+    };
+    assert_eq!(cases.len(), 4);
+    // One stream takes 640 µs, eight 80 µs.
+    assert!(median("1") > 1.5 * median("2"), "{} {}", median("1"), median("2"));
+    assert!(median("1") > 4.0 * median("8"), "{} {}", median("1"), median("8"));
+}
+
+#[test]
+fn a_sweep_over_a_variable_gives_each_process_its_own() {
+    let folder = folder();
+    let Some((gpu, _alone)) = gpu(&folder) else { return };
+    drop(gpu);
+    let cases = sweep(&folder, &["--env", "CUDA_DEVICE_MAX_CONNECTIONS=1,8,32", "--launch", "stream"]);
+    assert_eq!(cases.len(), 3);
+    for case in &cases {
+        let value = case["values"]["CUDA_DEVICE_MAX_CONNECTIONS"].as_str().expect("a value");
+        assert_eq!(case["record"]["environment"]["variables"]["CUDA_DEVICE_MAX_CONNECTIONS"], value);
+        let lanes = case["record"]["program"]["lanes"].as_array().expect("a list");
+        let queues: std::collections::BTreeSet<u64> = lanes.iter().filter_map(|lane| lane["queue"].as_u64()).collect();
+        let expected: usize = if value == "1" { 1 } else { 8 };
+        assert_eq!(queues.len(), expected, "{value} connections");
+    }
+}

@@ -2,6 +2,7 @@
 //! make of their files.
 
 #[path = "cli/sandbox.rs"]
+#[expect(dead_code, reason = "the tests of other commands need more of it")]
 mod sandbox;
 
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ fn a_sweep_in_which_nothing_can_run_is_an_error() {
     let sandbox = Sandbox::new();
     sandbox.write("products.aorta", PRODUCTS);
     let cases = [
-        ("products.aorta --streams 0,9", "streams=0, is told what stands above"),
+        ("products.aorta --streams 0,9", "what is wrong with the first, streams=0, stands above"),
         ("products.aorta --set m=1,2", "there is no parameter `m`"),
         ("products.aorta --streams 4", "nothing varies"),
         ("products.aorta --streams 1,,2", "a value of `--streams` is empty"),
@@ -206,7 +207,7 @@ fn a_sweep_goes_on_where_it_was() {
     // A line that was cut short is that of a case to run again.
     let whole: Vec<&str> = text.split_inclusive('\n').collect();
     let last = whole[whole.len() - 1];
-    sandbox.write("a.jsonl", text[..text.len() - last.len() / 2].as_bytes());
+    sandbox.write("a.jsonl", &text.as_bytes()[..text.len() - last.len() / 2]);
     let mended = sweep(&sandbox, &format!("{command} --resume"));
     assert_eq!((mended.code, mended.stdout), (Some(0), first.stdout));
     assert!(mended.stderr.starts_with("The file ends in the middle of a line"), "{}", mended.stderr);
@@ -328,17 +329,18 @@ fn a_hundred_kills_lose_nothing_but_the_case_under_way() {
     assert!(times.values().all(|times| *times == 1), "none that was written was run again");
 }
 
-/// Whether a process runs that was given a path below this folder.
-fn any_process_of(sandbox: &Sandbox) -> bool {
+/// The process that was given a path below this folder: a case.
+fn case_of(sandbox: &Sandbox) -> Option<u32> {
     let folder = sandbox.path("tmp").display().to_string();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.into_iter().any(|process| {
+    let mut processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.find_map(|process| {
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(&folder)
+        let number = process.file_name().to_str()?.parse().ok()?;
+        String::from_utf8_lossy(&line).contains(&folder).then_some(number)
     })
 }
 
-/// Starts a sweep and waits until a case is under way that lasts for more than a minute.
+/// Starts a sweep and waits until its second case is under way, which lasts for minutes. The third does not.
 fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     if !std::path::Path::new("/proc/self/cmdline").exists() {
         println!("skipped: this system does not tell which processes run");
@@ -347,10 +349,28 @@ fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     sandbox.write("long.aorta", "param t = 1us\nstep { spin(t) }");
     let child = start(
         sandbox,
-        "long.aorta --set t=1us,10s,9s --backend host --effort quick --timeout 200s --order given --json a.jsonl",
+        "long.aorta --set t=1us,10s,2us --backend host --effort quick --timeout 200s --order given --json a.jsonl",
     );
-    wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && any_process_of(sandbox));
+    wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && case_of(sandbox).is_some());
     Some(child)
+}
+
+fn signal(which: &str, process: u32) {
+    let kill = Command::new("kill").args([which, &process.to_string()]).status().expect("`kill` is there");
+    assert!(kill.success());
+}
+
+#[test]
+fn a_case_that_is_killed_has_failed() {
+    let sandbox = Sandbox::new();
+    let Some(mut child) = long_sweep(&sandbox) else { return };
+    signal("-KILL", case_of(&sandbox).expect("it is under way"));
+    assert_eq!(child.wait().expect("a child can be waited for").code(), Some(4));
+    let cases = lines(&sandbox, "a.jsonl");
+    assert!(cases[2]["reason"].as_str().is_some_and(|reason| reason.contains("SIGKILL")), "{}", cases[2]["reason"]);
+    let ended: Vec<String> = statuses(&sandbox, "a.jsonl").into_iter().map(|(_, status)| status).collect();
+    assert_eq!([&ended[0], &ended[1]], ["done", "failed"]);
+    assert_eq!(ended.len(), 3, "the next case has run: {ended:?}");
 }
 
 #[test]
@@ -358,13 +378,12 @@ fn ctrl_c_ends_the_case_too() {
     let sandbox = Sandbox::new();
     let Some(mut child) = long_sweep(&sandbox) else { return };
     // To the sweep alone: a terminal tells both.
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
-    assert!(kill.success());
+    signal("-INT", child.id());
     let begun = Instant::now();
     let status = child.wait().expect("a child can be waited for");
     assert_eq!(status.code(), Some(130));
     assert!(begun.elapsed() < PATIENCE, "the case was not waited for");
-    assert!(!any_process_of(&sandbox), "the case is gone before the sweep is");
+    assert!(case_of(&sandbox).is_none(), "the case is gone before the sweep is");
     assert_eq!(std::fs::read_dir(sandbox.path("tmp")).expect("listed").count(), 0, "temporary files are gone");
     assert_eq!(statuses(&sandbox, "a.jsonl"), [("t=1us".to_owned(), "done".to_owned())]);
     assert!(!sandbox.good(&["report", "a.jsonl"]).is_empty());
@@ -376,5 +395,21 @@ fn a_case_does_not_outlive_a_sweep_that_is_killed() {
     let Some(mut child) = long_sweep(&sandbox) else { return };
     child.kill().expect("SIGKILL reaches it");
     child.wait().expect("a child can be waited for");
-    wait_for("the end of the case", || !any_process_of(&sandbox));
+    wait_for("the end of the case", || case_of(&sandbox).is_none());
+}
+
+#[test]
+fn a_file_that_somebody_else_writes_to_ends_a_sweep() {
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.aorta", "param t = 1us\nstep { spin(t) }");
+    let arguments =
+        words("sweep slow.aorta --set t=1us,500ms,2us --backend host --effort sanity --order given --json a.jsonl");
+    let child = sandbox.command(&arguments).spawn().expect("the binary starts");
+    wait_for("the first case", || whole_lines(&sandbox, "a.jsonl") == 2);
+    let text = sandbox.read("a.jsonl") + "another\n";
+    sandbox.write("a.jsonl", &text);
+    let output = finish(child);
+    assert_eq!(output.code, Some(2), "{}", output.stdout);
+    assert!(output.stderr.contains("another program has written to it meanwhile"), "{}", output.stderr);
+    assert_eq!(sandbox.read("a.jsonl"), text);
 }

@@ -77,12 +77,10 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::axes), help("{help}"))]
     Axes { why: String, help: String },
 
-    #[error("none of the {count} cases can run; the first, {first}, is told what stands above")]
+    #[error("none of the {count} cases can run; what is wrong with the first, {first}, stands above")]
     #[diagnostic(
         code(aorta::cli::no_valid_case),
-        help(
-            "`aorta check FILE` with the values of a case tells the same; cases that can run are run, whatever others are"
-        )
+        help("mend what all cases have in common; `aorta exec FILE` with the values of one case tells the same")
     )]
     NoValidCase { count: usize, first: String },
 

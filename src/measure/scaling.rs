@@ -39,6 +39,7 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The rate's unit, as a column's name.
     pub fn per_second(self) -> &'static str {
         match self {
             Unit::Flops => "FLOP/s",
@@ -94,7 +95,10 @@ pub struct Along {
 pub struct Curve {
     /// What the other axes are held at.
     pub held: Vec<(String, String)>,
+    /// A figure is a simulator's.
     pub simulated: bool,
+    /// A figure is of a device that stands for a rank of several.
+    pub emulated: bool,
     pub unit: Unit,
     /// In the order in which values were given. Those without a figure are left out.
     pub points: Vec<Point>,
@@ -107,7 +111,7 @@ pub struct Curve {
     pub growth: Growth,
     /// The place of the point with the best rate.
     pub best: usize,
-    /// Others whose rate cannot be told from the best's: the intervals have a part in common.
+    /// Others whose rate cannot be told from the best's: the intervals have a part in common, or lie less than 1 % apart.
     pub alike: Vec<usize>,
     /// The point of the smallest value whose interval reaches 95 % of the best rate; nothing where values are no
     /// numbers, or fewer than three.
@@ -193,9 +197,12 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
         (Baseline::First, Some(numbers)) => smallest(numbers),
         _ => best,
     };
+    let simulated = cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated);
+    let as_good = |other: &usize| *other != best && rates[*other].meets(&rates[best], point::slack(simulated));
     Some(Curve {
         held,
-        simulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated),
+        simulated,
+        emulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.emulated.is_some()),
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,
@@ -205,7 +212,7 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
         },
         growth: growth(&works, numbers.as_deref()),
         best,
-        alike: (0..points.len()).filter(|&other| other != best && rates[other].meets(&rates[best])).collect(),
+        alike: (0..points.len()).filter(as_good).collect(),
         knee: numbers.and_then(|numbers| knee(&rates, &numbers, rates[best].value)),
         points,
     })

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::CellAlignment;
 
+use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
 
@@ -19,9 +20,14 @@ const ELSEWHERE: usize = 8;
 pub(super) fn section(along: &Along, out: &mut String) {
     let name = along.axes.join(", ");
     let curve = &along.curve;
-    let simulated = if curve.simulated { " (simulated)" } else { "" };
+    let mark = match (curve.simulated, curve.emulated) {
+        (false, false) => "",
+        (true, false) => " (simulated)",
+        (false, true) => " (emulated)",
+        (true, true) => " (simulated, emulated)",
+    };
     let at = if curve.held.is_empty() { String::new() } else { format!(", at {}", held(curve)) };
-    let _ = writeln!(out, "Over {name}{at}{simulated}");
+    let _ = writeln!(out, "Over {name}{at}{mark}");
     bars(curve, &name, out);
     let moves = !matches!(along.effect, Effect::None | Effect::ProgramOnly);
     let _ = writeln!(out, "{}", work(curve));
@@ -53,6 +59,14 @@ fn rate(curve: &Curve, point: &Point) -> f64 {
     point.rate(curve.unit).value
 }
 
+/// A rate as people read it.
+pub(super) fn rate_text(unit: Unit, rate: f64) -> String {
+    match unit {
+        Unit::Iterations => Count(rate, unit.per_second()).to_string(),
+        Unit::Flops | Unit::Bytes => Rate(rate, unit.per_second()).to_string(),
+    }
+}
+
 fn share(curve: &Curve, point: &Point) -> f64 {
     rate(curve, point) / rate(curve, &curve.points[curve.best])
 }
@@ -66,7 +80,7 @@ fn bars(curve: &Curve, name: &str, out: &mut String) {
     for (point, efficiency) in curve.points.iter().zip(&curve.efficiency) {
         table.add_row([
             point.value.clone(),
-            Rate(rate(curve, point), unit).to_string(),
+            rate_text(curve.unit, rate(curve, point)),
             bar(share(curve, point)),
             Nanos::from_secs_f64(point.time.value).to_string(),
             percent(*efficiency),

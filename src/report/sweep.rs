@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
-use crate::base::{Rate, counted};
+use crate::base::counted;
 use crate::measure::cases::{Case, Header, Status};
 use crate::measure::record::{RunRecord, Variant};
 use crate::measure::scaling::{self, Point, Unit};
@@ -32,11 +32,13 @@ fn heading(header: &Header, cases: &[&Case], out: &mut String) {
     let axes: Vec<String> = axes.collect();
     let how = if header.zip { " with " } else { " × " };
     let _ = writeln!(out, "{}: {} over {}", header.name, counted(cases.len(), "case"), axes.join(how));
-    let record = cases.iter().find_map(|case| case.record.as_ref());
-    if let Some(record) = record {
+    let records = || cases.iter().filter_map(|case| case.record.as_ref());
+    if let Some(record) = records().next() {
+        let devices: IndexSet<&str> = records().map(|record| record.device.name.as_str()).collect();
+        let devices: Vec<&str> = devices.into_iter().collect();
         let iterations = record.variants.first().map_or(0, |variant| variant.time.n);
         let no = if record.measurement { "" } else { ", no measurement" };
-        let _ = writeln!(out, "{}, {}{no}", record.device.name, counted(iterations, "iteration"));
+        let _ = writeln!(out, "{}, {}{no}", devices.join(" and "), counted(iterations, "iteration"));
     }
     let mut counts: IndexMap<&str, usize> = IndexMap::new();
     for status in
@@ -112,7 +114,7 @@ fn figures(case: &Case, record: &RunRecord, variant: &Variant, unit: Unit) -> [S
     [
         time.p50_ns.map_or_else(none, |median| median.to_string()),
         interval(variant).unwrap_or_else(none),
-        rate.map_or_else(none, |rate| Rate(rate, unit.per_second()).to_string()),
+        rate.map_or_else(none, |rate| curve::rate_text(unit, rate)),
     ]
 }
 

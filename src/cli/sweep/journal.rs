@@ -17,6 +17,8 @@ pub struct Journal {
     file: Option<File>,
     /// Lines reach the disk. A pipe has none.
     on_disk: bool,
+    /// The bytes that the file has, by what this program knows of it.
+    length: u64,
 }
 
 /// What a file has before a sweep begins.
@@ -43,7 +45,7 @@ pub fn own_path(header: &Header) -> Option<PathBuf> {
 /// the file begins anew: one that somebody has `named` must not be there yet.
 pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -> Result<Opened, InputError> {
     let Some(path) = path else {
-        let journal = Journal { path: None, file: None, on_disk: false };
+        let journal = Journal { path: None, file: None, on_disk: false, length: 0 };
         return Ok(Opened { journal, cases: Vec::new(), torn: false });
     };
     let failed = |why: std::io::Error| InputError::Unwritable {
@@ -64,35 +66,47 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
         Some(read) => return Err(is_there(&path, &read.cases)),
         None => {}
     }
-    let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
+    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
+    let length = read.as_ref().map_or(0, |read| read.whole as u64);
     if on_disk {
-        file.set_len(read.as_ref().map_or(0, |read| read.whole as u64)).map_err(failed)?;
+        file.set_len(length).map_err(failed)?;
     }
     let torn = read.as_ref().is_some_and(|read| read.torn);
-    let mut journal = Journal { path: None, on_disk, file: None };
+    let mut journal = Journal { path: Some(path), file: Some(file), on_disk, length };
     if read.is_none() {
-        write(&mut file, on_disk, &cases::line(header)).map_err(failed)?;
+        journal.line(&cases::line(header))?;
     }
-    (journal.path, journal.file) = (Some(path), Some(file));
     Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), torn })
 }
 
 impl Journal {
     /// Appends a case. When this comes back, a crash can no longer take it away.
     pub fn append(&mut self, case: &Case) -> Result<(), InputError> {
-        let (Some(path), Some(file)) = (&self.path, &mut self.file) else { return Ok(()) };
-        write(file, self.on_disk, &cases::line(case)).map_err(|why| InputError::Unwritable {
-            name: path.display().to_string(),
-            why: why.to_string(),
-            help: Some("make room, and go on with `--resume`: what is written stays".to_owned()),
-        })
+        self.line(&cases::line(case))
     }
-}
 
-/// One write for a line: it is there whole, or its end is missing.
-fn write(file: &mut File, on_disk: bool, line: &str) -> std::io::Result<()> {
-    file.write_all(line.as_bytes())?;
-    if on_disk { file.sync_data() } else { file.flush() }
+    /// One write for a line: it is there whole, or its end is missing.
+    fn line(&mut self, line: &str) -> Result<(), InputError> {
+        let (Some(path), Some(file)) = (&self.path, &mut self.file) else { return Ok(()) };
+        let unwritable = |why: String, help: &str| InputError::Unwritable {
+            name: path.display().to_string(),
+            why,
+            help: Some(help.to_owned()),
+        };
+        let full = |why: std::io::Error| {
+            unwritable(why.to_string(), "make room, and go on with `--resume`: what is written stays")
+        };
+        if !self.on_disk {
+            return file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(full);
+        }
+        if file.metadata().map_err(full)?.len() != self.length {
+            let help = "let each sweep write a file of its own, and end this one's other run";
+            return Err(unwritable("another program has written to it meanwhile".to_owned(), help));
+        }
+        file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(full)?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
 }
 
 /// Reads a file of cases. Nothing where it has no whole line.

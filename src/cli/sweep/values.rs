@@ -71,8 +71,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_joined_is_split(values in prop::collection::vec(value(), 1..6), blank in " ?") {
-            let joined = values.join(&format!("{blank},{blank}"));
-            prop_assert_eq!(split(&joined), values);
+            let text = values.join(&format!("{blank},{blank}"));
+            prop_assert_eq!(split(&text), values);
         }
 
         #[test]

@@ -1,10 +1,9 @@
 //! Whether an axis changed anything: the program that ran, or its times.
 
-use std::collections::BTreeMap;
-
 use indexmap::IndexMap;
 
-use super::Point;
+use super::point::slack;
+use super::{Interval, Point};
 use crate::measure::cases::{Axis, Case};
 use crate::measure::record::RunRecord;
 
@@ -24,35 +23,49 @@ pub enum Effect {
     Both { same: Vec<Vec<String>> },
 }
 
+/// A measured case among those that differ along the axes alone.
+#[derive(Clone, Debug)]
+struct Run {
+    /// The value along the axes.
+    value: String,
+    program: String,
+    /// The median with its interval, in seconds.
+    time: Interval,
+    simulated: bool,
+}
+
 impl Effect {
     pub fn of(axes: &[&Axis], cases: &[&Case]) -> Effect {
-        // Cases that differ along these axes alone.
-        let mut groups: BTreeMap<Vec<&str>, Vec<&Case>> = BTreeMap::new();
-        let along = |name: &str| axes.iter().any(|axis| axis.name == name);
-        for case in cases.iter().filter(|case| Point::of(case, "").is_some()) {
-            let others = case.values.iter().filter(|(name, _)| !along(name)).map(|(_, value)| value.as_str());
-            groups.entry(others.collect()).or_default().push(case);
+        let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
+        for case in cases {
+            let value = super::label(axes, case);
+            if let (Some(point), Some(record)) = (Point::of(case, &value), &case.record) {
+                let run = Run { value, program: program(record), time: point.time, simulated: record.simulated };
+                groups.entry(super::others(axes, case)).or_default().push(run);
+            }
         }
-        groups.retain(|_, group| group.len() > 1);
+        Effect::between(&groups.into_values().filter(|group| group.len() > 1).collect::<Vec<_>>())
+    }
+
+    /// Of groups of two and more, within each of which the axes alone differ.
+    fn between(groups: &[Vec<Run>]) -> Effect {
         if groups.is_empty() {
             return Effect::Unknown;
         }
-        let program = |case: &Case| case.record.as_ref().map(|record| program(record)).unwrap_or_default();
-        let one_program = |group: &Vec<&Case>| group.iter().all(|case| program(case) == program(group[0]));
-        match (groups.values().all(one_program), groups.values().all(|group| one_time(group))) {
+        let one_program = |group: &Vec<Run>| group.iter().all(|run| run.program == group[0].program);
+        match (groups.iter().all(one_program), groups.iter().all(|group| one_time(group))) {
             (true, true) => Effect::None,
             (true, false) => Effect::TimeOnly,
             (false, true) => Effect::ProgramOnly,
-            (false, false) => Effect::Both { same: same(axes, &groups, program) },
+            (false, false) => Effect::Both { same: same(groups) },
         }
     }
 }
 
-/// Whether times are within their noise: any two intervals have a part in common.
-fn one_time(group: &[&Case]) -> bool {
-    let times: Vec<_> = group.iter().filter_map(|case| Point::of(case, "")).map(|point| point.time).collect();
-    let low = times.iter().map(|time| time.low).fold(0.0, f64::max);
-    times.iter().all(|time| low <= time.high)
+/// Whether times are within their noise: no interval lies beyond another by more than processes differ.
+fn one_time(group: &[Run]) -> bool {
+    let slack = slack(group.iter().all(|run| run.simulated));
+    group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
 
 /// What ran, as far as a record tells it: operations, work, streams with their queues, memory, and how it was run.
@@ -65,21 +78,64 @@ fn program(record: &RunRecord) -> String {
     serde_json::to_string(&(&record.program, launches, how, conditions, device)).unwrap_or_default()
 }
 
-/// Values that run the same program wherever both were measured.
-fn same(
-    axes: &[&Axis],
-    groups: &BTreeMap<Vec<&str>, Vec<&Case>>,
-    program: impl Fn(&Case) -> String,
-) -> Vec<Vec<String>> {
-    let mut programs: IndexMap<String, Vec<(usize, String)>> = IndexMap::new();
-    for (place, group) in groups.values().enumerate() {
-        for case in group {
-            programs.entry(super::label(axes, case)).or_default().push((place, program(case)));
+/// Values that run the same program wherever they were measured.
+fn same(groups: &[Vec<Run>]) -> Vec<Vec<String>> {
+    // What each value runs, group by group.
+    let mut programs: IndexMap<&str, Vec<(usize, &str)>> = IndexMap::new();
+    for (place, group) in groups.iter().enumerate() {
+        for run in group {
+            programs.entry(&run.value).or_default().push((place, &run.program));
         }
     }
-    let mut values: IndexMap<Vec<(usize, String)>, Vec<String>> = IndexMap::new();
+    let mut values: IndexMap<Vec<(usize, &str)>, Vec<String>> = IndexMap::new();
     for (value, programs) in programs {
-        values.entry(programs).or_default().push(value);
+        values.entry(programs).or_default().push(value.to_owned());
     }
     values.into_values().filter(|values| values.len() > 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(value: &str, program: &str, low: f64, high: f64) -> Run {
+        Run {
+            value: value.to_owned(),
+            program: program.to_owned(),
+            time: Interval { value: low, low, high },
+            simulated: true,
+        }
+    }
+
+    #[test]
+    fn programs_and_times_are_told_apart() {
+        let noise = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.15, 1.4)];
+        assert_eq!(Effect::between(&[]), Effect::Unknown);
+        assert_eq!(Effect::between(std::slice::from_ref(&noise)), Effect::None);
+        // The first and the last have nothing in common.
+        let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
+        assert_eq!(Effect::between(&[noise.clone(), chain]), Effect::TimeOnly);
+        // Medians of two processes are never quite the same.
+        let measured =
+            |runs: &[Run]| -> Vec<Run> { runs.iter().map(|run| Run { simulated: false, ..run.clone() }).collect() };
+        let close = vec![run("1", "p", 1.0, 1.001), run("2", "p", 1.008, 1.009)];
+        assert_eq!(Effect::between(&[measured(&close)]), Effect::None);
+        assert_eq!(Effect::between(&[close]), Effect::TimeOnly);
+        let other = vec![run("1", "p", 1.0, 1.2), run("2", "q", 1.1, 1.3)];
+        assert_eq!(Effect::between(&[noise, other]), Effect::ProgramOnly);
+    }
+
+    #[test]
+    fn values_are_the_same_where_they_are_everywhere() {
+        let here =
+            vec![run("1", "a", 4.0, 4.0), run("2", "b", 2.0, 2.0), run("4", "b", 2.0, 2.0), run("8", "b", 2.0, 2.0)];
+        let there =
+            vec![run("1", "c", 3.0, 3.0), run("2", "d", 1.0, 1.0), run("4", "d", 1.0, 1.0), run("8", "e", 1.0, 1.0)];
+        let same = |groups: &[Vec<Run>]| match Effect::between(groups) {
+            Effect::Both { same } => same,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(same(std::slice::from_ref(&here)), [["2", "4", "8"]]);
+        assert_eq!(same(&[here, there]), [["2", "4"]]);
+    }
 }
