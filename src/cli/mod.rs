@@ -32,7 +32,7 @@ mod sweep;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use environment::library_paths;
 
@@ -177,12 +177,9 @@ pub fn run() -> ExitCode {
 
 /// The arguments of `exec` that words stand for, read as it reads them; else what is wrong with them.
 fn exec_args(words: &[String]) -> Result<exec::ExecArgs, String> {
-    let words = ["aorta", "exec"].into_iter().chain(words.iter().map(String::as_str));
-    match Cli::try_parse_from(words) {
-        Ok(Cli { command: Command::Exec(args), .. }) => Ok(*args),
-        Ok(_) => Err("these are no arguments of `aorta exec`".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    let command = exec::ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
+    let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+    exec::ExecArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
 }
 
 /// Ranks of a world: each may have a program of its own.
