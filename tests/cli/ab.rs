@@ -158,17 +158,19 @@ fn signal(name: &str, process: u32) {
 /// Ticks that a side needs for nothing but to get ready, many times over.
 const TICKS: u64 = 40;
 
-/// A long comparison whose two sides take turns, and their processes.
-fn under_way(sandbox: &Sandbox) -> (std::process::Child, Vec<u32>) {
-    let arguments = ["ab", "chains.aorta", "--backend", "host", "--set", "long=1000", "--rounds", "1000", "--no-apart"];
-    let child = sandbox.command(&arguments).spawn().expect("the binary starts");
+/// A long comparison.
+const LONG: [&str; 9] =
+    ["ab", "chains.aorta", "--backend", "host", "--set", "long=1000", "--rounds", "1000", "--no-apart"];
+
+/// Waits until both sides of a comparison take turns, and gives their processes.
+fn under_way(comparison: u32) -> Vec<u32> {
     let begun = Instant::now();
     loop {
-        let sides = children(child.id());
+        let sides = children(comparison);
         let busy = sides.iter().filter_map(|&side| stat(side)).filter(|(_, ticks)| *ticks > TICKS).count();
         if busy == 2 || begun.elapsed() > Duration::from_secs(30) {
             assert_eq!(busy, 2, "both sides run");
-            return (child, sides);
+            return sides;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -180,7 +182,8 @@ fn a_side_that_dies_is_told() {
         return;
     }
     let sandbox = sandbox();
-    let (child, sides) = under_way(&sandbox);
+    let child = sandbox.command(&LONG).spawn().expect("the binary starts");
+    let sides = under_way(child.id());
     signal("-KILL", *sides.iter().max().expect("two"));
     let output = finish(child);
     assert_eq!((output.code, output.stdout.as_str()), (Some(4), ""), "{}", output.stderr);
@@ -195,7 +198,8 @@ fn a_comparison_can_be_interrupted() {
         return;
     }
     let sandbox = sandbox();
-    let (child, sides) = under_way(&sandbox);
+    let child = sandbox.command(&LONG).spawn().expect("the binary starts");
+    let sides = under_way(child.id());
     signal("-INT", child.id());
     let output = finish(child);
     assert_eq!(output.code, Some(130), "{}", output.stderr);

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The page that has these figures.
+const BOOK: &str = include_str!("../../../docs/ab.md");
+
 /// Random numbers that are the same on every machine.
 struct Random(u64);
 
@@ -23,18 +26,22 @@ type Machine = fn(&mut Random, usize, &mut f64) -> f64;
 /// The kinds of noise, each of about 2 %: none but the clock's, a drift on a straight line, one that bends, two modes that
 /// blocks fall into, the same that stay for a while, rare and wild outliers, neighbours that resemble each other.
 const MACHINES: [(&str, Machine); 7] = [
-    ("bell-shaped", |random, _, _| 100.0 + 2.0 * random.normal()),
-    ("drifting", |random, at, _| 100.0 + at as f64 + 2.0 * random.normal()),
-    ("warming up", |random, at, _| 100.0 + 40.0 * (-(at as f64) / 10.0).exp() + 2.0 * random.normal()),
-    ("two modes", |random, _, _| if random.uniform() < 0.5 { 100.0 } else { 104.0 }),
-    ("modes that stay", |random, _, mode| {
+    ("bell-shaped, 2 %", |random, _, _| 100.0 + 2.0 * random.normal()),
+    ("the same, on a machine that drifts by 1 % a block", |random, at, _| 100.0 + at as f64 + 2.0 * random.normal()),
+    ("the same, on a machine that warms up", |random, at, _| {
+        100.0 + 40.0 * (-(at as f64) / 10.0).exp() + 2.0 * random.normal()
+    }),
+    ("two modes, 4 % apart", |random, _, _| if random.uniform() < 0.5 { 100.0 } else { 104.0 }),
+    ("two modes, 6 % apart, that stay for ten blocks", |random, _, mode| {
         if random.uniform() < 0.1 {
             *mode = 6.0 - *mode;
         }
         100.0 + *mode + random.normal()
     }),
-    ("outliers", |random, _, _| 100.0 + random.normal() + if random.uniform() < 0.04 { 60.0 } else { 0.0 }),
-    ("memory", |random, _, last| {
+    ("one block in 25 takes 60 % more", |random, _, _| {
+        100.0 + random.normal() + if random.uniform() < 0.04 { 60.0 } else { 0.0 }
+    }),
+    ("blocks resemble their neighbours (correlation 0.9)", |random, _, last| {
         *last = 0.9 * *last + random.normal();
         100.0 + *last
     }),
@@ -83,15 +90,16 @@ fn differs(paired: &Paired) -> bool {
 /// Without a threshold, so that it is the interval alone that holds false alarms down.
 #[test]
 fn a_side_beside_itself_seldom_differs() {
-    let rates = MACHINES.map(|(name, machine)| {
-        [8, 16].map(|rounds| {
+    for (name, machine) in MACHINES {
+        let rates = [8, 16].map(|rounds| {
             let rate = share(MANY, machine, rounds, 1.0, 0.0, differs);
             // Chance alone moves the share of 2000 by one hundredth.
             assert!(rate <= ALARMS + 0.01, "{name}, {rounds} rounds: {rate} of the alarms are false");
             format!("{:.1} %", 100.0 * rate)
-        })
-    });
-    println!("{rates:?}");
+        });
+        let row = format!("| {name} | {} |", rates.join(" | "));
+        assert!(BOOK.contains(&row), "the book does not have: {row}");
+    }
 }
 
 #[test]
@@ -108,15 +116,16 @@ fn the_interval_holds_the_effect() {
 #[test]
 fn a_difference_is_found() {
     let noisy: [(&str, Machine, f64, f64); 5] = [
-        ("1 %, 5 % more", |random, _, _| 100.0 + random.normal(), 1.05, 0.99),
-        ("2 %, 5 % more", |random, _, _| 100.0 + 2.0 * random.normal(), 1.05, 0.95),
-        ("5 %, 5 % more", |random, _, _| 100.0 + 5.0 * random.normal(), 1.05, 0.80),
-        ("5 %, 10 % more", |random, _, _| 100.0 + 5.0 * random.normal(), 1.10, 0.99),
-        ("drift of 64 %, 5 % more", |random, at, _| 100.0 + at as f64 + random.normal(), 1.05, 0.95),
+        ("1 % | 5 % more", |random, _, _| 100.0 + random.normal(), 1.05, 0.99),
+        ("2 % | 5 % more", |random, _, _| 100.0 + 2.0 * random.normal(), 1.05, 0.95),
+        ("5 % | 5 % more", |random, _, _| 100.0 + 5.0 * random.normal(), 1.05, 0.80),
+        ("5 % | 10 % more", |random, _, _| 100.0 + 5.0 * random.normal(), 1.10, 0.99),
+        ("1 %, drifting by 1 % a block | 5 % more", |random, at, _| 100.0 + at as f64 + random.normal(), 1.05, 0.95),
     ];
     for (name, machine, effect, least) in noisy {
         let found = share(SOME, machine, 16, effect, 0.03, |paired| paired.verdict == Verdict::Worse);
-        println!("{name}: {found}");
+        let told = if found == 1.0 { "always".to_owned() } else { format!("{:.0} %", 100.0 * found) };
+        assert!(BOOK.contains(&format!("| {name} | {told} |")), "the book does not have: {name} | {told}");
         assert!(found >= least, "{name}: found in {found}");
         let turned = share(SOME, machine, 16, 1.0 / effect, 0.03, |paired| paired.verdict == Verdict::Better);
         assert!(turned >= least - 0.02, "{name}, the other way round: found in {turned}");
