@@ -216,6 +216,7 @@ impl Api for Cuda {
     const NAME: &'static str = "cuda";
     const EVENTS_IN_GRAPHS: bool = true;
     const STEPS_ON_STREAMS: bool = true;
+    const HOST_COPIES_BY_KERNEL: bool = false;
 
     type Stream = CUstream;
     type Event = CUevent;

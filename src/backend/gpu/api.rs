@@ -39,6 +39,9 @@ pub trait Api: Send + Sync + 'static {
     /// A stream raises and awaits flags by itself, also inside of graphs; where not, a kernel does.
     const STEPS_ON_STREAMS: bool;
 
+    /// The runtime may let a kernel copy to and from the host's pinned memory; where not, an engine always does.
+    const HOST_COPIES_BY_KERNEL: bool;
+
     type Stream: Copy;
     type Event: Copy;
     type Module: Copy;

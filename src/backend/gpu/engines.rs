@@ -23,11 +23,12 @@ use super::timer;
 /// How long the units are held at most, whatever the host does.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// What a copy has for its end beside four times the time that it takes alone.
-const MARGIN: Duration = Duration::from_millis(2);
+/// What a copy has for its end while all units are held: many times what any takes that is tried. The kernel that holds
+/// looks at the host's memory, and copies over the same link are several times slower meanwhile.
+const WINDOW: Duration = Duration::from_millis(150);
 
 /// A copy that takes longer alone is not tried: it would be held for too long.
-const LONGEST: Duration = Duration::from_millis(40);
+const LONGEST: Duration = Duration::from_millis(15);
 
 /// How long a kernel of one thread is watched that must not begin.
 const SETTLED: Duration = Duration::from_micros(300);
@@ -167,6 +168,7 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     fn maker(&self, copy: &CopyLaunch, source: u64, target: u64) -> Call<Option<Maker>> {
+        let within_or_across = copy.direction == Direction::DeviceToDevice;
         let issue = || {
             // SAFETY: the operands are an operation's own, which nothing else uses now; the stream is alive.
             unsafe {
@@ -184,7 +186,6 @@ impl<'a, A: Api> Probe<'a, A> {
         if alone > LONGEST {
             return Ok(None);
         }
-        let window = 4 * alone + MARGIN;
         // The kernel comes behind the copy: where both share a queue, the copy waits for nothing of it.
         let both = || -> Call<(bool, bool)> {
             issue()?;
@@ -193,14 +194,15 @@ impl<'a, A: Api> Probe<'a, A> {
                 self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
                 self.api.record(self.passed, self.streams[2])?;
             }
-            Ok((self.within(window, self.copied)?, self.within(SETTLED, self.passed)?))
+            Ok((self.within(WINDOW, self.copied)?, self.within(SETTLED, self.passed)?))
         };
         if self.held(1, both)? != Some((true, true)) {
             return Ok(None);
         }
         Ok(match self.held(BLOCKS * self.units, both)? {
             Some((true, false)) => Some(Maker::Engine),
-            Some((false, false)) => Some(Maker::Kernel),
+            // Where only an engine can be meant, something else has kept it from its end.
+            Some((false, false)) if A::HOST_COPIES_BY_KERNEL || within_or_across => Some(Maker::Kernel),
             _ => None,
         })
     }

@@ -84,6 +84,7 @@ impl Api for Hip {
     const EVENTS_IN_GRAPHS: bool = false;
     // The runtime's own waits and writes are kernels too, unless told otherwise, and no capture sees them.
     const STEPS_ON_STREAMS: bool = false;
+    const HOST_COPIES_BY_KERNEL: bool = true;
 
     type Stream = Stream;
     type Event = Event;
