@@ -1,0 +1,320 @@
+//! What an image needs on a device, made once: streams, memory, kernels, communicators, and calls with resolved
+//! arguments. Nothing of it happens in the measured loop.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend::collective::{Ids, Meeting};
+use crate::backend::ranges::Ranges;
+use crate::backend::system::available_memory;
+use crate::base::{Bytes, Space};
+use crate::exec::{Driver, ExecError, Fault, Image};
+use crate::ops::Launch;
+
+use super::GpuDriver;
+use crate::backend::gpu::api::Api;
+use crate::backend::gpu::comms::{self, Comms};
+use crate::backend::gpu::engines;
+use crate::backend::gpu::gate::{self, Gates};
+use crate::backend::gpu::kernels::{Kernels, wanted};
+use crate::backend::gpu::lower::{Args, Calls, Context};
+use crate::backend::gpu::pageable::Pageable;
+use crate::backend::gpu::peers::{self, Flags, Places};
+use crate::backend::gpu::products::Chooser;
+use crate::backend::gpu::stamps::{self, Stamps};
+use crate::backend::gpu::streams;
+
+/// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
+const WORKSPACE: u64 = 32 << 20;
+
+/// Memory for all lanes' products together.
+const ALL_WORKSPACES: u64 = 4 << 30;
+
+/// Device memory for what the library needs beside operands.
+const SCRATCH: u64 = 256;
+
+/// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
+const SWEEP: u64 = 2;
+
+/// The number of a failed allocation, the same for both vendors.
+const OUT_OF_MEMORY: i64 = 2;
+
+fn device(fault: Box<Fault>) -> ExecError {
+    ExecError::Device { fault: fault.to_string(), help: None }
+}
+
+impl<A: Api> GpuDriver<A> {
+    /// Makes everything that the image needs. All ranks of the meeting come here side by side, or wait for each other.
+    pub fn new(
+        api: Arc<A>,
+        image: Image,
+        cache: Option<&Path>,
+        (meeting, places): (&Meeting, &Places<A>),
+    ) -> Result<Self, ExecError> {
+        let made = Self::make(api, image, cache).and_then(|mut driver| {
+            let count = places.count();
+            driver.flags = Flags::new(driver.api.as_ref(), &driver.image, count, driver.streams[0]).map_err(device)?;
+            places.publish(&driver.api, &driver.image, driver.flags, driver.bases[0]);
+            Ok((driver.begin_communicators()?, driver))
+        });
+        let (own, made) = match made {
+            Ok((ids, driver)) => (Some(ids), Ok(driver)),
+            Err(error) => (None, Err(error)),
+        };
+        let ids = match meeting.gather(own) {
+            Ok(Some(ids)) => ids,
+            Ok(None) => return made.and(Err(ExecError::Ended)),
+            Err(lost) => return made.and(Err(lost)),
+        };
+        let mut driver = made?;
+        let finished = driver.finish(&ids, meeting, places);
+        let Err(error) = finished else { return Ok(driver) };
+        let first = meeting.fail();
+        driver.abandon();
+        // What fails since another rank has failed tells nothing.
+        Err(if first { error } else { ExecError::Ended })
+    }
+
+    /// What a rank makes once all are sure to come.
+    fn finish(&mut self, ids: &Ids, meeting: &Meeting, places: &Places<A>) -> Result<(), ExecError> {
+        self.make_communicators(ids, meeting)?;
+        self.resolve(places)?;
+        self.reset().map_err(device)?;
+        meeting.goes_on();
+        self.choose_products(meeting)?;
+        self.infer_engines(meeting)?;
+        if !meeting.tried() {
+            return Err(ExecError::Ended);
+        }
+        self.reset().map_err(device)?;
+        meeting.goes_on();
+        Ok(())
+    }
+
+    /// What a rank makes by itself.
+    fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
+        api.make_current().map_err(device)?;
+        let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
+        let mut driver = GpuDriver {
+            streams: Vec::new(),
+            events: Vec::new(),
+            stamps: Vec::new(),
+            kernels,
+            calls: Calls::with_capacity(0),
+            products: Vec::new(),
+            fills: Vec::new(),
+            fill_args: Args::default(),
+            bases: [0; 3],
+            workspaces: Vec::new(),
+            comms: Vec::new(),
+            shared: comms::none(),
+            scratch: 0,
+            flags: Flags::default(),
+            collectives: None,
+            graphs: Vec::new(),
+            gates: None,
+            cells: None,
+            sweep: (0, 0),
+            capturing: false,
+            abandoned: false,
+            pageable: Pageable { words: Vec::new() },
+            notes: Vec::new(),
+            ranges: None,
+            api,
+            image,
+        };
+        if !driver.image.comms.is_empty() {
+            driver.collectives = Some(driver.api.collectives()?);
+        }
+        driver.make_streams()?;
+        driver.allocate()?;
+        driver.make_gates()?;
+        Ok(driver)
+    }
+
+    /// Tells a profiler of each operation from now on.
+    pub fn with_ranges(mut self, ranges: Option<Arc<Ranges>>) -> Self {
+        self.ranges = ranges.map(|ranges| {
+            let names = self.image.ops.iter().map(|op| ranges.named(op.span)).collect();
+            (ranges, names)
+        });
+        self
+    }
+
+    fn make_streams(&mut self) -> Result<(), ExecError> {
+        let notes = streams::make(self.api.as_ref(), &self.image.lanes, &mut self.streams).map_err(device)?;
+        self.notes.extend(notes);
+        for _ in 0..self.image.events {
+            self.events.push(self.api.event(false).map_err(device)?);
+        }
+        for _ in 0..self.image.stamps {
+            self.stamps.push(self.api.event(true).map_err(device)?);
+        }
+        Ok(())
+    }
+
+    /// Makes the memory of each space, and room for the products of each lane that has some.
+    fn allocate(&mut self) -> Result<(), ExecError> {
+        let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
+        let available = self.api.free_memory().map_err(device)?;
+        let full = |bytes: u64, space: Space, available: u64, said: String| ExecError::OutOfMemory {
+            needed: Bytes(bytes).to_string(),
+            space: space.name(),
+            available: format!("{} are there{said}", Bytes(available)),
+            largest: "`aorta plan` shows them".to_owned(),
+        };
+        // What fails for another reason is told as such.
+        let refused = |bytes: u64, space: Space, available: u64| {
+            move |fault: Box<Fault>| match fault.code {
+                OUT_OF_MEMORY => full(bytes, space, available, format!("; {fault}")),
+                _ => device(fault),
+            }
+        };
+        let lanes = self.lanes_with(|launch| matches!(launch, Launch::Gemm(_)));
+        let each = match lanes.len() as u64 {
+            0 => 0,
+            count => WORKSPACE.min(ALL_WORKSPACES / count),
+        };
+        if device_bytes + each * lanes.len() as u64 > available {
+            return Err(full(device_bytes, Space::Device, available, String::new()));
+        }
+        if device_bytes > 0 {
+            let refused = refused(device_bytes, Space::Device, available);
+            self.bases[0] = self.api.allocate(device_bytes).map_err(refused)?;
+        }
+        if pinned_bytes > 0 {
+            let available = available_memory().unwrap_or(0);
+            let refused = refused(pinned_bytes, Space::Pinned, available);
+            self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(refused)?;
+        }
+        let words = host_bytes.div_ceil(8) as usize;
+        if self.pageable.words.try_reserve_exact(words).is_err() {
+            return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0), String::new()));
+        }
+        self.pageable.words.resize(words, 0);
+        self.bases[2] = self.pageable.words.as_mut_ptr() as u64;
+        self.workspaces = vec![(0, 0); self.image.lanes.len()];
+        for lane in lanes {
+            let address = self.api.allocate(each).map_err(device)?;
+            self.workspaces[lane as usize] = (address, each);
+        }
+        Ok(())
+    }
+
+    fn lanes_with(&self, wanted: impl Fn(&Launch) -> bool) -> Vec<u32> {
+        let with: Vec<bool> = self.image.works.iter().map(|work| work.launches.iter().any(&wanted)).collect();
+        let lanes = self.image.ops.iter().filter(|op| with[op.work as usize]).map(|op| op.lane);
+        let mut lanes: Vec<u32> = lanes.collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes
+    }
+
+    /// What the others need for the communicators that begin with this rank.
+    fn begin_communicators(&self) -> Result<Ids, ExecError> {
+        let Some(collectives) = self.collectives else { return Ok(Ids::new()) };
+        collectives.begin(&self.image.comms, self.image.rank).map_err(device)
+    }
+
+    /// This rank's end of each communicator, in an order that is the same on all ranks.
+    fn make_communicators(&mut self, ids: &Ids, meeting: &Meeting) -> Result<(), ExecError> {
+        let Some(collectives) = self.collectives else { return Ok(()) };
+        self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
+        for comm in &self.image.comms {
+            self.comms.push(collectives.join(comm, self.image.rank, (ids, meeting)).map_err(device)?);
+            self.shared = Arc::new(Comms::new(Some(collectives), &self.comms));
+        }
+        Ok(())
+    }
+
+    fn make_gates(&mut self) -> Result<(), ExecError> {
+        if self.image.gates > 0 {
+            let function = self.kernels.get(&gate::source());
+            let gates = Gates::new(self.api.as_ref(), function, self.image.gates);
+            self.gates = Some(gates.map_err(|fault| gate::failed(&fault))?);
+        }
+        if !A::EVENTS_IN_GRAPHS {
+            let function = self.kernels.get(&stamps::source());
+            let cells = Stamps::new(self.api.as_ref(), function, self.image.stamps);
+            self.cells = Some(cells.map_err(device)?);
+        }
+        let bytes = SWEEP * self.api.cache_bytes();
+        if !self.image.cold.is_empty() && bytes > 0 {
+            self.sweep = (self.api.allocate(bytes).map_err(device)?, bytes);
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, places: &Places<A>) -> Result<(), ExecError> {
+        let context = Context {
+            api: self.api.as_ref(),
+            image: &self.image,
+            kernels: &self.kernels,
+            streams: &self.streams,
+            bases: self.bases,
+            workspaces: &self.workspaces,
+            comms: &self.comms,
+            scratch: self.scratch,
+            places,
+        };
+        let calls = context.calls()?;
+        let notes = if self.image.crossings > 0 { peers::notes(places, &self.image)? } else { Vec::new() };
+        let mut fills = Vec::new();
+        let mut args = Args::default();
+        for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
+            if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
+                let place = crate::exec::Address { space: fill.space, offset: fill.offset };
+                let operands = [context.address(place)];
+                let call = context.kernel(&kernel, self.streams[0], &operands, &mut args)?;
+                fills.push(call);
+            }
+        }
+        args.seal();
+        self.calls = calls;
+        self.notes.extend(notes);
+        self.fills = fills;
+        self.fill_args = args;
+        Ok(())
+    }
+
+    /// Chooses an algorithm for each matrix product.
+    fn choose_products(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+        if self.calls.products.is_empty() {
+            return Ok(());
+        }
+        let event = |timed| self.api.event(timed).map_err(device);
+        let chooser = Chooser {
+            api: self.api.as_ref(),
+            streams: &self.streams,
+            workspaces: &self.workspaces,
+            candidates: self.image.gemm_candidates,
+            from: event(true)?,
+            to: event(true)?,
+            order: event(false)?,
+        };
+        let choose = |product| {
+            meeting.goes_on();
+            chooser.choose(product)
+        };
+        let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
+        for event in [chooser.from, chooser.to, chooser.order] {
+            // SAFETY: it was made above, and nothing waits for it.
+            unsafe { self.api.destroy_event(event) };
+        }
+        for (product, note) in chosen? {
+            self.products.push(product);
+            self.notes.extend(note);
+        }
+        Ok(())
+    }
+
+    /// Finds out what makes the copies, where the image has the kernel for it.
+    fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+        if self.kernels.has(&engines::source()) {
+            meeting.goes_on();
+            let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls);
+            self.notes.extend(found.map_err(device)?);
+        }
+        Ok(())
+    }
+}
