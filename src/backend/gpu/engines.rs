@@ -23,9 +23,12 @@ use super::timer;
 /// How long the units are held at most, whatever the host does.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// What a copy has for its end while all units are held: many times what any takes that is tried. The kernel that holds
-/// looks at the host's memory, and copies over the same link are several times slower meanwhile.
-const WINDOW: Duration = Duration::from_millis(150);
+/// What a copy between devices has for its end beside four times the time that it takes alone.
+const MARGIN: Duration = Duration::from_millis(2);
+
+/// What a copy to or from the host has, many times what any takes that is tried: the kernel that holds looks at the host's
+/// memory, and copies over the same link are several times slower meanwhile.
+const HOST_WINDOW: Duration = Duration::from_millis(150);
 
 /// A copy that takes longer alone is not tried: it would be held for too long.
 const LONGEST: Duration = Duration::from_millis(15);
@@ -186,6 +189,7 @@ impl<'a, A: Api> Probe<'a, A> {
         if alone > LONGEST {
             return Ok(None);
         }
+        let window = if within_or_across { 4 * alone + MARGIN } else { HOST_WINDOW };
         // The kernel comes behind the copy: where both share a queue, the copy waits for nothing of it.
         let both = || -> Call<(bool, bool)> {
             issue()?;
@@ -194,7 +198,7 @@ impl<'a, A: Api> Probe<'a, A> {
                 self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
                 self.api.record(self.passed, self.streams[2])?;
             }
-            Ok((self.within(WINDOW, self.copied)?, self.within(SETTLED, self.passed)?))
+            Ok((self.within(window, self.copied)?, self.within(SETTLED, self.passed)?))
         };
         if self.held(1, both)? != Some((true, true)) {
             return Ok(None);
