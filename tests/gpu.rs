@@ -411,10 +411,10 @@ step {
     let told: Vec<&String> = notes.iter().filter(|note| note.contains("inferred from")).collect();
     println!("{told:#?}");
     let line = |way: &str| told.iter().find(|note| note.contains(way)).unwrap_or_else(|| panic!("{way}: {notes:?}"));
-    assert!(line("copies to the device:").contains("an engine (4 KiB"));
-    assert!(line("copies within the device:").contains("a kernel (64 MiB)"));
-    // Nothing is told rather than something wrong.
-    assert!(told.iter().all(|note| note.contains("within the device") || !note.contains("a kernel (")));
+    assert!(line("copies to the device:").contains("an engine (4 KiB to 64 MiB)"));
+    assert!(line("copies to the host, `via: dma`:").contains("an engine (64 MiB)"));
+    assert_eq!(line("copies within the device:").matches("64 MiB").count(), 1);
+    assert_eq!(told.len(), 3);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod search;
 pub mod suite;
 mod sweep;
 mod table;
+mod xml;
 
 pub use ab::ab;
 pub use analysis::top;

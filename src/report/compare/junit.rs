@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::measure::compare::{Against, Comparison, Row};
 use crate::measure::effect::Verdict;
+use crate::report::xml::escaped;
 
 use super::{difference, sentence, side, summary, word};
 
@@ -68,31 +69,4 @@ fn suite(comparison: &Comparison, against: &Against, out: &mut String) {
 
 fn is_skipped(comparison: &Comparison, row: &Row) -> bool {
     row.verdict == Verdict::CannotTell && !comparison.fails_on(row)
-}
-
-/// Text in XML, also between quotes. Letters that XML cannot hold are left out.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(letter),
-            _ if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => {}
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escaped;
-
-    #[test]
-    fn what_is_no_text_in_xml_is_escaped_or_left_out() {
-        assert_eq!(escaped("a < \"b\" & c\u{1b}[0m"), "a &lt; &quot;b&quot; &amp; c[0m");
-    }
 }

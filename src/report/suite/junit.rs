@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::measure::cases::{Case, Status};
+use crate::report::xml::escaped;
 
 use super::{Page, columns, doubts, summary, title, word};
 
@@ -48,21 +49,4 @@ fn test(page: &Page, case: &Case, out: &mut String) {
         "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{:.3}\">{element}{said}</testcase>",
         case.seconds
     );
-}
-
-/// Text in XML, also between quotes. Letters that XML cannot hold are left out.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\t' | '\n' => escaped.push(letter),
-            letter if letter < ' ' => {}
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
 }
