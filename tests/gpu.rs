@@ -417,6 +417,35 @@ step {
     assert_eq!(told.len(), 3);
 }
 
+/// Runs a text on two ranks: verified, then many iterations under way at once, where a flag that is raised too early or too
+/// late shows as a hang. Returns the notes.
+fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
+    let ranks = common::planned_ranks(text, 2);
+    let ranks: Vec<(u32, &Program, &Plan)> =
+        (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
+    verify_ranks(text, &ranks, gpu);
+    let schedules: Vec<schedule::Schedule> = ranks
+        .iter()
+        .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::Options::default()))
+        .collect();
+    let both = ranks.iter().zip(&schedules);
+    let both: Vec<exec::Rank> =
+        both.map(|(&(number, program, _), schedule)| exec::Rank { number, program, schedule }).collect();
+    let mut open =
+        exec::prepare_ranks(&both, gpu, &common::exec_options()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let notes = open.notes().unwrap_or_else(|error| panic!("{text}: {error}"));
+    println!("{notes:?}");
+    open.capture(&Control::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    for mode in [LaunchMode::Stream, LaunchMode::Graph, LaunchMode::Stream] {
+        let samples = open.iterate(mode, 20, 500, &Control::default());
+        let samples = samples.unwrap_or_else(|error| panic!("{text}, {}: {error}", mode.name()));
+        assert_eq!(samples.slowest.time.len(), 500);
+        let observed = open.observe(mode, 5, &Control::default());
+        observed.unwrap_or_else(|error| panic!("{text}, {}, observed: {error}", mode.name()));
+    }
+    notes
+}
+
 #[test]
 fn copies_to_other_ranks_agree_with_the_cpu() {
     let kernels = folder();
@@ -424,33 +453,26 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
     for via in ["dma", "kernel"] {
         for options in ["", "(sync: end, depth: 3)"] {
             let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
-            let ranks = common::planned_ranks(&text, 2);
-            let ranks: Vec<(u32, &Program, &Plan)> =
-                (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
-            verify_ranks(&format!("{via} {options}"), &ranks, &gpu);
-            let schedules: Vec<schedule::Schedule> = ranks
-                .iter()
-                .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::Options::default()))
-                .collect();
-            let both = ranks.iter().zip(&schedules);
-            let both: Vec<exec::Rank> =
-                both.map(|(&(number, program, _), schedule)| exec::Rank { number, program, schedule }).collect();
-            let open = exec::prepare_ranks(&both, &gpu, &common::exec_options());
-            let mut open = open.unwrap_or_else(|error| panic!("{error}"));
-            let notes = open.notes().unwrap_or_else(|error| panic!("{error}"));
-            println!("{via} {options}: {notes:?}");
+            let notes = two_ranks(&text, &gpu);
             assert!(notes.iter().any(|note| note.contains("copies to rank")), "{notes:?}");
             // Of iterations that overlap nothing is held, so nothing is inferred.
             let inferred =
                 notes.iter().any(|note| note.contains("copies to another device") && note.contains("an engine"));
             assert_eq!(inferred, options.is_empty(), "{notes:?}");
-            // Many iterations under way at once: a flag that is raised too early or too late shows as a hang.
-            open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
-            for mode in [LaunchMode::Stream, LaunchMode::Graph] {
-                let samples = open.iterate(mode, 20, 500, &Control::default());
-                let samples = samples.unwrap_or_else(|error| panic!("{via} {options}, {}: {error}", mode.name()));
-                assert_eq!(samples.slowest.time.len(), 500);
-            }
+        }
+    }
+}
+
+/// Copies in a row share a meeting, where none of them needs what another brings.
+#[test]
+fn copies_in_a_row_share_a_meeting() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpus(&kernels, &[0, 1]) else { return };
+    for (options, turns) in [("", 1), ("(sync: end, depth: 3)", 3)] {
+        let notes = two_ranks(&programs::ROWS.replace("step", &format!("step{options}")), &gpu);
+        for (rank, shared) in [(0, 2), (1, 3)] {
+            let wanted = format!("rank {rank}: copies from other ranks: {} of {} stand", shared * turns, 5 * turns);
+            assert!(notes.iter().any(|note| note.starts_with(&wanted)), "{wanted}: {notes:?}");
         }
     }
 }

@@ -146,6 +146,29 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
     assert!(apart.told.contains("does not reach the memory of rank"), "{}", apart.told);
 }
 
+/// Copies in a row share a meeting, where none of them needs what another brings.
+#[test]
+fn copies_in_a_row_share_a_meeting() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("rows.aorta");
+    let file = path.display().to_string();
+    let write = |text: String| std::fs::write(&path, text).expect("a file of our own");
+    // Three iterations under way have memory and meetings of their own.
+    for (options, turns) in [("", 1), ("(sync: end, depth: 3)", 3)] {
+        write(programs::ROWS.replace("step", &format!("step{options}")));
+        let told = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], &file, &["--ranks", "2"]);
+        for (rank, shared) in [(0, 2), (1, 3)] {
+            let note = format!("rank {rank}: copies from other ranks: {} of {} stand", shared * turns, 5 * turns);
+            assert!(told.contains(&note), "{note}: {told}");
+        }
+    }
+    // What goes by way of the host meets one by one.
+    write(programs::ROWS.replace(", via: kernel", ""));
+    let told = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
+    assert!(!told.contains("copies from other ranks:"), "{told}");
+}
+
 #[test]
 fn every_operation_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Collectives beside nccl-tests, 1 KiB to 1 GiB, one process and a thread for each GPU on both sides, in alternation.
+"""Collectives beside nccl-tests, 1 KiB to 1 GiB, one process and a thread for each GPU on both sides, or a process for each
+GPU on both sides, in alternation.
 
     git clone https://github.com/NVIDIA/nccl-tests && make -C nccl-tests MPI=0 NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90
     python3 benches/h200/collectives.py --aorta target/release/aorta --nccl-tests nccl-tests/build --gpus 2 [--markdown FILE]
 
 Three comparisons, out of place: as streams without a gate beside nccl-tests as it is; as a graph of 20 calls beside
 nccl-tests with `--cudagraph 20`; and, for the record, as streams with the gate, which nccl-tests does not have. Bus
-bandwidth by nccl-tests' factors. With `--processes`, aorta runs under torchrun, a process for each GPU; nccl-tests keeps
-its threads, since its processes need MPI.
+bandwidth by nccl-tests' factors. With `--processes`, both run under `mpirun -n GPUS`, a process for each GPU; nccl-tests
+is then one that was built with MPI=1. nccl-tests takes its buffers by ncclMemAlloc, aorta by cuMemAlloc: NCCL can register
+the former in graphs. `NCCL_GRAPH_REGISTER=0` before the command turns that off on both sides.
 """
 import argparse
 import json
@@ -23,10 +25,15 @@ SIZES = [1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20, 1 << 30]
 REPEAT = 20
 
 
+def launcher(args):
+    return ["mpirun", "-n", str(args.gpus)] if args.processes else []
+
+
 def theirs(args, name, graph):
     """Microseconds by size."""
-    command = [str(args.nccl_tests / f"{PROGRAMS[name]}_perf"), "-t", str(args.gpus), "-g", "1", "-b", str(SIZES[0]),
-               "-e", str(SIZES[-1]), "-f", "4", "-n", "100", "-w", "10", "-c", "0"]
+    threads = 1 if args.processes else args.gpus
+    command = [*launcher(args), str(args.nccl_tests / f"{PROGRAMS[name]}_perf"), "-t", str(threads), "-g", "1",
+               "-b", str(SIZES[0]), "-e", str(SIZES[-1]), "-f", "4", "-n", "100", "-w", "10", "-c", "0"]
     command += ["-G", "20", "-n", str(REPEAT)] if graph else []
     done = subprocess.run(command, capture_output=True, text=True)
     rows = [line.split() for line in done.stdout.splitlines() if line.strip() and line.strip()[0].isdigit()]
@@ -36,8 +43,7 @@ def theirs(args, name, graph):
 
 def ours(args, name, size, words, folder):
     record = folder / "record.json"
-    launcher = ["torchrun", "--nproc-per-node", str(args.gpus), "--no-python"] if args.processes else []
-    command = [*launcher, args.aorta, "exec", str(FILES / f"{name}.aorta"), "--backend", "cuda", "--ranks", str(args.gpus),
+    command = [*launcher(args), args.aorta, "exec", str(FILES / f"{name}.aorta"), "--backend", "cuda", "--ranks", str(args.gpus),
                "--set", f"size={size}B", "--set", "sizes=1", "--set", f"repeat={REPEAT}", "--config", "observed_iterations=0", "--json", str(record), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:

@@ -91,6 +91,8 @@ pub struct ImageOp {
     pub comm: u32,
     /// The place of a copy between ranks, the same number on all that come by it; [`NO_CROSSING`] for everything else.
     pub crossing: u32,
+    /// The operation that is launched directly before it in its lane: nothing is recorded or awaited between them.
+    pub behind: Option<u32>,
     /// The first of its operands in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
     /// Where it stands in the text.
@@ -196,8 +198,9 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                         (Some(Launch::Peer(_)), Some(peer)) => turn * program.crossings + peer.crossing,
                         _ => NO_CROSSING,
                     };
-                    image.ops.push(ImageOp { work, lane: lane.0, comm, crossing, operands, span: step.op(op).span });
-                    Step::Launch { op: image.ops.len() as u32 - 1, lane: lane.0 }
+                    let (lane, span) = (lane.0, step.op(op).span);
+                    image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, span });
+                    Step::Launch { op: image.ops.len() as u32 - 1, lane }
                 }
             });
         }
@@ -290,6 +293,20 @@ impl Image {
         for fill in &mut self.fills {
             if fill.dtype.is_float() && matches!(fill.init, Init::Random { .. }) {
                 fill.init = init;
+            }
+        }
+    }
+
+    /// Finds the operations that stand directly behind others, once nothing is added to the period any more.
+    pub fn find_rows(&mut self, period: &[StepCommands]) {
+        let mut last = vec![None; self.lanes.len()];
+        for step in period {
+            last.fill(None);
+            for command in &step.commands {
+                match *command {
+                    Step::Launch { op, lane } => self.ops[op as usize].behind = last[lane as usize].replace(op),
+                    Step::Record { lane, .. } | Step::Wait { lane, .. } => last[lane as usize] = None,
+                }
             }
         }
     }

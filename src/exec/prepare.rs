@@ -99,6 +99,7 @@ pub(super) fn lower(
         image.replace_random(init);
     }
     alter(&mut image, &mut period);
+    image.find_rows(&period);
     let joins = image.events;
     image.events += lanes + 1;
     image.timeout = options.timeout;

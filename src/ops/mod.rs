@@ -215,6 +215,15 @@ impl Tensor {
         self.elements() * self.dtype.size()
     }
 
+    /// Bytes from its first element to behind its last, with what lies between its rows.
+    pub fn reach(&self) -> u64 {
+        if self.elements() == 0 {
+            return 0;
+        }
+        let last: u64 = self.dims.iter().zip(self.strides.iter()).map(|(&size, &stride)| (size - 1) * stride).sum();
+        (last + 1) * self.dtype.size()
+    }
+
     /// Whether it lies in memory without gaps.
     pub fn contiguous(&self) -> bool {
         layout::contiguous(self)

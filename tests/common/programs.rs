@@ -23,6 +23,31 @@ step {
 }
 ";
 
+/// Copies to other ranks in a row, of which some can share a meeting: on rank 1 the second, the third and the fifth of
+/// what arrives, on rank 0 the second and the fifth. The fourth sends what the third has brought.
+pub const ROWS: &str = "\
+stream s
+stream t
+buffer x: f32[4, 64, 32]
+buffer y: f32[4, 64, 32] = zeros
+buffer z: f32[2, 64, 32] = zeros
+step {
+  on s { map(x * 0.5 + rank -> x) }
+  on t {
+    copy(x[0] -> y[0] at (rank + 1) % world)
+    copy(x[1] -> y[1] at (rank + 1) % world, via: kernel)
+  }
+  if rank == 0 { on t { spin(2ms) } }
+  on t {
+    copy(x[2] -> y[2] at (rank + 1) % world)
+    copy(y[2] -> z[0] at (rank + 1) % world)
+    copy(x[3] -> y[3] at (rank + 1) % world)
+    copy(y[1] -> z[1] at rank)
+  }
+  on s { map(y[0] + y[1] + y[2] + y[3] + z[0] -> x[0]) }
+}
+";
+
 /// One statement of a random step.
 #[derive(Clone, Debug)]
 pub enum Statement {

@@ -51,6 +51,8 @@ pub struct GpuDriver<A: Api> {
     /// Memory that is written to empty the caches, and its bytes.
     sweep: (u64, u64),
     capturing: bool,
+    /// Each operation is observed.
+    observing: bool,
     /// The device does not answer.
     abandoned: bool,
     pageable: Pageable,
@@ -112,7 +114,8 @@ impl<A: Api> GpuDriver<A> {
 
 impl<A: Api> Driver for GpuDriver<A> {
     fn launch(&mut self, op: u32) -> Call {
-        let (first, end) = self.calls.ops[op as usize];
+        let ops = if self.observing { &self.calls.observed } else { &self.calls.ops };
+        let (first, end) = ops[op as usize];
         if let Some((ranges, names)) = &self.ranges {
             ranges.enter(&names[op as usize]);
         }
@@ -241,6 +244,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         }
         self.graphs.push(made?);
         Ok(number)
+    }
+
+    fn observing(&mut self, on: bool) {
+        self.observing = on;
     }
 
     fn synchronize(&mut self) -> Call {

@@ -63,7 +63,7 @@ pub fn source() -> Arc<Source> {
         __threadfence_system();
         break;
       }
-      while (WHOLE_CLOCK() - looked < ticks / 10000u) { }
+      while (WHOLE_CLOCK() - looked < ticks / 1000u) { }
     }
   }
   __syncthreads();

@@ -12,7 +12,7 @@ use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
 
 use super::api::{Api, Step};
 use super::kernels::Kernels;
-use super::peers::{self, Part, Places};
+use super::peers::{self, Part, Places, Sharing};
 
 /// One call to make, with everything that it needs.
 pub enum Prepared<A: Api> {
@@ -69,6 +69,8 @@ pub enum Prepared<A: Api> {
 pub struct Calls<A: Api> {
     /// For each operation, its calls.
     pub ops: Vec<(u32, u32)>,
+    /// The same, where each operation is observed: copies to other ranks then share no meeting.
+    pub observed: Vec<(u32, u32)>,
     pub calls: Vec<Prepared<A>>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
@@ -86,6 +88,7 @@ impl<A: Api> Calls<A> {
     pub fn with_capacity(ops: usize) -> Self {
         Calls {
             ops: Vec::with_capacity(ops),
+            observed: Vec::with_capacity(ops),
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
@@ -194,15 +197,20 @@ impl<A: Api> Context<'_, A> {
             let work = &self.image.works[op.work as usize];
             operands.clear();
             operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
+            if let Some(Launch::Peer(peer)) = work.launches.first() {
+                self.peer((peer, Sharing::Rows), op, &operands, &mut calls, &mut products)?;
+                let end = calls.calls.len() as u32;
+                self.peer((peer, Sharing::Nothing), op, &operands, &mut calls, &mut products)?;
+                calls.ops.push((first, end));
+                calls.observed.push((end, calls.calls.len() as u32));
+                continue;
+            }
             for launch in work.launches.iter() {
-                if let Launch::Peer(peer) = launch {
-                    self.peer(peer, op, &operands, &mut calls, &mut products)?;
-                    continue;
-                }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
             }
             calls.ops.push((first, calls.calls.len() as u32));
+            calls.observed.push((first, calls.calls.len() as u32));
         }
         calls.args.seal();
         Ok(calls)
@@ -211,7 +219,7 @@ impl<A: Api> Context<'_, A> {
     /// The calls of a rank in a copy between ranks.
     fn peer(
         &self,
-        peer: &Peer,
+        (peer, sharing): (&Peer, Sharing),
         op: &ImageOp,
         operands: &[u64],
         calls: &mut Calls<A>,
@@ -220,7 +228,7 @@ impl<A: Api> Context<'_, A> {
         let own = self.places.own(self.image)?;
         let away = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
         let stream = self.streams[op.lane as usize];
-        for part in peers::parts(self.places, &own, (op.crossing, peer))? {
+        for part in peers::parts(self.places, &own, (op.crossing, peer), sharing)? {
             let call = match part {
                 Part::Meet(steps) => {
                     self.meet(&steps, stream, calls);

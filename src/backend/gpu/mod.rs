@@ -15,6 +15,7 @@ mod parts;
 mod peers;
 mod products;
 mod queues;
+mod rows;
 pub mod stamps;
 mod streams;
 mod timer;

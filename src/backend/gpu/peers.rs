@@ -6,6 +6,10 @@
 //! raised again: its next raiser comes by the place only when this turn is complete. So the same calls serve every
 //! iteration, also as a graph.
 //!
+//! A meeting takes about as long as a copy of some megabytes. Copies that stand in a row on the receiver's stream, all from
+//! one stream of the sender, share one: the receiver is ready for all when it is for the first, and nothing of it looks at
+//! what has arrived before the last. Only where each operation is observed do they meet one by one.
+//!
 //! No step can be left out because iterations do not overlap: they do, where an iteration waits for the end of the last
 //! one alone, and then only the first flag keeps a sender from what is still read.
 
@@ -16,6 +20,7 @@ use crate::exec::{ExecError, Image, ImageOp};
 use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 
 use super::api::{Api, Call, Step};
+use super::rows::rows;
 
 /// Bytes of a flag.
 const FLAG: u64 = 4;
@@ -43,6 +48,27 @@ pub struct Place<A: Api> {
     flags: [u64; 2],
     /// Where each copy that arrives is written, by the place of the text and the sender.
     targets: BTreeMap<(u32, u32), u64>,
+    /// The place of the text before each, where both stand in a row.
+    before: BTreeMap<u32, u32>,
+    /// The place behind each.
+    behind: BTreeMap<u32, u32>,
+    /// What it sends at each place.
+    sends: BTreeMap<u32, Sending>,
+}
+
+/// Where a rank sends something to another.
+struct Sending {
+    to: u32,
+    lane: u32,
+    /// Its place among the operations.
+    number: usize,
+}
+
+/// Whether copies in a row share a meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    Rows,
+    Nothing,
 }
 
 /// The flags of a rank.
@@ -108,13 +134,16 @@ impl<A: Api> Places<A> {
 
     /// Tells the others of a rank: its flags, and where its device's memory begins.
     pub fn publish(&self, api: &Arc<A>, image: &Image, flags: Flags, base: u64) {
-        let mut targets = BTreeMap::new();
-        for op in &image.ops {
+        let (mut targets, mut sends) = (BTreeMap::new(), BTreeMap::new());
+        for (number, op) in image.ops.iter().enumerate() {
             let Some(peer) = peer_of(image, op) else { continue };
             let outputs = &image.operands(op)[usize::from(peer.sends.is_some())..];
             targets.extend(peer.from.iter().zip(outputs).map(|(&from, at)| ((op.crossing, from), base + at.offset)));
+            sends.extend(peer.sends.iter().map(|sent| (op.crossing, Sending { to: sent.to, lane: op.lane, number })));
         }
-        let place = Place { api: api.clone(), flags: flags.begin(), targets };
+        let before = rows(image);
+        let behind = before.iter().map(|(&place, &before)| (before, place)).collect();
+        let place = Place { api: api.clone(), flags: flags.begin(), targets, before, behind, sends };
         self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(image.rank, Arc::new(place));
     }
 
@@ -124,6 +153,17 @@ impl<A: Api> Places<A> {
             fault: format!("rank {rank} runs in another process, and copies reach only ranks of the same one"),
             help: Some("run all ranks in one process".to_owned()),
         })
+    }
+
+    /// Which of the flags a copy from `sender` to the rank `to` needs: that the receiver is ready, that it has arrived.
+    fn needed(sender: &Place<A>, (to, receiver): (u32, &Place<A>), direct: bool, crossing: u32) -> [bool; 2] {
+        let joined = |first: u32, second: u32| {
+            let sends = [first, second].map(|crossing| sender.sends.get(&crossing).filter(|sends| sends.to == to));
+            matches!(sends, [Some(first), Some(second)] if first.lane == second.lane && first.number < second.number)
+        };
+        let before = receiver.before.get(&crossing).is_some_and(|&before| joined(before, crossing));
+        let behind = receiver.behind.get(&crossing).is_some_and(|&behind| joined(crossing, behind));
+        [!(direct && before), !(direct && behind)]
     }
 
     /// The flag of a rank that says that what it sends may be written.
@@ -166,20 +206,27 @@ pub fn parts<'a, A: Api>(
     places: &Places<A>,
     own: &Place<A>,
     (crossing, peer): (u32, &'a Peer),
+    sharing: Sharing,
 ) -> Result<Vec<Part<'a, A>>, ExecError> {
     let mut parts = Vec::new();
     let (mut first, mut last) = (Vec::new(), Vec::new());
+    let needed = |sender: &Place<A>, receiver: (u32, &Place<A>), direct: bool| match sharing {
+        Sharing::Rows => Places::needed(sender, receiver, direct, crossing),
+        Sharing::Nothing => [true; 2],
+    };
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
         let sender = places.of(from)?;
         let direct = reach(own, &sender)?;
-        first.push(Step::Raise(places.ready(&sender, direct, crossing)));
-        last.push(Step::Await(places.arrived(own, direct, crossing, from)));
+        let [ready, arrived] = needed(&sender, (peer.rank, own), direct);
+        first.extend(ready.then(|| Step::Raise(places.ready(&sender, direct, crossing))));
+        last.extend(arrived.then(|| Step::Await(places.arrived(own, direct, crossing, from))));
     }
     if let Some(sent) = &peer.sends {
-        let (part, flags) = send(places, own, (crossing, peer.rank, sent))?;
-        if let Some([ready, arrived]) = flags {
-            first.push(Step::Await(ready));
-            last.insert(0, Step::Raise(arrived));
+        let (part, met) = send(places, own, (crossing, peer.rank, sent))?;
+        if let Some(Met { receiver, direct, ready, arrived }) = met {
+            let [awaits, raises] = needed(own, (sent.to, &receiver), direct);
+            first.extend(awaits.then_some(Step::Await(ready)));
+            last.splice(..0, raises.then_some(Step::Raise(arrived)));
         }
         parts.extend([Part::Meet(std::mem::take(&mut first)), part]);
     }
@@ -189,12 +236,20 @@ pub fn parts<'a, A: Api>(
     Ok(parts)
 }
 
-/// What a rank sends, and, where it goes to another rank, the flag that lets it and the flag that tells of it.
+/// Where a rank meets another that it sends to: the flag that lets it, and the flag that tells of it.
+struct Met<A: Api> {
+    receiver: Arc<Place<A>>,
+    direct: bool,
+    ready: u64,
+    arrived: u64,
+}
+
+/// What a rank sends, and, where it goes to another rank, how they meet.
 fn send<'a, A: Api>(
     places: &Places<A>,
     own: &Place<A>,
     (crossing, rank, sent): (u32, u32, &'a Sent),
-) -> Result<(Part<'a, A>, Option<[u64; 2]>), ExecError> {
+) -> Result<(Part<'a, A>, Option<Met<A>>), ExecError> {
     let Sent { to, launch } = sent;
     let receiver = places.of(*to)?;
     let target = receiver.targets.get(&(crossing, rank)).copied();
@@ -206,7 +261,7 @@ fn send<'a, A: Api>(
         return Ok((Part::Send { launch, target }, None));
     }
     let direct = reach(own, &receiver)?;
-    let flags = [places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank)];
+    let (ready, arrived) = (places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank));
     let part = match (direct, &**launch) {
         (true, _) => Part::Send { launch, target },
         (false, Launch::Copy(copy)) => Part::Stage { copy, target, to: receiver.clone() },
@@ -219,7 +274,7 @@ fn send<'a, A: Api>(
             });
         }
     };
-    Ok((part, Some(flags)))
+    Ok((part, Some(Met { receiver, direct, ready, arrived })))
 }
 
 /// Whether two devices write each other's memory; from then on this one may.
@@ -233,7 +288,7 @@ fn reach<A: Api>(own: &Place<A>, other: &Place<A>) -> Result<bool, ExecError> {
     reach().map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
 }
 
-/// Which way the copies of an image take, one line for each rank that gets some.
+/// Which way the copies of an image take, one line for each rank that gets some, and how many share a meeting.
 pub fn notes<A: Api>(places: &Places<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);
     let receivers: std::collections::BTreeSet<u32> = sent.filter(|to| *to != image.rank).collect();
@@ -248,7 +303,29 @@ pub fn notes<A: Api>(places: &Places<A>, image: &Image) -> Result<Vec<String>, E
             }
         })
     };
-    receivers.into_iter().map(note).collect()
+    let mut notes = receivers.into_iter().map(note).collect::<Result<Vec<_>, _>>()?;
+    notes.extend(shared(places, image, &own)?);
+    Ok(notes)
+}
+
+/// How many copies to a rank share the meeting of the one before.
+fn shared<A: Api>(places: &Places<A>, image: &Image, own: &Place<A>) -> Result<Option<String>, ExecError> {
+    let (mut shared, mut all) = (0, 0);
+    for op in &image.ops {
+        let from = peer_of(image, op).map(|peer| peer.from.as_ref()).unwrap_or_default();
+        for &from in from.iter().filter(|from| **from != image.rank) {
+            let sender = places.of(from)?;
+            let [ready, _] = Places::needed(&sender, (image.rank, own), reach(own, &sender)?, op.crossing);
+            shared += u32::from(!ready);
+            all += 1;
+        }
+    }
+    Ok((shared > 0).then(|| {
+        format!(
+            "copies from other ranks: {shared} of {all} stand in a row behind others and share their meeting; where \
+             operations are observed, each meets by itself"
+        )
+    }))
 }
 
 impl<A: Api> Places<A> {

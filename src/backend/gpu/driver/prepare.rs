@@ -116,6 +116,7 @@ impl<A: Api> GpuDriver<A> {
             cells: None,
             sweep: (0, 0),
             capturing: false,
+            observing: false,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
             notes: Vec::new(),
