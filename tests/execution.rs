@@ -529,6 +529,44 @@ fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
 }
 
+/// A rank that is through early waits with its gate for those that have more to issue.
+#[test]
+fn gates_of_ranks_open_when_all_have_issued() {
+    const MANY: usize = 400;
+    const WARMUP: u64 = 2;
+    let text = "stream a\nstream b\nstep {\n  if rank == 0 { on a { for i in 0..400 { nop() } } } else { on b { nop() } }\n}\n";
+    let mock = Mock::new(Script { has_gates: true, ..Script::default() });
+    let ranks = common::planned_ranks(text, 2);
+    let schedules: Vec<Schedule> = ranks
+        .iter()
+        .map(|(program, plan)| {
+            schedule::place(program, plan, exec::Backend::topology(&mock), &schedule::Options::default())
+        })
+        .collect();
+    let ranks = (0..).zip(&ranks).zip(&schedules);
+    let ranks: Vec<exec::Rank> =
+        ranks.map(|((number, (program, _)), schedule)| exec::Rank { number, program, schedule }).collect();
+    let options = exec::Options { in_flight: 1, ..common::exec_options() };
+    let mut open = exec::prepare_ranks(&ranks, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
+    let samples = open.iterate(LaunchMode::Stream, WARMUP, 20, &Control::default()).expect("nothing fails");
+    assert!(samples.slowest.gated);
+    // The first iteration is not held. Of so many gates that are open, one rank has opened half at least.
+    let (mut many, mut one, mut opened) = (0, 0, 0);
+    for call in mock.take() {
+        many += usize::from(call.starts_with("launch") && call.ends_with("on a"));
+        one += usize::from(call.starts_with("launch") && call.ends_with("on b"));
+        if call.starts_with("open gate") {
+            opened += 1;
+            let iterations = 1 + (opened as usize).div_ceil(2);
+            assert!(
+                one >= iterations && many >= MANY * iterations,
+                "{opened} gates open after {many} and {one} launches"
+            );
+        }
+    }
+    assert_eq!(opened, 2 * (WARMUP + 20 - 1));
+}
+
 #[test]
 fn the_time_without_the_gate_is_kept_beside() {
     let mock = Mock::new(Script { has_gates: true, ..Script::default() });

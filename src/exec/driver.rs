@@ -169,6 +169,12 @@ pub trait Driver: Send {
     /// The thread is done with this rank.
     fn leave(&mut self) {}
 
+    /// Whether the ranks of a process run side by side, so that one may wait for another: a simulator lets one go on at a
+    /// time.
+    fn side_by_side(&self) -> bool {
+        true
+    }
+
     /// From here on, stamps serve to observe operations, or no longer do. A simulator sees without being asked: its
     /// stamps then cost the host nothing.
     fn observing(&mut self, _on: bool) {}

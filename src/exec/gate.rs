@@ -4,6 +4,7 @@
 //! A device takes so many commands and no more: an iteration that does not fit would wait for the gate, and the gate for
 //! it. So what does not fit with room to spare is not held.
 
+use crate::base::Nanos;
 use crate::ops::Launch;
 
 use super::error::ExecError;
@@ -12,6 +13,10 @@ use super::session::{LaunchMode, RING, Session, device};
 
 /// Gates that opened by themselves before no more iterations are held: what has kept the host waiting goes on doing so.
 const ENOUGH: u32 = 3;
+
+/// How long a gate stays shut for other ranks: less than it takes to open by itself, and far more than any takes to issue
+/// what can be held.
+const LONGEST: Nanos = Nanos(100_000_000);
 
 /// What a session knows of its gate.
 #[derive(Debug, Default)]
@@ -101,10 +106,17 @@ impl Session {
         Ok(())
     }
 
-    /// Opens the gate of an iteration that has been issued.
+    /// Opens the gate of an iteration that has been issued, when every rank of the process has issued it: the time of a
+    /// rank that has less to issue would contain how long the others take.
     pub(super) fn let_go(&mut self, iteration: u64) {
         let gate = (iteration % RING) as u32;
+        let issued = self.beat.issued_one();
         if self.lowered.gate.held(gate) {
+            let start = self.driver.now();
+            let late = |session: &Session| session.driver.now() - start > LONGEST;
+            while !self.others.iter().all(|other| other.has_issued(issued)) && !late(self) {
+                std::hint::spin_loop();
+            }
             self.driver.release(gate);
         }
     }

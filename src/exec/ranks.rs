@@ -131,7 +131,9 @@ pub(super) fn prepare_with(
     let opened = backend.open(images).map(|drivers| {
         let parts = parts.into_iter().zip(&ranks[own.clone()]);
         let session = |(driver, (part, rank)): (_, (_, &Rank))| Session::new(driver, part, rank.number, alone);
-        drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>()
+        let mut sessions = drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>();
+        acquaint(&mut sessions);
+        sessions
     });
     let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
     let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
@@ -147,6 +149,15 @@ pub(super) fn prepare_with(
             Err(error)
         }
         (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+    }
+}
+
+/// Tells each session of the others, where they can wait for each other.
+fn acquaint(sessions: &mut [Session]) {
+    let beats: Vec<_> = sessions.iter().map(|session| session.beat.clone()).collect();
+    for (index, session) in sessions.iter_mut().enumerate().filter(|(_, session)| session.driver.side_by_side()) {
+        let others = beats.iter().enumerate().filter(|(other, _)| *other != index);
+        session.others = others.map(|(_, beat)| beat.clone()).collect();
     }
 }
 

@@ -47,7 +47,13 @@ pub(super) struct Beat {
     retired: AtomicU64,
     /// The thread is through.
     over: AtomicBool,
+    issued: Issued,
 }
+
+/// Iterations that are issued whole. Other ranks look at it while this one issues: it has a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Issued(AtomicU64);
 
 impl Beat {
     /// It goes on. Only its own thread says so: nothing is locked.
@@ -67,6 +73,18 @@ impl Beat {
         self.goes_on();
     }
 
+    /// It has issued one more iteration. Returns how many there are.
+    pub fn issued_one(&self) -> u64 {
+        let issued = self.issued.0.load(Ordering::Relaxed) + 1;
+        self.issued.0.store(issued, Ordering::Release);
+        issued
+    }
+
+    /// Whether it has issued as many iterations, or issues no more.
+    pub fn has_issued(&self, iterations: u64) -> bool {
+        self.issued.0.load(Ordering::Acquire) >= iterations || self.is_over()
+    }
+
     pub fn retires(&self, iterations: u64) {
         self.retired.store(iterations, Ordering::Relaxed);
         self.goes_on();
@@ -74,6 +92,7 @@ impl Beat {
 
     pub fn begin(&self) {
         self.retired.store(0, Ordering::Relaxed);
+        self.issued.0.store(0, Ordering::Release);
         self.waits();
         self.over.store(false, Ordering::Release);
     }

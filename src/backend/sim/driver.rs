@@ -547,6 +547,10 @@ impl Driver for SimDriver {
         self.world.leave(self.place.rank);
     }
 
+    fn side_by_side(&self) -> bool {
+        false
+    }
+
     fn observing(&mut self, on: bool) {
         self.observing = on;
         self.opening = None;
