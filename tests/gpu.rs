@@ -221,11 +221,12 @@ fn streams_of_a_queue_are_found() {
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     for streams in [1, 6, 17] {
         let queues = gpu.queues(Some(streams)).unwrap_or_else(|error| panic!("{error}"));
-        println!("{streams} streams: {:?}, {}", queues.probed, queues.verdict());
+        println!("{streams} streams: {:?}, {}; at once: {}", queues.probed, queues.verdict(), queues.at_once());
         let mut all = queues.probed.concat();
         all.sort_unstable();
         assert_eq!(all, (0..streams).collect::<Vec<u32>>());
         assert_eq!(queues.predicted.len(), streams.min(8) as usize, "8 connections");
+        assert!((1..=streams).contains(&queues.at_once), "{queues:?}");
     }
 }
 

@@ -63,9 +63,11 @@ fn queues_are_probed() {
         aorta(libraries, &[("GPU_MAX_HW_QUEUES", "4"), ("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
     assert!(told.contains("predicted  4 queues; 0 with 4, 1 with 5\n"), "{told}");
     assert!(told.contains("probed     4 queues; 0 with 4, 1 with 5: as predicted\n"), "{told}");
+    assert!(told.contains("at once    4 streams, as predicted\n"), "{told}");
     // Without the variable, the double is not what the rule says, and that is found out.
     let told = aorta(libraries, &[("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
     assert!(told.contains("probed     6 queues; none share one: not as predicted\n"), "{told}");
+    assert!(told.contains("at once    6 streams at least, 4 predicted\n"), "{told}");
 }
 
 /// Files run on one queue too, as streams and as a graph: what waits never stands before what it waits for.

@@ -85,6 +85,7 @@ fn queues<A: Api>(text: &mut String, gpu: &Gpu<A>, streams: Option<u32>) {
             *text += &format!("     queues of {streams} streams of normal priority, counted from 0\n");
             *text += &format!("       predicted  {}\n", Queues::text(&queues.predicted));
             *text += &format!("       probed     {}: {}\n", Queues::text(&queues.probed), queues.verdict());
+            *text += &format!("       at once    {}\n", queues.at_once());
         }
         Err(error) => *text += &format!("     its queues could not be probed: {error}\n"),
     }

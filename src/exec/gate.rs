@@ -9,7 +9,7 @@ use crate::ops::Launch;
 
 use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
-use super::session::{LaunchMode, RING, Session, device};
+use super::session::{LaunchMode, POLLS, RING, Session, device};
 
 /// Gates that opened by themselves before no more iterations are held: what has kept the host waiting goes on doing so.
 const ENOUGH: u32 = 3;
@@ -112,12 +112,24 @@ impl Session {
         let gate = (iteration % RING) as u32;
         let issued = self.beat.issued_one();
         if self.lowered.gate.held(gate) {
-            let start = self.driver.now();
-            let late = |session: &Session| session.driver.now() - start > LONGEST;
-            while !self.others.iter().all(|other| other.has_issued(issued)) && !late(self) {
-                std::hint::spin_loop();
-            }
+            self.wait_for_others(issued);
             self.driver.release(gate);
+        }
+    }
+
+    /// Waits until the other ranks have issued as many iterations, or have taken too long.
+    fn wait_for_others(&self, issued: u64) {
+        let start = self.driver.now();
+        let mut polls = 0;
+        while !self.others.iter().all(|other| other.has_issued(issued)) {
+            polls += 1;
+            if polls % POLLS == 0 {
+                // Where there are fewer cores than ranks, another may wait for this one.
+                std::thread::yield_now();
+            }
+            if self.driver.now() - start > LONGEST {
+                return;
+            }
         }
     }
 

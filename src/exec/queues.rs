@@ -8,6 +8,8 @@ type Groups = Vec<Vec<u32>>;
 pub struct Queues {
     pub predicted: Groups,
     pub probed: Groups,
+    /// How many streams, from the first on, can be held at once before the next stands behind one of them.
+    pub at_once: u32,
 }
 
 impl Queues {
@@ -15,12 +17,21 @@ impl Queues {
     pub fn dealt(streams: u32, queues: u32) -> Queues {
         let queues = queues.clamp(1, streams.max(1));
         let of = |queue: u32| (queue..streams).step_by(queues as usize).collect();
-        Queues { predicted: (0..queues).map(of).collect(), probed: Groups::new() }
+        Queues { predicted: (0..queues).map(of).collect(), probed: Groups::new(), at_once: 0 }
     }
 
     /// The same, and what was found on the device.
-    pub fn found(self, probed: Groups) -> Queues {
-        Queues { probed, ..self }
+    pub fn found(self, probed: Groups, at_once: u32) -> Queues {
+        Queues { probed, at_once, ..self }
+    }
+
+    /// How many streams get on at once, in words: `4 streams, as predicted`.
+    pub fn at_once(&self) -> String {
+        let streams: usize = self.predicted.iter().map(Vec::len).sum();
+        let (found, predicted) = (self.at_once as usize, self.predicted.len());
+        let more = if found == streams { " at least" } else { "" };
+        let predicted = if found == predicted { "as predicted".to_owned() } else { format!("{predicted} predicted") };
+        format!("{}{more}, {predicted}", crate::base::counted(found, "stream"))
     }
 
     /// How far the prediction holds, in words.
@@ -60,11 +71,16 @@ mod tests {
         let predicted = || Queues::dealt(6, 4);
         assert_eq!(predicted().predicted, [vec![0, 4], vec![1, 5], vec![2], vec![3]]);
         let verdict =
-            |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect()).verdict();
+            |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect(), 4).verdict();
         assert_eq!(verdict(&[&[0, 4], &[1, 5], &[2], &[3]]), "as predicted");
         assert_eq!(verdict(&[&[0], &[1, 5], &[2, 4], &[3]]), "as many on each queue as predicted, but others");
         assert_eq!(verdict(&[&[0], &[1], &[2], &[3], &[4], &[5]]), "not as predicted");
         assert_eq!(Queues::text(&predicted().predicted), "4 queues; 0 with 4, 1 with 5");
+        let at_once = |found| predicted().found(Vec::new(), found).at_once();
+        assert_eq!(at_once(4), "4 streams, as predicted");
+        assert_eq!(at_once(1), "1 stream, 4 predicted");
+        assert_eq!(at_once(6), "6 streams at least, 4 predicted");
+        assert_eq!(Queues::dealt(2, 8).found(Vec::new(), 2).at_once(), "2 streams at least, as predicted");
         assert_eq!(Queues::text(&Queues::dealt(2, 8).predicted), "2 queues; none share one");
     }
 }

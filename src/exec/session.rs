@@ -26,7 +26,7 @@ use super::watchdog::Beat;
 pub(super) const RING: u64 = 256;
 
 /// Polls for a stamp between two looks at the clock.
-const POLLS: u32 = 64;
+pub(super) const POLLS: u32 = 64;
 
 /// How operations reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -44,16 +44,16 @@ pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queu
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);
     let predicted = Queues::dealt(streams.clamp(1, STREAMS), api.topology().queues);
-    probed.map(|groups| predicted.found(groups)).map_err(device)
+    probed.map(|(groups, at_once)| predicted.found(groups, at_once)).map_err(device)
 }
 
-fn on_streams<A: Api>(api: &A, kernels: &Kernels<A>, count: u32) -> Call<Vec<Vec<u32>>> {
+fn on_streams<A: Api>(api: &A, kernels: &Kernels<A>, count: u32) -> Call<(Vec<Vec<u32>>, u32)> {
     let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
     let mut streams = Vec::new();
     let made = (0..count).try_for_each(|_| api.stream(Priority::Normal).map(|stream| streams.push(stream)));
     let groups = made.and_then(|()| {
         let mut probe = Probe { api, gates: &mut gates, null: kernels.get(&null()), streams: &streams };
-        probe.groups()
+        Ok((probe.groups()?, probe.at_once()?))
     });
     gates.release_all();
     let _ = api.synchronize();
@@ -87,7 +87,7 @@ impl<A: Api> Probe<'_, A> {
             let mut own = None;
             for (index, group) in groups.iter().enumerate() {
                 // What is late once may have had a slow host.
-                if self.stands_behind(group[0], stream)? && self.stands_behind(group[0], stream)? {
+                if self.stands_behind(&group[..1], stream)? && self.stands_behind(&group[..1], stream)? {
                     own = Some(index);
                     break;
                 }
@@ -100,18 +100,34 @@ impl<A: Api> Probe<'_, A> {
         Ok(groups)
     }
 
+    /// How many of the streams, from the first on, can be held before the next stands behind one of them; all where none
+    /// does. That one held stream lets every other pass does not say that many do.
+    fn at_once(&mut self) -> Call<u32> {
+        let streams: Vec<u32> = (0..self.streams.len() as u32).collect();
+        for (count, &next) in streams.iter().enumerate().skip(1) {
+            let held = &streams[..count];
+            if self.stands_behind(held, next)? && self.stands_behind(held, next)? {
+                return Ok(count as u32);
+            }
+        }
+        Ok(streams.len() as u32)
+    }
+
     /// An empty kernel.
     fn nothing(&self, stream: A::Stream) -> Call {
         // SAFETY: kernel and stream are alive, and the kernel takes no arguments.
         unsafe { self.api.launch(self.null, 1, 1, 0, stream, std::ptr::null_mut()) }
     }
 
-    /// Whether a stream does not get on as long as another is held.
-    fn stands_behind(&mut self, held: u32, stream: u32) -> Call<bool> {
-        let (held, stream) = (self.streams[held as usize], self.streams[stream as usize]);
-        self.gates.hold(self.api, 0, held)?;
-        // Where a queue goes on as soon as its head has started, it stops at the first that has to wait.
-        let issued = self.nothing(held).and_then(|()| self.nothing(stream));
+    /// Whether a stream does not get on as long as others are held.
+    fn stands_behind(&mut self, held: &[u32], stream: u32) -> Call<bool> {
+        let stream = self.streams[stream as usize];
+        let issued = held.iter().map(|&held| self.streams[held as usize]).try_for_each(|held| {
+            self.gates.hold(self.api, 0, held)?;
+            // Where a queue goes on as soon as its head has started, it stops at the first that has to wait.
+            self.nothing(held)
+        });
+        let issued = issued.and_then(|()| self.nothing(stream));
         let start = Instant::now();
         let mut idle = Ok(false);
         while issued.is_ok() && matches!(idle, Ok(false)) {
