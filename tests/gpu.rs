@@ -478,6 +478,35 @@ fn copies_in_a_row_share_a_meeting() {
     }
 }
 
+/// Copies reach the other rank too where each has a process.
+#[test]
+fn copies_to_other_processes_agree_with_the_cpu() {
+    let kernels = folder();
+    let Some((_, _alone)) = gpus(&kernels, &[0, 1]) else { return };
+    let file = kernels.path().join("processes.aorta");
+    for (text, port) in [(programs::PEERS.replace("VIA", "dma"), 9811), (programs::ROWS.to_owned(), 9813)] {
+        std::fs::write(&file, text).expect("a file can be written");
+        let start = |rank: &str| {
+            std::process::Command::new(env!("CARGO_BIN_EXE_aorta"))
+                .args(["exec", "--backend", "cuda", "--launch", "both", "--verify"])
+                .arg(&file)
+                .envs([("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")])
+                .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .expect("the binary starts")
+        };
+        let processes = ["0", "1"].map(start);
+        let outputs = processes.map(|process| process.wait_with_output().expect("it ends"));
+        let told: String = outputs.iter().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).collect();
+        println!("{told}{}", String::from_utf8_lossy(&outputs[0].stderr));
+        assert!(outputs.iter().all(|output| output.status.success()));
+        assert!(told.contains("copies to rank 1: direct, from device to device, in its process"));
+        assert_eq!(told.matches("verified against the CPU, as").count(), 2);
+    }
+}
+
 /// `aorta ab` on the first GPU, with these arguments; what it printed, and its exit code.
 fn ab(folder: &tempfile::TempDir, text: &str, arguments: &[&str]) -> (String, Option<i32>) {
     let file = folder.path().join("ab.aorta");

@@ -69,7 +69,12 @@ fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
 
 /// The same with these variables; what the program told.
 fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, arguments: &[&str]) -> String {
-    let Output { code, told } = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
+    let output = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
+    verified(file, arguments, output)
+}
+
+/// That a run has verified all outputs, as streams and as a graph; what it told.
+fn verified(file: &str, arguments: &[&str], Output { code, told }: Output) -> String {
     // What a file expects of times has no meaning here, and may fail.
     let expected = if told.contains("\nfailed (as ") { 1 } else { 0 };
     assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{told}");
@@ -167,6 +172,44 @@ fn copies_in_a_row_share_a_meeting() {
     write(programs::ROWS.replace(", via: kernel", ""));
     let told = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
     assert!(!told.contains("copies from other ranks:"), "{told}");
+}
+
+/// The same with a process for each rank, whose devices reach each other's memory all the same; and where a rank cannot
+/// open another's, all end.
+#[test]
+fn copies_to_other_processes_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("processes.aorta");
+    let file = path.display().to_string();
+    let run = |text: String, port: u16, fault: [&str; 2]| {
+        std::fs::write(&path, text).expect("a file of our own");
+        let of = |rank: &str| {
+            let port = port.to_string();
+            let launcher = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")];
+            let place = [("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port), ("HIP_DOUBLE_DEVICES", "2")];
+            let fault = [("HIP_DOUBLE_FAULT", fault[usize::from(rank == "1")])];
+            run_with(libraries, &[&launcher[..], &place, &fault].concat(), &[&file, "--launch", "both"])
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| of("1"));
+            let first = of("0");
+            (first, other.join().expect("it does not panic"))
+        })
+    };
+    let port = 9_000 + (std::process::id() % 500) as u16 * 4;
+    let texts = [programs::PEERS.replace("VIA", "dma"), programs::ROWS.to_owned()];
+    for ((text, port), overlapping) in texts.iter().zip([port, port + 1]).zip([false, true]) {
+        let text = if overlapping { text.replace("step", "step(sync: end, depth: 3)") } else { text.clone() };
+        let (first, other) = run(text, port, ["", ""]);
+        assert_eq!((other.code, other.told.as_str()), (Some(0), ""));
+        let told = verified(&file, &[], first);
+        assert!(told.contains("copies to rank 1: direct, from device to device, in its process"), "{told}");
+        assert!(told.contains("stand in a row"), "{told}");
+    }
+    let (first, other) = run(texts[0].clone(), port + 2, ["", "import"]);
+    assert_eq!((first.code, other.code), (Some(4), Some(4)), "{}", first.told);
+    assert!(first.told.contains("the memory of rank 0 is not open to other processes"), "{}", first.told);
 }
 
 #[test]

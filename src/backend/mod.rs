@@ -13,6 +13,7 @@ pub mod host;
 mod libraries;
 pub mod ranges;
 pub mod rendezvous;
+mod shared;
 pub mod sim;
 mod system;
 

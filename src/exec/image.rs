@@ -329,7 +329,7 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
         None => Ok(()),
         Some(rank) => Err(ExecError::Device {
             fault: format!("a copy goes to or from rank {rank}, which runs in another process"),
-            help: Some("run all ranks in one process: copies between processes come with a later version".to_owned()),
+            help: Some("run all ranks in one process, by `--ranks N`; only GPUs copy between processes".to_owned()),
         }),
     }
 }

@@ -18,14 +18,15 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// The backend's files, each with the siblings that it may use.
-const BACKENDS: [(&str, &[&str]); 10] = [
+const BACKENDS: [(&str, &[&str]); 11] = [
     ("libraries", &[]),
     ("system", &[]),
     ("host", &["system"]),
     ("collective", &["libraries"]),
     ("ranges", &["libraries"]),
     ("rendezvous", &[]),
-    ("gpu", &["libraries", "collective", "system", "ranges"]),
+    ("shared", &[]),
+    ("gpu", &["libraries", "collective", "system", "ranges", "shared"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),
     ("hip", &["libraries", "collective", "gpu", "system"]),
     ("sim", &[]),

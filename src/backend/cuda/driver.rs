@@ -70,6 +70,13 @@ functions! {
         memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
         // Since 11.7.
         stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
+        // For copies to ranks in other processes.
+        ipc_get_mem_handle = "cuIpcGetMemHandle"(*mut IpcHandle, CUdeviceptr);
+        ipc_open_mem_handle = "cuIpcOpenMemHandle_v2"(*mut CUdeviceptr, IpcHandle, c_uint);
+        ipc_close_mem_handle = "cuIpcCloseMemHandle"(CUdeviceptr);
+        mem_host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+        mem_host_unregister = "cuMemHostUnregister"(*mut c_void);
+        mem_host_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut CUdeviceptr, *mut c_void, c_uint);
         // Newer headers map the name without a number to the second.
         elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
         elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
@@ -78,6 +85,11 @@ functions! {
     }
 }
 
+/// What stands for memory that another process opens: `CUipcMemHandle`, which is passed whole.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct IpcHandle(pub [u8; 64]);
+
 /// Numbers of the driver's header that are used here.
 pub mod number {
     pub const NOT_READY: i32 = 600;
@@ -85,6 +97,9 @@ pub mod number {
     pub const STREAM_NON_BLOCKING: u32 = 1;
     pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
     pub const HOST_ALLOC_PORTABLE: u32 = 1;
+    pub const HOST_REGISTER_PORTABLE: u32 = 1;
+    pub const HOST_REGISTER_MAPPED: u32 = 2;
+    pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
     pub const WAIT_VALUE_EQ: u32 = 1;
     pub const WRITE_VALUE_DEFAULT: u32 = 0;
     pub const EVENT_DEFAULT: u32 = 0;

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{
 };
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call, Step};
+use crate::backend::gpu::{Api, Call, Handle, Step};
 use crate::backend::libraries::{NotOpened, SearchPaths};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Health};
@@ -537,6 +537,30 @@ impl Api for Cuda {
         // SAFETY: the buffer has the size that is told; the caller vouches for the address.
         let code = unsafe { (self.driver.table.memcpy_dtoh)(out.as_mut_ptr().cast(), address, out.len()) };
         self.check("cuMemcpyDtoH", code)
+    }
+
+    unsafe fn export(&self, address: u64) -> Call<Handle> {
+        // SAFETY: the same contract.
+        unsafe { self.export_memory(address) }
+    }
+
+    fn import(&self, handle: &Handle) -> Call<u64> {
+        self.import_memory(handle)
+    }
+
+    unsafe fn close(&self, address: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.close_memory(address) }
+    }
+
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
+        // SAFETY: the same contract.
+        unsafe { self.register_host(address, bytes) }
+    }
+
+    unsafe fn unregister(&self, address: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.unregister_host(address) }
     }
 
     fn reaches(&self, other: &Self) -> Call<bool> {

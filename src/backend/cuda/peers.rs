@@ -1,4 +1,6 @@
-//! What one device does with another: reach its memory, copy to it, and wait for its flags.
+//! What one device does with another, of this process or of others: reach its memory, copy to it, and wait for its flags.
+
+use std::ffi::c_void;
 
 use cudarc::driver::sys::{
     CUstream, CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st,
@@ -8,18 +10,79 @@ use cudarc::driver::sys::{
     CUstreamBatchMemOpType,
 };
 
-use crate::backend::gpu::{Api, Call, Step};
+use crate::backend::gpu::{Api, Call, Handle, Step};
 use crate::ops::Copy as CopyLaunch;
 
 use super::Cuda;
-use super::driver::number;
+use super::driver::{IpcHandle, number};
 
 /// What copies to other devices need and an old driver lacks.
 fn lacks(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(symbol, "this driver has no such function: copies to other ranks need CUDA 11.7")
 }
 
+/// What memory of other processes needs and this driver lacks.
+fn lacks_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
+    crate::exec::Fault::new(symbol, "this driver has no such function: it opens no memory of other processes")
+}
+
 impl Cuda {
+    /// What another process opens memory of this device by.
+    ///
+    /// # Safety
+    /// As for [`Api`].
+    pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
+        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| lacks_ipc("cuIpcGetMemHandle"))?;
+        let mut handle = IpcHandle([0; 64]);
+        // SAFETY: the place is valid for the call, and the caller vouches for the address.
+        let code = unsafe { export(&mut handle, address) };
+        self.check("cuIpcGetMemHandle", code).map(|()| handle.0)
+    }
+
+    /// Opens memory of another process.
+    pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
+        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| lacks_ipc("cuIpcOpenMemHandle"))?;
+        let mut address = 0;
+        // SAFETY: the place is valid for the call; a handle that is none is refused.
+        let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
+        self.check("cuIpcOpenMemHandle", code).map(|()| address)
+    }
+
+    /// # Safety
+    /// As for [`Api`].
+    pub(super) unsafe fn close_memory(&self, address: u64) {
+        if let Some(close) = self.driver.table.ipc_close_mem_handle {
+            // SAFETY: the caller vouches for the address.
+            unsafe { close(address) };
+        }
+    }
+
+    /// Lets devices use memory of the host, and returns where they find it.
+    ///
+    /// # Safety
+    /// As for [`Api`].
+    pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
+        let table = &self.driver.table;
+        let register = table.mem_host_register.ok_or_else(|| lacks_ipc("cuMemHostRegister"))?;
+        let find = table.mem_host_device_pointer.ok_or_else(|| lacks_ipc("cuMemHostGetDevicePointer"))?;
+        let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
+        // SAFETY: the caller vouches for the memory.
+        self.check("cuMemHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
+        let mut there = 0;
+        // SAFETY: the place is valid for the call, and the memory is registered.
+        let code = unsafe { find(&mut there, address as *mut c_void, 0) };
+        self.check("cuMemHostGetDevicePointer", code).map(|()| there)
+    }
+
+    /// # Safety
+    /// As for [`Api`].
+    pub(super) unsafe fn unregister_host(&self, address: u64) {
+        if let Some(unregister) = self.driver.table.mem_host_unregister {
+            // SAFETY: the caller vouches for the address.
+            unsafe { unregister(address as *mut c_void) };
+        }
+    }
+
     /// Whether this device can read and write the memory of another.
     pub(super) fn can_access(&self, other: &Self) -> Call<bool> {
         let Some(can_access) = self.driver.table.device_can_access_peer else { return Ok(false) };

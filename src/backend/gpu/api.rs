@@ -13,6 +13,9 @@ use crate::schedule::Topology;
 
 use super::parts::Part;
 
+/// By which a process opens memory of another.
+pub type Handle = [u8; 64];
+
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
 /// A step by which streams of several devices meet: 32 bits of memory are a flag, raised when they are 1.
@@ -139,6 +142,18 @@ pub trait Api: Send + Sync + 'static {
     unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Self::Stream) -> Call;
     /// Reads device memory, when everything is done.
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call;
+
+    // --- Other processes ------------------------------------------------------------------------------------------
+
+    /// What another process opens memory by that `allocate` gave, from its beginning.
+    unsafe fn export(&self, address: u64) -> Call<Handle>;
+    /// Opens memory of another process, whose device this one reaches from now on.
+    fn import(&self, handle: &Handle) -> Call<u64>;
+    unsafe fn close(&self, address: u64);
+    /// Lets devices use memory of the host, and returns where this one finds it.
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64>;
+    /// The memory at that address of the host is its own again.
+    unsafe fn unregister(&self, address: u64);
 
     // --- Other devices --------------------------------------------------------------------------------------------
 

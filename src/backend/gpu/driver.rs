@@ -11,13 +11,14 @@ use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
 use crate::exec::{Breaker, Driver, Fault, Health, Image};
 
+use super::abroad::Abroad;
 use super::api::{Api, Call};
 use super::comms::Comms;
+use super::flags::Flags;
 use super::gate::Gates;
 use super::kernels::Kernels;
 use super::lower::{Args, Calls, Prepared};
 use super::pageable::Pageable;
-use super::peers::Flags;
 use super::stamps::Stamps;
 use super::timer;
 
@@ -43,6 +44,8 @@ pub struct GpuDriver<A: Api> {
     scratch: u64,
     /// By which it meets others where they copy to each other.
     flags: Flags,
+    /// What it has opened of other processes, to copy to them.
+    abroad: Abroad,
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     gates: Option<Gates<A>>,
@@ -348,6 +351,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
                 self.api.free(address);
             }
+            self.abroad.free(self.api.as_ref());
             self.flags.free(self.api.as_ref());
             if self.scratch != 0 {
                 self.api.free(self.scratch);

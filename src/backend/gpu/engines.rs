@@ -90,14 +90,15 @@ enum Maker {
 /// A copy that was tried, and whether it goes to another device.
 type Tried = (CopyLaunch, bool);
 
-/// Tries each kind of copy once; a line for each direction. Those to other devices write their memory.
-pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>) -> Call<Vec<String>> {
+/// Tries each kind of copy once; a line for each direction. Those to other ranks write their memory, and are left out where
+/// `others` says so.
+pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
         return Ok(Vec::new());
     }
     let mut probe = Probe::new(api, kernels, units)?;
-    let found = probe.all(calls);
+    let found = probe.all(calls, others);
     probe.release();
     // What was issued has to end before its events and memory go.
     let ended = api.synchronize();
@@ -150,14 +151,14 @@ impl<'a, A: Api> Probe<'a, A> {
         self.word(OPEN).store(1, Ordering::Release);
     }
 
-    fn all(&mut self, calls: &Calls<A>) -> Call<Vec<(Tried, Maker)>> {
+    fn all(&mut self, calls: &Calls<A>, others: bool) -> Call<Vec<(Tried, Maker)>> {
         let mut tried: Vec<(u32, bool)> = Vec::new();
         let mut found = Vec::new();
         let start = Instant::now();
         for (index, call) in (0..).zip(&calls.calls) {
             let Prepared::Copy { copy, source, target, .. } = *call else { continue };
             let (launch, away) = (&calls.copies[copy as usize], calls.away.contains(&index));
-            if launch.pageable || tried.contains(&(copy, away)) || start.elapsed() > ENOUGH {
+            if launch.pageable || away && !others || tried.contains(&(copy, away)) || start.elapsed() > ENOUGH {
                 continue;
             }
             tried.push((copy, away));

@@ -236,7 +236,7 @@ impl<A: Api> Context<'_, A> {
                 }
                 Part::Send { launch, target } => self.call(launch, op, &[operands[0], target], calls, products)?,
                 Part::Stage { copy, target, to } => {
-                    calls.peers.push(to.api.clone());
+                    calls.peers.push(to);
                     let peer = calls.peers.len() as u32 - 1;
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
                 }

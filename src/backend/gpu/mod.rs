@@ -2,10 +2,13 @@
 //!
 //! Generic over an [`Api`], which is all that a vendor adds.
 
+mod abroad;
 mod api;
 mod comms;
+mod crossings;
 mod driver;
 mod engines;
+mod flags;
 mod gate;
 mod kernels;
 mod lower;
@@ -15,7 +18,6 @@ mod parts;
 mod peers;
 mod products;
 mod queues;
-mod rows;
 pub mod stamps;
 mod streams;
 mod timer;
@@ -26,11 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::collective::Meeting;
 use crate::backend::ranges::Ranges;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer, check_peers};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Api, Call, Step};
+pub use api::{Api, Call, Handle, Step};
 use driver::GpuDriver;
 pub use parts::Part;
 
@@ -135,9 +137,8 @@ impl<A: Api> Backend for Gpu<A> {
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
         }
-        check_peers(&images)?;
         let meeting = Arc::new(Meeting::new(images.len(), self.peers.clone()));
-        let places = Arc::new(peers::Places::new(&images));
+        let places = Arc::new(peers::Places::new(&images, self.peers.clone()));
         let make = |api: &Arc<A>, image, meeting: Arc<Meeting>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
             let places = places.clone();

@@ -16,14 +16,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::exec::{ExecError, Image, ImageOp};
+use crate::exec::{ExecError, Image, Peers};
 use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 
 use super::api::{Api, Call, Step};
-use super::rows::rows;
-
-/// Bytes of a flag.
-const FLAG: u64 = 4;
+use super::crossings::{Crossings, peer_of};
+use super::flags::{FLAG, Flags};
 
 /// The kernel of the steps, where streams have none of their own: it raises a flag, then awaits one and lowers it. What
 /// stood before it is complete, and what another device wrote before it raised the flag is seen by what comes behind. It
@@ -34,34 +32,23 @@ pub fn source() -> Arc<Source> {
     kernel::source("meet", "", &["u32* raised".to_owned(), "u32* awaited".to_owned()], body)
 }
 
-/// The ranks of a process, each with what the others need to know of it.
+/// The ranks that meet, each with what the others need to know of it.
 pub struct Places<A: Api> {
     /// Their numbers, in order.
     ranks: Vec<u32>,
+    peers: Option<Arc<dyn Peers>>,
     places: Mutex<BTreeMap<u32, Arc<Place<A>>>>,
 }
 
 /// What other ranks need to know of one.
 pub struct Place<A: Api> {
-    pub api: Arc<A>,
+    /// Its device; nothing where another process has it.
+    pub api: Option<Arc<A>>,
     /// Where its flags begin: those for ranks whose devices it reaches, and the others.
     flags: [u64; 2],
-    /// Where each copy that arrives is written, by the place of the text and the sender.
-    targets: BTreeMap<(u32, u32), u64>,
-    /// The place of the text before each, where both stand in a row.
-    before: BTreeMap<u32, u32>,
-    /// The place behind each.
-    behind: BTreeMap<u32, u32>,
-    /// What it sends at each place.
-    sends: BTreeMap<u32, Sending>,
-}
-
-/// Where a rank sends something to another.
-struct Sending {
-    to: u32,
-    lane: u32,
-    /// Its place among the operations.
-    number: usize,
+    /// Where its device's memory begins.
+    base: u64,
+    crossings: Crossings,
 }
 
 /// Whether copies in a row share a meeting.
@@ -71,60 +58,19 @@ pub enum Sharing {
     Nothing,
 }
 
-/// The flags of a rank.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Flags {
-    /// In the device's memory, where streams raise and await flags by themselves; else there are none.
-    device: u64,
-    /// In the host's, where all devices see them change.
-    host: u64,
-}
-
-impl Flags {
-    /// Makes the flags of an image, all lowered; none where nothing is copied to other ranks.
-    pub fn new<A: Api>(api: &A, image: &Image, ranks: usize, stream: A::Stream) -> Call<Flags> {
-        if image.crossings == 0 {
-            return Ok(Flags::default());
-        }
-        let bytes = u64::from(image.crossings) * (1 + ranks as u64) * FLAG;
-        let mut flags = Flags { device: 0, host: api.allocate_pinned(bytes)? };
-        // SAFETY: the memory was made for this, with that many bytes, and nothing uses it yet.
-        unsafe { std::ptr::write_bytes(flags.host as *mut u8, 0, bytes as usize) };
-        if A::STEPS_ON_STREAMS {
-            flags.device = api.allocate(bytes)?;
-            // SAFETY: as above.
-            unsafe { api.memset(flags.device, 0, bytes, stream)? };
-        }
-        api.synchronize()?;
-        Ok(flags)
-    }
-
-    /// Where the flags begin for ranks whose devices this one reaches, and for the others. A kernel that waits on one
-    /// device need not see what another writes into its memory meanwhile: it looks at the host's.
-    fn begin(&self) -> [u64; 2] {
-        [if self.device != 0 { self.device } else { self.host }, self.host]
-    }
-
-    /// Gives their memory back.
-    ///
-    /// # Safety
-    /// Nothing uses the flags any more, on this device or on others.
-    pub unsafe fn free<A: Api>(&self, api: &A) {
-        // SAFETY: both were made by `new`; the caller says that nothing uses them.
-        unsafe {
-            if self.device != 0 {
-                api.free(self.device);
-            }
-            if self.host != 0 {
-                api.free_pinned(self.host);
-            }
-        }
-    }
-}
-
 impl<A: Api> Places<A> {
-    pub fn new(images: &[Image]) -> Places<A> {
-        Places { ranks: images.iter().map(|image| image.rank).collect(), places: Mutex::default() }
+    /// Those of this process, or one of a world whose other ranks have processes of their own.
+    pub fn new(images: &[Image], peers: Option<Arc<dyn Peers>>) -> Places<A> {
+        let ranks = match &peers {
+            Some(peers) => (0..peers.world()).collect(),
+            None => images.iter().map(|image| image.rank).collect(),
+        };
+        Places { ranks, peers, places: Mutex::default() }
+    }
+
+    /// The processes of the other ranks, where each has one.
+    pub fn peers(&self) -> Option<&dyn Peers> {
+        self.peers.as_deref()
     }
 
     /// How many ranks there are.
@@ -133,37 +79,34 @@ impl<A: Api> Places<A> {
     }
 
     /// Tells the others of a rank: its flags, and where its device's memory begins.
-    pub fn publish(&self, api: &Arc<A>, image: &Image, flags: Flags, base: u64) {
-        let (mut targets, mut sends) = (BTreeMap::new(), BTreeMap::new());
-        for (number, op) in image.ops.iter().enumerate() {
-            let Some(peer) = peer_of(image, op) else { continue };
-            let outputs = &image.operands(op)[usize::from(peer.sends.is_some())..];
-            targets.extend(peer.from.iter().zip(outputs).map(|(&from, at)| ((op.crossing, from), base + at.offset)));
-            sends.extend(peer.sends.iter().map(|sent| (op.crossing, Sending { to: sent.to, lane: op.lane, number })));
-        }
-        let before = rows(image);
-        let behind = before.iter().map(|(&place, &before)| (before, place)).collect();
-        let place = Place { api: api.clone(), flags: flags.begin(), targets, before, behind, sends };
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(image.rank, Arc::new(place));
+    pub fn publish(&self, api: &Arc<A>, image: &Image, flags: &Flags, base: u64) {
+        let place = Place { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
+        self.insert(image.rank, place);
+    }
+
+    /// A rank of another process: where its flags and its device's memory begin here.
+    pub fn publish_other(&self, rank: u32, flags: u64, base: u64, crossings: Crossings) {
+        self.insert(rank, Place { api: None, flags: [flags; 2], base, crossings });
+    }
+
+    fn insert(&self, rank: u32, place: Place<A>) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
     }
 
     fn of(&self, rank: u32) -> Result<Arc<Place<A>>, ExecError> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.get(&rank).cloned().ok_or_else(|| ExecError::Device {
-            fault: format!("rank {rank} runs in another process, and copies reach only ranks of the same one"),
-            help: Some("run all ranks in one process".to_owned()),
+            fault: format!("rank {rank} has not said where its memory is: a bug in what brings ranks together"),
+            help: None,
         })
     }
 
-    /// Which of the flags a copy from `sender` to the rank `to` needs: that the receiver is ready, that it has arrived.
+    /// Which flags a copy needs: that the receiver is ready, that it has arrived. What goes by way of the host needs both.
     fn needed(sender: &Place<A>, (to, receiver): (u32, &Place<A>), direct: bool, crossing: u32) -> [bool; 2] {
-        let joined = |first: u32, second: u32| {
-            let sends = [first, second].map(|crossing| sender.sends.get(&crossing).filter(|sends| sends.to == to));
-            matches!(sends, [Some(first), Some(second)] if first.lane == second.lane && first.number < second.number)
-        };
-        let before = receiver.before.get(&crossing).is_some_and(|&before| joined(before, crossing));
-        let behind = receiver.behind.get(&crossing).is_some_and(|&behind| joined(crossing, behind));
-        [!(direct && before), !(direct && behind)]
+        match direct {
+            true => receiver.crossings.needs(to, &sender.crossings, crossing),
+            false => [true; 2],
+        }
     }
 
     /// The flag of a rank that says that what it sends may be written.
@@ -183,14 +126,6 @@ impl<A: Api> Places<A> {
     }
 }
 
-/// What a rank does at an operation, where it is a copy between ranks.
-pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
-    match image.works[op.work as usize].launches.first() {
-        Some(Launch::Peer(peer)) => Some(peer),
-        _ => None,
-    }
-}
-
 /// One part of a copy between ranks.
 pub enum Part<'a, A: Api> {
     /// Flags of other ranks that are raised, and of this rank that are awaited, in this order.
@@ -198,7 +133,7 @@ pub enum Part<'a, A: Api> {
     /// What is sent, where the device reaches the other.
     Send { launch: &'a Launch, target: u64 },
     /// What is sent by way of the host.
-    Stage { copy: &'a CopyLaunch, target: u64, to: Arc<Place<A>> },
+    Stage { copy: &'a CopyLaunch, target: u64, to: Arc<A> },
 }
 
 /// The parts of a rank in a copy between ranks, in their order.
@@ -252,7 +187,7 @@ fn send<'a, A: Api>(
 ) -> Result<(Part<'a, A>, Option<Met<A>>), ExecError> {
     let Sent { to, launch } = sent;
     let receiver = places.of(*to)?;
-    let target = receiver.targets.get(&(crossing, rank)).copied();
+    let target = receiver.crossings.target(crossing, rank).map(|offset| receiver.base + offset);
     let target = target.ok_or_else(|| ExecError::Device {
         fault: format!("rank {to} does not come by a copy of rank {rank}: a bug in what links them"),
         help: None,
@@ -264,7 +199,7 @@ fn send<'a, A: Api>(
     let (ready, arrived) = (places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank));
     let part = match (direct, &**launch) {
         (true, _) => Part::Send { launch, target },
-        (false, Launch::Copy(copy)) => Part::Stage { copy, target, to: receiver.clone() },
+        (false, Launch::Copy(copy)) if let Some(to) = &receiver.api => Part::Stage { copy, target, to: to.clone() },
         (false, _) => {
             return Err(ExecError::Device {
                 fault: format!(
@@ -279,11 +214,13 @@ fn send<'a, A: Api>(
 
 /// Whether two devices write each other's memory; from then on this one may.
 fn reach<A: Api>(own: &Place<A>, other: &Place<A>) -> Result<bool, ExecError> {
+    // What another process has told of is open.
+    let (Some(api), Some(other)) = (&own.api, &other.api) else { return Ok(true) };
     let reach = || -> Call<bool> {
-        if !(own.api.reaches(&other.api)? && other.api.reaches(&own.api)?) {
+        if !(api.reaches(other)? && other.reaches(api)?) {
             return Ok(false);
         }
-        own.api.reach(&other.api).map(|()| true)
+        api.reach(other).map(|()| true)
     };
     reach().map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
 }
@@ -295,7 +232,11 @@ pub fn notes<A: Api>(places: &Places<A>, image: &Image) -> Result<Vec<String>, E
     let own = places.of(image.rank)?;
     let note = |to: u32| -> Result<String, ExecError> {
         let other = places.of(to)?;
-        let link = own.api.link(&other.api).map(|link| format!(" ({link})")).unwrap_or_default();
+        let link = own.api.as_ref().zip(other.api.as_ref()).and_then(|(own, other)| own.link(other));
+        let link = match other.api {
+            Some(_) => link.map(|link| format!(" ({link})")).unwrap_or_default(),
+            None => ", in its process".to_owned(),
+        };
         Ok(match reach(&own, &other)? {
             true => format!("copies to rank {to}: direct, from device to device{link}"),
             false => {

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call, Part, Step};
+use crate::backend::gpu::{Api, Call, Handle, Part, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -437,6 +437,30 @@ impl Api for Hip {
             self.check("hipMemcpyDtoHAsync", code)?;
             self.check("hipStreamSynchronize", (table.stream_synchronize)(stream))
         }
+    }
+
+    unsafe fn export(&self, address: u64) -> Call<Handle> {
+        // SAFETY: the same contract.
+        unsafe { self.export_memory(address) }
+    }
+
+    fn import(&self, handle: &Handle) -> Call<u64> {
+        self.import_memory(handle)
+    }
+
+    unsafe fn close(&self, address: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.close_memory(address) }
+    }
+
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
+        // SAFETY: the same contract.
+        unsafe { self.register_host(address, bytes) }
+    }
+
+    unsafe fn unregister(&self, address: u64) {
+        // SAFETY: the same contract.
+        unsafe { self.unregister_host(address) }
     }
 
     fn reaches(&self, other: &Self) -> Call<bool> {

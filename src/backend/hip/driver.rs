@@ -24,6 +24,9 @@ pub mod number {
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
+    pub const HOST_REGISTER_PORTABLE: u32 = 1;
+    pub const HOST_REGISTER_MAPPED: u32 = 2;
+    pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
     pub const HOST_TO_DEVICE: u32 = 1;
     pub const DEVICE_TO_HOST: u32 = 2;
     pub const DEVICE_TO_DEVICE: u32 = 3;

@@ -1,15 +1,77 @@
-//! What one device does with another: reach its memory, copy to it, and say by what they are joined.
+//! What one device does with another, of this process or of others: reach its memory, copy to it, and say by what they are joined.
 
 use std::ffi::{c_int, c_void};
 
-use crate::backend::gpu::Call;
+use crate::backend::gpu::{Call, Handle};
+use crate::exec::Fault;
 use crate::ops::Copy as CopyLaunch;
 
 use super::Hip;
 use super::driver::number;
-use super::table::Stream;
+use super::table::{IpcHandle, Stream};
+
+/// What memory of other processes needs and this runtime lacks.
+fn lacks(symbol: &'static str) -> Box<Fault> {
+    Fault::new(symbol, "this runtime has no such function: it opens no memory of other processes")
+}
 
 impl Hip {
+    /// What another process opens memory of this device by.
+    ///
+    /// # Safety
+    /// As for [`Api`](crate::backend::gpu::Api).
+    pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
+        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| lacks("hipIpcGetMemHandle"))?;
+        let mut handle = IpcHandle([0; 64]);
+        // SAFETY: the place is valid for the call, and the caller vouches for the address.
+        let code = unsafe { export(&mut handle, address as *mut c_void) };
+        self.check("hipIpcGetMemHandle", code).map(|()| handle.0)
+    }
+
+    /// Opens memory of another process.
+    pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
+        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| lacks("hipIpcOpenMemHandle"))?;
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call; a handle that is none is refused.
+        let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
+        self.check("hipIpcOpenMemHandle", code).map(|()| address as u64)
+    }
+
+    /// # Safety
+    /// As for [`Api`](crate::backend::gpu::Api).
+    pub(super) unsafe fn close_memory(&self, address: u64) {
+        if let Some(close) = self.driver.table.ipc_close_mem_handle {
+            // SAFETY: the caller vouches for the address.
+            unsafe { close(address as *mut c_void) };
+        }
+    }
+
+    /// Lets devices use memory of the host, and returns where they find it.
+    ///
+    /// # Safety
+    /// As for [`Api`](crate::backend::gpu::Api).
+    pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
+        let table = &self.driver.table;
+        let register = table.host_register.ok_or_else(|| lacks("hipHostRegister"))?;
+        let find = table.host_device_pointer.ok_or_else(|| lacks("hipHostGetDevicePointer"))?;
+        let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
+        // SAFETY: the caller vouches for the memory.
+        self.check("hipHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
+        let mut there = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call, and the memory is registered.
+        let code = unsafe { find(&mut there, address as *mut c_void, 0) };
+        self.check("hipHostGetDevicePointer", code).map(|()| there as u64)
+    }
+
+    /// # Safety
+    /// As for [`Api`](crate::backend::gpu::Api).
+    pub(super) unsafe fn unregister_host(&self, address: u64) {
+        if let Some(unregister) = self.driver.table.host_unregister {
+            // SAFETY: the caller vouches for the address.
+            unsafe { unregister(address as *mut c_void) };
+        }
+    }
+
     /// Whether this device can read and write the memory of another.
     pub(super) fn can_access(&self, other: &Self) -> Call<bool> {
         let mut can = 0;

@@ -25,6 +25,7 @@ plain! {
     hiprt::hipDeviceProp_t => c_void,
     hiprt::hipDeviceAttribute_t => c_uint, hiprt::hipMemcpyKind => c_uint, hiprt::hipFunction_attribute => c_uint,
     hiprt::hipStreamCaptureMode => c_uint,
+    super::table::IpcHandle => super::table::IpcHandle, hiprt::hipIpcMemHandle_t => super::table::IpcHandle,
     // A status: ours is signed, as the numbers of every vendor are here.
     hiprt::hipError_t => c_int,
 }

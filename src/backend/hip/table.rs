@@ -15,6 +15,10 @@ pub type Module = *mut c_void;
 pub type Function = *mut c_void;
 pub type Graph = *mut c_void;
 pub type GraphExec = *mut c_void;
+/// What stands for memory that another process opens: `hipIpcMemHandle_t`, which is passed whole.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct IpcHandle(pub [u8; 64]);
 /// An address in a device's memory.
 pub type Address = *mut c_void;
 
@@ -131,6 +135,13 @@ table! {
     }
     optional {
         link_type = hipExtGetLinkTypeAndHopCount(c_int, c_int, *mut c_uint, *mut c_uint);
+        // For copies to ranks in other processes.
+        ipc_get_mem_handle = hipIpcGetMemHandle(*mut IpcHandle, *mut c_void);
+        ipc_open_mem_handle = hipIpcOpenMemHandle(*mut *mut c_void, IpcHandle, c_uint);
+        ipc_close_mem_handle = hipIpcCloseMemHandle(*mut c_void);
+        host_register = hipHostRegister(*mut c_void, usize, c_uint);
+        host_unregister = hipHostUnregister(*mut c_void);
+        host_device_pointer = hipHostGetDevicePointer(*mut *mut c_void, *mut c_void, c_uint);
         graph_upload = hipGraphUpload(GraphExec, Stream);
     }
     newer {

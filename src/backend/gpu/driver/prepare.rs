@@ -12,14 +12,16 @@ use crate::exec::{Driver, ExecError, Fault, Image};
 use crate::ops::Launch;
 
 use super::GpuDriver;
+use crate::backend::gpu::abroad::Abroad;
 use crate::backend::gpu::api::Api;
 use crate::backend::gpu::comms::{self, Comms};
 use crate::backend::gpu::engines;
+use crate::backend::gpu::flags::Flags;
 use crate::backend::gpu::gate::{self, Gates};
 use crate::backend::gpu::kernels::{Kernels, wanted};
 use crate::backend::gpu::lower::{Args, Calls, Context};
 use crate::backend::gpu::pageable::Pageable;
-use crate::backend::gpu::peers::{self, Flags, Places};
+use crate::backend::gpu::peers::{self, Places};
 use crate::backend::gpu::products::Chooser;
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
@@ -29,6 +31,9 @@ const WORKSPACE: u64 = 32 << 20;
 
 /// Memory for all lanes' products together.
 const ALL_WORKSPACES: u64 = 4 << 30;
+
+/// The blocks in which drivers take memory from a device.
+const BLOCK: u64 = 2 << 20;
 
 /// Device memory for what the library needs beside operands.
 const SCRATCH: u64 = 256;
@@ -52,9 +57,12 @@ impl<A: Api> GpuDriver<A> {
         (meeting, places): (&Meeting, &Places<A>),
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
-            let count = places.count();
-            driver.flags = Flags::new(driver.api.as_ref(), &driver.image, count, driver.streams[0]).map_err(device)?;
-            places.publish(&driver.api, &driver.image, driver.flags, driver.bases[0]);
+            let (api, count) = (driver.api.as_ref(), places.count());
+            driver.flags = match places.peers() {
+                Some(_) => Flags::of_process(api, &driver.image, count)?,
+                None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(device)?,
+            };
+            places.publish(&driver.api, &driver.image, &driver.flags, driver.bases[0]);
             Ok((driver.begin_communicators()?, driver))
         });
         let (own, made) = match made {
@@ -78,6 +86,7 @@ impl<A: Api> GpuDriver<A> {
     /// What a rank makes once all are sure to come.
     fn finish(&mut self, ids: &Ids, meeting: &Meeting, places: &Places<A>) -> Result<(), ExecError> {
         self.make_communicators(ids, meeting)?;
+        self.meet_abroad(places)?;
         self.resolve(places)?;
         self.reset().map_err(device)?;
         meeting.goes_on();
@@ -110,6 +119,7 @@ impl<A: Api> GpuDriver<A> {
             shared: comms::none(),
             scratch: 0,
             flags: Flags::default(),
+            abroad: Abroad::default(),
             collectives: None,
             graphs: Vec::new(),
             gates: None,
@@ -181,7 +191,9 @@ impl<A: Api> GpuDriver<A> {
         }
         if device_bytes > 0 {
             let refused = refused(device_bytes, Space::Device, available);
-            self.bases[0] = self.api.allocate(device_bytes).map_err(refused)?;
+            // What other processes open is a whole block of the driver's, or they would open what else is in it too.
+            let block = if self.image.crossings > 0 { BLOCK } else { 1 };
+            self.bases[0] = self.api.allocate(device_bytes.next_multiple_of(block)).map_err(refused)?;
         }
         if pinned_bytes > 0 {
             let available = available_memory().unwrap_or(0);
@@ -244,6 +256,13 @@ impl<A: Api> GpuDriver<A> {
             self.sweep = (self.api.allocate(bytes).map_err(device)?, bytes);
         }
         Ok(())
+    }
+
+    /// Brings together what processes need of each other to copy.
+    fn meet_abroad(&mut self, places: &Places<A>) -> Result<(), ExecError> {
+        let Some(peers) = places.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
+        let Self { api, image, flags, abroad, bases, .. } = self;
+        abroad.meet((api, places), (image, bases[0]), flags, peers)
     }
 
     fn resolve(&mut self, places: &Places<A>) -> Result<(), ExecError> {
@@ -313,7 +332,9 @@ impl<A: Api> GpuDriver<A> {
     fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             meeting.goes_on();
-            let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls);
+            // A process does not know what the others do meanwhile: it writes only memory of its own.
+            let others = self.abroad.is_empty();
+            let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
             self.notes.extend(found.map_err(device)?);
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! | kind | what fails |
 //! | --- | --- |
 //! | `alloc`, `pinned` | an allocation of device memory, or of pinned memory: out of memory |
+//! | `import` | memory of another process cannot be opened |
 //! | `compile` | the compilation of a kernel |
 //! | `launch` | a launch: out of resources |
 //! | `late` | a kernel while it runs: an illegal access, told by every later call on its device |

@@ -8,6 +8,10 @@ use crate::library::table;
 pub type Handle = *mut c_void;
 pub type Address = u64;
 
+/// `CUipcMemHandle`, which is `hipIpcMemHandle_t`: both are passed whole.
+#[repr(C)]
+pub struct IpcHandle([u64; 8]);
+
 /// `CUDA_MEMCPY2D`.
 #[repr(C)]
 #[derive(Default)]
@@ -51,6 +55,12 @@ table! {
         memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
         allocate = "cuMemAlloc_v2"(*mut Address, usize);
         free = "cuMemFree_v2"(Address);
+        ipc_export = "cuIpcGetMemHandle"(*mut IpcHandle, u64);
+        ipc_import = "cuIpcOpenMemHandle_v2"(*mut u64, IpcHandle, c_uint);
+        ipc_close = "cuIpcCloseMemHandle"(u64);
+        host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+        host_unregister = "cuMemHostUnregister"(*mut c_void);
+        host_on_device = "cuMemHostGetDevicePointer_v2"(*mut u64, *mut c_void, c_uint);
         host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
         host_free = "cuMemFreeHost"(*mut c_void);
         set8 = "cuMemsetD8Async"(Address, u8, usize, Handle);

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::cuda::{Cuda, Handle, Rows};
+use crate::cuda::{Cuda, Handle, IpcHandle, Rows};
 use crate::device::{self, INVALID_VALUE, NO_DEVICE, NOT_SUPPORTED, OLD, R0600, returned};
 
 /// HIP 6.4, whose header this was written after.
@@ -213,6 +213,23 @@ hip! {
         // Portable and mapped; memory of the host is always coherent.
         (cuda.host_allocate)(to, bytes, flags & 3)
     }
+    fn hipIpcGetMemHandle(cuda, handle: *mut IpcHandle, address: *mut c_void) {
+        device::ensure(cuda);
+        (cuda.ipc_export)(handle, address as u64)
+    }
+    fn hipIpcOpenMemHandle(cuda, to: *mut *mut c_void, handle: IpcHandle, flags: c_uint) {
+        device::ensure(cuda);
+        (cuda.ipc_import)(to.cast(), handle, flags)
+    }
+    fn hipIpcCloseMemHandle(cuda, address: *mut c_void) { (cuda.ipc_close)(address as u64) }
+    fn hipHostRegister(cuda, address: *mut c_void, bytes: usize, flags: c_uint) {
+        device::ensure(cuda);
+        (cuda.host_register)(address, bytes, flags & 3)
+    }
+    fn hipHostUnregister(cuda, address: *mut c_void) { (cuda.host_unregister)(address) }
+    fn hipHostGetDevicePointer(cuda, to: *mut *mut c_void, address: *mut c_void, flags: c_uint) {
+        (cuda.host_on_device)(to.cast(), address, flags)
+    }
     fn hipHostFree(cuda, address: *mut c_void) { (cuda.host_free)(address) }
     fn hipMemcpy(cuda, to: *mut c_void, from: *const c_void, bytes: usize, _kind: c_int) {
         device::ensure(cuda);
@@ -282,7 +299,7 @@ hip! {
 }
 
 unsupported! {
-    hipHostRegister hipHostUnregister hipMallocAsync hipFreeAsync hipMallocFromPoolAsync hipMemPoolCreate
+    hipMallocAsync hipFreeAsync hipMallocFromPoolAsync hipMemPoolCreate
     hipMemPoolDestroy hipMemPoolSetAttribute hipMemPoolGetAttribute hipMemPoolSetAccess hipMemPoolTrimTo
     hipDeviceGetDefaultMemPool hipMallocManaged
 }

@@ -190,8 +190,37 @@ hip! {
     }
 }
 
+/// `hipIpcMemHandle_t`, of which this double uses the first bytes.
+#[repr(C)]
+pub struct IpcHandle([u64; 8]);
+
+hip! {
+    fn hipIpcGetMemHandle(handle: *mut IpcHandle, address: *mut c_void) {
+        let [process, file, bytes] = memory::export(address as usize)?;
+        handle.write(IpcHandle([process, file, bytes, 0, 0, 0, 0, 0]));
+        Ok(())
+    }
+    fn hipIpcOpenMemHandle(to: *mut *mut c_void, handle: IpcHandle, _flags: c_uint) {
+        let [process, file, bytes, ..] = handle.0;
+        device::get(device::current())?.check()?;
+        if fault::strikes("import", "") { return Err(INVALID_VALUE) }
+        to.write(memory::import([process, file, bytes], device::current())? as *mut c_void);
+        Ok(())
+    }
+    fn hipIpcCloseMemHandle(address: *mut c_void) { memory::close(address as usize) }
+    fn hipHostRegister(address: *mut c_void, bytes: usize, _flags: c_uint) { memory::lend(address as usize, bytes) }
+    fn hipHostUnregister(address: *mut c_void) { memory::take_back(address as usize) }
+    fn hipHostGetDevicePointer(to: *mut *mut c_void, address: *mut c_void, _flags: c_uint) {
+        match memory::place(address as usize, 0) {
+            Some(Place::Pinned | Place::Lent) => to.write(address),
+            _ => return Err(INVALID_VALUE),
+        }
+        Ok(())
+    }
+}
+
 unsupported! {
-    hipHostRegister hipHostUnregister hipMallocAsync hipFreeAsync hipMallocFromPoolAsync hipMemPoolCreate
+    hipMallocAsync hipFreeAsync hipMallocFromPoolAsync hipMemPoolCreate
     hipMemPoolDestroy hipMemPoolSetAttribute hipMemPoolGetAttribute hipMemPoolSetAccess hipMemPoolTrimTo
     hipDeviceGetDefaultMemPool hipMallocManaged
 }

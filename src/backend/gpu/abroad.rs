@@ -1,0 +1,119 @@
+//! Copies between ranks that have a process each, on one host: every process tells the others where its device's memory
+//! and its flags are, and opens those of the ranks that it copies to or gets something from.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::shared::SharedMemory;
+use crate::backend::system;
+use crate::exec::{ExecError, Fault, Image, Peers, agree};
+
+use super::api::Api;
+use super::crossings::{Crossings, peer_of};
+use super::flags::{Flags, no_memory, registered};
+use super::peers::Places;
+
+/// What a process has opened of others.
+#[derive(Debug, Default)]
+pub struct Abroad {
+    /// Where the memory of other devices begins.
+    memories: Vec<u64>,
+    flags: Vec<SharedMemory>,
+}
+
+/// What a process says of itself.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    /// Which host it is on: those that say the same share one.
+    host: u32,
+    /// By which others open its device's memory; nothing where it has none.
+    memory: Option<Vec<u8>>,
+    /// Where its flags are.
+    flags: Option<PathBuf>,
+    crossings: Crossings,
+}
+
+impl Abroad {
+    /// Tells the other processes of this one's rank, and opens what it needs of theirs. All of them come here. What has
+    /// been opened stays here also where it fails.
+    pub fn meet<A: Api>(
+        &mut self,
+        (api, places): (&Arc<A>, &Places<A>),
+        (image, base): (&Image, u64),
+        flags: &mut Flags,
+        peers: &dyn Peers,
+    ) -> Result<(), ExecError> {
+        // SAFETY: the memory begins there, and is the driver's until nobody uses it.
+        let memory = (base != 0).then(|| unsafe { api.export(base) }).transpose();
+        let told = memory.map_err(|fault| closed(image.rank, &fault)).map(|memory| Told {
+            host: system::clock(),
+            memory: memory.map(|handle| handle.to_vec()),
+            flags: flags.path(),
+            crossings: Crossings::of(image),
+        });
+        let all = agree(Some(peers), "memory", told)?;
+        let partners = partners(image);
+        let others = (0..).zip(all).filter(|(rank, _)| partners.contains(rank));
+        let opened = others.map(|(rank, told)| self.open((api, places), rank, told)).collect::<Result<Vec<()>, _>>();
+        agree(Some(peers), "memory of others", opened)?;
+        flags.hide();
+        Ok(())
+    }
+
+    fn open<A: Api>(&mut self, (api, places): (&Arc<A>, &Places<A>), rank: u32, told: Told) -> Result<(), ExecError> {
+        if told.host != system::clock() {
+            return Err(ExecError::Device {
+                fault: format!("a copy goes to or from rank {rank}, which runs on another host"),
+                help: Some("copies reach the ranks of one host: write `send` and `recv`, or a collective".to_owned()),
+            });
+        }
+        let base = match told.memory.as_deref().map(<[u8; 64]>::try_from) {
+            Some(Ok(handle)) => {
+                let base = api.import(&handle).map_err(|fault| closed(rank, &fault))?;
+                self.memories.push(base);
+                base
+            }
+            _ => 0,
+        };
+        let shared = SharedMemory::open(&told.flags.unwrap_or_default()).map_err(|error| no_memory(&error))?;
+        let flags = registered(api.as_ref(), &shared)?;
+        self.flags.push(shared);
+        places.publish_other(rank, flags, base, told.crossings);
+        Ok(())
+    }
+
+    /// Whether nothing has been opened.
+    pub fn is_empty(&self) -> bool {
+        self.flags.is_empty()
+    }
+
+    /// Closes all.
+    ///
+    /// # Safety
+    /// Nothing that this process has issued is under way.
+    pub unsafe fn free<A: Api>(&mut self, api: &A) {
+        // SAFETY: each was opened here, and the caller says that nothing uses it.
+        unsafe {
+            self.memories.drain(..).for_each(|base| api.close(base));
+            self.flags.drain(..).for_each(|shared| api.unregister(shared.address()));
+        }
+    }
+}
+
+/// The ranks that one copies to or gets something from.
+fn partners(image: &Image) -> BTreeSet<u32> {
+    let peers = image.ops.iter().filter_map(|op| peer_of(image, op));
+    let ranks = peers.flat_map(|peer| peer.sends.iter().map(|sent| sent.to).chain(peer.from.iter().copied()));
+    ranks.filter(|rank| *rank != image.rank).collect()
+}
+
+/// The error of a device's memory that other processes cannot open.
+fn closed(rank: u32, fault: &Fault) -> ExecError {
+    ExecError::Device {
+        fault: format!("the memory of rank {rank} is not open to other processes: {fault}"),
+        help: Some("run all ranks in one process: `--ranks N` without a launcher".to_owned()),
+    }
+}
