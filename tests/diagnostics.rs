@@ -11,10 +11,12 @@ use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
 /// Where the codes of the phases stand.
-const ERRORS: [&str; 8] = [
+const ERRORS: [&str; 10] = [
     "src/syntax/error.rs",
     "src/syntax/slashes.rs",
     "src/model/error.rs",
+    "src/model/error/limits.rs",
+    "src/model/error/slices.rs",
     "src/model/lint/mod.rs",
     "src/ops/error.rs",
     "src/plan/error.rs",

@@ -1,5 +1,5 @@
 //! The pages of docs/errors are complete: one for each diagnostic's code, in the form that `aorta explain` prints.
-//! That what they show is true is the business of `tests/docs.rs`.
+//! That what they show is true is the business of `tests/docs`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -20,7 +20,7 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, expected, launcher, load, output};
 
-pub use args::ExecArgs;
+pub use args::{EffortArg, ExecArgs};
 pub use prepare::{examine, settle};
 
 use measuring::Run;

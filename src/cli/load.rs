@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan};
 use crate::config::Settings;
+use crate::measure::record::Workload;
 use crate::model::{self, Program};
 use crate::ops::{self, Category};
 use crate::plan::{self, Plan, Rank};
@@ -17,7 +18,7 @@ use crate::syntax::{self, Ast, Limits};
 
 use super::diagnostics::{Boxed, boxed, first_offset, on_rank};
 use super::error::{CliError, InputError};
-use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
+use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library, list};
 
 /// A workload's text and where it is from.
 #[derive(Clone)]
@@ -47,6 +48,22 @@ pub struct Loaded {
     pub sources: Arc<SourceMap>,
     /// The ceiling of real streams: `--streams` where the file has no parameter of that name.
     pub ceiling: Option<u32>,
+}
+
+impl Loaded {
+    /// What a record and a plan say of the file.
+    pub fn workload(&self) -> Workload {
+        let parsed = &self.parsed;
+        Workload {
+            name: parsed.name.clone(),
+            summary: parsed.ast.about.first().cloned().unwrap_or_default(),
+            origin: parsed.origin.clone(),
+            sha256: parsed.sha256.clone(),
+            category: list::category_of(&parsed.ast),
+            preset: parsed.preset.clone(),
+            params: self.program.params.iter().cloned().collect(),
+        }
+    }
 }
 
 /// What stays of the parsed file.

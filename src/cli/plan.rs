@@ -5,13 +5,12 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 
 use crate::config::{Profile, Settings};
-use crate::measure::record::Workload;
 use crate::plan::Rank;
 use crate::report::plan::{self as report, PlanDocument};
 use crate::schedule::{self, Schedule, Topology};
 
 use super::error::{CliError, InputError};
-use super::{CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, list, load, output};
+use super::{CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, load, output};
 
 /// Operations up to which Graphviz draws a plan in seconds.
 const DOT_OPERATIONS: usize = 2000;
@@ -136,7 +135,7 @@ fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocu
     let rank = &loaded.ranks[args.rank as usize];
     let schedule = place_rank(&loaded, rank, &profile);
     Ok(report::build(report::Request {
-        workload: workload(&loaded),
+        workload: loaded.workload(),
         program: &rank.program,
         plan: &rank.plan,
         schedule: &schedule,
@@ -155,17 +154,4 @@ pub fn place_rank(loaded: &load::Loaded, rank: &Rank, profile: &Profile) -> Sche
     let topology = Topology::of(profile);
     let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
     schedule::place(&rank.program, &rank.plan, topology, &options)
-}
-
-fn workload(loaded: &load::Loaded) -> Workload {
-    let parsed = &loaded.parsed;
-    Workload {
-        name: parsed.name.clone(),
-        summary: parsed.ast.about.first().cloned().unwrap_or_default(),
-        origin: parsed.origin.clone(),
-        sha256: parsed.sha256.clone(),
-        category: list::category_of(&parsed.ast),
-        preset: parsed.preset.clone(),
-        params: loaded.program.params.iter().cloned().collect(),
-    }
 }

@@ -10,7 +10,7 @@ impl Session {
     /// Lanes are idle, and iterations are about to begin.
     pub(super) fn begin(&mut self) {
         self.base.clear();
-        self.base.extend((0..self.lowered.lanes.len() as u32).map(|lane| self.driver.progress(lane)));
+        self.base.extend((0..self.lowered.outline.lanes.len() as u32).map(|lane| self.driver.progress(lane)));
         self.issued = 0;
         self.stamped = None;
         self.stood = None;
@@ -19,8 +19,8 @@ impl Session {
     /// Notes where each lane stands, now that an iteration is given up.
     pub(super) fn give_up(&mut self, iteration: u64, stuck: bool) {
         let Session { driver, lowered, base, .. } = self;
-        let outline = lowered.outline();
-        let lanes = 0..lowered.lanes.len() as u32;
+        let outline = &lowered.outline;
+        let lanes = 0..outline.lanes.len() as u32;
         let progress: Vec<Option<Progress>> = lanes
             .clone()
             .zip(base)
@@ -53,7 +53,7 @@ impl Session {
 
     /// What this rank can say of a run that is given up.
     pub(super) fn witnessed(&self, through: bool) -> Witnessed {
-        Witnessed { rank: self.rank, outline: self.lowered.outline(), stood: self.stood.clone(), through }
+        Witnessed { rank: self.rank, outline: self.lowered.outline.clone(), stood: self.stood.clone(), through }
     }
 
     /// An error with what was under way, where a device does not say what it is about.
@@ -67,7 +67,7 @@ impl Session {
                 ExecError::Ended
             }
             _ if self.driver.stuck() => self.hang(retired, true),
-            ExecError::Late { fault, at, .. } => self.lowered.outline().late(fault, at, retired..self.issued),
+            ExecError::Late { fault, at, .. } => self.lowered.outline.late(fault, at, retired..self.issued),
             _ => error,
         }
     }

@@ -49,7 +49,7 @@ impl Session {
         self.issued = iteration + 1;
         self.driver.stamp(Self::begin_stamp(iteration), origin).map_err(device)?;
         self.follow(index, origin, Self::begin_stamp(iteration))?;
-        let period = self.lowered.period.clone();
+        let period = self.lowered.outline.period.clone();
         // Collectives that may be under way.
         let mut open = Vec::new();
         for command in &period[index].commands {
@@ -60,7 +60,7 @@ impl Session {
                     self.beat.issues(op);
                     let launched = self.driver.launch(op);
                     launched.map_err(|fault| self.at_one(*fault, op, &open))?;
-                    match self.lowered.comm_of[op as usize] {
+                    match self.lowered.outline.comm_of[op as usize] {
                         NO_COMM => self.until_ended(op, lane, &open, control)?,
                         _ => open.push(op),
                     }
@@ -83,7 +83,7 @@ impl Session {
             if control.has_failed() {
                 return Err(ExecError::Ended);
             }
-            if self.driver.now() - start > self.lowered.timeout {
+            if self.driver.now() - start > self.lowered.outline.timeout {
                 let stands = vec![Stand { lane, op, begun: true, awaits: None }];
                 self.stood = Some(Stood { iteration: self.issued - 1, busy: vec![lane], stands, stuck: false });
                 return Err(hang::error(&[self.witnessed(false)]));
@@ -95,7 +95,7 @@ impl Session {
 
     /// The error of a fault that is of this operation, or of a collective that was under way.
     fn at_one(&self, mut fault: Fault, op: u32, open: &[u32]) -> ExecError {
-        let launches = &self.lowered.launches;
+        let launches = &self.lowered.outline.launches;
         if fault.late && !open.is_empty() {
             let label = |(op, text): (u32, &str)| {
                 let (name, span) = launches[op as usize];

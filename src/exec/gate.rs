@@ -92,7 +92,7 @@ impl Session {
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
         let origin = match mode {
-            LaunchMode::Stream => self.origin((iteration % self.lowered.period.len() as u64) as usize),
+            LaunchMode::Stream => self.origin((iteration % self.lowered.outline.period.len() as u64) as usize),
             LaunchMode::Graph => 0,
         };
         if self.lowered.cold {

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
 
 use miette::LabeledSpan;
 
@@ -14,22 +13,10 @@ use crate::base::{Nanos, SrcSpan, counted};
 use super::driver::Progress;
 use super::error::ExecError;
 use super::image::{Comm, NO_COMM, Step, StepCommands};
-use super::prepare::{Lowered, Transfers};
+use super::prepare::Outline;
 
 /// Places that a message shows at most.
 const PLACES: usize = 12;
-
-/// What a session issues, for messages; cheap to copy.
-#[derive(Clone)]
-pub(super) struct Outline {
-    pub period: Arc<[StepCommands]>,
-    pub launches: Arc<[(&'static str, SrcSpan)]>,
-    pub lanes: Arc<[String]>,
-    pub comms: Arc<[Comm]>,
-    pub comm_of: Arc<[u32]>,
-    pub transfers: Arc<Transfers>,
-    pub timeout: Nanos,
-}
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,20 +48,6 @@ struct Position {
     iteration: u64,
     command: usize,
     begun: bool,
-}
-
-impl Lowered {
-    pub(super) fn outline(&self) -> Outline {
-        Outline {
-            period: self.period.clone(),
-            launches: self.launches.clone(),
-            lanes: self.lanes.clone(),
-            comms: self.comms.clone(),
-            comm_of: self.comm_of.clone(),
-            transfers: self.transfers.clone(),
-            timeout: self.timeout,
-        }
-    }
 }
 
 impl Outline {

@@ -37,8 +37,9 @@ pub struct Options {
 /// For a launch, by its number: whether it sends, and the other rank.
 pub(super) type Transfers = BTreeMap<u32, Vec<(bool, u32)>>;
 
-/// What a session keeps of a lowered schedule.
-pub(super) struct Lowered {
+/// What a session issues, and how long it may take. Who watches it has a copy, which costs little.
+#[derive(Clone)]
+pub(super) struct Outline {
     pub period: Arc<[StepCommands]>,
     /// What each launch is, for messages: its name and place.
     pub launches: Arc<[(&'static str, SrcSpan)]>,
@@ -48,11 +49,17 @@ pub(super) struct Lowered {
     pub comm_of: Arc<[u32]>,
     /// What each launch that goes from rank to rank alone sends and receives.
     pub transfers: Arc<Transfers>,
+    /// How long an iteration may take.
+    pub timeout: Nanos,
+}
+
+/// What a session keeps of a lowered schedule.
+pub(super) struct Lowered {
+    pub outline: Outline,
     pub placements: Vec<(Placement, u64)>,
     pub sync: Sync,
     /// Iterations that may be issued beyond the last that is complete.
     pub ahead: u64,
-    pub timeout: Nanos,
     /// The first of the events that join lanes.
     pub joins: u32,
     /// The lane that tells the time where iterations overlap.
@@ -125,17 +132,20 @@ pub(super) fn lower(
         .map(MemoryId::from)
         .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
         .collect();
-    let lowered = Lowered {
+    let outline = Outline {
         period: period.into(),
         launches: launches.into(),
         lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
         comms: image.comms.as_slice().into(),
         comm_of: image.ops.iter().map(|op| op.comm).collect(),
         transfers: Arc::new(transfers(&image)),
+        timeout: options.timeout,
+    };
+    let lowered = Lowered {
+        outline,
         placements,
         sync: schedule.sync,
         ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
-        timeout: options.timeout,
         joins,
         clock: lanes,
         observed,

@@ -319,7 +319,7 @@ impl Ranks {
         let watched = |session: &Session| {
             let breaker = session.driver.breaker()?;
             let (rank, beat) = (session.rank, session.beat.clone());
-            Some(Watched { rank, outline: session.lowered.outline(), beat, breaker })
+            Some(Watched { rank, outline: session.lowered.outline.clone(), beat, breaker })
         };
         self.sessions.iter().filter_map(watched).collect()
     }

@@ -18,7 +18,7 @@ use super::gate::Gate;
 use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
-use super::prepare::Lowered;
+use super::prepare::{Lowered, Outline};
 use super::trace::{Span, Trace};
 use super::watchdog::Beat;
 
@@ -103,8 +103,8 @@ impl Session {
             lowered.gate = Gate::default();
         }
         lowered.cold &= driver.flushes();
-        let observed_graphs = vec![None; lowered.period.len()];
-        let base = Vec::with_capacity(lowered.lanes.len());
+        let observed_graphs = vec![None; lowered.outline.period.len()];
+        let base = Vec::with_capacity(lowered.outline.lanes.len());
         Session {
             driver,
             lowered,
@@ -134,8 +134,8 @@ impl Session {
     /// Makes the graphs of the period. An error means that a capture was refused; the session stays usable as streams.
     pub fn capture(&mut self) -> Result<(), ExecError> {
         if self.graphs.is_empty() {
-            let mut graphs = Vec::with_capacity(self.lowered.period.len());
-            for index in 0..self.lowered.period.len() {
+            let mut graphs = Vec::with_capacity(self.lowered.outline.period.len());
+            for index in 0..self.lowered.outline.period.len() {
                 graphs.push(self.capture_step(index, None)?);
             }
             self.graphs = graphs;
@@ -155,15 +155,15 @@ impl Session {
     }
 
     pub(super) fn origin(&self, index: usize) -> u32 {
-        self.lowered.period[index].used.first().copied().unwrap_or(0)
+        self.lowered.outline.period[index].used.first().copied().unwrap_or(0)
     }
 
     /// Lets every lane of an iteration follow the origin.
     fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
         let event = self.lowered.joins + origin;
         let mut recorded = false;
-        for position in 0..self.lowered.period[index].used.len() {
-            let lane = self.lowered.period[index].used[position];
+        for position in 0..self.lowered.outline.period[index].used.len() {
+            let lane = self.lowered.outline.period[index].used[position];
             if lane == origin {
                 continue;
             }
@@ -178,8 +178,8 @@ impl Session {
 
     /// Lets a lane wait for the end of an iteration.
     pub(super) fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
-        for position in 0..self.lowered.period[index].leaves.len() {
-            let lane = self.lowered.period[index].leaves[position];
+        for position in 0..self.lowered.outline.period[index].leaves.len() {
+            let lane = self.lowered.outline.period[index].leaves[position];
             if lane != target {
                 let event = self.lowered.joins + lane;
                 self.driver.record(event, lane).map_err(device)?;
@@ -191,7 +191,7 @@ impl Session {
 
     /// Issues the commands of an iteration: the measured loop.
     fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
-        let Session { driver, lowered: Lowered { period, launches, .. }, beat, .. } = self;
+        let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, beat, .. } = self;
         let mut stamp = observed;
         driver.observing(observed.is_some());
         for command in &period[index].commands {
@@ -246,7 +246,7 @@ impl Session {
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
-        let index = (iteration % self.lowered.period.len() as u64) as usize;
+        let index = (iteration % self.lowered.outline.period.len() as u64) as usize;
         let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
         let observed = self.lowered.observed.filter(|_| observe);
         match (mode, self.lowered.sync) {
@@ -282,8 +282,8 @@ impl Session {
     }
 
     pub(super) fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
-        for position in 0..self.lowered.period[index].used.len() {
-            let lane = self.lowered.period[index].used[position];
+        for position in 0..self.lowered.outline.period[index].used.len() {
+            let lane = self.lowered.outline.period[index].used[position];
             if lane != origin {
                 self.driver.wait_stamp(lane, stamp).map_err(device)?;
             }
@@ -305,7 +305,7 @@ impl Session {
                     self.give_up(iteration, false);
                     return Err(ExecError::Ended);
                 }
-                if self.driver.now() - start > self.lowered.timeout {
+                if self.driver.now() - start > self.lowered.outline.timeout {
                     return Err(self.hang(iteration, false));
                 }
                 if self.driver.stuck() {
@@ -351,7 +351,7 @@ impl Session {
             ..Samples::default()
         };
         // Libraries load what they need when it is first used, and wait for the device then.
-        let first = warmup.min(self.lowered.period.len() as u64).max(1);
+        let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
         samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
         let apart = if self.alone { 0 } else { ahead + 1 };
@@ -417,7 +417,7 @@ impl Session {
     ) -> Result<Vec<Trace>, ExecError> {
         let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
         let mut traces = Vec::with_capacity(iterations as usize);
-        let period = self.lowered.period.len() as u64;
+        let period = self.lowered.outline.period.len() as u64;
         let lead = if self.lowered.sync == Sync::End && mode == LaunchMode::Stream {
             self.lowered.ahead.max(2) - 1
         } else {
@@ -458,7 +458,7 @@ impl Session {
 
     fn trace(&mut self, index: usize, begin: u32, first: u32, time: Nanos) -> Result<Trace, ExecError> {
         let Session { driver, lowered, .. } = self;
-        let period = &lowered.period;
+        let period = &lowered.outline.period;
         let step = &period[index];
         let lanes = step.commands.iter().filter_map(|command| match command {
             Step::Launch { lane, .. } => Some(LaneId(*lane)),
@@ -486,7 +486,7 @@ impl Session {
 
     /// The iterations of the period, as iterations of the program's cycle.
     pub fn period(&self) -> usize {
-        self.lowered.period.len()
+        self.lowered.outline.period.len()
     }
 
     /// How the device is doing now, where it says so: to be asked outside of what is measured.

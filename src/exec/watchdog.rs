@@ -11,8 +11,9 @@ use miette::LabeledSpan;
 use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
-use super::hang::{Outline, listed};
+use super::hang::listed;
 use super::image::Step;
+use super::prepare::Outline;
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(100);

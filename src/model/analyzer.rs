@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol};
 use crate::syntax::ast::*;
 
-use super::error::ModelError;
+use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
 use super::program::*;
 use super::scopes::Scopes;
@@ -244,12 +244,13 @@ impl<'a> Analyzer<'a> {
             .map(|&(bytes, id)| format!("{} {}", self.names.name(self.program.memory(id).name), Bytes(bytes)))
             .collect();
         let at = self.program.memory(sizes[0].1).span;
-        self.error(ModelError::TooMuchMemory {
+        let error = LimitError::TooMuchMemory {
             total: Bytes(total).to_string(),
             limit: Bytes(self.options.max_memory).to_string(),
             largest: largest.join(", "),
             at: at.into(),
-        });
+        };
+        self.error(error.into());
     }
 }
 

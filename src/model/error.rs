@@ -1,9 +1,16 @@
-//! Every mistake that shows when a file's names, types and values are worked out.
+//! Every mistake that shows when a file's names, types and values are worked out. Those of slices and those about limits
+//! have enums of their own, and are part of this one as they are.
+
+mod limits;
+mod slices;
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
 use crate::ops::OpError;
+
+pub use limits::LimitError;
+pub use slices::SliceError;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelError {
@@ -201,52 +208,9 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    // --- Slices ---------------------------------------------------------------------------------------------
-    #[error("index {index} is outside of `{name}`, which has {size} there")]
-    #[diagnostic(code(aorta::model::index_out_of_range), help("indices run from 0 to {last}"))]
-    IndexOutOfRange {
-        name: String,
-        index: i64,
-        size: u64,
-        last: i64,
-        #[label("is {index}")]
-        at: SourceSpan,
-    },
-
-    #[error("the slice {from}..{to} is outside of `{name}`, which has {size} there")]
-    #[diagnostic(code(aorta::model::slice_out_of_range), help("a slice may go from 0 to {size}, its end left out"))]
-    SliceOutOfRange {
-        name: String,
-        from: i64,
-        to: i64,
-        size: u64,
-        #[label("is {from}..{to}")]
-        at: SourceSpan,
-    },
-
-    #[error("this slice is empty")]
-    #[diagnostic(
-        code(aorta::model::empty_slice),
-        help("write a larger end, or leave the operation out where the slice is empty: `if a < b {{ … }}`")
-    )]
-    EmptySlice {
-        #[label("{from}..{to} holds nothing")]
-        at: SourceSpan,
-        from: i64,
-        to: i64,
-    },
-
-    #[error("`{name}` has {has}, and this gives {given}")]
-    #[diagnostic(code(aorta::model::index_count))]
-    IndexCount {
-        name: String,
-        has: String,
-        given: String,
-        #[label("{given}")]
-        at: SourceSpan,
-        #[help]
-        help: Option<String>,
-    },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Slice(#[from] SliceError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]
@@ -452,74 +416,9 @@ pub enum ModelError {
     #[diagnostic(transparent)]
     Operation(#[from] OpError),
 
-    // --- Limits ---------------------------------------------------------------------------------------------
-    #[error("{} more than {limit} operations", match iterations {
-        1 => "an iteration has".to_owned(),
-        _ => format!("the first {iterations} iterations of the cycle, which are worked out ahead, have"),
-    })]
-    #[diagnostic(
-        code(aorta::model::too_many_operations),
-        help(
-            "lower the counts of the loops (of a cycle, its length: --cycle N), or raise the limit: --config max_operations=…"
-        )
-    )]
-    TooManyOperations {
-        limit: usize,
-        iterations: usize,
-        #[label("passed here")]
-        at: SourceSpan,
-    },
-
-    #[error("the loops and calls of the step take more than {limit} turns")]
-    #[diagnostic(
-        code(aorta::model::too_many_turns),
-        help(
-            "lower the counts of the loops and how often definitions call each other, or raise the limit, \
-             which is 4 turns for each of {max_operations} operations, a call being 4: --config max_operations=…"
-        )
-    )]
-    TooManyTurns {
-        limit: usize,
-        max_operations: usize,
-        #[label("passed here")]
-        at: SourceSpan,
-    },
-
-    #[error("this loop takes {turns} turns, and an iteration may have {limit} operations")]
-    #[diagnostic(
-        code(aorta::model::range_too_long),
-        help("shorten the range, or raise the limit, which goes up to 268435456: --config max_operations=…")
-    )]
-    RangeTooLong {
-        turns: i64,
-        limit: usize,
-        #[label("{turns} turns")]
-        at: SourceSpan,
-    },
-
-    #[error("calls are nested deeper than {limit}")]
-    #[diagnostic(
-        code(aorta::model::too_deep),
-        help("write the operations of the innermost `def` in place of its call")
-    )]
-    TooDeep {
-        limit: usize,
-        #[label("this is one too many")]
-        at: SourceSpan,
-    },
-
-    #[error("the program takes {total} of memory, and {limit} are allowed")]
-    #[diagnostic(
-        code(aorta::model::too_much_memory),
-        help("the largest: {largest}; lower a parameter, or raise the limit: --config max_memory=…")
-    )]
-    TooMuchMemory {
-        total: String,
-        limit: String,
-        largest: String,
-        #[label("the largest")]
-        at: SourceSpan,
-    },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Limit(#[from] LimitError),
 
     // --- Copies to other ranks --------------------------------------------------------------------------------
     #[error("only what a `copy` writes may lie on another rank")]

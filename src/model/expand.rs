@@ -9,7 +9,7 @@ use super::analyzer::Analyzer;
 use super::batch::Batch;
 use super::call::Inputs;
 use super::callee::Callee;
-use super::error::ModelError;
+use super::error::{LimitError, ModelError};
 use super::index::Index;
 use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CALLS, CYCLE, TURNS_PER_OPERATION};
@@ -203,7 +203,7 @@ impl<'a> Analyzer<'a> {
         if let Value::Range { from, to, .. } = over_value {
             let (turns, limit) = (to.saturating_sub(from).max(0), self.options.max_operations);
             if turns as u64 > limit as u64 {
-                self.error(ModelError::RangeTooLong { turns, limit, at: over.span.into() });
+                self.error(LimitError::RangeTooLong { turns, limit, at: over.span.into() }.into());
                 over_value = Value::Unknown;
             }
         }
@@ -351,7 +351,7 @@ impl<'a> Analyzer<'a> {
         let limit = self.options.max_operations;
         if self.expansion.step.ops.len() >= limit - self.expansion.before {
             let iterations = self.program.cycle.len() + 1;
-            self.error(ModelError::TooManyOperations { limit, iterations, at: span.into() });
+            self.error(LimitError::TooManyOperations { limit, iterations, at: span.into() }.into());
             self.expansion.stopped = true;
         }
         !self.expansion.stopped
@@ -367,7 +367,7 @@ impl<'a> Analyzer<'a> {
         }
         if self.expansion.turns > limit && !self.expansion.stopped {
             let max_operations = self.options.max_operations;
-            self.error(ModelError::TooManyTurns { limit, max_operations, at: span.into() });
+            self.error(LimitError::TooManyTurns { limit, max_operations, at: span.into() }.into());
             self.expansion.stopped = true;
         }
         !self.expansion.stopped
@@ -385,7 +385,7 @@ impl<'a> Analyzer<'a> {
             return self.give_unknown(call);
         }
         if self.expansion.calls.len() >= CALLS {
-            self.error(ModelError::TooDeep { limit: CALLS, at: call.span.into() });
+            self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() }.into());
             return self.give_unknown(call);
         }
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {

@@ -43,7 +43,7 @@ use crate::base::SrcSpan;
 use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
-pub use error::ModelError;
+pub use error::{LimitError, ModelError, SliceError};
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use index::Index;

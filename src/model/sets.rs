@@ -5,7 +5,7 @@ use crate::syntax::ast::*;
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
-use super::error::ModelError;
+use super::error::{ModelError, SliceError};
 use super::program::{Label, Op, Program};
 use super::value::Value;
 
@@ -106,13 +106,8 @@ impl Analyzer<'_> {
                     let size = u64::from(count.unwrap_or(0));
                     let name = self.text_of(arg);
                     let index = index.and_then(|index| index.first().copied()).unwrap_or(0);
-                    self.error(ModelError::IndexOutOfRange {
-                        name,
-                        index,
-                        size,
-                        last: size as i64 - 1,
-                        at: arg.span.into(),
-                    });
+                    let (last, at) = (size as i64 - 1, arg.span.into());
+                    self.error(SliceError::IndexOutOfRange { name, index, size, last, at }.into());
                     None
                 }
             };

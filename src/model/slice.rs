@@ -7,7 +7,7 @@ use crate::base::{Dims, SrcSpan, ViewId};
 use crate::syntax::ast::{Expr, Name};
 
 use super::analyzer::Analyzer;
-use super::error::ModelError;
+use super::error::{ModelError, SliceError};
 use super::value::Value;
 use super::views::Extent;
 
@@ -130,7 +130,7 @@ impl Analyzer<'_> {
             (false, has) => format!("{has} dimensions"),
         };
         let given = format!("{given} {}", if given == 1 { "index" } else { "indices" });
-        self.error(ModelError::IndexCount { name, has, given, at: span.into(), help: Some(help) });
+        self.error(SliceError::IndexCount { name, has, given, at: span.into(), help: Some(help) }.into());
         Value::Unknown
     }
 
@@ -150,13 +150,13 @@ impl Analyzer<'_> {
             return Some(index as u64);
         }
         let name = self.text_of(base);
-        self.error(ModelError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() });
+        self.error(SliceError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() }.into());
         None
     }
 
     fn slice_out_of_range(&mut self, base: &Expr, from: i64, to: i64, size: u64, at: SrcSpan) {
         let name = self.text_of(base);
-        self.error(ModelError::SliceOutOfRange { name, from, to, size, at: at.into() });
+        self.error(SliceError::SliceOutOfRange { name, from, to, size, at: at.into() }.into());
     }
 
     /// A slice of a tensor. The first bracket behind a family picks from the family's dimensions.
@@ -179,7 +179,7 @@ impl Analyzer<'_> {
                 Value::Whole => {}
                 Value::Range { from, to, reversed: false } => {
                     if from >= to && from >= 0 && to >= 0 && from <= extent.len as i64 {
-                        self.error(ModelError::EmptySlice { at: item.span.into(), from, to });
+                        self.error(SliceError::EmptySlice { at: item.span.into(), from, to }.into());
                         good = false;
                     } else if from < 0 || from >= to || to > extent.len as i64 {
                         self.slice_out_of_range(base, from, to, extent.len, item.span);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::base::DType;
 
-use super::{Geometry, Source};
+use super::{Arg, Geometry, Kernel, Launch, Shared, Source};
 
 /// Threads of a block wherever nothing speaks for another number.
 pub const BLOCK: u32 = 256;
@@ -143,6 +143,12 @@ pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<So
     let params = params.join(", ");
     let text = format!("{PRELUDE}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
     Arc::new(Source { name: name.to_owned(), text })
+}
+
+/// What launches a kernel of one thread.
+pub fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
+    let source = source(name, "", params, body);
+    vec![Launch::Kernel(Kernel { source, grid: 1, block: 1, shared: Shared::Bytes(0), args })]
 }
 
 /// The type's name in kernels: the language's own.

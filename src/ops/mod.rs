@@ -182,6 +182,11 @@ pub struct Signature {
     pub options: &'static [OptionSpec],
 }
 
+impl Signature {
+    /// Of what takes and gives nothing, such as `nop()`, and of what no text can name.
+    pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
+}
+
 /// One place before the arrow.
 #[derive(Debug)]
 pub enum Input {

@@ -56,7 +56,7 @@ impl Operation for PeerCopy {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[], outputs: &[], options: &[] }
+        &Signature::NOTHING
     }
 
     /// Nothing is inferred: the copy that is sent has been.

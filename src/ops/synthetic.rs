@@ -3,7 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
 
-use super::kernel::{BLOCK, source};
+use super::kernel::{BLOCK, one_thread, source};
 use super::*;
 
 /// `nop()`.
@@ -23,7 +23,7 @@ impl Operation for Nop {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[], outputs: &[], options: &[] }
+        &Signature::NOTHING
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -37,13 +37,7 @@ impl Operation for Nop {
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, _: &Spec) -> Vec<Launch> {
-        vec![Launch::Kernel(Kernel {
-            source: source("nop", "", &[], ""),
-            grid: 1,
-            block: 1,
-            shared: Shared::Bytes(0),
-            args: Vec::new(),
-        })]
+        one_thread("nop", &[], "", Vec::new())
     }
 }
 
@@ -141,7 +135,7 @@ impl Operation for Thread {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[], outputs: &[], options: &[] }
+        &Signature::NOTHING
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

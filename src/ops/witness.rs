@@ -3,7 +3,7 @@
 
 use crate::base::{DType, Dims, Nanos, Space};
 
-use super::kernel::source;
+use super::kernel::one_thread;
 use super::*;
 
 /// How long a mark takes, so that a consumer that does not wait is likely to come too early. The CPU takes none.
@@ -46,15 +46,6 @@ pub fn check(rounds: i64) -> Spec {
     spec(&Check, attrs, 2)
 }
 
-fn nothing_to_take() -> &'static Signature {
-    &Signature { inputs: &[], outputs: &[], options: &[] }
-}
-
-fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
-    let source = source(name, "", params, body);
-    vec![Launch::Kernel(Kernel { source, grid: 1, block: 1, shared: Shared::Bytes(0), args })]
-}
-
 struct Mark;
 
 impl Operation for Mark {
@@ -71,7 +62,7 @@ impl Operation for Mark {
     }
 
     fn signature(&self) -> &'static Signature {
-        nothing_to_take()
+        &Signature::NOTHING
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -110,7 +101,7 @@ impl Operation for Check {
     }
 
     fn signature(&self) -> &'static Signature {
-        nothing_to_take()
+        &Signature::NOTHING
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

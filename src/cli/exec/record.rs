@@ -4,13 +4,13 @@ use crate::base::{Bytes, Space};
 use crate::config::{Effort, LaunchSetting};
 use crate::exec::Timer;
 use crate::measure::record::{
-    Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord, Workload,
+    Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord,
 };
 use crate::measure::{self, Measured};
 use crate::schedule::Schedule;
 
 use super::measuring::Run;
-use crate::cli::{environment, list, output};
+use crate::cli::{environment, output};
 
 impl Run<'_> {
     pub(super) fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
@@ -50,7 +50,7 @@ impl Run<'_> {
             emulated: self.emulated.map(|(world, _)| world),
             measurement,
             complete: measured.complete,
-            workload: self.workload(),
+            workload: self.loaded.workload(),
             settings: SettingsRecord {
                 backend: self.chosen.backend.name().to_owned(),
                 launch: match self.launch {
@@ -84,19 +84,6 @@ impl Run<'_> {
             verification: None,
             expected: Vec::new(),
             warnings,
-        }
-    }
-
-    fn workload(&self) -> Workload {
-        let parsed = &self.loaded.parsed;
-        Workload {
-            name: parsed.name.clone(),
-            summary: parsed.ast.about.first().cloned().unwrap_or_default(),
-            origin: parsed.origin.clone(),
-            sha256: parsed.sha256.clone(),
-            category: list::category_of(&parsed.ast),
-            preset: parsed.preset.clone(),
-            params: self.loaded.program.params.iter().cloned().collect(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::backends::BackendArg;
+use crate::cli::exec::EffortArg;
 
 const AFTER_HELP: &str = "\
 A NAME is that of a shipped suite, or the path of your own (`.ron`). Each case is a run of `aorta exec` in a
@@ -27,7 +28,7 @@ pub struct SuiteArgs {
     pub device: Option<u32>,
     /// How long to measure, in place of what the suite says
     #[arg(long, value_name = "EFFORT")]
-    pub effort: Option<EffortWord>,
+    pub effort: Option<EffortArg>,
     /// Run only the cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
@@ -54,17 +55,6 @@ pub struct SuiteArgs {
     pub env: Vec<String>,
     #[command(flatten)]
     pub config: crate::cli::ConfigArgs,
-}
-
-/// The words of `exec --effort`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum EffortWord {
-    /// One iteration, no measurement
-    Sanity,
-    /// 10 iterations to warm up and 5 measured
-    Quick,
-    /// As many and 100
-    Full,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

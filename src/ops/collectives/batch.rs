@@ -59,7 +59,7 @@ impl Operation for Batch {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[], outputs: &[], options: &[] }
+        &Signature::NOTHING
     }
 
     /// Nothing is inferred: its parts have been.

@@ -13,22 +13,20 @@
 //! `AORTA_DOCS=write cargo test --test docs` puts what the commands print now into the pages. Read the difference
 //! before keeping it.
 
+mod comparison;
+mod shell;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 use aorta::base::{DType, units};
 use aorta::model::{Figure, Statistic};
 use aorta::ops::expression::{Binary, Unary};
 use aorta::ops::{self, Input};
 
-/// Commands that are shown and not run: they change the machine, or take the whole test with them.
-const SHOWN: [&str; 6] = ["cargo build", "cargo clippy", "cargo fmt", "cargo install", "cargo test", "git clone"];
-
-/// What every page's folder has of the repository.
-const LENT: [&str; 3] = ["config", "examples", "workloads"];
+use comparison::{agrees, mended, tidy};
+use shell::{Shell, has_driver};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -106,223 +104,7 @@ fn text_of(parts: &[Part]) -> String {
     text
 }
 
-// --- Commands ---------------------------------------------------------------------------------------------------
-
-/// A page's folder, and the state that a shell would keep.
-struct Shell {
-    folder: tempfile::TempDir,
-    home: tempfile::TempDir,
-    /// The last command's exit code: `$?`.
-    code: i32,
-}
-
-impl Shell {
-    fn new() -> Shell {
-        let temporary = || tempfile::tempdir().expect("the system has room for temporary files");
-        let (folder, home) = (temporary(), temporary());
-        for name in LENT {
-            std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).expect("a new folder is empty");
-        }
-        Shell { folder, home, code: 0 }
-    }
-
-    /// What the program prints, on either stream in the order in which it does.
-    fn aorta(&mut self, args: &[String]) -> String {
-        self.processes(args, vec![Vec::new()])
-    }
-
-    /// What the program prints in several processes, each with variables of its own. The exit code is the first's.
-    fn processes(&mut self, args: &[String], variables: Vec<Vec<(String, String)>>) -> String {
-        let output = tempfile::NamedTempFile::new().expect("the system has room for temporary files");
-        let writer = || Stdio::from(output.reopen_for_append());
-        let start = |variables| {
-            Command::new(env!("CARGO_BIN_EXE_aorta"))
-                .args(args)
-                .current_dir(self.folder.path())
-                .env_clear()
-                .env("HOME", self.home.path())
-                .envs::<Vec<(String, String)>, _, _>(variables)
-                .stdin(Stdio::null())
-                .stdout(writer())
-                .stderr(writer())
-                .spawn()
-                .expect("the binary was built for this test")
-        };
-        let children: Vec<_> = variables.into_iter().map(start).collect();
-        let ended = children.into_iter().map(|mut child| child.wait().expect("a child can be waited for").code());
-        self.code = ended.collect::<Vec<_>>()[0].unwrap_or(-1);
-        read(output.path())
-    }
-
-    /// Puts what a command prints into a file, as a shell does.
-    fn redirect(&mut self, args: &[String], file: &str) -> String {
-        let printed = self.aorta(args);
-        assert_eq!(self.code, 0, "{printed}");
-        fs::write(self.folder.path().join(file), printed).expect("the page's folder can be written");
-        String::new()
-    }
-
-    /// What a command prints; nothing for one that is only shown.
-    fn run(&mut self, command: &str) -> Option<String> {
-        if SHOWN.iter().any(|shown| command.starts_with(shown)) {
-            return None;
-        }
-        let all = words(command);
-        let plain: Vec<&str> = all.iter().map(String::as_str).collect();
-        match plain.as_slice() {
-            ["aorta", .., ">", file] => Some(self.redirect(&all[1..all.len() - 2], file)),
-            ["aorta", ..] => Some(self.aorta(&self.simulated(&all[1..]))),
-            ["torchrun", "--nproc-per-node", count, "--no-python", "aorta", ..] => {
-                Some(self.launched(count, "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE", &all[5..]))
-            }
-            ["mpirun", "-n", count, "aorta", ..] => {
-                let names = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"].map(|name| format!("OMPI_COMM_WORLD_{name}"));
-                Some(self.launched(count, &names.join(" "), &all[4..]))
-            }
-            ["srun", "-n", count, "aorta", ..] => {
-                Some(self.launched(count, "SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_STEP_NUM_TASKS", &all[4..]))
-            }
-            [first, ..] if first.contains('=') => {
-                let (set, rest) = all.split_at(all.iter().take_while(|word| word.contains('=')).count());
-                let pairs = set.iter().filter_map(|word| word.split_once('='));
-                let set = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                assert_eq!(rest.first().map(String::as_str), Some("aorta"), "`{command}`");
-                Some(self.processes(&self.simulated(&rest[1..]), vec![set]))
-            }
-            ["cargo", "run", "--release", "--", ..] => Some(self.aorta(&self.simulated(&all[4..]))),
-            ["cat", file] => Some(read(&self.folder.path().join(file))),
-            ["echo", "$?"] => Some(format!("{}\n", self.code)),
-            _ => panic!("`{command}` is no command that this test knows"),
-        }
-    }
-
-    /// What a launcher's processes print; `names` are those of the variables for the rank, how many there are, and the
-    /// same on this host.
-    fn launched(&mut self, count: &str, names: &str, args: &[String]) -> String {
-        let world: usize = count.parse().expect("a page starts a number of processes");
-        let variables = |rank: usize| {
-            let values = [rank, world, rank, world].map(|value| value.to_string());
-            let own = names.split(' ').map(str::to_owned).zip(values);
-            // Pages run beside each other: the port is this page's.
-            let job = self.folder.path().display().to_string();
-            let port = 4_000 + job.bytes().fold(0u32, |sum, byte| (sum * 31 + u32::from(byte)) % 900);
-            let common = [
-                ("MASTER_ADDR", "127.0.0.1".to_owned()),
-                ("MASTER_PORT", port.to_string()),
-                ("PMIX_NAMESPACE", job.clone()),
-                ("SLURM_JOB_ID", "1".to_owned()),
-                ("SLURM_STEP_ID", "0".to_owned()),
-            ];
-            own.chain(common.map(|(name, value)| (name.to_owned(), value))).collect()
-        };
-        self.processes(&self.simulated(args), (0..world).map(variables).collect())
-    }
-
-    /// On a machine with a GPU, what the pages show of one without is run on the simulator by name.
-    fn simulated(&self, args: &[String]) -> Vec<String> {
-        let mut args = args.to_vec();
-        let chosen = args.iter().any(|arg| arg.starts_with("--backend"));
-        if args.first().is_some_and(|command| command == "exec") && !chosen && has_driver() {
-            args.extend(["--backend", "sim"].map(str::to_owned));
-        }
-        args
-    }
-}
-
-/// Opens a file a second time such that both writers add to its end.
-trait ReopenForAppend {
-    fn reopen_for_append(&self) -> fs::File;
-}
-
-impl ReopenForAppend for tempfile::NamedTempFile {
-    fn reopen_for_append(&self) -> fs::File {
-        fs::OpenOptions::new().append(true).open(self.path()).expect("the file was just made")
-    }
-}
-
-/// Whether `--backend auto` would take a GPU here.
-fn has_driver() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let found = !Shell::new()
-            .aorta(&["devices".to_owned()])
-            .starts_with("CUDA devices (--backend cuda --device N)\n  none:");
-        if found {
-            println!(
-                "this machine has a GPU: `exec` runs with `--backend sim`, and the line that says why is left out"
-            );
-        }
-        found
-    })
-}
-
-/// A command's words; those between quotes are one.
-fn words(command: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = None;
-    let mut quote = None;
-    for c in command.chars() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_with(String::new);
-            }
-            (None, ' ') => words.extend(word.take()),
-            (_, c) => word.get_or_insert_with(String::new).push(c),
-        }
-    }
-    assert!(quote.is_none(), "`{command}` has a quote without an end");
-    words.extend(word);
-    words
-}
-
-// --- Comparison -------------------------------------------------------------------------------------------------
-
-/// Lines without the blanks at their ends, and without the empty ones at the end of all.
-fn tidy<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
-    while lines.last().is_some_and(String::is_empty) {
-        lines.pop();
-    }
-    lines
-}
-
-/// Whether a line is what the page says; `[..]` stands for any text.
-fn fits(pattern: &str, line: &str) -> bool {
-    match pattern.split_once("[..]") {
-        None => pattern == line,
-        Some((before, behind)) => line
-            .strip_prefix(before)
-            .is_some_and(|rest| rest.char_indices().any(|(at, _)| fits(behind, &rest[at..])) || fits(behind, "")),
-    }
-}
-
-/// Whether output is what the page says; a line `...` stands for any number of lines.
-fn agrees(expected: &[String], actual: &[String]) -> bool {
-    match expected.split_first() {
-        None => actual.is_empty(),
-        Some((gap, rest)) if gap == "..." => (0..=actual.len()).any(|skipped| agrees(rest, &actual[skipped..])),
-        Some((line, rest)) => actual.first().is_some_and(|first| fits(line, first)) && agrees(rest, &actual[1..]),
-    }
-}
-
-/// What a page should say: the output itself, but lines with `[..]` that still fit stay, and one `...` stays between as
-/// many lines as before. Nothing where it has several.
-fn mended(expected: &[String], actual: &[String]) -> Option<Vec<String>> {
-    let patterns: Vec<&String> = expected.iter().filter(|line| line.contains("[..]")).collect();
-    let kept = |line: &String| patterns.iter().copied().find(|pattern| fits(pattern, line)).unwrap_or(line).clone();
-    let gaps: Vec<usize> = (0..expected.len()).filter(|&at| expected[at] == "...").collect();
-    match gaps[..] {
-        [] => Some(actual.iter().map(kept).collect()),
-        [gap] => {
-            let tail = actual.len().checked_sub(expected.len() - gap - 1).filter(|tail| *tail >= gap)?;
-            let (head, tail) = (actual[..gap].iter().map(kept), actual[tail..].iter().map(kept));
-            Some(head.chain(["...".to_owned()]).chain(tail).collect())
-        }
-        _ => None,
-    }
-}
+// --- Execution ------------------------------------------------------------------------------------------------------
 
 /// Runs a command. Where it does not print what the page says: the difference, and what the page could say instead.
 fn compare(command: &str, expected: &[String], shell: &mut Shell) -> Result<(), (String, Option<Vec<String>>)> {
@@ -414,18 +196,32 @@ fn pages_are_true() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// A page in miniature: lines that come, go and change beside a `...` cost none of the others.
 #[test]
-fn comparisons_tell_differences() {
-    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-    let output = lines("one\ntwo 2\nthree");
-    for page in ["one\ntwo 2\nthree", "one\n...", "...\nthree", "one\n...\ntwo [..]\n...", "[..]e\ntwo [..]2\nt[..]e"] {
-        assert!(agrees(&lines(page), &output), "{page}");
+fn a_gap_eats_no_line() {
+    let page = |shown: &str| format!("```console\n$ cat list\n{shown}\n```\n");
+    let printed = "head\nfirst\n1\n2\n3\nlast\nfoot";
+    // What the page says before and after.
+    let cases = [
+        ("head\nfirst\n...\nfoot", "head\nfirst\n...\nfoot"),
+        ("first\n...\nlast", "head\nfirst\n...\nlast\nfoot"),
+        ("head\ngone\nfirst\n...\nlast\ngone\nfoot", "head\nfirst\n...\nlast\nfoot"),
+        ("head\nf[..]t\n\n...\nl[..]t", "head\nf[..]t\n1\n...\nl[..]t\nfoot"),
+        ("head\nchanged\n...\nchanged\nfoot", "head\nfirst\n...\nlast\nfoot"),
+        ("head\n...\nchanged", "head\n...\nfoot"),
+        ("...\nlast", "...\nlast\nfoot"),
+        ("first\n...", "head\nfirst\n..."),
+    ];
+    for (before, after) in cases {
+        let mut shell = Shell::new();
+        fs::write(shell.folder.path().join("list"), printed).expect("the folder is new");
+        let mut parts = parts(&page(before));
+        for part in &mut parts {
+            let Part::Block { lines, .. } = part else { continue };
+            assert!(console(lines, &mut shell, true).is_empty(), "{before}");
+        }
+        assert_eq!(text_of(&parts), page(after), "{before}");
     }
-    for page in ["one\ntwo 2", "one\ntwo 3\nthree", "...\ntwo 2", "one\ntwo [..]3\nthree", "two 2\n..."] {
-        assert!(!agrees(&lines(page), &output), "{page}");
-    }
-    assert_eq!(mended(&lines("on[..]\n...\nfour"), &output), Some(lines("on[..]\n...\nthree")));
-    assert_eq!(words("aorta exec --set 'name=\"a b\"'  x"), ["aorta", "exec", "--set", "name=\"a b\"", "x"]);
 }
 
 // --- Links ------------------------------------------------------------------------------------------------------

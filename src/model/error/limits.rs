@@ -1,0 +1,76 @@
+//! What a file asks for beyond a limit. Each says how to ask for less, or how to raise the limit where a setting does.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+/// More than is allowed of operations, turns, calls or memory.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum LimitError {
+    #[error("{} more than {limit} operations", match iterations {
+        1 => "an iteration has".to_owned(),
+        _ => format!("the first {iterations} iterations of the cycle, which are worked out ahead, have"),
+    })]
+    #[diagnostic(
+        code(aorta::model::too_many_operations),
+        help(
+            "lower the counts of the loops (of a cycle, its length: --cycle N), or raise the limit: --config max_operations=…"
+        )
+    )]
+    TooManyOperations {
+        limit: usize,
+        iterations: usize,
+        #[label("passed here")]
+        at: SourceSpan,
+    },
+
+    #[error("the loops and calls of the step take more than {limit} turns")]
+    #[diagnostic(
+        code(aorta::model::too_many_turns),
+        help(
+            "lower the counts of the loops and how often definitions call each other, or raise the limit, \
+             which is 4 turns for each of {max_operations} operations, a call being 4: --config max_operations=…"
+        )
+    )]
+    TooManyTurns {
+        limit: usize,
+        max_operations: usize,
+        #[label("passed here")]
+        at: SourceSpan,
+    },
+
+    #[error("this loop takes {turns} turns, and an iteration may have {limit} operations")]
+    #[diagnostic(
+        code(aorta::model::range_too_long),
+        help("shorten the range, or raise the limit, which goes up to 268435456: --config max_operations=…")
+    )]
+    RangeTooLong {
+        turns: i64,
+        limit: usize,
+        #[label("{turns} turns")]
+        at: SourceSpan,
+    },
+
+    #[error("calls are nested deeper than {limit}")]
+    #[diagnostic(
+        code(aorta::model::too_deep),
+        help("write the operations of the innermost `def` in place of its call")
+    )]
+    TooDeep {
+        limit: usize,
+        #[label("this is one too many")]
+        at: SourceSpan,
+    },
+
+    #[error("the program takes {total} of memory, and {limit} are allowed")]
+    #[diagnostic(
+        code(aorta::model::too_much_memory),
+        help("the largest: {largest}; lower a parameter, or raise the limit: --config max_memory=…")
+    )]
+    TooMuchMemory {
+        total: String,
+        limit: String,
+        largest: String,
+        #[label("the largest")]
+        at: SourceSpan,
+    },
+}

@@ -1,0 +1,54 @@
+//! Every mistake in the brackets behind a name: indices and slices that do not lie in what they pick from.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+/// An index or a slice that picks nothing that is there.
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum SliceError {
+    #[error("index {index} is outside of `{name}`, which has {size} there")]
+    #[diagnostic(code(aorta::model::index_out_of_range), help("indices run from 0 to {last}"))]
+    IndexOutOfRange {
+        name: String,
+        index: i64,
+        size: u64,
+        last: i64,
+        #[label("is {index}")]
+        at: SourceSpan,
+    },
+
+    #[error("the slice {from}..{to} is outside of `{name}`, which has {size} there")]
+    #[diagnostic(code(aorta::model::slice_out_of_range), help("a slice may go from 0 to {size}, its end left out"))]
+    SliceOutOfRange {
+        name: String,
+        from: i64,
+        to: i64,
+        size: u64,
+        #[label("is {from}..{to}")]
+        at: SourceSpan,
+    },
+
+    #[error("this slice is empty")]
+    #[diagnostic(
+        code(aorta::model::empty_slice),
+        help("write a larger end, or leave the operation out where the slice is empty: `if a < b {{ … }}`")
+    )]
+    EmptySlice {
+        #[label("{from}..{to} holds nothing")]
+        at: SourceSpan,
+        from: i64,
+        to: i64,
+    },
+
+    #[error("`{name}` has {has}, and this gives {given}")]
+    #[diagnostic(code(aorta::model::index_count))]
+    IndexCount {
+        name: String,
+        has: String,
+        given: String,
+        #[label("{given}")]
+        at: SourceSpan,
+        #[help]
+        help: Option<String>,
+    },
+}
