@@ -118,8 +118,12 @@ impl Session {
     }
 
     /// Waits until the other ranks have issued as many iterations, or have taken too long.
-    fn wait_for_others(&self, issued: u64) {
+    fn wait_for_others(&mut self, issued: u64) {
+        if self.others.is_empty() {
+            return;
+        }
         let start = self.driver.now();
+        self.issued_at = Some(start);
         let mut polls = 0;
         while !self.others.iter().all(|other| other.has_issued(issued)) {
             polls += 1;

@@ -60,8 +60,8 @@ pub struct Session {
     pub(super) beat: Arc<Beat>,
     /// The other ranks of this process, where they run side by side.
     pub(super) others: Vec<Arc<Beat>>,
-    /// When the last iteration had been issued, by the host's clock.
-    pub(super) issued_at: Nanos,
+    /// When the last iteration had been issued, by the host's clock, if others were waited for then.
+    pub(super) issued_at: Option<Nanos>,
     /// How far each lane had come when the iterations began.
     pub(super) base: Vec<Option<Progress>>,
     pub(super) issued: u64,
@@ -114,7 +114,7 @@ impl Session {
             rank,
             beat: Arc::default(),
             others: Vec::new(),
-            issued_at: Nanos(0),
+            issued_at: None,
             base,
             issued: 0,
             stamped: None,
@@ -240,7 +240,7 @@ impl Session {
         self.issued = iteration + 1;
         self.stamped = if observe { Some(iteration) } else { self.stamped };
         let issued = self.issue_held(mode, iteration, observe);
-        self.issued_at = self.driver.now();
+        self.issued_at = None;
         self.let_go(iteration);
         issued
     }
@@ -366,7 +366,7 @@ impl Session {
                 let start = self.driver.now();
                 self.issue(mode, issued, false)?;
                 if issued >= warmup {
-                    samples.issue.push(self.issued_at - start);
+                    samples.issue.push(self.issued_at.unwrap_or_else(|| self.driver.now()) - start);
                 }
                 issued += 1;
                 continue;
