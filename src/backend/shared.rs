@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 
 use tempfile::NamedTempFile;
 
-/// A mapped file. Nothing in it is touched by the host but at the beginning: it is for devices.
+/// A mapped file, mostly for devices.
 #[derive(Debug)]
 pub struct SharedMemory {
     address: u64,
@@ -50,6 +51,13 @@ impl SharedMemory {
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
+
+    /// A word of it, counted from the end: the last is number 0. Nothing where there are fewer.
+    pub fn word_from_end(&self, number: usize) -> Option<&AtomicU32> {
+        let from = self.bytes.checked_sub(4 * (number + 1))?;
+        // SAFETY: the word lies in the memory, which is mapped as long as this lives, and is only used as an atomic.
+        (from % 4 == 0).then(|| unsafe { AtomicU32::from_ptr((self.address as usize + from) as *mut u32) })
+    }
 }
 
 #[cfg(unix)]
@@ -76,7 +84,7 @@ impl Drop for SharedMemory {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
 
@@ -89,9 +97,8 @@ mod tests {
         assert!(!path.exists());
         assert_ne!(own.address(), other.address());
         assert_eq!((own.bytes(), other.bytes()), (64, 64));
-        // SAFETY: both lie in memory of this test, which lives on, and are only used as atomics.
-        let [here, there] =
-            [&own, &other].map(|one| unsafe { AtomicU32::from_ptr((one.address() as usize + 8) as *mut u32) });
+        let [here, there] = [&own, &other].map(|one| one.word_from_end(15).expect("there are 16"));
+        assert!(own.word_from_end(16).is_none());
         assert_eq!(there.load(Ordering::Acquire), 0);
         here.store(7, Ordering::Release);
         assert_eq!(there.load(Ordering::Acquire), 7);

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +18,16 @@ use super::crossings::{Crossings, peer_of};
 use super::flags::{Flags, no_memory, registered};
 use super::peers::Places;
 
+/// How long the others have to close what they opened: one that is gone does not.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a process has opened of others.
 #[derive(Debug, Default)]
 pub struct Abroad {
     /// Where the memory of other devices begins.
     memories: Vec<u64>,
-    flags: Vec<SharedMemory>,
+    /// The flags of each rank.
+    flags: Vec<(u32, SharedMemory)>,
 }
 
 /// What a process says of itself.
@@ -80,7 +86,7 @@ impl Abroad {
         };
         let shared = SharedMemory::open(&told.flags.unwrap_or_default()).map_err(|error| no_memory(&error))?;
         let flags = registered(api.as_ref(), &shared)?;
-        self.flags.push(shared);
+        self.flags.push((rank, shared));
         places.publish_other(rank, flags, base, told.crossings);
         Ok(())
     }
@@ -90,16 +96,22 @@ impl Abroad {
         self.flags.is_empty()
     }
 
-    /// Closes all.
+    /// Closes all, and waits until the others have closed what is this rank's: only then may its memory go.
     ///
     /// # Safety
     /// Nothing that this process has issued is under way.
-    pub unsafe fn free<A: Api>(&mut self, api: &A) {
+    pub unsafe fn free<A: Api>(&mut self, api: &A, (rank, flags): (u32, &Flags)) {
         // SAFETY: each was opened here, and the caller says that nothing uses it.
-        unsafe {
-            self.memories.drain(..).for_each(|base| api.close(base));
-            self.flags.drain(..).for_each(|shared| api.unregister(shared.address()));
+        self.memories.drain(..).for_each(|base| unsafe { api.close(base) });
+        for (_, shared) in &self.flags {
+            shared.word_from_end(rank as usize).iter().for_each(|word| word.store(1, Ordering::Release));
         }
+        let start = Instant::now();
+        while !self.flags.iter().all(|(other, _)| flags.closed(*other)) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // SAFETY: as above.
+        self.flags.drain(..).for_each(|(_, shared)| unsafe { api.unregister(shared.address()) });
     }
 }
 

@@ -351,7 +351,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
                 self.api.free(address);
             }
-            self.abroad.free(self.api.as_ref());
+            self.abroad.free(self.api.as_ref(), (self.image.rank, &self.flags));
             self.flags.free(self.api.as_ref());
             if self.scratch != 0 {
                 self.api.free(self.scratch);

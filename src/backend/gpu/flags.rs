@@ -2,6 +2,7 @@
 //! other processes see too.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use crate::backend::shared::SharedMemory;
 use crate::exec::{ExecError, Image};
@@ -50,7 +51,9 @@ impl Flags {
         if image.crossings == 0 {
             return Ok(Flags::default());
         }
-        let shared = SharedMemory::create(bytes(image, ranks)).map_err(|error| no_memory(&error))?;
+        // Behind the flags stands a word for each rank, which that one sets when it has closed what it opened.
+        let shared = SharedMemory::create(bytes(image, ranks) + ranks as u64 * FLAG);
+        let shared = shared.map_err(|error| no_memory(&error))?;
         let host = registered(api, &shared)?;
         Ok(Flags { device: 0, host, shared: Some(shared) })
     }
@@ -58,6 +61,12 @@ impl Flags {
     /// Where other processes find them.
     pub fn path(&self) -> Option<PathBuf> {
         self.shared.as_ref().map(SharedMemory::path)
+    }
+
+    /// Whether that rank has closed what it had opened of this one.
+    pub fn closed(&self, rank: u32) -> bool {
+        let word = self.shared.as_ref().and_then(|shared| shared.word_from_end(rank as usize));
+        word.is_none_or(|word| word.load(Ordering::Acquire) != 0)
     }
 
     /// Every process has found them.
