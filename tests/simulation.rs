@@ -5,6 +5,7 @@ mod common;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};
+use aorta::cost::floor::floor;
 use aorta::exec::{self, Control, LaunchMode, Session, Trace};
 use aorta::schedule;
 
@@ -318,4 +319,89 @@ fn cold_caches_cost_what_they_would_have_saved() {
         samples.time[1]
     };
     assert!(time(true) > time(false), "{} and {}", time(true), time(false));
+}
+
+/// A device on which only arithmetic takes time: so many operations a second by vector units, and by special-function
+/// units.
+fn arithmetic(vector: f64, special: f64) -> Profile {
+    let mut profile = ideal();
+    set(&mut profile.bandwidth, 1e21);
+    set(profile.peak.get_mut("vector").expect("it has one"), vector);
+    set(profile.peak.get_mut("special").expect("it has one"), special);
+    set(&mut profile.vector_efficiency, 0.5);
+    profile
+}
+
+/// How long an operation over so many elements takes.
+fn over(elements: u64, profile: Profile, operation: &str) -> Nanos {
+    let text = format!("stream a\nbuffer x, y: f32[{elements}]\nstep {{ on a {{ {operation} }} }}\n");
+    let mut session = session_of(profile, &text);
+    let traces = session.observe(LaunchMode::Stream, 1, &Control::default());
+    traces.unwrap_or_else(|error| panic!("{error}"))[0].time
+}
+
+#[test]
+fn special_functions_take_the_rate_of_their_units() {
+    // As many blocks as run at once, eight on each unit.
+    let elements = 132 * 8 * 1024;
+    let times = |count: f64, rate: f64| Nanos((count * elements as f64 / rate * 1e9).round() as i64);
+    // A sigmoid is an exponential and a reciprocal, and 13 instructions, each of which counts as two operations.
+    let sigmoids = "map(sigmoid(sigmoid(sigmoid(x))) -> y)";
+    let sums = "map(x + 1 + x + 2 + x + 3 -> y)";
+    for rate in [1e12, 2e12] {
+        assert_eq!(over(elements, arithmetic(1e15, rate), sigmoids), times(6.0, rate));
+        assert!(over(elements, arithmetic(1e15, rate), sums) < Nanos(100));
+    }
+    assert_eq!(over(elements, arithmetic(1e12, 1e15), sigmoids), times(39.0, 0.25e12));
+    assert_eq!(over(elements, arithmetic(1e12, 1e15), sums), times(5.0, 0.25e12));
+}
+
+#[test]
+fn few_blocks_share_no_unit() {
+    // A block has its unit to itself until there are more blocks than units; two take as long as one alone, twice.
+    let time = |blocks: u64| over(blocks * 1024, arithmetic(1e12, 1e15), "map(exp(x) -> y)").0;
+    assert_eq!(time(1), time(132));
+    assert!((time(264) - 2 * time(132)).abs() <= 1);
+}
+
+#[test]
+fn long_rows_are_read_again() {
+    let time = |shape: &str, cache: f64| {
+        let mut profile = arithmetic(1e21, 1e21);
+        set(&mut profile.bandwidth, 1e12);
+        set(&mut profile.cache_bandwidth, 4e12);
+        set(&mut profile.cache, cache);
+        let text = format!("stream a\nbuffer x, y: f32{shape}\nstep {{ on a {{ softmax(x -> y) }} }}\n");
+        session_of(profile, &text).observe(LaunchMode::Stream, 1, &Control::default()).expect("runs")[0].time
+    };
+    let bytes = (4 << 22) as f64;
+    let passes = |memory: f64, cache: f64| Nanos((bytes * (memory / 1e12 + cache / 4e12) * 1e9).round() as i64);
+    // The registers of 1024 threads hold a row of 32768 elements; a longer one is read again, out of the cache where that
+    // holds the rows of all blocks that run.
+    assert_eq!(time("[128, 32768]", 0.0), passes(2.0, 0.0));
+    assert_eq!(time("[64, 65536]", 0.0), passes(3.0, 0.0));
+    assert_eq!(time("[64, 65536]", 24e6), passes(2.0, 1.0));
+}
+
+#[test]
+fn what_was_measured_is_above_the_floor() {
+    // Of docs/measurements/2026-11-21-beside-others.md, in ns.
+    let chain = "map(gelu(x * 1.5 + 0.5) * sigmoid(x) - x -> y)";
+    for (operation, shape, measured) in [
+        ("softmax(x -> y)", "f32[4096, 128]", 2010.0),
+        ("softmax(x -> y)", "bf16[4096, 1024]", 4510.0),
+        ("softmax(x -> y)", "f32[512, 131072]", 199_970.0),
+        (chain, "f32[1024, 1024]", 2950.0),
+        (chain, "bf16[8192, 8192]", 118_160.0),
+    ] {
+        let text = format!("stream a\nbuffer x, y: {shape}\nstep {{ on a {{ {operation} }} }}\n");
+        let (program, _) = common::planned(&text);
+        let least = |profile: &Profile| floor(&program.specs, profile);
+        let profile = Profile::named("h200").expect("embedded");
+        assert!(least(&profile) < measured, "{operation} of {shape}: {} and {measured}", least(&profile));
+        // A compiler may leave out what it can do without, so no rate of arithmetic has a part in it.
+        let mut slow = profile.clone();
+        set(slow.peak.get_mut("special").expect("it has one"), 1.0);
+        assert_eq!(least(&slow), least(&profile));
+    }
 }

@@ -37,8 +37,10 @@ pub struct Profile {
     #[serde(default = "Figure::one")]
     pub chips: Figure,
     /// Operations per second of the matrix units, by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`), and of
-    /// elementwise arithmetic (`vector`).
+    /// elementwise arithmetic (`vector`), and of the units for exponentials, reciprocals and roots (`special`).
     pub peak: BTreeMap<String, Figure>,
+    /// The share of the instructions that `vector` allows, one for two operations, that kernels issue.
+    pub vector_efficiency: Figure,
     /// The share of the matrix peak that large products reach.
     pub matrix_efficiency: BTreeMap<String, Figure>,
     /// Bytes per second of the device's memory.
@@ -182,6 +184,7 @@ impl Profile {
             ("chips", &self.chips),
             ("memory", &self.memory),
             ("units", &self.units),
+            ("vector_efficiency", &self.vector_efficiency),
             ("bandwidth", &self.bandwidth),
             ("bandwidth_efficiency", &self.bandwidth_efficiency),
             ("cache_bandwidth", &self.cache_bandwidth),
@@ -227,10 +230,12 @@ impl Profile {
                 }
             }
         }
-        match self.peak.get("vector") {
-            Some(figure) if figure.0 > 0.0 => Ok(()),
-            _ => bad("peak[\"vector\"]", 0.0, "it has to be there and positive"),
+        for name in ["vector", "special"] {
+            if !self.peak.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
+                return bad(&format!("peak[{name:?}]"), 0.0, "it has to be there and positive");
+            }
         }
+        Ok(())
     }
 }
 

@@ -52,7 +52,7 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
         return vec![peer(spec, profile, &links)];
     }
     let parts = launches.len() as f64;
-    let memory_time = memory_time(cost.bytes() as f64 / parts, cached, profile);
+    let memory_time = (memory_time(cost.bytes() as f64, cached, profile) + reread_time(&cost, cached, profile)) / parts;
     launches.iter().map(|launch| task(launch, &cost, parts, memory_time, profile)).collect()
 }
 
@@ -83,7 +83,10 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Pr
             let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
-                None => cost.flops / parts / blocks as f64 / block_rate(cost, profile) * 1e9,
+                None => {
+                    (cost.flops / block_rate(cost, profile)).max(issue_time(cost, profile)) / parts / blocks as f64
+                        * 1e9
+                }
             };
             let floor = match cost.matrix {
                 Some(_) => profile.matrix_floor.value(),
@@ -104,6 +107,21 @@ fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
     peak / resident
 }
 
+/// How long a block's instructions would take, were it to have all of them, while as many blocks share its unit as there
+/// are, in seconds.
+///
+/// Special-function units work beside the others, and what they do is issued like the rest: the longer of the two counts.
+/// The sum of both at their peaks is already more than a chain of maps was measured to take
+/// (docs/measurements/2026-11-21-beside-others.md, 132 µs for 118).
+fn issue_time(cost: &Cost, profile: &Profile) -> f64 {
+    // The peak counts a fused multiply-add as two, and it is one instruction.
+    let issued = cost.instructions / (profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value());
+    let special = cost.special / profile.peak["special"].value();
+    let units = profile.units.value();
+    let fit = f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
+    issued.max(special) * units * (cost.blocks as f64 / units).ceil().clamp(1.0, fit.max(1.0))
+}
+
 /// Operations per second that the device's matrix units can do at most.
 pub fn matrix_peak(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.peak[arithmetic.name()].value()
@@ -118,6 +136,14 @@ fn memory_time(bytes: f64, cached: f64, profile: &Profile) -> f64 {
     let memory = profile.bandwidth.value() * profile.bandwidth_efficiency.value();
     let cache = profile.cache_bandwidth.value().max(memory);
     bytes * (cached / cache + (1.0 - cached) / memory) * 1e9
+}
+
+/// How long memory takes for what blocks read once more: the cache has it where it holds what all that run at once read.
+fn reread_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
+    let at_once = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
+    let share = (at_once / cost.blocks.max(1) as f64).min(1.0);
+    let held = cost.reread as f64 * share <= cache_room(profile);
+    memory_time(cost.reread as f64, if held { 1.0 } else { cached }, profile)
 }
 
 /// Bytes that stay in the cache from one use to the next: not all of it, since its sets fill unevenly.

@@ -58,8 +58,13 @@ impl Operation for Map {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let flops = spec.expression.as_ref().map_or(0, |expression| expression.flops());
-        elementwise_cost(spec, flops)
+        let Some(expression) = &spec.expression else { return elementwise_cost(spec, 0) };
+        let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
+        Cost {
+            instructions: each(expression.instructions()),
+            special: each(expression.special()),
+            ..elementwise_cost(spec, expression.flops())
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -141,7 +141,7 @@ impl Operation for Gemm {
             blocks: (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1),
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic),
-            hold: None,
+            ..Cost::default()
         }
     }
 

@@ -367,9 +367,15 @@ impl Spec {
 pub struct Cost {
     /// Arithmetic, a fused multiply-add counted as two.
     pub flops: f64,
+    /// Instructions of vector units, where they have been counted: what an exponential takes is more than one operation.
+    pub instructions: f64,
+    /// Those of them that special-function units carry out: exponentials to base 2, reciprocals and roots.
+    pub special: f64,
     /// Bytes that have to be read and written at least.
     pub read: u64,
     pub written: u64,
+    /// Bytes that are read once more by the block that has read them before.
+    pub reread: u64,
     /// Thread blocks; zero when no compute unit is needed.
     pub blocks: u64,
     /// How much of a compute unit a block occupies, in 1/32.

@@ -14,6 +14,16 @@ const MOST_THREADS: u64 = 1024;
 /// Threads of a block that has several rows.
 const SEVERAL_ROWS: u64 = 128;
 
+/// Instructions for each element, and for each thread whose row is that of one warp, or of several. Counted as those of
+/// [`Expression`] are: an exponential is eight of them, and a thread's own are for addresses and for what it tells others.
+const EACH_ONCE: f64 = 14.0;
+const EACH_TWICE: f64 = 24.0;
+const OF_A_WARP: f64 = 90.0;
+const OF_SEVERAL: f64 = 180.0;
+
+/// Threads that a compute unit has room for, NVIDIA's and AMD's.
+const UNIT_THREADS: u64 = 2048;
+
 /// How rows are divided among threads.
 struct Split {
     geometry: Geometry,
@@ -67,6 +77,15 @@ impl Split {
 
     fn blocks(&self) -> u64 {
         self.rows.div_ceil(self.block() / self.threads).max(1)
+    }
+
+    /// Instructions for that many elements, and those of them that are special: an exponential for each element, or two,
+    /// and a reciprocal for each thread.
+    fn work(&self, elements: f64) -> (f64, f64) {
+        let threads = (self.rows * self.threads) as f64;
+        let own = if self.threads > 32 { OF_SEVERAL } else { OF_A_WARP };
+        let (each, exponentials) = if self.whole { (EACH_ONCE, 1.0) } else { (EACH_TWICE, 2.0) };
+        (each * elements + own * threads, exponentials * elements + threads)
     }
 }
 
@@ -124,8 +143,17 @@ impl Operation for Softmax {
 
     fn cost(&self, spec: &Spec) -> Cost {
         // A maximum, a subtraction, a scaling, an exponential and a division for each element.
-        let flops = 5.0 * spec.inputs[0].elements() as f64;
-        Cost { blocks: Split::of(spec).blocks(), ..spec.streaming_cost(flops, 1) }
+        let elements = spec.inputs[0].elements() as f64;
+        let split = Split::of(spec);
+        let (instructions, special) = split.work(elements);
+        Cost {
+            instructions,
+            special,
+            reread: if split.whole { 0 } else { spec.inputs[0].bytes() },
+            blocks: split.blocks(),
+            share: (split.block() * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
+            ..spec.streaming_cost(5.0 * elements, 1)
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
