@@ -1,5 +1,5 @@
-//! Copies between ranks of one process: where their memory lies, which devices reach each other, and the flags by which
-//! they meet on the devices, so that no host waits for another.
+//! Copies between ranks of one host: where their memory lies, which devices reach each other, and the flags by which they
+//! meet on the devices, so that no host waits for another. Ranks in other processes are told of by [`super::abroad`].
 //!
 //! The receiver raises the sender's flag when its own text has come to the place; the sender waits for it, copies, and
 //! raises the receiver's flag; the receiver waits for that. A flag is lowered by who has waited for it, before it can be
@@ -197,10 +197,10 @@ fn send<'a, A: Api>(
     }
     let direct = reach(own, &receiver)?;
     let (ready, arrived) = (places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank));
-    let part = match (direct, &**launch) {
-        (true, _) => Part::Send { launch, target },
-        (false, Launch::Copy(copy)) if let Some(to) = &receiver.api => Part::Stage { copy, target, to: to.clone() },
-        (false, _) => {
+    let part = match (&**launch, &receiver.api) {
+        _ if direct => Part::Send { launch, target },
+        (Launch::Copy(copy), Some(to)) => Part::Stage { copy, target, to: to.clone() },
+        _ => {
             return Err(ExecError::Device {
                 fault: format!(
                     "the device of rank {rank} does not reach the memory of rank {to}, so no kernel can copy"
