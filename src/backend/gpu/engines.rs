@@ -90,8 +90,8 @@ enum Maker {
 /// A copy that was tried, and whether it goes to another device.
 type Tried = (CopyLaunch, bool);
 
-/// Tries each kind of copy once; a line for each direction. Those to other ranks write their memory, and are left out where
-/// `others` says so.
+/// Tries each kind of copy once; a line for each direction. Those to other ranks write their memory, and are tried only
+/// where `others` says that they may.
 pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
