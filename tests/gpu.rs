@@ -418,6 +418,22 @@ step {
     assert_eq!(told.len(), 3);
 }
 
+/// NCCL connects ranks at its first collective. In a graph alone, that is inside of a capture. What one run has connected
+/// stays so: each has a process of its own.
+#[test]
+fn ranks_connect_inside_of_a_capture() {
+    let kernels = folder();
+    let Some((_, _alone)) = gpus(&kernels, &[0, 1]) else { return };
+    for file in ["all_reduce", "all_to_all"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta"))
+            .args(["exec", file, "--preset", "tiny", "--backend", "cuda", "--ranks", "2", "--launch", "graph"])
+            .output()
+            .expect("the binary starts");
+        let told = [output.stdout, output.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+        assert!(output.status.success() && !told.contains("no graph could be made"), "{file}: {told}");
+    }
+}
+
 /// Runs a text on two ranks: verified, then many iterations under way at once, where a flag that is raised too early or too
 /// late shows as a hang. Returns the notes.
 fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
@@ -529,7 +545,7 @@ fn variants_take_turns_on_the_device() {
     let Some((gpu, _alone)) = gpu(&folder) else { return };
     drop(gpu);
     let chains = "param streams = 2\nstream s[streams]\nstep { for i in 0..4 { on s[i % streams] { spin(50us) } } }";
-    let (itself, code) = ab(&folder, chains, &["--fail-on", "worse,cannot-tell"]);
+    let (itself, code) = ab(&folder, chains, &["--launch", "graph", "--fail-on", "worse,cannot-tell"]);
     assert!(code == Some(0) && itself.contains("Same: "), "{itself}");
     assert!(itself.contains("In turn and apart agree."), "{itself}");
     let (overlapped, _) = ab(&folder, chains, &["--a", "--streams 1"]);

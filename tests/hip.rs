@@ -125,6 +125,15 @@ fn ranks_agree_with_the_cpu() {
     }
 }
 
+/// The library connects ranks at its first collective. In a graph alone, that is inside of a capture.
+#[test]
+fn ranks_connect_inside_of_a_capture() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let output = run(libraries, "", &["all_reduce", "--preset", "tiny", "--launch", "graph", "--ranks", "2"]);
+    let told = verified("all_reduce", &["--launch", "graph"], output);
+    assert!(!told.contains("no graph could be made"), "{told}");
+}
+
 /// Copies to other ranks, by the runtime and by a kernel, with iterations apart and several under way; and by way of the
 /// host, where no kernel can copy.
 #[test]

@@ -388,9 +388,10 @@ impl Api for Cuda {
     }
 
     unsafe fn begin_capture(&self, stream: CUstream) -> Call {
-        // Thread-local: NCCL may allocate from threads of its own meanwhile.
+        // Relaxed: NCCL connects ranks at its first call, also in a capture, and then allocates and opens other devices'
+        // memory, from this thread and from its own.
         // SAFETY: the caller vouches for the stream.
-        let code = unsafe { (self.driver.table.stream_begin_capture)(stream, number::CAPTURE_THREAD_LOCAL) };
+        let code = unsafe { (self.driver.table.stream_begin_capture)(stream, number::CAPTURE_RELAXED) };
         self.check("cuStreamBeginCapture", code)
     }
 

@@ -105,7 +105,7 @@ pub mod number {
     pub const EVENT_DEFAULT: u32 = 0;
     pub const EVENT_DISABLE_TIMING: u32 = 2;
     pub const EVENT_RECORD_EXTERNAL: u32 = 1;
-    pub const CAPTURE_THREAD_LOCAL: i32 = 1;
+    pub const CAPTURE_RELAXED: i32 = 2;
     pub const ATTRIBUTE_CLOCK_RATE: i32 = 13;
     pub const ATTRIBUTE_MULTIPROCESSORS: i32 = 16;
     pub const ATTRIBUTE_L2_BYTES: i32 = 38;

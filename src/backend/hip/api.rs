@@ -485,9 +485,10 @@ impl Api for Hip {
     }
 
     unsafe fn begin_capture(&self, stream: Stream) -> Call {
-        // Thread-local: RCCL may allocate from threads of its own meanwhile.
+        // Relaxed: RCCL connects ranks at its first call, also in a capture, and then allocates and opens other devices'
+        // memory, from this thread and from its own.
         // SAFETY: the caller vouches for the stream.
-        let code = unsafe { (self.driver.table.begin_capture)(stream, number::CAPTURE_THREAD_LOCAL) };
+        let code = unsafe { (self.driver.table.begin_capture)(stream, number::CAPTURE_RELAXED) };
         self.check("hipStreamBeginCapture", code)
     }
 

@@ -20,7 +20,7 @@ pub mod number {
     pub const STREAM_NON_BLOCKING: u32 = 1;
     pub const EVENT_DEFAULT: u32 = 0;
     pub const EVENT_DISABLE_TIMING: u32 = 2;
-    pub const CAPTURE_THREAD_LOCAL: u32 = 1;
+    pub const CAPTURE_RELAXED: u32 = 2;
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use crate::capture;
 use crate::clique::{Clique, Key, Kind, Part, Reduction};
 use crate::device;
 use crate::element::Element;
@@ -32,6 +33,8 @@ struct Comm {
     clique: Arc<Clique>,
     rank: usize,
     device: i32,
+    /// Its first collective has been issued: as with the library, that is when ranks open each other's memory.
+    connected: AtomicBool,
     /// Collectives issued, and transfers by their pairs.
     issued: Mutex<HashMap<Option<(usize, usize)>, u64>>,
 }
@@ -91,7 +94,8 @@ pub unsafe extern "C" fn ncclCommInitRank(to: *mut Handle, ranks: c_int, id: Uni
         joining.iter().any(|(known, come, _)| *known == number && *come < ranks)
     };
     drop(JOINED.wait_while(joining, missing));
-    let comm = Comm { clique, rank: rank as usize, device: device::current(), issued: Mutex::default() };
+    let (connected, issued) = (AtomicBool::new(false), Mutex::default());
+    let comm = Comm { clique, rank: rank as usize, device: device::current(), connected, issued };
     // SAFETY: the place is valid for the call.
     unsafe { to.write(COMMS.add(Arc::new(comm))) };
     SUCCESS
@@ -172,6 +176,10 @@ fn issue(mut pending: Vec<Pending>) -> c_int {
         let Ok(stream) = STREAMS.get(stream as Handle) else { return INVALID_ARGUMENT };
         if own.iter().any(|pending| pending.comm.device != stream.device) {
             return INVALID_USAGE;
+        }
+        if own.iter().any(|pending| !pending.comm.connected.swap(true, Ordering::Relaxed)) && capture::forbid().is_err()
+        {
+            return HIP_ERROR;
         }
         let round = AtomicU64::new(0);
         let task = Task::new(move || {
