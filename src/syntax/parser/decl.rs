@@ -151,15 +151,16 @@ impl<'a> Builder<'a> {
     /// the errors behind the first `told` are not.
     fn later(&mut self, span: SrcSpan, told: usize) -> Option<DeclKind> {
         let text = self.slice(span);
-        let mut words = text.split(|c: char| !advice::is_word(c));
-        let lead = words.next()?;
+        let lead = text.split(|c: char| !advice::is_word(c)).next()?;
         let word = ["draw", "kernel", "use"].into_iter().find(|word| *word == lead)?;
         self.errors.truncate(told);
         self.unread.push(span.start);
-        // A name stands directly behind the word; what a file is used as does not.
-        let name = words.next().filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use");
-        let name = name.map(|name| {
-            let start = span.start as usize + word.len() + 1;
+        // A name stands behind the word and blanks; what a file is used as does not.
+        let behind = text[word.len()..].trim_start_matches([' ', '\t']);
+        let name = behind.split(|c: char| !advice::is_word(c)).next().unwrap_or_default();
+        let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use";
+        let name = named.then(|| {
+            let start = span.start as usize + text.len() - behind.len();
             Name { symbol: self.names.intern(name), span: SrcSpan::new(start, start + name.len()) }
         });
         Some(DeclKind::Later { word, name })
@@ -259,5 +260,28 @@ impl<'a> Builder<'a> {
                 Some(Some(self.next_expr(&mut at)?))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::syntax::ast::DeclKind;
+    use crate::syntax::{Limits, parse};
+
+    /// The name of the last declaration, by its place, where that is of a later version and cannot be read.
+    fn later(text: &str) -> Option<&str> {
+        let (ast, _) = parse(text, 0, &Limits::default());
+        let DeclKind::Later { name, .. } = &ast.decls.last()?.kind else { return None };
+        let span = name.as_ref()?.span;
+        Some(&text[span.start as usize..span.end() as usize])
+    }
+
+    #[test]
+    fn names_of_later_versions_stand_where_they_are() {
+        assert_eq!(later("draw load ~ ("), Some("load"));
+        assert_eq!(later("kernel  k(x: f32[4) { }"), Some("k"));
+        // A character of several bytes lies between, and is no blank.
+        assert_eq!(later("kernel\u{fffd}k(x: f32\u{fffd}) { }"), None);
+        assert_eq!(later("use a as ("), None);
     }
 }
