@@ -42,6 +42,10 @@ pub struct CompareArgs {
     /// What makes the exit code 1
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "worse")]
     fail_on: Vec<FailOnArg>,
+    /// How much runs of the same program differ, where a side has one run: the standard deviation, 1.5% and 0.5% as a
+    /// graph where nothing is said
+    #[arg(long, value_name = "SHARE")]
+    between_runs: Option<String>,
     /// Compare operation by operation, also where all ran on the same device
     #[arg(long)]
     operations: bool,
@@ -143,8 +147,10 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
     let mut thresholds = Thresholds::default();
     for given in &args.threshold {
         match given.rsplit_once('=') {
-            None => thresholds.all = share(given)?,
-            Some((metric, text)) => drop(thresholds.of.insert(metric.trim().to_owned(), share(text)?)),
+            None => thresholds.all = share("--threshold", given)?,
+            Some((metric, text)) => {
+                thresholds.of.insert(metric.trim().to_owned(), share("--threshold", text)?);
+            }
         }
     }
     let mut better = IndexMap::new();
@@ -180,22 +186,25 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
         ));
     }
     let metrics = args.metric.iter().map(|name| name.trim().to_owned()).collect();
-    Ok(Options { thresholds, metrics, better, fail_on, operations: args.operations })
+    let between_runs = args.between_runs.as_deref().map(|text| share("--between-runs", text)).transpose()?;
+    Ok(Options { thresholds, metrics, better, fail_on, between_runs, operations: args.operations })
 }
 
 /// `3%`, `3 %` or `0.03`.
-fn share(text: &str) -> Result<f64, InputError> {
+fn share(option: &str, text: &str) -> Result<f64, InputError> {
     let text = text.trim();
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse::<f64>(),
     };
+    let example = match option {
+        "--threshold" => "write `--threshold 3%`, or `--threshold time=2%`".to_owned(),
+        option => format!("write `{option} 1%`, or `0.01`"),
+    };
     match share {
         Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
-        Ok(_) => {
-            Err(bad("--threshold", text, "a threshold is between 0% and 100%", "write `--threshold 3%`, or `0.03`"))
-        }
-        Err(_) => Err(bad("--threshold", text, "it is no share", "write `--threshold 3%`, or `--threshold time=2%`")),
+        Ok(_) => Err(bad(option, text, "it is not between 0% and 100%", &example)),
+        Err(_) => Err(bad(option, text, "it is no share", &example)),
     }
 }
 
@@ -258,10 +267,10 @@ mod tests {
     #[test]
     fn a_share_is_written_as_people_do() {
         for (text, value) in [("3%", 0.03), (" 2.5 % ", 0.025), ("0.03", 0.03), ("0", 0.0)] {
-            assert!((share(text).unwrap() - value).abs() < 1e-12, "{text}");
+            assert!((share("--threshold", text).unwrap() - value).abs() < 1e-12, "{text}");
         }
         for wrong in ["3", "-1%", "100%", "x", "", "NaN", "%"] {
-            assert!(share(wrong).is_err(), "{wrong}");
+            assert!(share("--threshold", wrong).is_err(), "{wrong}");
         }
     }
 }

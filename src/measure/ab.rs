@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
+use crate::exec::LaunchMode;
 
-use super::effect::{Direction, Effect, Verdict};
+use super::effect::{self, Direction, Effect, Verdict};
 use super::paired::{self, Paired, Side};
 use super::record::{RunRecord, WarmupRecord};
 use super::series;
@@ -79,9 +80,13 @@ pub struct BlockRecord {
 /// What the blocks say.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Judged {
+    /// That of the turns, with what processes of one program differ by.
     pub verdict: Verdict,
     /// In turn.
     pub turns: Paired,
+    /// How much processes of one program are taken to differ, a standard deviation as a share, where each side is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_runs: Option<f64>,
     /// Each by itself, one after the other.
     pub apart: Option<Effect>,
     /// Whether both ways say the same; nothing where there is one alone.
@@ -137,10 +142,24 @@ impl AbRecord {
     fn judged(&self, threshold: f64) -> Option<Judged> {
         let turns = paired::paired(&self.levels(Side::A, true), &self.levels(Side::B, true), threshold, self.seed)?;
         let (a, b) = (self.levels(Side::A, false), self.levels(Side::B, false));
-        let apart = Effect::of_values(&a, &b, Direction::LowerIsBetter, threshold);
+        let mut apart = Effect::of_values(&a, &b, Direction::LowerIsBetter, threshold);
         let agree = apart.as_ref().and_then(|apart| agree(&turns, apart));
         let carried = [Side::A, Side::B].map(|side| self.carried(side, threshold));
-        Some(Judged { verdict: turns.verdict, turns, apart, agree, carried })
+        let between_runs = self.between_runs();
+        let verdict = between_runs.map_or(turns.verdict, |deviation| turns.verdict_of_processes(deviation));
+        if let (Some(apart), Some(deviation)) = (&mut apart, between_runs) {
+            let wider = apart.interval.map(|interval| effect::allow_for_runs(apart.ratio, interval, deviation));
+            apart.verdict = effect::judge(apart.ratio, wider, Direction::LowerIsBetter, threshold);
+        }
+        Some(Judged { verdict, turns, between_runs, apart, agree, carried })
+    }
+
+    /// How much processes of one program are taken to differ; nothing where that is measured, or nothing is left to chance.
+    fn between_runs(&self) -> Option<f64> {
+        let sides = [&self.a, &self.b];
+        let one_process = self.way == Way::Interleaved && !sides.iter().all(|side| side.run.simulated);
+        let graphs = sides.iter().all(|side| side.launch == LaunchMode::Graph.name());
+        one_process.then(|| effect::between_runs(graphs))
     }
 
     /// What a side's blocks take right behind the other's, in comparison with those behind its own.

@@ -117,6 +117,18 @@ pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired>
     })
 }
 
+impl Paired {
+    /// What can still be said where each side is one process, and processes of one program differ by this standard
+    /// deviation, a share: that is in every round alike, and no interval of rounds shows it.
+    pub fn verdict_of_processes(&self, deviation: f64) -> Verdict {
+        if self.verdict == Verdict::CannotTell {
+            return Verdict::CannotTell;
+        }
+        let wider = self.interval.map(|interval| effect::allow_for_runs(self.ratio, interval, deviation));
+        effect::judge(self.ratio, wider, Direction::LowerIsBetter, self.threshold)
+    }
+}
+
 fn logs(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&value| (value > 0.0 && value.is_finite()).then(|| value.ln())).collect()
 }

@@ -67,7 +67,7 @@ fn table(record: &AbRecord, judged: &Judged, out: &mut String) {
     };
     let turns = &judged.turns;
     let how = if record.way == Way::Fresh { "in turn, fresh" } else { "in turn" };
-    row(how, turns.a, turns.b, turns.ratio, turns.interval, turns.verdict);
+    row(how, turns.a, turns.b, turns.ratio, turns.interval, judged.verdict);
     if let Some(apart) = &judged.apart {
         row("apart", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
     }
@@ -109,6 +109,11 @@ fn sentence(record: &AbRecord, judged: &Judged) -> String {
         Verdict::Better => format!("b is better: an iteration takes {} of a's time.", share(turns.ratio)),
         Verdict::Worse => format!("b is worse: an iteration takes {} of a's time.", share(turns.ratio)),
         Verdict::Same => format!("Same: if they differ, it is by less than the {threshold} that matter."),
+        Verdict::CannotTell if turns.verdict != Verdict::CannotTell => format!(
+            "Cannot tell: each side is one process, and processes of one program differ as well; a standard deviation of {} \
+             is assumed. `--fresh` gives each block a process of its own, and measures it.",
+            percent(judged.between_runs.unwrap_or_default())
+        ),
         Verdict::CannotTell if turns.rounds < FEWEST => {
             format!("Cannot tell: {} say too little, {FEWEST} at least are needed.", counted(turns.rounds, "round"))
         }

@@ -17,6 +17,7 @@ fn sweeps() -> Comparison {
     let after = cases(&[("2", other(2.1e5, 0.75)), ("1", other(4e5, 0.5)), ("4", Err("it needs 200 GiB | more"))]);
     let mut options = options();
     options.fail_on = vec![FailOn::Worse, FailOn::Missing];
+    options.between_runs = None;
     compare(&side("before", &[before]), &[side("after", &[after])], &options)
 }
 

@@ -19,6 +19,8 @@ pub fn side(name: &str, texts: &[String]) -> Side {
 pub fn options() -> Options {
     Options {
         thresholds: Thresholds::default(),
+        // A machine on which runs hardly differ.
+        between_runs: Some(0.002),
         metrics: Vec::new(),
         better: indexmap::IndexMap::new(),
         fail_on: vec![FailOn::Worse],

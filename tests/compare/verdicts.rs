@@ -26,6 +26,23 @@ fn a_slower_run_is_worse_and_a_faster_one_better() {
 }
 
 #[test]
+fn one_run_a_side_is_taken_to_differ_as_such_runs_do() {
+    let files = [Fixture::with_time(1, 1e5).text(), Fixture::with_time(2, 1.037e5).text()];
+    let verdicts = |launch: &str, between_runs: Option<f64>| {
+        let [base, other] = files.each_ref().map(|text| text.replace("\"stream\"", &format!("\"{launch}\"")));
+        let options = aorta::measure::compare::Options { between_runs, ..options() };
+        let comparison = compare(&side("before", &[base]), &[side("after", &[other])], &options);
+        let effect = row(&comparison, "time.p50").effect.unwrap();
+        assert_eq!(row(&comparison, "throughput").verdict, effect.verdict);
+        (effect.between_runs.unwrap(), effect.verdict)
+    };
+    // Streams by more than graphs, unless somebody knows.
+    assert_eq!(verdicts("stream", None), (0.015, Verdict::CannotTell));
+    assert_eq!(verdicts("graph", None), (0.005, Verdict::Worse));
+    assert_eq!(verdicts("stream", Some(0.003)), (0.003, Verdict::Worse));
+}
+
+#[test]
 fn percentiles_that_one_side_does_not_carry_are_not_compared() {
     let short = Fixture { samples: samples(3, 30, 1e5, 0.01), ..Fixture::default() };
     let comparison = compared(&[Fixture::default().text()], &[short.text()]);

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::{IndexMap, IndexSet};
 
+use crate::exec::LaunchMode;
+use crate::measure::effect;
+
 use super::point::{Key, Point, sorted};
 use super::side::Side;
 use super::{Difference, Lone};
@@ -43,6 +46,12 @@ struct Group<'a> {
 impl Twins<'_> {
     pub fn is_simulated(&self) -> bool {
         self.points().all(|point| point.simulated)
+    }
+
+    /// How much runs of this case are taken to differ, where a side has only one.
+    pub fn between_runs(&self) -> f64 {
+        let graph = |point: &Point| point.key.get("launch").is_some_and(|launch| launch == LaunchMode::Graph.name());
+        effect::between_runs(self.points().all(graph))
     }
 
     /// Both sides ran the same text, as far as they tell.

@@ -34,6 +34,9 @@ pub struct Options {
     /// Which way is better, by the name of a metric, where its unit does not tell.
     pub better: IndexMap<String, Direction>,
     pub fail_on: Vec<FailOn>,
+    /// How much runs of the same program differ, where each side has one: a standard deviation, as a share. By how they
+    /// were launched, where nobody says.
+    pub between_runs: Option<f64>,
     /// Operations are compared also where both sides ran on the same device.
     pub operations: bool,
 }
@@ -204,7 +207,7 @@ fn warnings(pairs: &[Pair], matched: &matching::Matched) -> Vec<String> {
     for basis in [Basis::Iterations, Basis::Single] {
         let measured = matched.pairs.iter().any(|twins| !twins.is_simulated());
         let of_basis = || rows().filter_map(|row| row.effect.filter(|effect| effect.basis == basis));
-        warnings.extend(of_basis().find_map(|effect| effect.caution()).filter(|_| measured).map(str::to_owned));
+        warnings.extend(of_basis().find_map(|effect| effect.caution()).filter(|_| measured));
     }
     let intervals = rows().filter(|row| row.effect.is_some_and(|effect| effect.is_uncertain())).count();
     if intervals > MANY {

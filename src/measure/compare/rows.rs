@@ -92,7 +92,8 @@ fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
     follow_time(twins, &mut base.values, &mut other.values);
     let threshold = options.thresholds.get(name);
     let better = options.better.get(name).copied().or_else(|| direction::of(name, base.unit));
-    let effect = effect(&base.values, &other.values, twins.is_simulated(), better, threshold);
+    let between_runs = options.between_runs.unwrap_or_else(|| twins.between_runs());
+    let effect = effect((&base.values, &other.values), twins.is_simulated(), between_runs, better, threshold);
     let (of_base, of_other) = match effect {
         Some(effect) => (effect.base, effect.other),
         None => (middle(&base.values)?, middle(&other.values)?),
@@ -170,9 +171,9 @@ fn median(samples: &[f64]) -> f64 {
 
 /// The effect; nothing where a value is not positive, or samples do not carry the percentile.
 fn effect(
-    base: &[Value],
-    other: &[Value],
+    (base, other): (&[Value], &[Value]),
     simulated: bool,
+    between_runs: f64,
     better: Option<Direction>,
     threshold: f64,
 ) -> Option<Effect> {
@@ -181,8 +182,11 @@ fn effect(
         let better = if inverse { better.opposite() } else { better };
         let effect = Effect::of(&base, &other, percentile, better, threshold)?;
         // A simulation leaves nothing to chance, however few its iterations are.
-        let exact = simulated && effect.interval.is_none();
-        let effect = if exact { Effect::exact(effect.base, effect.other, better, threshold)? } else { effect };
+        let effect = match (simulated, effect.interval) {
+            (true, None) => Effect::exact(effect.base, effect.other, better, threshold)?,
+            (true, Some(_)) => effect,
+            (false, _) => effect.between_runs(between_runs, better),
+        };
         return Some(if inverse { effect.inverse() } else { effect });
     }
     let (numbers_of_base, numbers_of_other) = (numbers(base)?, numbers(other)?);

@@ -199,3 +199,22 @@ fn orders_are_drawn_evenly() {
     let turned = orders(64, 1).iter().filter(|order| order.sign(40) < 0.0).count();
     assert!((200..312).contains(&turned), "{turned}");
 }
+
+/// What an H200 showed of four streams of tiny kernels: each process is in one of two states, 3.7 % apart, from its first
+/// iteration to its last.
+#[test]
+fn processes_that_differ_are_no_difference_of_programs() {
+    let level = |slow: bool, index: usize| (if slow { 50.12 } else { 48.34 }) * (1.0 + 0.0005 * (index % 3) as f64);
+    let side = |slow: bool, times: f64| (0..32).map(|index| times * level(slow, index)).collect::<Vec<f64>>();
+    let alike = paired(&side(true, 1.0), &side(false, 1.0), 0.03, 1).unwrap();
+    assert_eq!(alike.verdict, Verdict::Better, "the rounds alone say so: {alike:?}");
+    assert_eq!(alike.verdict_of_processes(0.015), Verdict::CannotTell);
+    // What is more than that is seen, and so is equality where processes hardly differ.
+    let slower = paired(&side(false, 1.0), &side(false, 1.06), 0.03, 1).unwrap();
+    assert_eq!(slower.verdict_of_processes(0.015), Verdict::Worse);
+    let same = paired(&side(false, 1.0), &side(false, 1.001), 0.03, 1).unwrap();
+    assert_eq!(
+        (same.verdict_of_processes(0.005), same.verdict_of_processes(0.015)),
+        (Verdict::Same, Verdict::CannotTell)
+    );
+}
