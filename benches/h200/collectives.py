@@ -29,11 +29,11 @@ def launcher(args):
     return ["mpirun", "-n", str(args.gpus)] if args.processes else []
 
 
-def theirs(args, name, graph):
-    """Microseconds by size."""
+def theirs(args, name, sizes, graph):
+    """Microseconds by size. Sizes are four times the one before, as SIZES are."""
     threads = 1 if args.processes else args.gpus
     command = [*launcher(args), str(args.nccl_tests / f"{PROGRAMS[name]}_perf"), "-t", str(threads), "-g", "1",
-               "-b", str(SIZES[0]), "-e", str(SIZES[-1]), "-f", "4", "-n", "100", "-w", "10", "-c", "0"]
+               "-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", "4", "-n", "100", "-w", "10", "-c", "0"]
     command += ["-G", "20", "-n", str(REPEAT)] if graph else []
     done = subprocess.run(command, capture_output=True, text=True)
     rows = [line.split() for line in done.stdout.splitlines() if line.strip() and line.strip()[0].isdigit()]
@@ -74,7 +74,7 @@ def main():
         for name in args.only.split(",") if args.only else PROGRAMS:
             rounds = []
             for _ in range(args.rounds):
-                plain, graph = theirs(args, name, False), theirs(args, name, True)
+                plain, graph = theirs(args, name, sizes, False), theirs(args, name, sizes, True)
                 for size in sizes:
                     loose = ours(args, name, size, ["--launch", "stream", "--gate", "off", "--effort", "quick"], folder)
                     both = ours(args, name, size, ["--launch", "both"], folder)

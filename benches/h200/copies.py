@@ -34,8 +34,8 @@ def ours(args, copy, size, gate, folder):
     """Microseconds for each copy."""
     record = folder / "record.json"
     peer = copy == "p2p"
-    file = "peers.aorta" if peer else "calls.aorta"
-    sets = {"elements": size // 4, "count": count(size)} | ({} if peer else {"call": copy})
+    file = "peers.aorta" if peer else "copies.aorta"
+    sets = {"count": count(size)} | ({"elements": size // 4} if peer else {"bytes": size, "call": copy})
     command = [args.aorta, "exec", str(HERE / "files" / file), "--backend", "cuda", "--launch", "stream", "--gate", gate,
                "--warmup", "10", "--iterations", "30", "--config", "in_flight=1", "--config", "observed_iterations=0",
                "--json", str(record), *(["--ranks", "2"] if peer else [])]
