@@ -6,6 +6,8 @@
 
 mod frame;
 mod join;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -157,12 +159,14 @@ impl Rendezvous {
             return;
         }
         state.closed = true;
+        let last = match (why, &state.lost) {
+            (None, _) => Frame::new(Kind::Bye, shared.rank, 0),
+            // The others may not know yet whom it goes for: the thread that found out may still be about to say so.
+            (Some(_), Some((rank, why))) if shared.rank == 0 => Frame::new(Kind::Gone, *rank, 0).with_text(why),
+            (Some(why), _) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
+        };
         drop(state);
         shared.changed.notify_all();
-        let last = match why {
-            None => Frame::new(Kind::Bye, shared.rank, 0),
-            Some(why) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
-        };
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
         // Whoever closes first may take away what the other has not read yet.
         if shared.rank == 0 && why.is_none() {

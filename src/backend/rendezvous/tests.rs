@@ -1,0 +1,32 @@
+//! What the threads of one process may do in an order that no run can be made to take.
+
+use std::thread;
+
+use super::*;
+
+/// A rank is gone, and rank 0 ends for it before its thread that found out has told the others.
+#[test]
+fn whoever_goes_first_is_the_one_that_all_hear_of() {
+    // Ports that the tests of whole runs do not take.
+    let port = 12_000 + (std::process::id() % 500) as u16 * 16;
+    let place = |rank| Place {
+        rank,
+        world: 3,
+        address: "127.0.0.1".to_owned(),
+        port,
+        job: format!("a test of {}", std::process::id()),
+        timeout: Duration::from_secs(30),
+    };
+    let join = |rank| Rendezvous::join(&place(rank), Box::new(|_| {})).expect("all come");
+    let heard = thread::scope(|scope| {
+        let others = [1, 2].map(|rank| scope.spawn(move || (rank, join(rank).gather("numbers", &[], false))));
+        let first = join(0);
+        first.shared.state().lost = Some((2, "its process ended".to_owned()));
+        first.leave(Some("a rank is gone"));
+        others.map(|other| other.join().expect("it only waits"))
+    });
+    for (rank, all) in heard {
+        let error = all.expect_err("rank 0 has left").to_string();
+        assert_eq!(error, "rank 2 is gone: its process ended", "on rank {rank}");
+    }
+}
