@@ -9,7 +9,7 @@ mod doubles;
 mod programs;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A run that takes longer hangs: it is ended, and the test fails.
@@ -34,7 +34,8 @@ fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
 fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let told = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_aorta"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+    command
         .args(["exec", "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2"])
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -44,22 +45,25 @@ fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) 
         .env("COLUMNS", "120")
         .stdin(Stdio::null())
         .stdout(append.try_clone().expect("a file of our own"))
-        .stderr(append)
-        .spawn()
-        .expect("the program runs");
+        .stderr(append);
+    let code = finished(command.spawn().expect("the program runs"), arguments);
+    Output { code, told: std::fs::read_to_string(told.path()).expect("a file of our own") }
+}
+
+/// How a run ends; one that does not is ended.
+fn finished(mut child: Child, arguments: &[&str]) -> Option<i32> {
     let start = Instant::now();
-    let code = loop {
+    loop {
         match child.try_wait().expect("a child of our own") {
-            Some(status) => break status.code(),
+            Some(status) => return status.code(),
             None if start.elapsed() > PATIENCE => {
                 let _ = child.kill();
                 let _ = child.wait();
-                panic!("{arguments:?} with {environment:?} does not end");
+                panic!("{arguments:?} does not end");
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
-    };
-    Output { code, told: std::fs::read_to_string(told.path()).expect("a file of our own") }
+    }
 }
 
 /// That a file's results are those of the CPU, as streams and as a graph.
@@ -282,6 +286,39 @@ fn a_compilation_that_fails_is_told() {
     let output = run(libraries, "compile:map_flat", &[&file.display().to_string()]);
     assert_eq!(output.code, Some(4), "{}", output.told);
     assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
+}
+
+/// While kernels are compiled, no iteration would be the last: the first signal ends the run.
+#[cfg(unix)]
+#[test]
+fn a_run_can_be_ended_before_its_first_iteration() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [compiler, begun] = ["compiler", "begun"].map(|name| folder.path().join(name));
+    // It does not come to its end while its folder is there.
+    let script = "#!/bin/sh\n: > \"${0%/*}/begun\"\nwhile [ -e \"$0\" ]; do sleep 0.1; done\n";
+    std::fs::write(&compiler, script).expect("a file of our own");
+    std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).expect("a file of our own");
+    let arguments = ["exec", "--backend", "hip", FILE];
+    let child = Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("AORTA_LIBRARY_PATH", libraries)
+        .env("XDG_CACHE_HOME", folder.path())
+        .env("HIP_DOUBLE_CXX", &compiler)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let start = Instant::now();
+    while !begun.exists() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("`kill` is there");
+    assert!(kill.success() && begun.exists());
+    assert_eq!(finished(child, &arguments), Some(130));
 }
 
 #[test]

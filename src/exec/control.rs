@@ -21,6 +21,8 @@ pub struct Control {
     pub stop: AtomicBool,
     /// Iterations done, warm-up included.
     pub done: AtomicU64,
+    /// Iterations have begun, so that there may be figures to keep.
+    begun: AtomicBool,
     /// A rank has failed: the others end too.
     pub(super) failed: Arc<AtomicBool>,
     /// The first of them, by its place among those of this process; [`u32::MAX`] for none of them.
@@ -39,6 +41,7 @@ impl Default for Control {
         Control {
             stop: AtomicBool::new(false),
             done: AtomicU64::new(0),
+            begun: AtomicBool::new(false),
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
             leave: OnceLock::new(),
@@ -58,6 +61,11 @@ impl Control {
     /// Whether this process was asked to stop.
     pub(super) fn asked(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether iterations have begun. Before that, there is nothing to end well, and nothing to keep.
+    pub fn begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// From now on the run ends when all processes have agreed to that.
@@ -94,6 +102,11 @@ impl Control {
     /// The place of the rank that failed first.
     pub(super) fn first_failed(&self) -> usize {
         self.first.load(Ordering::Acquire) as usize
+    }
+
+    /// Iterations are about to begin.
+    pub(super) fn begin_iterations(&self) {
+        self.begun.store(true, Ordering::Relaxed);
     }
 
     /// Ranks are about to begin something together.

@@ -361,6 +361,7 @@ impl Ranks {
         iterations: u64,
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
+        control.begin_iterations();
         self.each_or_none("iterations", control, |session| session.iterate(mode, warmup, iterations, control))
             .map(RankSamples::of)
     }

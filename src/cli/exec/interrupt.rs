@@ -4,23 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::backend::keeping_hang_ups;
+use crate::backend::{self, keeping_hang_ups};
 use crate::cli::INTERRUPTED;
 use crate::exec::Control;
 
 /// How long after a first signal a launcher may send another of the same meaning.
 const PASSED_ON: Duration = Duration::from_secs(2);
 
-/// The first Ctrl-C, or SIGTERM, ends the run after the iteration under way, the second at once. A launcher passes on what a terminal
-/// may have told its processes already: of what is `launched`, only a later one is the second.
+/// The first Ctrl-C, or SIGTERM, ends the run after the iteration under way, and at once while none has begun: kernels may
+/// still be compiled, and there is nothing to keep. The second ends it at once.
+///
+/// Of what is `launched`, the first waits for the others always: processes end together, and one that was gone before them
+/// would be their error. And as a launcher passes on what a terminal may have told its processes already, only a later one
+/// is the second.
 pub(super) fn watch(control: &Arc<Control>, launched: bool) {
     let control = control.clone();
     let mut first: Option<Instant> = None;
     let handler = move || {
-        control.stop.store(true, Ordering::Relaxed);
-        if first.is_some_and(|first| !launched || first.elapsed() > PASSED_ON) {
-            std::process::exit(i32::from(INTERRUPTED));
+        let waits = match first {
+            None => launched || control.begun(),
+            Some(first) => launched && first.elapsed() <= PASSED_ON,
+        };
+        if !waits {
+            backend::leave(INTERRUPTED);
         }
+        control.stop.store(true, Ordering::Relaxed);
         first.get_or_insert_with(Instant::now);
     };
     // Without a handler, Ctrl-C ends the program as it always does.
