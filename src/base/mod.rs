@@ -13,6 +13,7 @@ pub mod span;
 pub mod suggest;
 pub mod symbol;
 pub mod units;
+pub mod workflow;
 
 pub use dims::Dims;
 pub use dtype::DType;

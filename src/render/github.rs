@@ -2,11 +2,11 @@
 
 use miette::Diagnostic;
 
-use crate::base::{SourceMap, SrcSpan};
+use crate::base::{SourceMap, SrcSpan, workflow};
 
 /// The diagnostic as one line: `::error file=…,line=…::message`.
 ///
-/// GitHub shows one place; the others stand in the text. Source: GitHub's documentation, "Workflow commands".
+/// GitHub shows one place; the others stand in the text.
 pub fn github(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
     let level = match super::severity(diagnostic) {
         "advice" => "notice",
@@ -18,44 +18,22 @@ pub fn github(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
         let span = SrcSpan::new(label.offset(), label.offset() + label.len());
         let (Some(from), Some(to)) = (sources.locate(span.start), sources.locate(span.end())) else { continue };
         if index == 0 {
-            properties.push(format!("file={}", property(from.file)));
-            properties.push(format!("line={},endLine={}", from.line, to.line));
+            properties.push(("file", from.file.to_string()));
+            properties.extend([("line", from.line.to_string()), ("endLine", to.line.to_string())]);
             // Columns are allowed only where both are on one line, and the last is counted in.
             if from.line == to.line {
                 let last = (to.column - 1).max(from.column);
-                properties.push(format!("col={},endColumn={last}", from.column));
+                properties.extend([("col", from.column.to_string()), ("endColumn", last.to_string())]);
             }
         }
         let said = label.label().unwrap_or("here");
         text += &format!("\n{}:{}:{}: {said}", from.file, from.line, from.column);
     }
     if let Some(code) = diagnostic.code() {
-        properties.push(format!("title={}", property(&code.to_string())));
+        properties.push(("title", code.to_string()));
     }
     if let Some(help) = diagnostic.help() {
         text += &format!("\nhelp: {help}");
     }
-    let properties = if properties.is_empty() { String::new() } else { format!(" {}", properties.join(",")) };
-    format!("::{level}{properties}::{}\n", data(&text))
-}
-
-/// Text behind the last `::`.
-fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-/// The value of a property.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_separates_is_escaped() {
-        assert_eq!(data("50 %\nof it: a, b"), "50 %25%0Aof it: a, b");
-        assert_eq!(property("a:b,c"), "a%3Ab%2Cc");
-    }
+    workflow::command(level, &properties, &text)
 }

@@ -10,6 +10,7 @@ mod csv;
 mod curve;
 pub mod dump;
 mod expected;
+mod markdown;
 mod npy;
 pub mod plan;
 mod ranks;

@@ -7,14 +7,14 @@ use super::*;
 /// A rank is gone, and rank 0 ends for it before its thread that found out has told the others.
 #[test]
 fn whoever_goes_first_is_the_one_that_all_hear_of() {
-    // Ports that the tests of whole runs do not take.
-    let port = 12_000 + (std::process::id() % 500) as u16 * 16;
+    // One that is free now, with room for the others behind it.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
     let place = |rank| Place {
         rank,
         world: 3,
         address: "127.0.0.1".to_owned(),
         port,
-        job: format!("a test of {}", std::process::id()),
+        job: format!("a test at {port}"),
         timeout: Duration::from_secs(30),
     };
     let join = |rank| Rendezvous::join(&place(rank), Box::new(|_| {})).expect("all come");

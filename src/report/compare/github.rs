@@ -1,9 +1,6 @@
 //! A comparison as commands of GitHub's workflows, which shows them on the page of a run.
-//!
-//! Source: GitHub's documentation, "Workflow commands".
 
-use std::fmt::Write as _;
-
+use crate::base::workflow;
 use crate::measure::compare::{Comparison, Row};
 use crate::measure::effect::Verdict;
 
@@ -13,7 +10,7 @@ use super::{lone, sentence, summary};
 pub fn github(comparison: &Comparison) -> String {
     let mut out = String::new();
     let mut say = |level: &str, title: &str, text: &str| {
-        let _ = writeln!(out, "::{level} title={}::{}", property(title), data(text));
+        out += &workflow::command(level, &[("title", title.to_owned())], text);
     };
     for against in &comparison.others {
         for pair in &against.pairs {
@@ -49,14 +46,4 @@ fn level(comparison: &Comparison, row: &Row, told: bool) -> Option<&'static str>
         Verdict::CannotTell if told => Some("notice"),
         Verdict::Same | Verdict::CannotTell => None,
     }
-}
-
-/// Text behind the last `::`.
-fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-/// The value of a property.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::measure::compare::{Against, Comparison, Pair, Row, SideRecord};
 use crate::measure::effect::Verdict;
+use crate::report::markdown::escaped;
 
 use super::{changed, difference, figures, interval, lones, side, summary, threshold, value, word};
 
@@ -64,27 +65,4 @@ fn cells(pair: &Pair, row: &Row) -> [String; 8] {
         threshold(row),
         verdict,
     ]
-}
-
-/// Text that Markdown leaves as it is, in a cell and outside.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '|' | '*' | '_' | '`' | '<' | '[' | ']' | '\\' => escaped.extend(['\\', letter]),
-            '\n' | '\r' => escaped.push(' '),
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escaped;
-
-    #[test]
-    fn a_cell_stays_a_cell() {
-        assert_eq!(escaped("a|b_c[2]\n`d`"), "a\\|b\\_c\\[2\\] \\`d\\`");
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::report::markdown::escaped;
+
 use super::{COLUMNS, Page, columns, doubts, reasons, summary, title, word};
 
 /// A table between its title and what there is to know.
@@ -18,17 +20,4 @@ pub fn markdown(page: &Page) -> String {
     }
     let _ = writeln!(out, "- **{}**", escaped(&summary(page)));
     out
-}
-
-/// Text that stays in its cell, and is no markup.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '|' | '*' | '_' | '[' | ']' | '<' | '>' | '`' | '\\' => escaped.extend(['\\', letter]),
-            '\n' | '\r' => escaped.push(' '),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
 }
