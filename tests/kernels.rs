@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use aorta::backend::SearchPaths;
 use aorta::backend::cuda::Nvrtc;
+use aorta::ops::Source;
 
 #[test]
 fn every_kernel_compiles() {
@@ -20,13 +21,13 @@ fn every_kernel_compiles() {
             return;
         }
     };
-    let sources = common::kernels::all();
+    let sources: Vec<Source> = common::kernels::all().into_values().collect();
     println!("{} kernels", sources.len());
-    for source in sources.values() {
+    common::parallel::map(&sources, |source| {
         for architecture in ["sm_80", "sm_90"] {
             let code = nvrtc.compile(source, architecture);
             let code = code.unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
             assert!(code.starts_with(b"\x7fELF"), "{} is machine code", source.name);
         }
-    }
+    });
 }

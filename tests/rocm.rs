@@ -1,6 +1,6 @@
 //! What AMD's own libraries say on a machine without an AMD GPU: their runtime's functions resolve and it sees no device,
-//! their compiler compiles every kernel, and their management library is as it is read. `.ci/rocm` unpacks them below `target/rocm`; where that has not been done,
-//! each test says so and skips.
+//! their compiler compiles every kernel, and their management library is as it is read. `.ci/rocm` unpacks them below
+//! `target/rocm`; where that has not been done, each test says so and skips.
 //!
 //! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
 //! unpacked beside them: the program itself, or this test's own binary.
@@ -9,7 +9,6 @@ mod common;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aorta::backend::SearchPaths;
 use aorta::backend::hip::Hiprtc;
@@ -193,20 +192,11 @@ fn inside() {
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let sources: Vec<Source> = common::kernels::all().into_values().collect();
     println!("{} kernels by hipRTC {}.{} for {architecture}", sources.len(), hiprtc.version.0, hiprtc.version.1);
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     // As a run compiles them: on several threads.
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let code = hiprtc.compile(source, &architecture);
-                    let code = code
-                        .unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
-                    assert!(!code.is_empty(), "{} is machine code", source.name);
-                }
-            });
-        }
+    common::parallel::map(&sources, |source| {
+        let code = hiprtc.compile(source, &architecture);
+        let code = code.unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
+        assert!(!code.is_empty(), "{} is machine code", source.name);
     });
     let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture");
     assert!(unknown.contains("does not know gfx9999; it knows ") && unknown.contains("gfx90a"), "{unknown}");

@@ -6,6 +6,7 @@ pub mod failing;
 pub mod kernels;
 pub mod mock;
 pub mod oracle;
+pub mod parallel;
 pub mod programs;
 pub mod shipped;
 pub mod world;

@@ -14,6 +14,8 @@
 //! before keeping it.
 
 mod comparison;
+#[path = "../common/parallel.rs"]
+mod parallel;
 mod shell;
 
 use std::collections::BTreeSet;
@@ -163,37 +165,41 @@ fn checks(info: &[&str], path: &str, shell: &mut Shell) -> Result<(), String> {
 fn pages_are_true() {
     let write = std::env::var("AORTA_DOCS").is_ok_and(|mode| mode == "write");
     assert!(!(write && has_driver()), "the pages show a machine without a GPU: write them on one");
+    let wrong = parallel::map(&pages(), |path| check_page(path, write)).concat();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Runs what stands on a page; says what of it is not true, or writes it there.
+fn check_page(path: &Path, write: bool) -> Vec<String> {
     let mut wrong = Vec::new();
-    for path in pages() {
-        let text = read(&path);
-        let mut shell = Shell::new();
-        let mut parts = parts(&text);
-        let mut commands = 0;
-        for part in &mut parts {
-            let Part::Block { info, lines } = part else { continue };
-            let info: Vec<&str> = info.split_whitespace().collect();
-            let file = info.iter().find_map(|word| word.strip_prefix("file="));
-            let is_file = file.is_some() || (info.first() == Some(&"aorta") && !info.contains(&"fragment"));
-            if is_file {
-                let file = file.unwrap_or("block.aorta");
-                fs::write(shell.folder.path().join(file), lines.join("\n") + "\n").expect("the folder is new");
-                if info.first() == Some(&"aorta")
-                    && let Err(why) = checks(&info, file, &mut shell)
-                {
-                    wrong.push(format!("{}: {why}", name(&path)));
-                }
-            } else if info == ["console"] {
-                commands += lines.iter().filter(|line| line.starts_with("$ ")).count();
-                let failures = console(lines, &mut shell, write);
-                wrong.extend(failures.into_iter().map(|failure| format!("{}: {failure}", name(&path))));
+    let text = read(path);
+    let mut shell = Shell::new();
+    let mut parts = parts(&text);
+    let mut commands = 0;
+    for part in &mut parts {
+        let Part::Block { info, lines } = part else { continue };
+        let info: Vec<&str> = info.split_whitespace().collect();
+        let file = info.iter().find_map(|word| word.strip_prefix("file="));
+        let is_file = file.is_some() || (info.first() == Some(&"aorta") && !info.contains(&"fragment"));
+        if is_file {
+            let file = file.unwrap_or("block.aorta");
+            fs::write(shell.folder.path().join(file), lines.join("\n") + "\n").expect("the folder is new");
+            if info.first() == Some(&"aorta")
+                && let Err(why) = checks(&info, file, &mut shell)
+            {
+                wrong.push(format!("{}: {why}", name(path)));
             }
-        }
-        println!("{}: {commands} commands", name(&path));
-        if write {
-            fs::write(&path, text_of(&parts)).expect("the pages are the repository's own");
+        } else if info == ["console"] {
+            commands += lines.iter().filter(|line| line.starts_with("$ ")).count();
+            let failures = console(lines, &mut shell, write);
+            wrong.extend(failures.into_iter().map(|failure| format!("{}: {failure}", name(path))));
         }
     }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    println!("{}: {commands} commands", name(path));
+    if write {
+        fs::write(path, text_of(&parts)).expect("the pages are the repository's own");
+    }
+    wrong
 }
 
 /// A page in miniature: lines that come, go and change beside a `...` cost none of the others.

@@ -1,0 +1,25 @@
+//! Work on as many threads as the machine has processors.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// What the work makes of each item, in the order of the items. A panic in it is the caller's.
+pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
+    let threads = thread::available_parallelism().map_or(1, |count| count.get());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { return };
+                    let result = work(item);
+                    done.lock().expect("no thread panics with it")[index] = Some(result);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no thread panics with it").into_iter().map(|one| one.expect("each was done")).collect()
+}
