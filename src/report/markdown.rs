@@ -5,7 +5,7 @@ pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            '|' | '*' | '_' | '[' | ']' | '<' | '>' | '`' | '\\' => escaped.extend(['\\', letter]),
+            '|' | '*' | '_' | '[' | ']' | '<' | '`' | '\\' => escaped.extend(['\\', letter]),
             '\n' | '\r' => escaped.push(' '),
             letter => escaped.push(letter),
         }
@@ -19,6 +19,6 @@ mod tests {
 
     #[test]
     fn a_cell_stays_a_cell() {
-        assert_eq!(escaped("a|b_c[2]\n`d`"), "a\\|b\\_c\\[2\\] \\`d\\`");
+        assert_eq!(escaped("a|b_c[2]\n`d` -> <e>"), "a\\|b\\_c\\[2\\] \\`d\\` -> \\<e>");
     }
 }
