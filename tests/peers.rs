@@ -327,6 +327,22 @@ fn a_simulated_copy_waits_for_who_gets_it() {
     }
 }
 
+/// What a meeting takes: two flags.
+const MEETING: i64 = 16_000;
+
+#[test]
+fn simulated_copies_in_a_row_share_a_meeting() {
+    for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+        let time = |step: &str| simulated(&format!("on s {{ {step} }}"), 2, mode)[1];
+        let copy = "copy(x[0..16384] -> y[0..16384] at 1 when rank == 0)";
+        let (one, ten) = (time(copy), time(&format!("for i in 0..10 {{ {copy} }}")));
+        assert!((MEETING..MEETING + 5_000).contains(&one), "{}", Nanos(one));
+        assert!(ten < one + 9 * 5_000, "a meeting for all: {} and {}", Nanos(one), Nanos(ten));
+        let apart = time(&format!("{copy} nop() {copy}"));
+        assert!(apart > 2 * MEETING, "something stands between them: {}", Nanos(apart));
+    }
+}
+
 #[test]
 fn simulated_copies_are_the_same_every_time() {
     let step = "on s { copy(x -> y at (rank + 1) % world) } on t { copy(y[0..1048576] -> z[rank] at rank / 4 * 4) }";

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "vendors' libraries are called from here and from nowhere else")]
 
 mod collective;
+mod crossings;
 pub mod cuda;
 pub mod emulate;
 pub mod gpu;

@@ -17,6 +17,8 @@ pub struct Links {
     pub across: Link,
     /// What one rank more adds to a small collective.
     pub hop: Figure,
+    /// From when a copy's two ranks have come until the one that waits for the other's flag goes on. A meeting has two.
+    pub flag: Figure,
     pub tables: Vec<Table>,
 }
 
@@ -88,8 +90,12 @@ impl Links {
                 return bad(name.to_owned(), figure.value(), "it has to be at least 1");
             }
         }
-        let times =
-            [("within.latency", &self.within.latency), ("across.latency", &self.across.latency), ("hop", &self.hop)];
+        let times = [
+            ("within.latency", &self.within.latency),
+            ("across.latency", &self.across.latency),
+            ("hop", &self.hop),
+            ("flag", &self.flag),
+        ];
         for (name, figure) in times {
             if !(figure.value().is_finite() && figure.value() >= 0.0) {
                 return bad(name.to_owned(), figure.value(), "a time cannot be negative");

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
+use crate::backend::crossings::Sharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
 
 use super::api::{Api, Step};
 use super::kernels::Kernels;
-use super::peers::{self, Part, Places, Sharing};
+use super::peers::{self, Part, Places};
 
 /// One call to make, with everything that it needs.
 pub enum Prepared<A: Api> {

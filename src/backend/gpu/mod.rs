@@ -5,7 +5,6 @@
 mod abroad;
 mod api;
 mod comms;
-mod crossings;
 mod driver;
 mod engines;
 mod flags;

@@ -16,11 +16,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::backend::crossings::{Crossings, Sharing, peer_of};
 use crate::exec::{ExecError, Image, Peers};
 use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 
 use super::api::{Api, Call, Step};
-use super::crossings::{Crossings, peer_of};
 use super::flags::{FLAG, Flags};
 
 /// The kernel of the steps, where streams have none of their own: it raises a flag, then awaits one and lowers it. What
@@ -49,13 +49,6 @@ pub struct Place<A: Api> {
     /// Where its device's memory begins.
     base: u64,
     crossings: Crossings,
-}
-
-/// Whether copies in a row share a meeting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    Rows,
-    Nothing,
 }
 
 impl<A: Api> Places<A> {

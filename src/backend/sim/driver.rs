@@ -1,9 +1,11 @@
 //! One rank of the simulation: what its host calls, and what that comes to on the machine.
 
+use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
+use crate::backend::crossings::Sharing;
 use crate::base::{Nanos, Space};
 use crate::config::{Links, Profile};
 use crate::cost::{self, Task};
@@ -75,8 +77,7 @@ struct SimDriver {
     costs: Costs,
     /// The host's time, in ns.
     host: f64,
-    /// For each operation its lane and parts.
-    ops: Vec<(u32, std::ops::Range<u32>)>,
+    ops: Vec<Op>,
     parts: Vec<Part>,
     /// For each lane its placing, its last task, and what the next waits for.
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
@@ -138,14 +139,22 @@ struct Place {
     first_queue: u32,
 }
 
-/// The parts of an image's operations: for each its lane and parts.
-type Parts = (Vec<(u32, std::ops::Range<u32>)>, Vec<Part>);
+/// An operation's lane and parts, and its parts where operations are observed.
+#[derive(Clone, Debug)]
+struct Op {
+    lane: u32,
+    parts: Range<u32>,
+    observed: Range<u32>,
+}
+
+/// The parts of an image's operations.
+type Parts = (Vec<Op>, Vec<Part>);
 
 /// What launches of a kind cost the host, and whether they hold it.
 #[derive(Debug, Default)]
 struct Known {
     /// By work, share of its bytes in the cache, communicator, and place of a copy between ranks.
-    ranges: FxHashMap<(u32, u8, u32, u32), std::ops::Range<u32>>,
+    ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
 }
 
 impl Known {
@@ -156,34 +165,43 @@ impl Known {
         let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
         let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
         let ops = image.ops.iter().zip(shares).map(|(op, share)| {
-            let range = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
+            let ranges = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
                 let work = &image.works[op.work as usize];
-                let first = parts.len() as u32;
                 let cached = f64::from(share) / f64::from(cache::WHOLE);
                 let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
-                for (launch, task) in work.launches.iter().zip(tasks) {
-                    if let Launch::Peer(peer) = launch {
-                        let actions = exchanges.peer(op.crossing, peer, task, machine);
-                        parts.extend(actions.into_iter().map(|action| Part {
-                            action,
-                            host: if matches!(action, Action::Run(_)) { cost::issue(launch, profile) } else { flag },
-                            holds_host: false,
-                        }));
-                        continue;
-                    }
+                let mut add = |new: Vec<Part>| {
+                    let first = parts.len() as u32;
+                    parts.extend(new);
+                    first..parts.len() as u32
+                };
+                if let ([launch @ Launch::Peer(peer)], [task]) = (&work.launches[..], &tasks[..]) {
+                    return [Sharing::Rows, Sharing::Nothing].map(|sharing| {
+                        let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
+                        let host = |action| match action {
+                            Action::Run(_) => cost::issue(launch, profile),
+                            Action::Mark(_) => 0.0,
+                            Action::Meet(_) | Action::Exchange(_) => flag,
+                        };
+                        let part = |action| Part { action, host: host(action), holds_host: false };
+                        add(actions.into_iter().map(part).collect())
+                    });
+                }
+                let part = |(launch, task): (&Launch, Task)| {
                     let exchange = match launch {
                         Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
                         _ => None,
                     };
-                    parts.push(Part {
+                    Part {
                         action: exchange.unwrap_or(Action::Run(task)),
                         host: cost::issue(launch, profile),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
-                    });
-                }
-                first..parts.len() as u32
+                    }
+                };
+                let range = add(work.launches.iter().zip(tasks).map(part).collect());
+                [range.clone(), range]
             });
-            (op.lane, range.clone())
+            let [parts, observed] = ranges.clone();
+            Op { lane: op.lane, parts, observed }
         });
         (ops.collect(), parts)
     }
@@ -327,7 +345,8 @@ fn urgency(priority: Priority) -> i32 {
 
 impl Driver for SimDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
-        let (lane, parts) = self.ops[op as usize].clone();
+        let Op { lane, parts, observed } = self.ops[op as usize].clone();
+        let parts = if self.observing { observed } else { parts };
         let placed = self.lanes[lane as usize].0.lane;
         for index in parts.clone() {
             let part = self.parts[index as usize];

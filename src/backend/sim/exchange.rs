@@ -1,7 +1,10 @@
 //! Collectives as the machine sees them: where ranks meet, and how long they take from then on.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
+use crate::backend::crossings::{Crossings, Sharing};
 use crate::config::{Links, Profile};
 use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
@@ -15,8 +18,8 @@ pub struct Exchanges<'a> {
     comms: FxHashMap<&'a Comm, u32>,
     links: &'a Links,
     floor: f64,
-    /// From when a flag is set until who waits for it goes on.
-    flag: f64,
+    /// What each rank does where ranks copy to each other.
+    crossings: BTreeMap<u32, Crossings>,
 }
 
 impl<'a> Exchanges<'a> {
@@ -26,30 +29,49 @@ impl<'a> Exchanges<'a> {
             let next = comms.len() as u32;
             comms.entry(comm).or_insert(next);
         }
-        Exchanges { comms, links, floor: profile.kernel_floor.value(), flag: profile.gap_event.value() }
+        let crossings = images.iter().map(|image| (image.rank, Crossings::of(image))).collect();
+        Exchanges { comms, links, floor: profile.kernel_floor.value(), crossings }
     }
 
     /// What a copy between ranks is on the machine, one after the other, as a GPU does it: the rank says that what arrives
     /// may be written, and waits until the other has said so; then it sends; then it says that it has, and waits for what
-    /// arrives.
-    pub fn peer(&self, crossing: u32, peer: &Peer, task: Task, machine: &mut Machine) -> Vec<Action> {
+    /// arrives. Where copies in a row share a meeting, the flags between them are left out.
+    pub fn peer(
+        &self,
+        (crossing, sharing): (u32, Sharing),
+        peer: &Peer,
+        task: Task,
+        machine: &mut Machine,
+    ) -> Vec<Action> {
         let sends = peer.sends.as_ref().map(|sent| sent.to).filter(|to| *to != peer.rank);
         let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
+        let needs = |from: u32, to: u32, said: u32| match (sharing, self.crossings.get(&from), self.crossings.get(&to))
+        {
+            (Sharing::Rows, Some(sender), Some(receiver)) => receiver.needs(to, sender, crossing)[said as usize],
+            _ => true,
+        };
         let mut meet = |said: u32, sends_waits: bool| {
             let channel =
                 |from, to| Channel { comm: self.comms.len() as u32 + 2 * crossing + said, pair: Some((from, to)) };
             let side = |channel, receives, waits| Side { channel, needed: 2, receives, waits };
-            let out = sends.map(|to| side(channel(peer.rank, to), false, sends_waits));
-            let into = from().map(|from| side(channel(from, peer.rank), true, !sends_waits));
+            let out = sends.filter(|&to| needs(peer.rank, to, said));
+            let out = out.map(|to| side(channel(peer.rank, to), false, sends_waits));
+            let into = from().filter(|&from| needs(from, peer.rank, said));
+            let into = into.map(|from| side(channel(from, peer.rank), true, !sends_waits));
             let sides: Vec<Side> = out.into_iter().chain(into).collect();
-            let time = if sides.iter().any(|side| side.waits) { self.flag } else { 0.0 };
+            if sides.is_empty() {
+                return None;
+            }
+            let time = if sides.iter().any(|side| side.waits) { self.links.flag.value() } else { 0.0 };
             let exchange = Exchange { calls: Vec::new(), sides, units: 0, floor: 0.0, time };
-            Action::Meet(machine.exchange(exchange))
+            Some(Action::Meet(machine.exchange(exchange)))
         };
-        let mut actions = vec![meet(0, true)];
-        actions.extend(peer.sends.as_ref().map(|_| Action::Run(task)));
-        actions.push(meet(1, false));
-        actions
+        let before = meet(0, true);
+        let send = peer.sends.as_ref().map(|_| Action::Run(task));
+        let behind = meet(1, false);
+        let actions: Vec<Action> = [before, send, behind].into_iter().flatten().collect();
+        // The middle of a row, at which only the place on the stream is left.
+        if actions.is_empty() { vec![Action::Mark(None)] } else { actions }
     }
 
     /// What an operation's collectives, which are issued together, are on the machine. Nothing where only one rank takes

@@ -1,5 +1,5 @@
 //! What a rank does where ranks copy to each other, as plain data that other ranks can be told: where what arrives is
-//! written, what it sends, and which copies stand in a row, so that they can share a meeting (see [`super::peers`]).
+//! written, what it sends, and which copies stand in a row, so that they can share a meeting.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,6 +11,14 @@ use crate::ops::{Launch, Peer};
 
 /// Copies that share a meeting, at most: each is compared with all before it.
 const MOST: usize = 256;
+
+/// Whether copies in a row share a meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    Rows,
+    /// Each has its own, as where operations are observed: those of a receiver would seem to take no time.
+    Nothing,
+}
 
 /// A rank's copies from and to others, each by its place in the text, which is the same number on all ranks.
 #[derive(Debug, Serialize, Deserialize)]
