@@ -1,31 +1,16 @@
 //! One rank of the simulation: what its host calls, and what that comes to on the machine.
 
-use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
-use rustc_hash::FxHashMap;
-
-use crate::backend::crossings::Sharing;
 use crate::base::{Nanos, Space};
 use crate::config::{Links, Profile};
-use crate::cost::{self, Task};
 use crate::exec::{Driver, Fault, Image, Progress};
 use crate::model::Priority;
-use crate::ops::Launch;
 
-use super::cache;
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Placing, TaskId};
+use super::parts::{Known, Op, Part, Parts};
 use super::world::{Awaited, State, World};
-
-/// What one launch is to the simulator.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    action: Action,
-    /// What the call costs the host.
-    host: f64,
-    holds_host: bool,
-}
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -77,6 +62,7 @@ struct SimDriver {
     costs: Costs,
     /// The host's time, in ns.
     host: f64,
+    /// What each operation comes to.
     ops: Vec<Op>,
     parts: Vec<Part>,
     /// For each lane its placing, its last task, and what the next waits for.
@@ -137,74 +123,6 @@ struct Place {
     first_lane: u32,
     first_stamp: u32,
     first_queue: u32,
-}
-
-/// An operation's lane and parts, and its parts where operations are observed.
-#[derive(Clone, Debug)]
-struct Op {
-    lane: u32,
-    parts: Range<u32>,
-    observed: Range<u32>,
-}
-
-/// The parts of an image's operations.
-type Parts = (Vec<Op>, Vec<Part>);
-
-/// What launches of a kind cost the host, and whether they hold it.
-#[derive(Debug, Default)]
-struct Known {
-    /// By work, share of its bytes in the cache, communicator, and place of a copy between ranks.
-    ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
-}
-
-impl Known {
-    fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
-        self.ranges.clear();
-        let flag = profile.host.wait.value();
-        let mut parts = Vec::new();
-        let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
-        let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
-        let ops = image.ops.iter().zip(shares).map(|(op, share)| {
-            let ranges = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
-                let work = &image.works[op.work as usize];
-                let cached = f64::from(share) / f64::from(cache::WHOLE);
-                let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
-                let mut add = |new: Vec<Part>| {
-                    let first = parts.len() as u32;
-                    parts.extend(new);
-                    first..parts.len() as u32
-                };
-                if let ([launch @ Launch::Peer(peer)], [task]) = (&work.launches[..], &tasks[..]) {
-                    return [Sharing::Rows, Sharing::Nothing].map(|sharing| {
-                        let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
-                        let host = |action| match action {
-                            Action::Run(_) => cost::issue(launch, profile),
-                            Action::Mark(_) => 0.0,
-                            Action::Meet(_) | Action::Exchange(_) => flag,
-                        };
-                        let part = |action| Part { action, host: host(action), holds_host: false };
-                        add(actions.into_iter().map(part).collect())
-                    });
-                }
-                let part = |(launch, task): (&Launch, Task)| {
-                    let exchange = match launch {
-                        Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
-                        _ => None,
-                    };
-                    Part {
-                        action: exchange.unwrap_or(Action::Run(task)),
-                        host: cost::issue(launch, profile),
-                        holds_host: matches!(task, Task::Copy { pageable: true, .. }),
-                    }
-                };
-                let range = add(work.launches.iter().zip(tasks).map(part).collect());
-                [range.clone(), range]
-            });
-            let [parts, observed] = ranges.clone();
-            Op { lane: op.lane, parts, observed }
-        });
-        (ops.collect(), parts)
-    }
 }
 
 impl SimDriver {

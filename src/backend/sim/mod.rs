@@ -8,6 +8,7 @@ mod driver;
 mod exchange;
 mod fluid;
 mod machine;
+mod parts;
 mod world;
 
 use crate::config::{Links, Profile};

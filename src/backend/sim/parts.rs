@@ -1,0 +1,92 @@
+//! What an image's operations come to on the machine: for each what its host calls, and what that takes.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use crate::backend::crossings::Sharing;
+use crate::config::Profile;
+use crate::cost::{self, Task};
+use crate::exec::Image;
+use crate::ops::Launch;
+
+use super::cache;
+use super::exchange::Exchanges;
+use super::machine::{Action, Machine};
+
+/// What one launch is to the simulator.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub action: Action,
+    /// What the call costs the host.
+    pub host: f64,
+    pub holds_host: bool,
+}
+
+/// An operation's lane and parts, and its parts where operations are observed.
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub lane: u32,
+    pub parts: Range<u32>,
+    pub observed: Range<u32>,
+}
+
+/// The parts of an image's operations.
+pub type Parts = (Vec<Op>, Vec<Part>);
+
+/// What launches of a kind cost the host, and whether they hold it.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// By work, share of its bytes in the cache, communicator, and place of a copy between ranks.
+    ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
+}
+
+impl Known {
+    pub fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
+        self.ranges.clear();
+        let flag = profile.host.wait.value();
+        let mut parts = Vec::new();
+        let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
+        let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
+        let ops = image.ops.iter().zip(shares).map(|(op, share)| {
+            let ranges = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
+                let work = &image.works[op.work as usize];
+                let cached = f64::from(share) / f64::from(cache::WHOLE);
+                let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
+                let mut add = |new: Vec<Part>| {
+                    let first = parts.len() as u32;
+                    parts.extend(new);
+                    first..parts.len() as u32
+                };
+                if let ([launch @ Launch::Peer(peer)], [task]) = (&work.launches[..], &tasks[..]) {
+                    return [Sharing::Rows, Sharing::Nothing].map(|sharing| {
+                        let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
+                        let host = |action| match action {
+                            Action::Run(_) => cost::issue(launch, profile),
+                            Action::Mark(_) => 0.0,
+                            Action::Meet(_) | Action::Exchange(_) => flag,
+                        };
+                        let part = |action| Part { action, host: host(action), holds_host: false };
+                        add(actions.into_iter().map(part).collect())
+                    });
+                }
+                let part = |(launch, task): (&Launch, Task)| {
+                    let exchange = match launch {
+                        Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
+                        _ => None,
+                    };
+                    Part {
+                        action: exchange.unwrap_or(Action::Run(task)),
+                        host: cost::issue(launch, profile),
+                        holds_host: matches!(task, Task::Copy { pageable: true, .. }),
+                    }
+                };
+                let range = add(work.launches.iter().zip(tasks).map(part).collect());
+                [range.clone(), range]
+            });
+            let [parts, observed] = ranges.clone();
+            Op { lane: op.lane, parts, observed }
+        });
+        (ops.collect(), parts)
+    }
+}
