@@ -626,8 +626,9 @@ fn run_limited(name: &str, text: &str) -> Option<String> {
     use std::io::Write as _;
     let mut file = tempfile::Builder::new().suffix(".aorta").tempfile().expect("a temporary file can be made");
     file.write_all(text.as_bytes()).expect("it can be written");
-    // The limits only keep what has none from taking the machine down: 4 GiB, and two minutes of the CPU's time.
-    let limited = "ulimit -v 4194304; ulimit -t 120; exec \"$0\" \"$@\"";
+    // The limits only keep what has none from taking the machine down: 4 GiB, and seconds of the CPU's time: a debug
+    // build on a slow machine takes 12 for the longest.
+    let limited = "ulimit -v 4194304; ulimit -t 40; exec \"$0\" \"$@\"";
     let output = Command::new("sh")
         .args(["-c", limited, env!("CARGO_BIN_EXE_aorta"), "exec"])
         .arg(file.path())
