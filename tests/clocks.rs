@@ -1,7 +1,7 @@
 //! Ranks on one clock: where observed iterations begin on the host's, whichever clocks their devices have.
 
-mod common;
-
+use crate::common;
+use crate::common::mock::{Mock, STEP, Script};
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
@@ -9,7 +9,6 @@ use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Trace};
 use aorta::model::{Options, Program};
 use aorta::schedule::{self, Schedule};
-use common::mock::{Mock, STEP, Script};
 
 /// Rank 1 has more to do before all add up.
 const LATE: &str = "\

@@ -1,14 +1,13 @@
 //! The same program run in different ways gives the same results: however many streams, as streams or as a graph; and
 //! the simulator keeps every dependency of the plan.
 
-mod common;
-
+use crate::common;
+use crate::common::programs;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
 use aorta::exec::{Control, LaunchMode};
 use aorta::schedule;
-use common::programs;
 use proptest::prelude::*;
 
 fn check_results(text: &str, iterations: u64) -> Result<(), TestCaseError> {

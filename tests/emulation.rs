@@ -1,7 +1,6 @@
 //! One device that stands for a rank among many: what ranks do together takes the time of the table, and holds units.
 
-mod common;
-
+use crate::common;
 use aorta::backend::emulate::Emulated;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;

@@ -1,27 +1,20 @@
 //! Several ranks in one process: what collectives leave in memory on the CPU, and when they end on the simulator.
 
-mod common;
-
+use crate::common;
+use crate::common::mock::{Mock, Script};
+use crate::common::world::World;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::MemoryId;
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
+use aorta::exec::{Backend, Control, ExecError, LaunchMode, Ranks};
 use aorta::model::{MemoryKind, Program};
-use common::mock::{Mock, Script};
-use common::world::World;
+
+fn open(world: &World, backend: &dyn Backend) -> Ranks {
+    world.open(backend, common::exec_options().timeout).unwrap_or_else(|error| panic!("{error}"))
+}
 
 impl World {
-    fn open(&self, backend: &dyn Backend) -> Ranks {
-        let ranks: Vec<Rank> = self
-            .programs
-            .iter()
-            .zip(&self.schedules)
-            .map(|(program, schedule)| Rank { number: program.rank, program, schedule })
-            .collect();
-        exec::prepare_ranks(&ranks, backend, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
-    }
-
     /// A buffer's values on each rank.
     fn read(&self, ranks: &mut Ranks, name: &str) -> Vec<Vec<f64>> {
         let read = |(index, program): (usize, &Program)| {
@@ -46,7 +39,7 @@ fn results(text: &str, world: u32, name: &str) -> Vec<Vec<f64>> {
     let control = Control::default();
     let mut found = Vec::new();
     for mode in [LaunchMode::Stream, LaunchMode::Graph] {
-        let mut open = ranks.open(&Host);
+        let mut open = open(&ranks, &Host);
         open.capture(&control).unwrap_or_else(|error| panic!("{error}"));
         open.iterate(mode, 0, 2, &control).unwrap_or_else(|error| panic!("{error}"));
         found.push(ranks.read(&mut open, name));
@@ -92,7 +85,7 @@ fn simulated(text: &str, world: u32) -> Vec<i64> {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let ranks = World::new(text, world, &sim);
     let control = Control::default();
-    let mut open = ranks.open(&sim);
+    let mut open = open(&ranks, &sim);
     let samples = open.iterate(LaunchMode::Stream, 2, 3, &control).unwrap_or_else(|error| panic!("{error}"));
     samples.ranks.iter().map(|samples| samples.time[2].0).collect()
 }
@@ -123,7 +116,7 @@ fn a_simulated_collective_that_nobody_joins_is_found() {
     let text = "buffer x: f32[1024]\nstep { if rank == 0 { all_reduce(x -> x) } else { nop() } }\n";
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let ranks = World::new(text, 2, &sim);
-    let result = ranks.open(&sim).iterate(LaunchMode::Stream, 0, 1, &Control::default());
+    let result = open(&ranks, &sim).iterate(LaunchMode::Stream, 0, 1, &Control::default());
     assert!(matches!(result, Err(ExecError::Device { .. } | ExecError::Hang { .. })), "{result:?}");
 }
 
@@ -133,7 +126,7 @@ fn an_interrupted_run_ends_on_all_ranks() {
     let ranks = World::new(text, 3, &Host);
     let control = Control::default();
     control.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let samples = ranks.open(&Host).iterate(LaunchMode::Stream, 0, 1000, &control).unwrap_or_else(|e| panic!("{e}"));
+    let samples = open(&ranks, &Host).iterate(LaunchMode::Stream, 0, 1000, &control).unwrap_or_else(|e| panic!("{e}"));
     let counts: Vec<usize> = samples.ranks.iter().map(|samples| samples.time.len()).collect();
     assert!(
         samples.ranks.iter().all(|samples| samples.stopped) && counts.windows(2).all(|pair| pair[0] == pair[1]),
@@ -146,7 +139,7 @@ fn ranks_go_on_as_streams_when_their_captures_are_refused() {
     let mock = Mock::new(Script { refuses_capture: true, ..Script::default() });
     let ranks = World::new("buffer x: f32[8]\nstep { map(x + 1 -> x) }\n", 2, &mock);
     let control = Control::default();
-    let mut open = ranks.open(&mock);
+    let mut open = open(&ranks, &mock);
     assert!(open.capture(&control).is_err());
     let samples = open.iterate(LaunchMode::Stream, 0, 3, &control).unwrap_or_else(|error| panic!("{error}"));
     assert!(samples.ranks.iter().all(|samples| samples.time.len() == 3), "{samples:?}");

@@ -1,28 +1,21 @@
 //! What is told of a run in which something hangs, fails or dies: each is provoked, on backends that do what they are
 //! told, on the CPU and on the simulator. That a test ends shows as much as what it says.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
+use crate::common::altered::Altered;
+use crate::common::mock::{Mock, Script};
+use crate::common::parallel;
+use crate::common::world::World;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, Diagnosis, ExecError, LaunchMode, Rank, Ranks};
+use aorta::exec::{Backend, Control, Diagnosis, ExecError, LaunchMode, Ranks};
 use aorta::render::{self, Style};
-use common::failing::Failing;
-use common::mock::{Mock, Script};
-use common::world::World;
 
-impl World {
-    fn open(&self, backend: &dyn Backend, timeout: Nanos) -> Ranks {
-        let ranks: Vec<Rank> = (self.programs.iter().zip(&self.schedules))
-            .map(|(program, schedule)| Rank { number: program.rank, program, schedule })
-            .collect();
-        let options = exec::Options { timeout, ..common::exec_options() };
-        exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"))
-    }
+fn open(world: &World, backend: &dyn Backend, timeout: Nanos) -> Ranks {
+    world.open(backend, timeout).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A message as people see it.
@@ -35,7 +28,7 @@ fn shown(text: &str, error: &ExecError) -> String {
 /// What is told of a run that fails.
 fn told(text: &str, world: u32, backend: &dyn Backend, mode: LaunchMode, control: &Control) -> String {
     let ranks = World::new(text, world, backend);
-    let mut open = ranks.open(backend, Nanos(300_000_000));
+    let mut open = open(&ranks, backend, Nanos(300_000_000));
     if mode == LaunchMode::Graph {
         open.capture(control).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -47,15 +40,20 @@ fn sim() -> Sim {
     Sim::new(Profile::named("h200").expect("embedded"))
 }
 
+/// What is told on the CPU, which is given its time.
+fn told_by_host(text: &str, world: u32, mode: LaunchMode) -> String {
+    told(text, world, &Altered::patient(&Host), mode, &Control::default())
+}
+
 /// What is told on the CPU and on the simulator, as streams and as graphs.
 fn everywhere(text: &str, world: u32) -> String {
+    let modes = [LaunchMode::Stream, LaunchMode::Graph];
+    let host = parallel::map(&modes, |&mode| told_by_host(text, world, mode));
+    let sim = modes.map(|mode| told(text, world, &sim(), mode, &Control::default()));
     let mut all = String::new();
-    let sim = sim();
-    let backends: [&dyn Backend; 2] = [&Host, &sim];
-    for backend in backends {
-        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
-            let said = told(text, world, backend, mode, &Control::default());
-            all += &format!("--- {}, {}\n{said}", backend.name(), mode.name());
+    for (backend, said) in [("host", host), ("sim", sim.to_vec())] {
+        for (mode, said) in modes.iter().zip(said) {
+            all += &format!("--- {backend}, {}\n{said}", mode.name());
         }
     }
     all
@@ -118,11 +116,8 @@ step {
   on b { nop() map(x + 1 -> y) }
 }
 ";
-    let mut all = String::new();
-    for mode in [LaunchMode::Stream, LaunchMode::Graph] {
-        all += &told(text, 1, &Host, mode, &Control::default());
-    }
-    insta::assert_snapshot!(all);
+    let modes = [LaunchMode::Stream, LaunchMode::Graph];
+    insta::assert_snapshot!(parallel::map(&modes, |&mode| told_by_host(text, 1, mode)).concat());
 }
 
 const TWO: &str = "\
@@ -163,7 +158,7 @@ fn a_communicator_that_fails_is_told_with_its_ranks_and_collectives() {
     let mock = Mock::new(Script { comm_fails: true, hangs: true, ..Script::default() });
     let ranks = World::new(TWO, 2, &mock);
     // The mock's clock goes on with each look at it: by that, this is a long time.
-    let mut open = ranks.open(&mock, Nanos(i64::MAX));
+    let mut open = open(&ranks, &mock, Nanos(i64::MAX));
     let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("its communicator fails");
     insta::assert_snapshot!(shown(TWO, &error));
 }
@@ -174,7 +169,7 @@ fn a_rank_that_dies_ends_the_others() {
     let mock =
         Mock::new(Script { panics: Some((1, "launch #1 all_reduce on main")), hangs: true, ..Script::default() });
     let ranks = World::new(TWO, 2, &mock);
-    let mut open = ranks.open(&mock, Nanos(i64::MAX));
+    let mut open = open(&ranks, &mock, Nanos(i64::MAX));
     let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("a rank dies");
     insta::assert_snapshot!(shown(TWO, &error));
 }
@@ -186,7 +181,7 @@ fn a_rank_that_fails_ends_the_others_wherever_they_wait() {
     for backend in backends {
         let text = "buffer x: f32[8]\nstep { if rank == 1 { nop() } all_reduce(x -> x) }\n";
         let ranks = World::new(text, 3, backend);
-        let mut open = ranks.open(&Failing(backend), Nanos(60_000_000_000));
+        let mut open = open(&ranks, &Altered::failing(backend), Nanos(60_000_000_000));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("a rank fails");
         assert!(error.to_string().starts_with("rank 1: `launch`: told to"), "{}: {error}", backend.name());
     }
@@ -197,7 +192,7 @@ fn diagnosed(script: Script, diagnosis: Diagnosis, text: &str, world: u32) -> St
     let mock = Mock::new(script);
     let ranks = World::new(text, world, &mock);
     // By the mock's clock, which goes on with each look at it.
-    let mut open = ranks.open(&mock, Nanos(100_000));
+    let mut open = open(&ranks, &mock, Nanos(100_000));
     match open.diagnose(diagnosis, &Control::default()) {
         Ok(()) => "nothing".to_owned(),
         Err(error) => shown(text, &error),

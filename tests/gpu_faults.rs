@@ -12,7 +12,7 @@ use aorta::base::{Nanos, SourceMap};
 use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode, Rank};
 use aorta::render::{self, Style};
 use aorta::schedule::Topology;
-use common::failing::Failing;
+use common::altered::Altered;
 use common::world::World;
 
 /// Set in the process that does what a test is about.
@@ -57,14 +57,8 @@ fn leave() -> ! {
     aorta::backend::leave(0)
 }
 
-impl World {
-    fn open(&self, backend: &dyn Backend) -> Result<exec::Ranks, ExecError> {
-        let ranks: Vec<Rank> = (self.programs.iter().zip(&self.schedules))
-            .map(|(program, schedule)| Rank { number: program.rank, program, schedule })
-            .collect();
-        let options = exec::Options { timeout: Nanos(2_000_000_000), ..common::exec_options() };
-        exec::prepare_ranks(&ranks, backend, &options)
-    }
+fn open(world: &World, backend: &dyn Backend) -> Result<exec::Ranks, ExecError> {
+    world.open(backend, Nanos(2_000_000_000))
 }
 
 fn show(text: &str, error: &ExecError) {
@@ -135,7 +129,7 @@ fn an_address_outside_of_memory_is_told_late() {
     let Some(printed) = apart("an_address_outside_of_memory_is_told_late") else {
         let Some(gpu) = gpus(1) else { leave() };
         let world = World::new(ASTRAY, 1, &gpu);
-        let mut open = world.open(&Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = open(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("the fill goes astray");
         show(ASTRAY, &error);
         leave();
@@ -148,7 +142,7 @@ fn an_address_outside_of_memory_is_found() {
     let Some(printed) = apart("an_address_outside_of_memory_is_found") else {
         let Some(gpu) = gpus(1) else { leave() };
         let world = World::new(ASTRAY, 1, &gpu);
-        let mut open = world.open(&Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = open(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Fault, &Control::default()).expect_err("the fill goes astray");
         show(ASTRAY, &error);
         leave();
@@ -170,12 +164,12 @@ fn a_rank_that_does_not_come_to_a_collective_is_named() {
     let Some(printed) = apart("a_rank_that_does_not_come_to_a_collective_is_named") else {
         let Some(gpu) = gpus(2) else { leave() };
         let world = World::new(ABSENT, 2, &gpu);
-        let mut open = world.open(&gpu).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = open(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("rank 1 does not come");
         show(ABSENT, &error);
         drop(open);
         // The communicators are ended, and with them their kernels: the devices can be used again.
-        let mut open = world.open(&gpu).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = open(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Hang, &Control::default()).expect_err("rank 1 does not come");
         show(ABSENT, &error);
         leave();
@@ -192,7 +186,7 @@ fn a_rank_that_makes_no_communicator_is_named() {
     let text = "buffer x: f32[1024]\nstep { map(x + 1 -> x) if rank == 0 { all_reduce(x -> x) } }\n";
     let Some(printed) = apart("a_rank_that_makes_no_communicator_is_named") else {
         let Some(gpu) = gpus(2) else { leave() };
-        let error = World::new(text, 2, &gpu).open(&gpu).err().expect("rank 1 does not come");
+        let error = open(&World::new(text, 2, &gpu), &gpu).err().expect("rank 1 does not come");
         show(text, &error);
         leave();
     };
@@ -204,8 +198,8 @@ fn a_rank_that_fails_ends_one_that_waits_for_it_on_the_device() {
     let text = "buffer x: f32[1024]\nstep { if rank == 1 { nop() } all_reduce(x -> x) }\n";
     let Some(printed) = apart("a_rank_that_fails_ends_one_that_waits_for_it_on_the_device") else {
         let Some(gpu) = gpus(2) else { leave() };
-        let failing = Failing(&gpu);
-        let mut open = World::new(text, 2, &gpu).open(&failing).unwrap_or_else(|error| panic!("{error}"));
+        let failing = Altered::failing(&gpu);
+        let mut open = open(&World::new(text, 2, &gpu), &failing).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("rank 1 fails");
         show(text, &error);
         leave();

@@ -1,7 +1,6 @@
 //! An iteration that does not end is told when its time is over, not when it ends after all.
 
-mod common;
-
+use crate::common;
 use aorta::backend::host::Host;
 use aorta::base::Nanos;
 use aorta::exec::{self, Control, ExecError, LaunchMode};

@@ -2,12 +2,8 @@
 //! computes what the CPU does, as streams and as a graph, and each fault is told and ends the run. What an AMD GPU would
 //! do is not shown by this.
 
-#[path = "common/doubles.rs"]
-mod doubles;
-#[allow(dead_code, reason = "this file uses a part")]
-#[path = "common/programs.rs"]
-mod programs;
-
+use crate::common::doubles;
+use crate::common::programs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -2,9 +2,7 @@
 //! what a management library says, and what `aorta devices` tells of it all. The double keeps masks and invents figures
 //! only where it is told to; nothing here is an AMD GPU's.
 
-#[path = "common/doubles.rs"]
-mod doubles;
-
+use crate::common::doubles;
 use std::path::Path;
 use std::process::Command;
 

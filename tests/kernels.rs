@@ -1,7 +1,6 @@
 //! Every generated kernel compiles: with NVRTC, for which no GPU is needed.
 
-mod common;
-
+use crate::common;
 use std::path::PathBuf;
 
 use aorta::backend::SearchPaths;

@@ -1,14 +1,13 @@
 //! What is called needless is needless: warnings on random programs, against definitions.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeSet;
 
+use crate::common::oracle::{Set, Unrolled};
+use crate::common::programs;
 use aorta::base::{SourceMap, SrcSpan};
 use aorta::model::Program;
 use aorta::plan::{self, PlanWarning};
-use common::oracle::{Set, Unrolled};
-use common::programs;
 use miette::Diagnostic;
 use proptest::prelude::*;
 

@@ -1,7 +1,6 @@
 //! Copies to other ranks: what they leave in memory, what waits for them, and how long they take on the simulator.
 
-mod common;
-
+use crate::common;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{MemoryId, Nanos};

@@ -1,5 +1,5 @@
 //! The tables of the language reference, and the definitions of figures, are what the code says: each stands between
-//! `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md or docs/metrics.md. `AORTA_DOCS=write cargo test --test reference` writes them anew.
+//! `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md or docs/metrics.md. `AORTA_DOCS=write cargo test --test suite reference::` writes them anew.
 
 use std::path::Path;
 
@@ -197,7 +197,7 @@ fn check(file: &str, tables: &[(&str, String)]) {
         assert!(
             page == written,
             "{file} and the code differ, here first: {differs:?}\n\
-             AORTA_DOCS=write cargo test --test reference writes the tables anew"
+             AORTA_DOCS=write cargo test --test suite reference:: writes the tables anew"
         );
     }
 }

@@ -1,13 +1,13 @@
 //! No input makes the program panic: random bytes, random sequences of the language's own words, and shipped files with
 //! pieces taken out, put in twice, exchanged or replaced, through every stage that they reach.
 
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::process::{Command, Stdio};
 
+use crate::common::shipped;
 use aorta::backend::sim::Sim;
 use aorta::base::{Interner, SourceMap};
 use aorta::config::{EffortPlan, Profile, Scenario, Settings};
@@ -20,7 +20,6 @@ use aorta::render::{self, Style};
 use aorta::schedule;
 use aorta::syntax::ast::DeclKind;
 use aorta::syntax::{self, DECLARATIONS, Limits, RESERVED, STATEMENTS};
-use common::shipped;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 

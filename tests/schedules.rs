@@ -1,13 +1,12 @@
 //! Plans, events, memory and races of random programs, against an oracle that knows nothing but definitions.
 
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 
+use crate::common::{oracle, programs};
 use aorta::model::Program;
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule, Topology};
-use common::{oracle, programs};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 

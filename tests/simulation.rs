@@ -1,7 +1,6 @@
 //! The simulator against closed forms, on a device without latencies; and what it says of a small program.
 
-mod common;
-
+use crate::common;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::sandbox::{Output, Sandbox, finish};
+use super::sandbox::{Output, Sandbox, finish};
 
 /// Two chains: on two streams they overlap, on one they do not.
 const CHAINS: &str = "\
@@ -178,7 +178,7 @@ fn under_way(comparison: u32) -> Vec<u32> {
 
 #[test]
 fn a_side_that_dies_is_told() {
-    if !crate::exit_codes::times_are_told() {
+    if !super::exit_codes::times_are_told() {
         return;
     }
     let sandbox = sandbox();
@@ -194,7 +194,7 @@ fn a_side_that_dies_is_told() {
 
 #[test]
 fn a_comparison_can_be_interrupted() {
-    if !crate::exit_codes::times_are_told() {
+    if !super::exit_codes::times_are_told() {
         return;
     }
     let sandbox = sandbox();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::sandbox::{Sandbox, project, workloads};
+use super::sandbox::{Sandbox, project, workloads};
 
 const WARNED: &str = "\
 stream a

@@ -1,6 +1,6 @@
 //! What each command prints.
 
-use crate::sandbox::{Sandbox, project, workloads};
+use super::sandbox::{Sandbox, project, workloads};
 
 /// A snapshot among those of all tests.
 macro_rules! snapshot {
@@ -197,7 +197,7 @@ fn notes_stay_off_standard_output() {
     let sandbox = Sandbox::new();
     let simulated = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--ranks", "1"]);
     assert_eq!(simulated.stderr, "");
-    if !crate::sandbox::no_cuda(&sandbox) {
+    if !super::sandbox::no_cuda(&sandbox) {
         println!("skipped: this machine has a CUDA driver, so nothing is said of the simulator");
         return;
     }

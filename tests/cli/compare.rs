@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::sandbox::{Output, Sandbox};
+use super::sandbox::{Output, Sandbox};
 
 /// Simulated runs of one small file: the same work, on one stream and on two.
 fn runs() -> Sandbox {

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 
-use crate::sandbox::{Output, Sandbox, finish, no_cuda};
+use super::sandbox::{Output, Sandbox, finish, no_cuda};
 
 /// Processor time, in hundredths of a second, after which a run is surely in the middle of its iterations.
 const UNDER_WAY: u64 = 25;

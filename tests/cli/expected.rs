@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use super::sandbox::Sandbox;
 
 macro_rules! snapshot {
     ($name:literal, $text:expr) => {

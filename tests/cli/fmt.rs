@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::sandbox::{Output, Sandbox, finish};
+use super::sandbox::{Output, Sandbox, finish};
 
 const UGLY: &str = "param  a=3 // three\nstep{nop( )}\n";
 const NICE: &str = "param a = 3  // three\nstep { nop() }\n";

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use aorta::backend::cuda;
 
-use crate::exit_codes::{times_are_told, wait_until_under_way};
-use crate::sandbox::{Output, Sandbox, finish};
+use super::exit_codes::{times_are_told, wait_until_under_way};
+use super::sandbox::{Output, Sandbox, finish};
 
 /// Each rank does something of its own, and all meet in the end.
 const STAIRS: &str = "\

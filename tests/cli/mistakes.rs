@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::sandbox::{Output, Sandbox, finish};
+use super::sandbox::{Output, Sandbox, finish};
 
 /// The command fails as bad input does, and says all of this.
 #[track_caller]

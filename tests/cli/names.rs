@@ -1,6 +1,6 @@
 //! How a workload is found: a path is that file, a bare name comes from the library.
 
-use crate::sandbox::Sandbox;
+use super::sandbox::Sandbox;
 
 /// What `check` says a name means.
 #[track_caller]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::sandbox::{Sandbox, project};
+use super::sandbox::{Sandbox, project};
 
 /// A run that writes everything, as streams and as a graph.
 fn everything(sandbox: &Sandbox) -> String {

@@ -1,6 +1,6 @@
 //! Commands on the programs of many ranks.
 
-use crate::sandbox::{Sandbox, workloads};
+use super::sandbox::{Sandbox, workloads};
 
 /// Each rank computes as often as its number says, and all meet in the end.
 const STAIRS: &str = "\

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use super::sandbox::Sandbox;
 
 /// A long chain in parts: more of them overlap, and each costs something of its own. Streams help as long as there are parts.
 const PARTS: &str = "\

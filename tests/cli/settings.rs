@@ -1,6 +1,6 @@
 //! Where a run's settings come from: flags, scenarios, the user's file, variables for the driver.
 
-use crate::sandbox::{Sandbox, finish, project};
+use super::sandbox::{Sandbox, finish, project};
 
 const SCENARIO: &str = r#"(
     description: "What one team hands to another",
@@ -70,7 +70,7 @@ fn a_device_is_for_the_scenarios_own_backend() {
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("aorta::cli::no_devices"), "{}", output.stderr);
     // Nothing says which backend: the simulator is only taken where there is no GPU.
-    if crate::sandbox::no_cuda(&sandbox) {
+    if super::sandbox::no_cuda(&sandbox) {
         sandbox.good(&["exec", "moe", "--preset", "tiny", "--effort", "sanity", "--device", "7"]);
     }
 }

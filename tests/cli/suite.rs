@@ -1,6 +1,6 @@
 //! Suites: cases that belong together, on one page.
 
-use crate::sandbox::Sandbox;
+use super::sandbox::Sandbox;
 
 macro_rules! snapshot {
     ($name:literal, $text:expr) => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use super::sandbox::Sandbox;
 
 /// The trace's events, and the record of the same run.
 fn traced(arguments: &str) -> (Vec<Value>, Value) {

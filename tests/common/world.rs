@@ -1,6 +1,7 @@
 //! Ranks beside each other, as they are before a backend opens them.
 
-use aorta::exec::Backend;
+use aorta::base::Nanos;
+use aorta::exec::{self, Backend, ExecError, Rank, Ranks};
 use aorta::model::Program;
 use aorta::schedule::{self, Schedule};
 
@@ -18,5 +19,13 @@ impl World {
         };
         let (programs, schedules) = super::planned_ranks(text, world).into_iter().map(place).unzip();
         World { programs, schedules }
+    }
+
+    /// The ranks, prepared in this process. An iteration that takes longer than `timeout` hangs.
+    pub fn open(&self, backend: &dyn Backend, timeout: Nanos) -> Result<Ranks, ExecError> {
+        let both = self.programs.iter().zip(&self.schedules);
+        let ranks: Vec<Rank> =
+            both.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+        exec::prepare_ranks(&ranks, backend, &exec::Options { timeout, ..super::exec_options() })
     }
 }

@@ -3,8 +3,8 @@
 use aorta::measure::compare::{Comparison, FailOn, compare};
 use aorta::report::compare as report;
 
-use crate::fixtures::{Fixture, cases, samples};
-use crate::{compared, options, side};
+use super::fixtures::{Fixture, cases, samples};
+use super::{compared, options, side};
 
 /// A sweep of three cases beside one of three others, with something of everything.
 fn sweeps() -> Comparison {

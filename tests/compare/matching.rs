@@ -4,8 +4,8 @@ use aorta::measure::compare::{Comparison, FailOn, Lone, compare};
 use aorta::measure::effect::Verdict;
 use serde_json::json;
 
-use crate::fixtures::{Fixture, cases, harness, samples};
-use crate::{compared, options, row, side};
+use super::fixtures::{Fixture, cases, harness, samples};
+use super::{compared, options, row, side};
 
 fn labels(comparison: &Comparison) -> Vec<&str> {
     comparison.others[0].pairs.iter().map(|pair| pair.case.as_str()).collect()

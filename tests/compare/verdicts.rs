@@ -4,8 +4,8 @@ use aorta::measure::compare::{Comparison, FailOn, compare};
 use aorta::measure::effect::{Basis, Direction, Verdict};
 use proptest::prelude::*;
 
-use crate::fixtures::{Fixture, samples};
-use crate::{compared, options, row, side};
+use super::fixtures::{Fixture, samples};
+use super::{compared, options, row, side};
 
 fn verdict(comparison: &Comparison, metric: &str) -> Verdict {
     row(comparison, metric).verdict

@@ -6,7 +6,7 @@ use std::path::Path;
 use aorta::ops::{Arg, Kernel, Source};
 use libloading::Library;
 
-use crate::doubles;
+use super::doubles;
 
 pub type Stream = *mut c_void;
 pub type Event = *mut c_void;

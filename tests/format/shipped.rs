@@ -47,7 +47,7 @@ fn blocks(page: &str) -> Vec<(usize, String)> {
 #[test]
 fn files_are_formatted() {
     for (path, text) in files() {
-        assert_eq!(text, crate::formatted(&text), "{path}: format it with `aorta fmt {path}`");
+        assert_eq!(text, super::formatted(&text), "{path}: format it with `aorta fmt {path}`");
     }
 }
 
@@ -59,7 +59,7 @@ fn pages_are_formatted() {
     let mut formatted = 0;
     for (path, page) in pages {
         for (line, text) in blocks(&page) {
-            let form = crate::format(&text);
+            let form = super::format(&text);
             // What is shown as broken stays as it is.
             if form.errors.is_empty() {
                 assert_eq!(text, form.text, "{path}:{line} is not in the form of `aorta fmt`");

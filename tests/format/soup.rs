@@ -3,7 +3,7 @@
 use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
 use proptest::prelude::*;
 
-use crate::formatted;
+use super::formatted;
 
 /// Signs, numbers, texts, comments, and characters without a meaning.
 const SIGNS: [&str; 62] = [
@@ -126,7 +126,7 @@ fn soup(most: usize) -> impl Strategy<Value = String> {
 
 /// A shipped file with some of its characters taken out, exchanged for a fragment, or one put between.
 fn changed() -> impl Strategy<Value = String> {
-    let files = crate::shipped::files();
+    let files = super::shipped::files();
     let change = (any::<prop::sample::Index>(), 0..3usize, fragment());
     (prop::sample::select(files), prop::collection::vec(change, 1..6)).prop_map(|((_, mut text), changes)| {
         for (place, taken, fragment) in changes {

@@ -1,6 +1,6 @@
 //! The architecture's rules, each read off the code's tokens and paths.
 
-use crate::source::{self, Path, Token};
+use super::source::{self, Path, Token};
 
 /// The layers, the lowest first. A module uses only lower ones, and its neighbours in a row know nothing of each other.
 const LAYERS: [&[&str]; 11] = [

@@ -10,14 +10,13 @@
 //!   with `ranks=N`, on that many ranks.
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
 //!
-//! `AORTA_DOCS=write cargo test --test docs` puts what the commands print now into the pages. Read the difference
+//! `AORTA_DOCS=write cargo test --test suite docs::` puts what the commands print now into the pages. Read the difference
 //! before keeping it.
 
 mod comparison;
-#[path = "../common/parallel.rs"]
-mod parallel;
 mod shell;
 
+use crate::common::parallel;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,43 +1,68 @@
-//! A backend whose first rank but one fails at its second launch; everything else goes to another backend.
+//! A backend that is another one but for one thing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aorta::base::{Nanos, Space};
 use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Progress};
 use aorta::schedule::Topology;
 
-pub struct Failing<'a>(pub &'a dyn Backend);
+pub struct Altered<'a> {
+    backend: &'a dyn Backend,
+    /// The rank, by its place in this process, that fails at its second launch.
+    fails: Option<usize>,
+    /// How many times slower the host's clock goes.
+    slower: i64,
+}
 
-impl Backend for Failing<'_> {
-    fn name(&self) -> &'static str {
-        self.0.name()
+impl<'a> Altered<'a> {
+    /// The second rank fails at its second launch.
+    pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { backend, fails: Some(1), slower: 1 }
     }
 
-    fn device(&self) -> DeviceInfo {
-        self.0.device()
-    }
-
-    fn topology(&self) -> Topology {
-        self.0.topology()
-    }
-
-    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
-        let drivers = self.0.open(images)?.into_iter().enumerate();
-        Ok(drivers
-            .map(|(index, inner)| Box::new(FailingDriver { inner, fails: index == 1, launches: 0 }) as _)
-            .collect())
+    /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
+    /// happened before a limit has passed, also on a machine that is busy with other things.
+    pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { backend, fails: None, slower: 10 }
     }
 }
 
-struct FailingDriver {
+impl Backend for Altered<'_> {
+    fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    fn device(&self) -> DeviceInfo {
+        self.backend.device()
+    }
+
+    fn topology(&self) -> Topology {
+        self.backend.topology()
+    }
+
+    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        let drivers = self.backend.open(images)?.into_iter().enumerate();
+        let altered = |(index, inner)| AlteredDriver {
+            inner,
+            fails: self.fails == Some(index),
+            launches: 0,
+            slower: self.slower,
+        };
+        Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
+    }
+}
+
+struct AlteredDriver {
     inner: Box<dyn Driver>,
     fails: bool,
     launches: u32,
+    slower: i64,
 }
 
 type Call<T = ()> = Result<T, Box<Fault>>;
 
-impl Driver for FailingDriver {
+impl Driver for AlteredDriver {
     fn launch(&mut self, op: u32) -> Call {
         self.launches += 1;
         match self.fails && self.launches == 2 {
@@ -75,7 +100,10 @@ impl Driver for FailingDriver {
     }
 
     fn now(&self) -> Nanos {
-        self.inner.now()
+        if self.slower > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Nanos(self.inner.now().0 / self.slower)
     }
 
     fn begin_capture(&mut self, lane: u32) -> Call {

@@ -1,9 +1,8 @@
 //! The double of AMD's libraries by itself, driven through the functions that a HIP backend calls.
 
-#[path = "../common/doubles.rs"]
-mod doubles;
 mod library;
 
+use crate::common::doubles;
 use std::ffi::c_void;
 use std::process::Command;
 
@@ -255,11 +254,11 @@ fn with_fault(fault: &str, test: &str) {
 
 #[test]
 fn faults_strike() {
-    with_fault("alloc:2", "the_second_allocation_fails");
-    with_fault("launch:2", "the_second_launch_fails");
-    with_fault("late:map_flat:2", "the_second_kernel_fails_late");
-    with_fault("hang:2", "the_second_kernel_hangs");
-    with_fault("capture,compile", "captures_and_compilations_fail");
+    with_fault("alloc:2", "double::the_second_allocation_fails");
+    with_fault("launch:2", "double::the_second_launch_fails");
+    with_fault("late:map_flat:2", "double::the_second_kernel_fails_late");
+    with_fault("hang:2", "double::the_second_kernel_hangs");
+    with_fault("capture,compile", "double::captures_and_compilations_fail");
 }
 
 #[test]

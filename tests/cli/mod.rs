@@ -12,7 +12,7 @@ mod mistakes;
 mod names;
 mod outputs;
 mod ranks;
-mod sandbox;
+pub mod sandbox;
 mod search;
 mod settings;
 mod suite;
