@@ -9,7 +9,7 @@ use std::process::Command;
 use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::base::{Nanos, SourceMap};
-use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode, Rank};
+use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode};
 use aorta::render::{self, Style};
 use aorta::schedule::Topology;
 use common::altered::Altered;
@@ -57,7 +57,7 @@ fn leave() -> ! {
     aorta::backend::leave(0)
 }
 
-fn open(world: &World, backend: &dyn Backend) -> Result<exec::Ranks, ExecError> {
+fn opened(world: &World, backend: &dyn Backend) -> Result<exec::Ranks, ExecError> {
     world.open(backend, Nanos(2_000_000_000))
 }
 
@@ -129,7 +129,7 @@ fn an_address_outside_of_memory_is_told_late() {
     let Some(printed) = apart("an_address_outside_of_memory_is_told_late") else {
         let Some(gpu) = gpus(1) else { leave() };
         let world = World::new(ASTRAY, 1, &gpu);
-        let mut open = open(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = opened(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("the fill goes astray");
         show(ASTRAY, &error);
         leave();
@@ -142,7 +142,7 @@ fn an_address_outside_of_memory_is_found() {
     let Some(printed) = apart("an_address_outside_of_memory_is_found") else {
         let Some(gpu) = gpus(1) else { leave() };
         let world = World::new(ASTRAY, 1, &gpu);
-        let mut open = open(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = opened(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Fault, &Control::default()).expect_err("the fill goes astray");
         show(ASTRAY, &error);
         leave();
@@ -164,12 +164,12 @@ fn a_rank_that_does_not_come_to_a_collective_is_named() {
     let Some(printed) = apart("a_rank_that_does_not_come_to_a_collective_is_named") else {
         let Some(gpu) = gpus(2) else { leave() };
         let world = World::new(ABSENT, 2, &gpu);
-        let mut open = open(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = opened(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("rank 1 does not come");
         show(ABSENT, &error);
         drop(open);
         // The communicators are ended, and with them their kernels: the devices can be used again.
-        let mut open = open(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = opened(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Hang, &Control::default()).expect_err("rank 1 does not come");
         show(ABSENT, &error);
         leave();
@@ -186,7 +186,7 @@ fn a_rank_that_makes_no_communicator_is_named() {
     let text = "buffer x: f32[1024]\nstep { map(x + 1 -> x) if rank == 0 { all_reduce(x -> x) } }\n";
     let Some(printed) = apart("a_rank_that_makes_no_communicator_is_named") else {
         let Some(gpu) = gpus(2) else { leave() };
-        let error = open(&World::new(text, 2, &gpu), &gpu).err().expect("rank 1 does not come");
+        let error = opened(&World::new(text, 2, &gpu), &gpu).err().expect("rank 1 does not come");
         show(text, &error);
         leave();
     };
@@ -199,7 +199,7 @@ fn a_rank_that_fails_ends_one_that_waits_for_it_on_the_device() {
     let Some(printed) = apart("a_rank_that_fails_ends_one_that_waits_for_it_on_the_device") else {
         let Some(gpu) = gpus(2) else { leave() };
         let failing = Altered::failing(&gpu);
-        let mut open = open(&World::new(text, 2, &gpu), &failing).unwrap_or_else(|error| panic!("{error}"));
+        let mut open = opened(&World::new(text, 2, &gpu), &failing).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("rank 1 fails");
         show(text, &error);
         leave();

@@ -48,7 +48,7 @@ stream a
 stream b
 buffer x, y: f32[4]
 step {
-  on a { spin(20ms) }
+  on a { spin(300ms) }
   on a { fill(1 -> x) }
   on b { map(x + 1 -> y) }
 }
@@ -86,7 +86,7 @@ stream b
 buffer x, y: f32[4]
 step(sync: end, depth: 2) {
   on a { map(y + 1 -> x) }
-  on b { spin(20ms) }
+  on b { spin(100ms) }
   on b { map(x * 0.5 -> y) }
 }
 ";
