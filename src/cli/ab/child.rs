@@ -82,6 +82,10 @@ impl Standing {
 
     /// Measures a block. `expected` is how long it should take.
     pub fn block(&mut self, iterations: u64, expected: Duration, interrupt: &Interrupt) -> Result<Block, Failure> {
+        // Short blocks are answered before anybody looks whether to stop.
+        if interrupt.stopped() {
+            return Err(Failure::Interrupted);
+        }
         // A run that is gone says why when its answer is looked for.
         if let Some(ask) = &mut self.ask {
             let _ = writeln!(ask, "{iterations}").and_then(|()| ask.flush());
