@@ -343,6 +343,19 @@ fn simulated_copies_in_a_row_share_a_meeting() {
     }
 }
 
+/// A rank that has little to issue does not count how long another one's host takes.
+#[test]
+fn simulated_gates_open_together() {
+    let step = "for i in 0..100 { on t { if rank == 0 { nop() } } } \
+                on s { copy(x[0..16384] -> y[0..16384] at 1 when rank == 0) }";
+    let times = simulated(step, 2, LaunchMode::Stream);
+    assert!((MEETING..MEETING + 10_000).contains(&times[1]), "{times:?}");
+    // What is not held goes on by itself, and nobody waits for it for ever.
+    let step = "for i in 0..600 { on t { if rank == 0 { nop() } } } all_reduce(x -> x) sync()";
+    let times = simulated(step, 3, LaunchMode::Stream);
+    assert!(times.iter().all(|&time| time > LINK), "{times:?}");
+}
+
 #[test]
 fn simulated_copies_are_the_same_every_time() {
     let step = "on s { copy(x -> y at (rank + 1) % world) } on t { copy(y[0..1048576] -> z[rank] at rank / 4 * 4) }";

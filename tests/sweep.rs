@@ -132,7 +132,7 @@ fn no_case_ends_a_sweep() {
     // A run that hangs is ended, and the next one begins.
     sandbox.write("slow.aorta", "param t = 1us\nbuffer x: f32[4]\nstep { spin(t)  map(x + 1 -> x) }");
     let arguments = words("sweep slow.aorta --backend host --effort sanity --timeout 2s --order given");
-    let output = sandbox.run(&[&arguments[..], &["--set", "t=1us,60s,2us", "--json", "b.jsonl"]].concat());
+    let output = sandbox.run(&[&arguments[..], &["--set", "t=1us,10s,2us", "--json", "b.jsonl"]].concat());
     assert_eq!(output.code, Some(4), "{}", output.stderr);
     let ended: Vec<String> = statuses(&sandbox, "b.jsonl").into_iter().map(|(_, status)| status).collect();
     assert_eq!(ended, ["done", "failed", "done"]);

@@ -126,6 +126,10 @@ pub trait Driver: Send {
         Err(Fault::new("hold", "this backend has no gates"))
     }
 
+    /// This rank has issued one more iteration. Where ranks go on one at a time, those of a process cannot look at each
+    /// other: `wait` then lets the others come as far first, in so far as they can.
+    fn issued(&mut self, _wait: bool) {}
+
     /// Opens a gate.
     fn release(&mut self, _gate: u32) {}
 

@@ -111,7 +111,12 @@ impl Session {
     pub(super) fn let_go(&mut self, iteration: u64) {
         let gate = (iteration % RING) as u32;
         let issued = self.beat.issued_one();
-        if self.lowered.gate.held(gate) {
+        let held = self.lowered.gate.held(gate);
+        if !self.driver.side_by_side() {
+            self.issued_at = Some(self.driver.now());
+            self.driver.issued(held);
+        }
+        if held {
             self.wait_for_others(issued);
             self.driver.release(gate);
         }

@@ -195,7 +195,7 @@ fn an_interrupted_verification_is_no_verdict() {
 fn a_verification_that_fails_keeps_the_figures() {
     let sandbox = Sandbox::new();
     // The first iteration alone is measured; the second takes longer than it may.
-    sandbox.write("a.aorta", "step { if iteration % 2 == 0 { nop() } else { spin(60s) } }");
+    sandbox.write("a.aorta", "step { if iteration % 2 == 0 { nop() } else { spin(10s) } }");
     let output = sandbox.run(&[
         "exec",
         "a.aorta",
@@ -267,7 +267,7 @@ stream a
 stream b
 buffer x, y: f32[4]
 step {
-  on a { spin(60s) }
+  on a { spin(10s) }
   on a { fill(1 -> x) }
   on b { map(x + 1 -> y) }
 }

@@ -420,6 +420,10 @@ impl Driver for SimDriver {
         Ok(())
     }
 
+    fn issued(&mut self, wait: bool) {
+        self.host = self.world.issued(self.place.rank, self.host, wait);
+    }
+
     fn release(&mut self, gate: u32) {
         if let Some(shut) = self.gates[gate as usize].take() {
             self.world.lock().machine.release(shut, self.host + self.costs.latency);

@@ -15,13 +15,34 @@ pub enum Awaited {
     End(TaskId),
     /// Fewer tasks than that on a lane.
     Room { lane: u32, limit: u32 },
+    /// So many iterations issued by every rank.
+    Issued(u64),
 }
 
-impl Awaited {
-    fn is_there(self, machine: &Machine) -> bool {
-        match self {
-            Awaited::End(task) => machine.has_ended(task),
-            Awaited::Room { lane, limit } => machine.outstanding(lane) < limit,
+/// Iterations of a rank whose time of issue is kept: more than it has under way.
+const RING: u64 = 64;
+
+/// The iterations that a rank has issued since it entered.
+#[derive(Clone, Debug)]
+struct Issued {
+    count: u64,
+    /// When the last of them were issued, in ns, by their number.
+    times: [f64; RING as usize],
+}
+
+impl Issued {
+    const NONE: Issued = Issued { count: 0, times: [0.0; RING as usize] };
+
+    fn add(&mut self, time: f64) {
+        self.count += 1;
+        self.times[(self.count % RING) as usize] = time;
+    }
+
+    /// When the rank had issued that many; the beginning of time, where that is so long ago that nobody waits for it.
+    fn time(&self, count: u64) -> f64 {
+        match self.count.checked_sub(count) {
+            Some(since) if since < RING => self.times[(count % RING) as usize],
+            _ => 0.0,
         }
     }
 }
@@ -37,6 +58,7 @@ pub struct State {
     together: bool,
     /// For each rank what it waits for; nothing when it can go on.
     waiting: Vec<Option<Awaited>>,
+    issued: Vec<Issued>,
     present: Vec<bool>,
     turn: usize,
     /// Nothing is left to happen, and somebody waits.
@@ -47,6 +69,17 @@ impl State {
     /// Whether it has shown that somebody waits for what never happens.
     pub fn is_stuck(&self) -> bool {
         self.stuck
+    }
+
+    fn is_there(&self, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::End(task) => self.machine.has_ended(task),
+            Awaited::Room { lane, limit } => self.machine.outstanding(lane) < limit,
+            Awaited::Issued(count) => {
+                let mut ranks = self.issued.iter().zip(&self.present);
+                ranks.all(|(issued, &present)| !present || issued.count >= count)
+            }
+        }
     }
 
     /// Takes over what has been reached.
@@ -72,6 +105,7 @@ impl World {
             entered: 0,
             together: false,
             waiting: vec![None; ranks],
+            issued: vec![Issued::NONE; ranks],
             present: vec![false; ranks],
             turn: 0,
             stuck: false,
@@ -89,6 +123,7 @@ impl World {
         state.entered += 1;
         state.present[rank] = true;
         state.waiting[rank] = None;
+        state.issued[rank] = Issued::NONE;
         if state.entered as usize == self.turns.len() {
             state.together = true;
             state.stuck = false;
@@ -119,7 +154,7 @@ impl World {
         loop {
             let can = |rank: &usize| {
                 state.present[*rank]
-                    && (state.stuck || state.waiting[*rank].is_none_or(|awaited| awaited.is_there(&state.machine)))
+                    && (state.stuck || state.waiting[*rank].is_none_or(|awaited| state.is_there(awaited)))
             };
             if let Some(next) = (0..self.turns.len()).find(can) {
                 state.turn = next;
@@ -131,11 +166,35 @@ impl World {
             }
             while !state.machine.moved() {
                 if !state.machine.step() {
-                    state.stuck = true;
+                    // Whoever waits for the others to issue may be what they wait for.
+                    let waits = |awaited: &&mut Option<Awaited>| matches!(awaited, Some(Awaited::Issued(_)));
+                    match state.waiting.iter_mut().find(waits) {
+                        Some(rank) => *rank = None,
+                        None => state.stuck = true,
+                    }
                     break;
                 }
             }
         }
+    }
+
+    /// A rank has issued one more iteration, at that time in ns. Gives the time at which it goes on: with `wait`, when all
+    /// that run beside it have issued as many, in so far as they can before this one goes on.
+    pub fn issued(&self, rank: usize, time: f64, wait: bool) -> f64 {
+        let mut state = self.lock();
+        state.issued[rank].add(time);
+        if !wait || !state.together {
+            return time;
+        }
+        let count = state.issued[rank].count;
+        if !state.is_there(Awaited::Issued(count)) {
+            state.waiting[rank] = Some(Awaited::Issued(count));
+            self.pass(&mut state);
+            state = self.until_turn(state, rank);
+            state.waiting[rank] = None;
+        }
+        let others = state.issued.iter().zip(&state.present).filter(|(_, present)| **present);
+        others.map(|(issued, _)| issued.time(count)).fold(time, f64::max)
     }
 
     /// Lets time pass until a rank has what it waits for. Gives nothing when it never will.
@@ -145,7 +204,7 @@ impl World {
         rank: usize,
         awaited: Awaited,
     ) -> Option<MutexGuard<'a, State>> {
-        if awaited.is_there(&state.machine) {
+        if state.is_there(awaited) {
             return Some(state);
         }
         if state.together {
@@ -153,6 +212,7 @@ impl World {
             match awaited {
                 Awaited::End(task) => state.machine.await_end(task),
                 Awaited::Room { lane, .. } => state.machine.await_room(lane),
+                Awaited::Issued(_) => {}
             }
             self.pass(&mut state);
             state = self.until_turn(state, rank);
@@ -161,9 +221,9 @@ impl World {
                 state.machine.has_room(lane);
             }
         } else {
-            while !awaited.is_there(&state.machine) && state.machine.step() {}
+            while !state.is_there(awaited) && state.machine.step() {}
         }
-        state.stuck |= !awaited.is_there(&state.machine);
+        state.stuck |= !state.is_there(awaited);
         (!state.stuck).then_some(state)
     }
 }
