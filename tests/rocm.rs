@@ -5,7 +5,8 @@
 //! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
 //! unpacked beside them: the program itself, or this test's own binary.
 
-use crate::common;
+mod common;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -14,12 +15,8 @@ use aorta::backend::hip::Hiprtc;
 use aorta::ops::Source;
 
 /// What Debian packages of AMD's: where it was unpacked, and the architectures that its compiler is tried for. Those of
-/// CDNA have waves of 64 threads, gfx1100 of 32. Each with the element types whose kernels are compiled: all of them for
-/// one, for the others those of the type that takes the most conversions.
-const SUITES: [(&str, &[(&str, &str)]); 2] = [
-    ("stable", &[("gfx90a", "bf16"), ("gfx942", "f64 f32 f16 bf16"), ("gfx1100", "bf16")]),
-    ("testing", &[("gfx950", "bf16")]),
-];
+/// CDNA have waves of 64 threads, gfx1100 of 32.
+const SUITES: [(&str, &[&str]); 2] = [("stable", &["gfx90a", "gfx942", "gfx1100"]), ("testing", &["gfx950"])];
 
 fn root(suite: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/rocm").join(suite);
@@ -94,7 +91,7 @@ fn the_management_library_is_as_it_is_read() {
             println!("skipped: `.ci/rocm {suite} target/rocm/{suite}` unpacks AMD's management library too");
             continue;
         }
-        let output = run(&root, &myself, &["rocm::management", "--exact", "--ignored", "--nocapture"], &[]);
+        let output = run(&root, &myself, &["management", "--exact", "--ignored", "--nocapture"], &[]);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
         said.lines().filter(|line| line.contains("librocm_smi64")).for_each(|line| println!("{suite}: {line}"));
@@ -165,15 +162,14 @@ fn fields(root: &std::path::Path) {
     }
 }
 
-/// Every kernel, compiled by AMD's own compiler; and one that it does not know is refused.
+/// Every kernel, compiled for each architecture by AMD's own compiler; and one that it does not know is refused.
 #[test]
 fn every_kernel_compiles() {
     let myself = std::env::current_exe().expect("a test has a binary");
-    let compile = |suite: &str, architecture: &str, types: &str| {
+    let compile = |suite: &str, architecture: &str| {
         let Some(root) = root(suite) else { return };
-        let arguments = ["rocm::inside", "--exact", "--ignored", "--nocapture"];
-        let output =
-            run(&root, &myself, &arguments, &[("AORTA_TEST_ARCHITECTURE", architecture), ("AORTA_TEST_TYPES", types)]);
+        let arguments = ["inside", "--exact", "--ignored", "--nocapture"];
+        let output = run(&root, &myself, &arguments, &[("AORTA_TEST_ARCHITECTURE", architecture)]);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
         said.lines().filter(|line| line.contains("kernels")).for_each(|line| println!("{suite}: {line}"));
@@ -181,8 +177,8 @@ fn every_kernel_compiles() {
     // A process for each: within one, the compiler lets its threads wait for each other.
     std::thread::scope(|scope| {
         for (suite, architectures) in SUITES {
-            for (architecture, types) in architectures {
-                scope.spawn(|| compile(suite, architecture, types));
+            for architecture in architectures {
+                scope.spawn(|| compile(suite, architecture));
             }
         }
     });
@@ -194,8 +190,7 @@ fn every_kernel_compiles() {
 fn inside() {
     let architecture = std::env::var("AORTA_TEST_ARCHITECTURE").expect("set by the test that runs this one");
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
-    let types = std::env::var("AORTA_TEST_TYPES").expect("set by the test that runs this one");
-    let sources: Vec<Source> = common::kernels::of(types.split(' ')).into_values().collect();
+    let sources: Vec<Source> = common::kernels::all().into_values().collect();
     println!("{} kernels by hipRTC {}.{} for {architecture}", sources.len(), hiprtc.version.0, hiprtc.version.1);
     // As a run compiles them: on several threads.
     common::parallel::map(&sources, |source| {

@@ -6,14 +6,10 @@ use aorta::backend::gpu;
 use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::{Launch, Source, witness};
 
+/// By their names and texts.
 pub fn all() -> BTreeMap<String, Source> {
-    of(["f64", "f32", "f16", "bf16"])
-}
-
-/// Those of operations for these element types, of buffers, and the executor's own, by their names and texts.
-pub fn of<'a>(dtypes: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
-    for dtype in dtypes {
+    for dtype in ["f64", "f32", "f16", "bf16"] {
         of_operations(dtype, &mut sources);
     }
     for spec in [witness::mark(), witness::check(0)] {

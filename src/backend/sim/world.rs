@@ -180,7 +180,7 @@ impl World {
 
     /// A rank has issued one more iteration, at that time in ns. Gives the time at which it goes on: with `wait`, when all
     /// that run beside it have issued as many, in so far as they can before this one goes on.
-    pub fn issued(&self, rank: usize, time: f64, wait: bool) -> f64 {
+    pub fn issued(&self, rank: usize, mut time: f64, wait: bool) -> f64 {
         let mut state = self.lock();
         state.issued[rank].add(time);
         if !wait || !state.together {
@@ -192,6 +192,7 @@ impl World {
             self.pass(&mut state);
             state = self.until_turn(state, rank);
             state.waiting[rank] = None;
+            time = time.max(state.machine.now());
         }
         let others = state.issued.iter().zip(&state.present).filter(|(_, present)| **present);
         others.map(|(issued, _)| issued.time(count)).fold(time, f64::max)
