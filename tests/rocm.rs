@@ -5,8 +5,7 @@
 //! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
 //! unpacked beside them: the program itself, or this test's own binary.
 
-mod common;
-
+use crate::common;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -91,7 +90,7 @@ fn the_management_library_is_as_it_is_read() {
             println!("skipped: `.ci/rocm {suite} target/rocm/{suite}` unpacks AMD's management library too");
             continue;
         }
-        let output = run(&root, &myself, &["management", "--exact", "--ignored", "--nocapture"], &[]);
+        let output = run(&root, &myself, &["rocm::management", "--exact", "--ignored", "--nocapture"], &[]);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
         said.lines().filter(|line| line.contains("librocm_smi64")).for_each(|line| println!("{suite}: {line}"));
@@ -168,7 +167,7 @@ fn every_kernel_compiles() {
     let myself = std::env::current_exe().expect("a test has a binary");
     let compile = |suite: &str, architecture: &str| {
         let Some(root) = root(suite) else { return };
-        let arguments = ["inside", "--exact", "--ignored", "--nocapture"];
+        let arguments = ["rocm::inside", "--exact", "--ignored", "--nocapture"];
         let output = run(&root, &myself, &arguments, &[("AORTA_TEST_ARCHITECTURE", architecture)]);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
