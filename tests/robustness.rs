@@ -567,14 +567,14 @@ fn large_cases() -> Vec<(&'static str, String)> {
         ("nothing but lines", "\n".repeat(4_000_000)),
         ("nothing but opening braces", "{".repeat(4_000_000)),
         ("nothing but quotes", "\"\n".repeat(1_000_000)),
-        ("a mistake in each of many declarations", "let a = @\n".repeat(300_000)),
-        ("many declarations", lines(100_000, &|i| format!("let a{i} = {i}\n")) + "step { nop() }"),
+        ("a mistake in each of many declarations", "let a = @\n".repeat(100_000)),
+        ("many declarations", lines(50_000, &|i| format!("let a{i} = {i}\n")) + "step { nop() }"),
         ("many unknown names", lines(60_000, &|i| format!("let a{i} = b{i}x\n")) + "step { nop() }"),
         ("many words of parameters", {
-            lines(60_000, &|i| format!("param a{i} = u{i} in [u{i}, v{i}]\n")) + "step { nop() }"
+            lines(30_000, &|i| format!("param a{i} = u{i} in [u{i}, v{i}]\n")) + "step { nop() }"
         }),
         ("many metrics", lines(15_000, &|i| format!("metric m{i} = time\n")) + "step { nop() }"),
-        ("many labels", format!("step {{ {} }}", lines(100_000, &|i| format!("t{i}: nop()\n")))),
+        ("many labels", format!("step {{ {} }}", lines(50_000, &|i| format!("t{i}: nop()\n")))),
         ("lists added to each other", {
             let first = format!("let a0 = [{}]\n", "1, ".repeat(1000));
             first + &lines(20_000, &|i| format!("let a{} = a{i} + a{i}\n", i + 1)) + "step { nop() }"
