@@ -1,7 +1,5 @@
 //! Ranks on one clock: where observed iterations begin on the host's, whichever clocks their devices have.
 
-use crate::common;
-use crate::common::mock::{Mock, STEP, Script};
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
@@ -9,6 +7,9 @@ use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Trace};
 use aorta::model::{Options, Program};
 use aorta::schedule::{self, Schedule};
+
+use crate::common;
+use crate::common::mock::{Mock, STEP, Script};
 
 /// Rank 1 has more to do before all add up.
 const LATE: &str = "\

@@ -1,14 +1,15 @@
 //! The same program run in different ways gives the same results: however many streams, as streams or as a graph; and
 //! the simulator keeps every dependency of the plan.
 
-use crate::common;
-use crate::common::programs;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
 use aorta::exec::{Control, LaunchMode};
 use aorta::schedule;
 use proptest::prelude::*;
+
+use crate::common;
+use crate::common::programs;
 
 fn check_results(text: &str, iterations: u64) -> Result<(), TestCaseError> {
     let (program, plan) = common::planned(text);

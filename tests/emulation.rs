@@ -1,6 +1,5 @@
 //! One device that stands for a rank among many: what ranks do together takes the time of the table, and holds units.
 
-use crate::common;
 use aorta::backend::emulate::Emulated;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -12,6 +11,8 @@ use aorta::model::Program;
 use aorta::ops::Launch;
 use aorta::plan::Plan;
 use aorta::schedule;
+
+use crate::common;
 
 fn profile() -> Profile {
     Profile::named("h200").expect("embedded")

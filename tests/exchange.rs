@@ -1,14 +1,15 @@
 //! Several ranks in one process: what collectives leave in memory on the CPU, and when they end on the simulator.
 
-use crate::common;
-use crate::common::mock::{Mock, Script};
-use crate::common::world::World;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::MemoryId;
 use aorta::config::Profile;
 use aorta::exec::{Backend, Control, ExecError, LaunchMode, Ranks};
 use aorta::model::{MemoryKind, Program};
+
+use crate::common;
+use crate::common::mock::{Mock, Script};
+use crate::common::world::World;
 
 fn open(world: &World, backend: &dyn Backend) -> Ranks {
     world.open(backend, common::exec_options().timeout).unwrap_or_else(|error| panic!("{error}"))

@@ -1,13 +1,10 @@
 //! What a session asks of a backend, call by call, and what becomes of a run when something goes wrong: on a backend
 //! that notes every call, and fails where it is told to.
 
-use crate::common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::common::mock::{ELAPSED, Mock, Script};
-use crate::common::shipped;
 use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
@@ -18,6 +15,10 @@ use aorta::ops::init::Init;
 use aorta::plan::Plan;
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule};
+
+use crate::common;
+use crate::common::mock::{ELAPSED, Mock, Script};
+use crate::common::shipped;
 
 /// Two streams that meet, and one that nothing uses.
 const MEETING: &str = "\

@@ -3,16 +3,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::altered::Altered;
-use crate::common::mock::{Mock, Script};
-use crate::common::parallel;
-use crate::common::world::World;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::Profile;
 use aorta::exec::{Backend, Control, Diagnosis, ExecError, LaunchMode, Ranks};
 use aorta::render::{self, Style};
+
+use crate::common::altered::Altered;
+use crate::common::mock::{Mock, Script};
+use crate::common::parallel;
+use crate::common::world::World;
 
 fn open(world: &World, backend: &dyn Backend, timeout: Nanos) -> Ranks {
     world.open(backend, timeout).unwrap_or_else(|error| panic!("{error}"))

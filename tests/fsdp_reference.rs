@@ -1,13 +1,14 @@
 //! Training under full sharding against the same training on whole layers: forward, loss, backward and descent in
 //! double precision, for the data of all ranks, by code that shares nothing with the operations.
 
-use crate::common;
-use crate::common::shipped;
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};
 use aorta::exec::{self, Control, LaunchMode, Rank, Ranks};
 use aorta::model::{MemoryKind, Program};
 use aorta::schedule::{self, Schedule};
+
+use crate::common;
+use crate::common::shipped;
 
 const WORLD: usize = 2;
 const RATE: f64 = 0.02;

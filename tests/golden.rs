@@ -1,10 +1,8 @@
 //! What becomes of every shipped file, stage by stage, as text: its tree, the program, the plan, the schedule, a
 //! simulated iteration, and the table of a run. The files are taken at their tiny presets, where they have one.
 
-use crate::common;
 use std::process::Command as Process;
 
-use crate::common::shipped::{self, Shipped};
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
 use aorta::exec::{Backend, Control, LaunchMode, Trace};
@@ -12,6 +10,9 @@ use aorta::model::Program;
 use aorta::report::dump;
 use aorta::schedule::Options;
 use aorta::syntax;
+
+use crate::common;
+use crate::common::shipped::{self, Shipped};
 
 /// What the program prints for a file.
 fn printed(command: &[&str], file: &Shipped) -> String {

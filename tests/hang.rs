@@ -1,10 +1,11 @@
 //! An iteration that does not end is told when its time is over, not when it ends after all.
 
-use crate::common;
 use aorta::backend::host::Host;
 use aorta::base::Nanos;
 use aorta::exec::{self, Control, ExecError, LaunchMode};
 use aorta::schedule;
+
+use crate::common;
 
 #[test]
 fn a_hang_on_the_cpu_is_told_and_left_behind() {

@@ -2,11 +2,12 @@
 //! computes what the CPU does, as streams and as a graph, and each fault is told and ends the run. What an AMD GPU would
 //! do is not shown by this.
 
-use crate::common::doubles;
-use crate::common::programs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::common::doubles;
+use crate::common::programs;
 
 /// A run that takes longer hangs: it is ended, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);

@@ -2,9 +2,10 @@
 //! what a management library says, and what `aorta devices` tells of it all. The double keeps masks and invents figures
 //! only where it is told to; nothing here is an AMD GPU's.
 
-use crate::common::doubles;
 use std::path::Path;
 use std::process::Command;
+
+use crate::common::doubles;
 
 /// Compiled kernels, kept for all tests of the double.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");

@@ -1,11 +1,12 @@
 //! Every generated kernel compiles: with NVRTC, for which no GPU is needed.
 
-use crate::common;
 use std::path::PathBuf;
 
 use aorta::backend::SearchPaths;
 use aorta::backend::cuda::Nvrtc;
 use aorta::ops::Source;
+
+use crate::common;
 
 #[test]
 fn every_kernel_compiles() {

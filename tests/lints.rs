@@ -1,15 +1,16 @@
 //! What is called needless is needless: warnings on random programs, against definitions.
 
-use crate::common;
 use std::collections::BTreeSet;
 
-use crate::common::oracle::{Set, Unrolled};
-use crate::common::programs;
 use aorta::base::{SourceMap, SrcSpan};
 use aorta::model::Program;
 use aorta::plan::{self, PlanWarning};
 use miette::Diagnostic;
 use proptest::prelude::*;
+
+use crate::common;
+use crate::common::oracle::{Set, Unrolled};
+use crate::common::programs;
 
 /// Everything that has to come before each launch, by definition.
 fn order(program: &Program) -> Vec<Set> {

@@ -1,13 +1,14 @@
 //! The mixture-of-experts workload against the same layer worked out densely: every expert for every token, in double
 //! precision, from the same weights, by code that shares nothing with the operations.
 
-use crate::common;
-use crate::common::shipped;
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};
 use aorta::exec::{Control, LaunchMode, Session};
 use aorta::model::{MemoryKind, Program};
 use aorta::schedule;
+
+use crate::common;
+use crate::common::shipped;
 
 /// A size of the layer, by the names of the file's parameters.
 #[derive(Clone, Copy, Debug)]

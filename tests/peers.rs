@@ -1,6 +1,5 @@
 //! Copies to other ranks: what they leave in memory, what waits for them, and how long they take on the simulator.
 
-use crate::common;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{MemoryId, Nanos};
@@ -11,6 +10,8 @@ use aorta::model::{self, MemoryKind, ModelError, Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule};
 use proptest::prelude::*;
+
+use crate::common;
 
 /// The programs of all ranks of a world, with what arrives on each.
 fn linked(text: &str, world: u32) -> Result<Vec<Program>, Vec<ModelError>> {

@@ -1,15 +1,16 @@
 //! The forms of a plan: each says all of the document, and what differs between two of them is what changed.
 
-use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::shipped;
 use aorta::config::Profile;
 use aorta::measure::record::Workload;
 use aorta::plan;
 use aorta::report::plan::{self as report, Edge, Hazard, PlanDocument, Reason};
 use aorta::schedule::{self, Options, Topology};
 use proptest::prelude::*;
+
+use crate::common;
+use crate::common::shipped;
 
 /// Every kind of edge, in a cycle of two iterations that overlap.
 const EVERYTHING: &str = r#"

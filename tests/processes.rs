@@ -1,13 +1,11 @@
 //! Ranks in processes of their own take the same decisions and know the same. Here each is a thread with nothing but its
 //! own rank and a connection: what they run is what processes run.
 
-use crate::common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::mock::{Mock, Script};
 use aorta::backend::host::Host;
 use aorta::backend::rendezvous::{Place, Rendezvous};
 use aorta::backend::sim::Sim;
@@ -18,6 +16,9 @@ use aorta::measure::{self, Measured, RankRequest};
 use aorta::model::{Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Topology};
+
+use crate::common;
+use crate::common::mock::{Mock, Script};
 
 /// A backend that runs one rank of a world.
 struct OneOf<'a> {

@@ -1,13 +1,11 @@
 //! No input makes the program panic: random bytes, random sequences of the language's own words, and shipped files with
 //! pieces taken out, put in twice, exchanged or replaced, through every stage that they reach.
 
-use crate::common;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::process::{Command, Stdio};
 
-use crate::common::shipped;
 use aorta::backend::sim::Sim;
 use aorta::base::{Interner, SourceMap};
 use aorta::config::{EffortPlan, Profile, Scenario, Settings};
@@ -22,6 +20,9 @@ use aorta::syntax::ast::DeclKind;
 use aorta::syntax::{self, DECLARATIONS, Limits, RESERVED, STATEMENTS};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+
+use crate::common;
+use crate::common::shipped;
 
 /// Operations of an iteration up to which it is simulated.
 const SIMULATED: usize = 200;

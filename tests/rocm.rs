@@ -5,13 +5,14 @@
 //! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
 //! unpacked beside them: the program itself, or this test's own binary.
 
-use crate::common;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use aorta::backend::SearchPaths;
 use aorta::backend::hip::Hiprtc;
 use aorta::ops::Source;
+
+use crate::common;
 
 /// What Debian packages of AMD's: where it was unpacked, and the architectures that its compiler is tried for. Those of
 /// CDNA have waves of 64 threads, gfx1100 of 32.

@@ -1,14 +1,15 @@
 //! Plans, events, memory and races of random programs, against an oracle that knows nothing but definitions.
 
-use crate::common;
 use std::cell::RefCell;
 
-use crate::common::{oracle, programs};
 use aorta::model::Program;
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule, Topology};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+
+use crate::common;
+use crate::common::{oracle, programs};
 
 const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, units_apart: false };
 

@@ -1,12 +1,13 @@
 //! The simulator against closed forms, on a device without latencies; and what it says of a small program.
 
-use crate::common;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};
 use aorta::cost::floor::floor;
 use aorta::exec::{self, Control, LaunchMode, Session, Trace};
 use aorta::schedule;
+
+use crate::common;
 
 /// An H200 without any latency: only what is asked for takes time.
 fn ideal() -> Profile {

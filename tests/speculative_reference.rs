@@ -1,13 +1,14 @@
 //! Speculative decoding against plain attention: each token looks at every one before it, in double precision, with the
 //! same weights and the same keys and values at the beginning, by code that shares nothing with the operations.
 
-use crate::common;
-use crate::common::shipped;
 use aorta::backend::host::Host;
 use aorta::base::{MemoryId, OpId};
 use aorta::exec::{Control, LaunchMode, Session};
 use aorta::model::{MemoryKind, Program};
 use aorta::schedule;
+
+use crate::common;
+use crate::common::shipped;
 
 /// A size of both models, by the names of the file's parameters.
 #[derive(Clone, Copy, Debug)]

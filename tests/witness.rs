@@ -1,7 +1,5 @@
 //! The witness of order: every edge of the plan holds in a run, and one that is taken away is missed.
 
-use crate::common;
-use crate::common::shipped;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
@@ -9,6 +7,9 @@ use aorta::exec::{self, Backend, Control, Edge, LaunchMode, Rank, Witness};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule::{self, Command, Schedule};
+
+use crate::common;
+use crate::common::shipped;
 
 fn placed((program, plan): &(Program, Plan), backend: &dyn Backend) -> Schedule {
     common::placed(program, plan, backend, &schedule::Options::default())

@@ -1,10 +1,8 @@
 //! Every shipped file: it says what it is, runs on the simulator as it stands, and computes the same on the CPU
 //! however it is run.
 
-use crate::common;
 use std::collections::BTreeMap;
 
-use crate::common::shipped::{self, Shipped};
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::{EffortPlan, Profile};
@@ -14,6 +12,9 @@ use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule;
 use aorta::syntax::ast::{DeclKind, ExprKind};
+
+use crate::common;
+use crate::common::shipped::{self, Shipped};
 
 /// Values of `param streams`.
 const STREAMS: [u32; 3] = [4, 8, 16];

@@ -16,7 +16,6 @@
 mod comparison;
 mod shell;
 
-use crate::common::parallel;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +27,8 @@ use aorta::ops::{self, Input};
 
 use comparison::{agrees, mended, tidy};
 use shell::{Shell, has_driver};
+
+use crate::common::parallel;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

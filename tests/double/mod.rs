@@ -2,7 +2,6 @@
 
 mod library;
 
-use crate::common::doubles;
 use std::ffi::c_void;
 use std::process::Command;
 
@@ -11,6 +10,8 @@ use aorta::model::{self, Options, Program};
 use aorta::ops::{Kernel, Launch};
 use aorta::syntax::{self, Limits};
 use library::{Hip, Stream, good};
+
+use crate::common::doubles;
 
 const FLOATS: usize = 8 * 512;
 
