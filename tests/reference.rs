@@ -1,5 +1,6 @@
 //! The tables of the language reference, and the definitions of figures, are what the code says: each stands between
-//! `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md or docs/metrics.md. `AORTA_DOCS=write cargo test --test suite reference::` writes them anew.
+//! `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md or docs/metrics.md. `AORTA_DOCS=write cargo test --test
+//! suite reference::` writes them anew.
 
 use std::path::Path;
 

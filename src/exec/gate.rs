@@ -112,7 +112,7 @@ impl Session {
         let gate = (iteration % RING) as u32;
         let issued = self.beat.issued_one();
         let held = self.lowered.gate.held(gate);
-        if !self.driver.side_by_side() {
+        if self.in_turns {
             self.issued_at = Some(self.driver.now());
             self.driver.issued(held);
         }

@@ -152,12 +152,17 @@ pub(super) fn prepare_with(
     }
 }
 
-/// Tells each session of the others, where they can wait for each other.
+/// Tells each session of the others, so that they can wait for each other: by themselves, or by their drivers where one
+/// goes on at a time.
 fn acquaint(sessions: &mut [Session]) {
     let beats: Vec<_> = sessions.iter().map(|session| session.beat.clone()).collect();
-    for (index, session) in sessions.iter_mut().enumerate().filter(|(_, session)| session.driver.side_by_side()) {
-        let others = beats.iter().enumerate().filter(|(other, _)| *other != index);
-        session.others = others.map(|(_, beat)| beat.clone()).collect();
+    for (index, session) in sessions.iter_mut().enumerate() {
+        if session.driver.side_by_side() {
+            let others = beats.iter().enumerate().filter(|(other, _)| *other != index);
+            session.others = others.map(|(_, beat)| beat.clone()).collect();
+        } else {
+            session.in_turns = beats.len() > 1;
+        }
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Session {
     pub(super) beat: Arc<Beat>,
     /// The other ranks of this process, where they run side by side.
     pub(super) others: Vec<Arc<Beat>>,
+    /// There are others, and one of all goes on at a time: the driver lets this one wait for them.
+    pub(super) in_turns: bool,
     /// When the last iteration had been issued, by the host's clock, if others were waited for then.
     pub(super) issued_at: Option<Nanos>,
     /// How far each lane had come when the iterations began.
@@ -114,6 +116,7 @@ impl Session {
             rank,
             beat: Arc::default(),
             others: Vec::new(),
+            in_turns: false,
             issued_at: None,
             base,
             issued: 0,

@@ -10,8 +10,8 @@
 //!   with `ranks=N`, on that many ranks.
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
 //!
-//! `AORTA_DOCS=write cargo test --test suite docs::` puts what the commands print now into the pages. Read the difference
-//! before keeping it.
+//! `AORTA_DOCS=write cargo test --test suite docs::` puts what the commands print now into the pages. Read the
+//! difference before keeping it.
 
 mod comparison;
 mod shell;

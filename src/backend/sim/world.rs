@@ -1,8 +1,8 @@
 //! One simulated machine for all ranks of a process, and whose turn it is.
 //!
 //! Each rank has a thread and a host's clock of its own, but only one of them runs at a time: until it has to wait for
-//! the machine, when the next goes on. Time passes on the machine when all of them wait. So nothing is issued later
-//! than time has got, and every run is the same.
+//! the machine, or for the others to issue as much, when the next goes on. Time passes on the machine when all of them
+//! wait. So nothing is issued later than time has got, and every run is the same.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ pub enum Awaited {
     Issued(u64),
 }
 
-/// Iterations of a rank whose time of issue is kept: more than it has under way.
+/// Iterations of a rank whose time of issue is kept: more than it may have under way.
 const RING: u64 = 64;
 
 /// The iterations that a rank has issued since it entered.
