@@ -35,9 +35,11 @@ fn ideal() -> Profile {
         &mut profile.graph.dispatch,
         &mut profile.host_to_device.latency,
         &mut profile.device_to_host.latency,
+        &mut profile.host_link.latency,
     ] {
         *figure = zero();
     }
+    profile.host_link.both = Figure(1e15, "test".to_owned());
     profile.bandwidth = Figure(1e12, "test".to_owned());
     profile.bandwidth_efficiency = Figure(1.0, "test".to_owned());
     profile.cache = Figure(0.0, "test".to_owned());
@@ -160,15 +162,64 @@ fn engines_share_their_link() {
     assert_eq!(time(profile, body), Nanos(20 * US));
 }
 
-#[test]
-fn directions_do_not_disturb_each_other() {
+/// A device whose link to the host carries 100 GB/s each way by engines, and 50 GB/s by kernels.
+fn linked() -> Profile {
     let mut profile = ideal();
     for engines in [&mut profile.host_to_device, &mut profile.device_to_host] {
         set(&mut engines.bandwidth, 1e11);
         set(&mut engines.link, 1e11);
     }
-    let body = "on s[0] { copy(up[0] -> x[0]) }\non s[1] { copy(y[1] -> down[1]) }";
-    assert_eq!(time(profile, body), Nanos(10 * US));
+    set(&mut profile.host_link.kernel_reads, 5e10);
+    set(&mut profile.host_link.kernel_writes, 5e10);
+    set(&mut profile.host_link.kernel_other_way, 0.0);
+    profile
+}
+
+#[test]
+fn both_directions_share_what_the_link_carries_in_all() {
+    let both_ways = "on s[0] { copy(up[0] -> x[0]) }\non s[1] { copy(y[1] -> down[1]) }";
+    let mut profile = linked();
+    assert_eq!(time(profile.clone(), both_ways), Nanos(10 * US));
+    set(&mut profile.host_link.both, 1.6e11);
+    assert_eq!(time(profile, both_ways), Nanos(12_500), "2 MB at 160 GB/s");
+}
+
+/// Each operand takes the time of the memory that holds it: 1 MB read from the host's or written there, by every kind of
+/// operation that a kernel does. Device memory, at 1 TB/s, takes 1 µs of the same bytes.
+#[test]
+fn kernels_move_what_lies_on_the_host_over_its_link() {
+    let declared = "stream s[2]\nbuffer x, y: u8[1000000]\nbuffer up, down: u8[1000000] in pinned\n\
+                    buffer a: f32[500, 500] in pinned\nbuffer b: f32[500, 1]\nbuffer c: f32[500, 500]\n\
+                    buffer i: i32[1000] = iota\nbuffer rows: u8[1000, 1000] in pinned\nbuffer few: u8[1000, 1000]\n";
+    let time = |profile: Profile, body: &str| {
+        let mut session = session_of(profile, &format!("{declared}step {{ {body} }}\n"));
+        session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0).time
+    };
+    for (body, microseconds) in [
+        ("on s[0] { map(x + 1 -> y) }", 2),
+        ("on s[0] { map(up + 1 -> y) }", 20),
+        ("on s[0] { map(x + 1 -> down) }", 20),
+        ("on s[0] { map(up + 1 -> down) }", 20),
+        ("on s[0] { copy(up -> x, via: kernel) }", 20),
+        ("on s[0] { copy(x -> down, via: kernel) }", 20),
+        ("on s[0] { copy(up -> x, via: dma) }", 10),
+        ("on s[0] { memset(0 -> down) }", 20),
+        ("on s[0] { fill(0 -> down) }", 20),
+        ("on s[0] { gather(rows, i -> few) }", 20),
+        ("on s[0] { transpose(a -> c) }", 20),
+        ("on s[0] { softmax(a -> c) }", 20),
+        // A column of 1: its matrix is read once.
+        ("on s[0] { gemm(a, b) }", 20),
+        // An engine beside a kernel has half of the link, then the kernel all that it can use.
+        ("on s[0] { copy(up -> x, via: kernel) }\non s[1] { copy(up -> y, via: dma) }", 30),
+    ] {
+        assert_eq!((time(linked(), body).0 as f64 / 1e3).round() as i64, microseconds, "{body}");
+    }
+    let mut profile = linked();
+    set(&mut profile.host_link.kernel_other_way, 1.0);
+    let beside = "on s[0] { copy(up -> x, via: kernel) }\non s[1] { copy(y -> down, via: dma) }";
+    assert_eq!(time(linked(), beside), Nanos(20 * US), "each has its own direction");
+    assert_eq!(time(profile, beside), Nanos(30 * US), "a kernel takes up both");
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
-use crate::config::{Links, Profile};
+use crate::config::Profile;
 use crate::exec::{Driver, Fault, Image, Progress};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
-use super::machine::{Action, Machine, Placing, TaskId};
+use super::machine::{Action, Machine, Placing, TaskId, Time, whole};
 use super::parts::{Known, Op, Part, Parts};
 use super::world::{Awaited, State, World};
 
@@ -43,16 +43,16 @@ struct Capture {
 }
 
 struct Costs {
-    record: f64,
-    wait: f64,
-    stamp: f64,
-    gap_same: f64,
-    gap_event: f64,
-    latency: f64,
-    graph_launch: f64,
-    graph_branch: f64,
-    graph_gap: f64,
-    graph_dispatch: f64,
+    record: Time,
+    wait: Time,
+    stamp: Time,
+    gap_same: Time,
+    gap_event: Time,
+    latency: Time,
+    graph_launch: Time,
+    graph_branch: Time,
+    graph_gap: Time,
+    graph_dispatch: Time,
     depth: u32,
 }
 
@@ -60,8 +60,8 @@ struct SimDriver {
     world: Arc<World>,
     place: Place,
     costs: Costs,
-    /// The host's time, in ns.
-    host: f64,
+    /// The host's time.
+    host: Time,
     /// What each operation comes to.
     ops: Vec<Op>,
     parts: Vec<Part>,
@@ -83,24 +83,25 @@ struct SimDriver {
 #[derive(Clone, Copy, Debug)]
 enum Launched {
     Task(TaskId),
-    /// A task that had ended when its call returned, and when that was, in ns.
-    Ended(f64),
+    /// A task that had ended when its call returned, and when that was.
+    Ended(Time),
     Node(u32),
 }
 
 /// A driver for each image, all on one machine.
-pub fn open(profile: &Profile, links: &Links, images: &[Image]) -> Vec<Box<dyn Driver>> {
+pub fn open(profile: &Profile, images: &[Image]) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
     // Streams that keep to a part of the device have queues of their own behind those of all priorities.
     let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
     let queues = shared + apart.max().unwrap_or(0);
     let lanes = images.iter().enumerate().flat_map(|(rank, image)| image.lanes.iter().map(move |_| rank as u32));
-    let mut machine = Machine::new(profile, links, lanes.collect(), images.len(), queues);
+    let ranks = images.iter().map(|image| image.rank).collect();
+    let mut machine = Machine::new(profile, lanes.collect(), ranks, queues);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
     }
-    let exchanges = Exchanges::new(images, links, profile);
+    let exchanges = Exchanges::new(images, profile);
     let mut known = Known::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
     let stamps = images.iter().map(|image| image.stamps as usize).sum();
@@ -144,19 +145,19 @@ impl SimDriver {
             world,
             place,
             costs: Costs {
-                record: profile.host.record.value(),
-                wait: profile.host.wait.value(),
-                stamp: profile.host.stamp.value(),
-                gap_same: profile.gap_same.value(),
-                gap_event: profile.gap_event.value(),
-                latency: profile.launch_latency.value(),
-                graph_launch: profile.graph.launch.value(),
-                graph_branch: profile.graph.launch_branch.value(),
-                graph_gap: profile.graph.gap.value(),
-                graph_dispatch: profile.graph.dispatch.value(),
+                record: whole(profile.host.record.value()),
+                wait: whole(profile.host.wait.value()),
+                stamp: whole(profile.host.stamp.value()),
+                gap_same: whole(profile.gap_same.value()),
+                gap_event: whole(profile.gap_event.value()),
+                latency: whole(profile.launch_latency.value()),
+                graph_launch: whole(profile.graph.launch.value()),
+                graph_branch: whole(profile.graph.launch_branch.value()),
+                graph_gap: whole(profile.graph.gap.value()),
+                graph_dispatch: whole(profile.graph.dispatch.value()),
                 depth: profile.host.queue_depth.value() as u32,
             },
-            host: 0.0,
+            host: 0,
             ops,
             parts,
             lanes: image.lanes.iter().enumerate().map(lane).collect(),
@@ -194,7 +195,7 @@ impl SimDriver {
         let (placing, last, waits) = &mut self.lanes[lane as usize];
         // A mark has no gap before it: it is where the lane is.
         let (same, event) = match action {
-            Action::Mark(_) | Action::Meet(_) => (0.0, 0.0),
+            Action::Mark(_) | Action::Meet(_) => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
         };
         let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
@@ -231,7 +232,7 @@ impl SimDriver {
         match self.last.take() {
             None => self.opening = Some(number),
             Some(Launched::Task(task)) => self.world.lock().machine.observe(task, None, Some(number)),
-            Some(Launched::Ended(time)) => self.world.lock().times[number as usize] = time,
+            Some(Launched::Ended(time)) => self.world.lock().times[number as usize] = Some(time),
             Some(Launched::Node(node)) => {
                 let capture = self.capture.as_mut().expect("the node is its");
                 capture.nodes[node as usize].observed[1] = Some(number);
@@ -244,7 +245,7 @@ impl SimDriver {
         let number = self.stamp_of(stamp) as usize;
         let mut state = self.world.lock();
         state.take_stamps();
-        state.times[number] = f64::NAN;
+        state.times[number] = None;
     }
 
     fn stuck(call: &'static str) -> Box<Fault> {
@@ -348,18 +349,18 @@ impl Driver for SimDriver {
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
         let number = graph as usize;
         let graph = std::mem::take(&mut self.graphs[number]);
-        self.host += self.costs.graph_launch + self.costs.graph_branch * f64::from(graph.branches.saturating_sub(1));
+        self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
         let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = 0.0;
+        let mut dispatched = 0;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
-                Action::Mark(stamp) => (0.0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
+                Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
                 Action::Run(_) | Action::Exchange(_) => (gap, node.action),
-                Action::Meet(_) => (0.0, node.action),
+                Action::Meet(_) => (0, node.action),
             };
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
@@ -394,17 +395,18 @@ impl Driver for SimDriver {
         let world = self.world.clone();
         let mut state = self.wait_for(&world, world.lock(), Awaited::End(task), "reached")?;
         state.take_stamps();
-        self.host = self.host.max(state.times[self.stamp_of(stamp) as usize]);
+        let reached = state.times[self.stamp_of(stamp) as usize];
+        self.host = self.host.max(reached.unwrap_or(self.host));
         Ok(true)
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
         let state = self.world.lock();
-        let time = state.times[self.stamp_of(to) as usize] - state.times[self.stamp_of(from) as usize];
-        if time.is_nan() {
+        let time = |stamp| state.times[self.stamp_of(stamp) as usize];
+        let (Some(from), Some(to)) = (time(from), time(to)) else {
             return Err(Fault::new("elapsed", "a stamp has not been reached"));
-        }
-        Ok(Nanos(time.round() as i64))
+        };
+        Ok(Nanos(to - from))
     }
 
     fn gates(&self) -> bool {
@@ -440,7 +442,7 @@ impl Driver for SimDriver {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(self.host.round() as i64)
+        Nanos(self.host)
     }
 
     /// All ranks are on one machine, and their hosts go by its time.
@@ -450,10 +452,7 @@ impl Driver for SimDriver {
 
     fn reached_at(&mut self, stamp: u32) -> Result<Nanos, Box<Fault>> {
         let time = self.world.lock().times[self.stamp_of(stamp) as usize];
-        match time.is_nan() {
-            true => Err(Fault::new("reached_at", "a stamp has not been reached")),
-            false => Ok(Nanos(time.round() as i64)),
-        }
+        time.map(Nanos).ok_or_else(|| Fault::new("reached_at", "a stamp has not been reached"))
     }
 
     fn begin_capture(&mut self, _lane: u32) -> Result<(), Box<Fault>> {

@@ -6,12 +6,12 @@
 mod cache;
 mod driver;
 mod exchange;
-mod fluid;
+mod flows;
 mod machine;
 mod parts;
 mod world;
 
-use crate::config::{Links, Profile};
+use crate::config::Profile;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, check_peers};
 use crate::schedule::Topology;
 
@@ -19,14 +19,12 @@ use crate::schedule::Topology;
 #[derive(Debug)]
 pub struct Sim {
     profile: Profile,
-    links: Links,
 }
 
 impl Sim {
     /// Devices of one kind, connected as their profile says.
     pub fn new(profile: Profile) -> Self {
-        let links = Links::named(&profile.topology).expect("a profile is checked when it is read");
-        Sim { profile, links }
+        Sim { profile }
     }
 }
 
@@ -53,6 +51,6 @@ impl Backend for Sim {
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
-        Ok(driver::open(&self.profile, &self.links, &images))
+        Ok(driver::open(&self.profile, &images))
     }
 }

@@ -12,14 +12,14 @@ use crate::ops::Launch;
 
 use super::cache;
 use super::exchange::Exchanges;
-use super::machine::{Action, Machine};
+use super::machine::{Action, Machine, Time, whole};
 
 /// What one launch is to the simulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub action: Action,
     /// What the call costs the host.
-    pub host: f64,
+    pub host: Time,
     pub holds_host: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Known {
 impl Known {
     pub fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
         self.ranges.clear();
-        let flag = profile.host.wait.value();
+        let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
         let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
         let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
@@ -62,8 +62,8 @@ impl Known {
                     return [Sharing::Rows, Sharing::Nothing].map(|sharing| {
                         let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
                         let host = |action| match action {
-                            Action::Run(_) => cost::issue(launch, profile),
-                            Action::Mark(_) => 0.0,
+                            Action::Run(_) => whole(cost::issue(launch, profile)),
+                            Action::Mark(_) => 0,
                             Action::Meet(_) | Action::Exchange(_) => flag,
                         };
                         let part = |action| Part { action, host: host(action), holds_host: false };
@@ -77,7 +77,7 @@ impl Known {
                     };
                     Part {
                         action: exchange.unwrap_or(Action::Run(task)),
-                        host: cost::issue(launch, profile),
+                        host: whole(cost::issue(launch, profile)),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
                     }
                 };

@@ -6,7 +6,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::machine::{Machine, TaskId};
+use super::machine::{Machine, TaskId, Time};
 
 /// What a rank waits for.
 #[derive(Clone, Copy, Debug)]
@@ -26,23 +26,23 @@ const RING: u64 = 64;
 #[derive(Clone, Debug)]
 struct Issued {
     count: u64,
-    /// When the last of them were issued, in ns, by their number.
-    times: [f64; RING as usize],
+    /// When the last of them were issued, by their number.
+    times: [Time; RING as usize],
 }
 
 impl Issued {
-    const NONE: Issued = Issued { count: 0, times: [0.0; RING as usize] };
+    const NONE: Issued = Issued { count: 0, times: [0; RING as usize] };
 
-    fn add(&mut self, time: f64) {
+    fn add(&mut self, time: Time) {
         self.count += 1;
         self.times[(self.count % RING) as usize] = time;
     }
 
     /// When the rank had issued that many; the beginning of time, where that is so long ago that nobody waits for it.
-    fn time(&self, count: u64) -> f64 {
+    fn time(&self, count: u64) -> Time {
         match self.count.checked_sub(count) {
             Some(since) if since < RING => self.times[(count % RING) as usize],
-            _ => 0.0,
+            _ => 0,
         }
     }
 }
@@ -51,8 +51,8 @@ impl Issued {
 #[derive(Debug)]
 pub struct State {
     pub machine: Machine,
-    /// When each stamp was reached, in ns; NaN while it has not been.
-    pub times: Vec<f64>,
+    /// When each stamp was reached; None while it has not been.
+    pub times: Vec<Option<Time>>,
     /// Ranks that have entered, where they run side by side.
     entered: u32,
     together: bool,
@@ -85,7 +85,7 @@ impl State {
     /// Takes over what has been reached.
     pub fn take_stamps(&mut self) {
         for (stamp, time) in self.machine.take_stamps() {
-            self.times[stamp as usize] = time;
+            self.times[stamp as usize] = Some(time);
         }
     }
 }
@@ -101,7 +101,7 @@ impl World {
     pub fn new(machine: Machine, ranks: usize, stamps: usize) -> World {
         let state = State {
             machine,
-            times: vec![f64::NAN; stamps],
+            times: vec![None; stamps],
             entered: 0,
             together: false,
             waiting: vec![None; ranks],
@@ -178,9 +178,9 @@ impl World {
         }
     }
 
-    /// A rank has issued one more iteration, at that time in ns. Gives the time at which it goes on: with `wait`, when all
+    /// A rank has issued one more iteration, at that time. Gives the time at which it goes on: with `wait`, when all
     /// that run beside it have issued as many, in so far as they can before this one goes on.
-    pub fn issued(&self, rank: usize, mut time: f64, wait: bool) -> f64 {
+    pub fn issued(&self, rank: usize, mut time: Time, wait: bool) -> Time {
         let mut state = self.lock();
         state.issued[rank].add(time);
         if !wait || !state.together {
@@ -195,7 +195,7 @@ impl World {
             time = time.max(state.machine.now());
         }
         let others = state.issued.iter().zip(&state.present).filter(|(_, present)| **present);
-        others.map(|(issued, _)| issued.time(count)).fold(time, f64::max)
+        others.map(|(issued, _)| issued.time(count)).fold(time, Time::max)
     }
 
     /// Lets time pass until a rank has what it waits for. Gives nothing when it never will.

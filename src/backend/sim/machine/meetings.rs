@@ -1,12 +1,13 @@
-//! Where tasks of several devices meet: an exchange holds units of its device from where it begins, and goes on when all
-//! that take part have come.
+//! Where tasks of several devices meet: an exchange holds units of its device from where it begins. When all that take part
+//! have come, their transfer begins, which shares links with others; an exchange ends with the last of its transfers.
 
 use rustc_hash::FxHashMap;
 
+use crate::cost::Load;
 use crate::ops::{Collective, Cost};
 
 use super::units::Blocks;
-use super::{Action, Machine, TaskId, What};
+use super::{Action, Machine, Owner, TaskId, Time, What, whole};
 
 /// A meeting place of ranks: a communicator, or one direction between two of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,15 +18,22 @@ pub struct Channel {
 }
 
 /// One rank's side of a meeting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Side {
     pub channel: Channel,
     /// How many meet there, with itself.
     pub needed: u32,
     pub receives: bool,
-    /// Whether it goes on only when all have come; else it only says that it has.
+    /// Whether it goes on only when all have come and the transfer is over; else it only says that it has come.
     pub waits: bool,
+    /// How long the transfer takes once all have come, when it has the links alone, in ns. The longest side counts.
+    pub time: f64,
+    /// What this side puts on the links.
+    pub loads: Vec<Load>,
 }
+
+/// A transfer under way, by its number.
+pub type TransferId = u32;
 
 /// What a rank does in an exchange.
 #[derive(Clone, Debug)]
@@ -36,16 +44,14 @@ pub struct Exchange {
     pub sides: Vec<Side>,
     /// Compute units that it holds.
     pub units: u64,
-    /// From its start until it holds them, in ns.
-    pub floor: f64,
-    /// How long it takes once all have come, in ns.
-    pub time: f64,
+    /// From its start until it holds them.
+    pub floor: Time,
 }
 
 /// An exchange under way on one device.
 #[derive(Debug)]
 struct Meeting {
-    /// Channels on which it waits, and not all have come.
+    /// Channels on which it waits for others or for a transfer.
     open: u32,
     groups: Vec<u32>,
 }
@@ -55,8 +61,11 @@ struct Meeting {
 pub(super) struct Meetings {
     pub(super) exchanges: Vec<Exchange>,
     under_way: FxHashMap<TaskId, Meeting>,
-    /// Who has come to a channel, by the turn there, and whether it waits.
-    arrived: FxHashMap<(Channel, u64), Vec<(TaskId, bool)>>,
+    /// Who has come to a channel, by the turn there, with the place of its side in its exchange.
+    arrived: FxHashMap<(Channel, u64), Vec<(TaskId, usize)>>,
+    /// Who waits for each transfer.
+    transfers: Vec<Vec<TaskId>>,
+    unused_transfers: Vec<TransferId>,
     /// How often each device has used a channel, on each side of it.
     turns: FxHashMap<(u32, Channel, bool), u64>,
     /// The turn of each exchange that was submitted, for each of its channels.
@@ -75,8 +84,8 @@ impl Machine {
     pub(super) fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
         let device = self.device_of[lane as usize];
         let sides = &self.meetings.exchanges[exchange as usize].sides;
-        let turns = sides.iter().map(|&Side { channel, receives, .. }| {
-            let turn = self.meetings.turns.entry((device, channel, receives)).or_default();
+        let turns = sides.iter().map(|side| {
+            let turn = self.meetings.turns.entry((device, side.channel, side.receives)).or_default();
             *turn += 1;
             *turn
         });
@@ -115,33 +124,69 @@ impl Machine {
             .push(group);
     }
 
-    /// An exchange has come to all of its channels: whoever is complete with it goes on.
+    /// An exchange has come to all of its channels: transfers begin of which it was the last to come.
     pub(super) fn come(&mut self, task: TaskId) {
         let exchange = self.exchange_of(task);
-        let sides = self.meetings.exchanges[exchange].sides.clone();
         let turns = self.meetings.turns_of.remove(&task).unwrap_or_default();
-        let meeting = self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() });
-        meeting.open = sides.iter().filter(|side| side.waits).count() as u32;
-        if meeting.open == 0 {
-            self.go_on(task);
-        }
-        for (side, turn) in sides.iter().zip(turns) {
-            let first = self.meetings.arrived.get(&(side.channel, turn)).and_then(|there| there.first().copied());
-            if side.channel.pair.is_none() && first.is_some_and(|(first, _)| !self.alike(first, exchange)) {
+        let sides = &self.meetings.exchanges[exchange].sides;
+        let open = sides.iter().filter(|side| side.waits).count() as u32;
+        self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).open = open;
+        for (place, turn) in turns.into_iter().enumerate() {
+            let Side { channel, needed, .. } = self.meetings.exchanges[exchange].sides[place];
+            let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
+            if channel.pair.is_none() && first.is_some_and(|(first, _)| !self.alike(first, exchange)) {
                 // It is never complete, and neither is the other.
                 continue;
             }
-            let there = self.meetings.arrived.entry((side.channel, turn)).or_default();
-            there.push((task, side.waits));
-            if there.len() as u32 == side.needed {
-                let all = self.meetings.arrived.remove(&(side.channel, turn)).unwrap_or_default();
-                for (task, _) in all.into_iter().filter(|(_, waits)| *waits) {
-                    let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
-                    meeting.open -= 1;
-                    if meeting.open == 0 {
-                        self.go_on(task);
-                    }
-                }
+            let there = self.meetings.arrived.entry((channel, turn)).or_default();
+            there.push((task, place));
+            if there.len() as u32 == needed {
+                let all = self.meetings.arrived.remove(&(channel, turn)).unwrap_or_default();
+                self.transfer(&all);
+            }
+        }
+        if open == 0 {
+            self.exchanged(task);
+        }
+    }
+
+    /// All have come: what they transfer begins.
+    fn transfer(&mut self, all: &[(TaskId, usize)]) {
+        let (mut time, mut loads, mut waiting) = (0.0f64, Vec::new(), Vec::new());
+        for &(task, place) in all {
+            let exchange = self.exchange_of(task);
+            let side = &self.meetings.exchanges[exchange].sides[place];
+            time = time.max(side.time);
+            loads.extend_from_slice(&side.loads);
+            waiting.extend(side.waits.then_some(task));
+        }
+        let number = match self.meetings.unused_transfers.pop() {
+            Some(number) => {
+                self.meetings.transfers[number as usize] = waiting;
+                number
+            }
+            None => {
+                self.meetings.transfers.push(waiting);
+                self.meetings.transfers.len() as u32 - 1
+            }
+        };
+        let demands = self.paths.between(&loads, time, &mut self.flows);
+        if demands.is_empty() {
+            self.at(self.now + whole(time), What::Transferred(number));
+        } else {
+            self.flows.add(self.now, Owner::Transfer(number), time, demands);
+        }
+    }
+
+    /// A transfer is over: whoever waits for no other goes on.
+    pub(super) fn transferred(&mut self, transfer: TransferId) {
+        let waiting = std::mem::take(&mut self.meetings.transfers[transfer as usize]);
+        self.meetings.unused_transfers.push(transfer);
+        for task in waiting {
+            let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
+            meeting.open -= 1;
+            if meeting.open == 0 {
+                self.exchanged(task);
             }
         }
     }
@@ -162,13 +207,8 @@ impl Machine {
             || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
     }
 
-    fn go_on(&mut self, task: TaskId) {
-        let exchange = self.exchange_of(task);
-        let time = self.meetings.exchanges[exchange].time;
-        self.at(self.now + time, What::Exchanged(task));
-    }
-
-    pub(super) fn exchanged(&mut self, task: TaskId) {
+    /// An exchange is over on its device.
+    fn exchanged(&mut self, task: TaskId) {
         let device = self.device(task);
         let meeting = self.meetings.under_way.remove(&task);
         for group in meeting.into_iter().flat_map(|meeting| meeting.groups) {
