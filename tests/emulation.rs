@@ -4,7 +4,7 @@ use aorta::backend::emulate::Emulated;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
-use aorta::config::{Links, Profile};
+use aorta::config::Profile;
 use aorta::cost;
 use aorta::exec::{self, Backend, Control, LaunchMode, Rank};
 use aorta::model::Program;

@@ -1,13 +1,19 @@
 //! The simulator against closed forms, on a device without latencies; and what it says of a small program.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};
 use aorta::cost::floor::floor;
 use aorta::exec::{self, Control, LaunchMode, Session, Trace};
 use aorta::schedule;
+use proptest::prelude::*;
 
-use crate::common;
+use crate::common::altered::Altered;
+use crate::common::world::World;
+use crate::common::{self, worlds};
 
 /// An H200 without any latency: only what is asked for takes time.
 fn ideal() -> Profile {
@@ -354,6 +360,57 @@ fn twice_the_same() {
         on s[3] { spin(2us, units: 500) }";
     let run = || trace(Profile::named("h200").expect("embedded"), body, LaunchMode::Stream);
     assert_eq!(run(), run());
+}
+
+/// Of a thousand equal iterations a few are launched.
+#[test]
+fn equal_iterations_are_not_launched() {
+    let text = "stream s[4]\nbuffer x[4]: f32[1048576]\n\
+                step { for i in 0..8 { for k in 0..4 { on s[k] { map(x[k] * 2 -> x[k]) } } } }";
+    let (program, plan) = common::planned(text);
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let launches = Arc::<AtomicU64>::default();
+    let counting = Altered::counting(&sim, launches.clone());
+    let schedule = common::placed(&program, &plan, &counting, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &counting);
+    let samples = session.iterate(LaunchMode::Stream, 5, 1000, &Control::default()).expect("runs");
+    assert_eq!(samples.time.len(), 1000);
+    let iterations = launches.load(Ordering::Relaxed) / 32;
+    assert!(iterations < 20, "{iterations} of 1005 iterations were launched");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
+    /// Iterations that are equal to earlier ones are taken from these: the samples are those of simulating each.
+    #[test]
+    fn equal_iterations_are_simulated_once(
+        world in worlds::world(4),
+        gate: bool,
+        graph: bool,
+        warmup in 0u64..6,
+        iterations in 1u64..60,
+    ) {
+        let text = world.text();
+        let samples = |sim: Sim| {
+            let opened = World::new(&text, world.ranks, &sim);
+            let mut ranks = opened.open(&sim, Nanos(60_000_000_000)).unwrap_or_else(|error| panic!("{error}"));
+            ranks.set_gate(gate);
+            let mut mode = LaunchMode::Stream;
+            if graph && ranks.capture(&Control::default()).is_ok() {
+                mode = LaunchMode::Graph;
+            }
+            let samples = ranks.iterate(mode, warmup, iterations, &Control::default());
+            samples.unwrap_or_else(|error| panic!("{error}")).ranks
+        };
+        let profile = || Profile::named("h200").expect("embedded");
+        let once = samples(Sim::new(profile()));
+        let each = samples(Sim::new(profile()).each_iteration());
+        for (once, each) in once.iter().zip(&each) {
+            prop_assert_eq!(&once.time, &each.time, "{}", text);
+            prop_assert_eq!(&once.issue, &each.issue, "{}", text);
+        }
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ pub enum Kind {
     Settings,
     Scenario,
     Profile,
+    Topology,
     Expected,
     Suite,
     Record,
@@ -110,7 +111,7 @@ impl Kind {
     fn limit(self) -> usize {
         match self {
             Kind::Workload(limit) => limit,
-            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Expected | Kind::Suite => 1 << 20,
+            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Topology | Kind::Expected | Kind::Suite => 1 << 20,
             Kind::Record | Kind::Runs | Kind::Plan => 1 << 30,
         }
     }
@@ -126,6 +127,7 @@ impl Kind {
             }
             Kind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
+            Kind::Topology => "a topology was looked for, since the name ends in `.ron`",
             Kind::Plan => {
                 "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
             }

@@ -3,6 +3,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::base::suggest;
+
 use super::error::{ConfigError, bad_ron};
 use super::profile::Figure;
 
@@ -105,19 +107,17 @@ impl Links {
     /// Reads the name of embedded links in place of links.
     pub(super) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Links, D::Error> {
         let name = String::deserialize(from)?;
-        let known = || Links::names().collect::<Vec<_>>().join("`, `");
-        let unknown = |_| D::Error::custom(format!("no topology has the name `{name}`; there are `{}`", known()));
-        Links::named(&name).map_err(unknown)
+        Links::named(&name).map_err(D::Error::custom)
     }
 
     /// Embedded links.
     pub fn named(name: &str) -> Result<Links, ConfigError> {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Links::parse(&format!("{name}.ron"), text),
-            None => Err(ConfigError::UnknownProfile {
-                name: name.to_owned(),
-                help: crate::base::suggest::did_you_mean(name, Links::names().collect::<Vec<_>>()),
-            }),
+            None => {
+                let help = suggest::did_you_mean(name, Links::names().collect::<Vec<_>>());
+                Err(ConfigError::UnknownTopology { name: name.to_owned(), help })
+            }
         }
     }
 

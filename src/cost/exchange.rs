@@ -13,10 +13,19 @@ pub enum Path {
     Out(u32),
     In(u32),
     /// Between two devices of a mesh.
-    Pair { from: u32, to: u32 },
+    Pair {
+        from: u32,
+        to: u32,
+    },
     /// A network card of a node, outwards and inwards.
-    CardOut { node: u32, card: u32 },
-    CardIn { node: u32, card: u32 },
+    CardOut {
+        node: u32,
+        card: u32,
+    },
+    CardIn {
+        node: u32,
+        card: u32,
+    },
 }
 
 /// Bytes that one rank's part of a transfer puts on a link.
@@ -56,7 +65,8 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
         return within;
     }
     let steps = (nodes.len() as f64).log2().ceil();
-    let busiest = nodes.iter().map(|node| f64::from(node.most_on_card) * node.bytes_of_rank(collective.kind, bytes, &nodes));
+    let busiest =
+        nodes.iter().map(|node| f64::from(node.most_on_card) * node.bytes_of_rank(collective.kind, bytes, &nodes));
     let rate = links.across.bandwidth.value();
     let across = links.across.latency.value() * steps + busiest.fold(0.0, f64::max) / rate * 1e9;
     within.max(across)
@@ -262,7 +272,8 @@ mod tests {
             for ranks in [&[0, 8][..], &[0, 1, 2, 9], &[0, 1, 4, 8, 16, 17, 18, 19], &(0..16).collect::<Vec<_>>()] {
                 for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::AllGather] {
                     let shares = shares(kind, ranks, 1 << 26, &links);
-                    let cards = shares.iter().filter(|(path, _)| matches!(path, Path::CardOut { .. } | Path::CardIn { .. }));
+                    let cards =
+                        shares.iter().filter(|(path, _)| matches!(path, Path::CardOut { .. } | Path::CardIn { .. }));
                     assert!(cards.clone().count() > 0 && cards.clone().all(|(_, share)| *share < 1.0), "{shares:?}");
                 }
             }

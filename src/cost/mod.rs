@@ -2,12 +2,13 @@
 //!
 //! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
 
+pub mod cache;
 mod exchange;
 pub mod floor;
 mod peer;
 
 use crate::config::Profile;
-use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec, Traffic};
+use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, inwards, link_rate, loads, outwards};
 pub use peer::peer;
@@ -210,7 +211,8 @@ pub fn alone(task: &Task, profile: &Profile) -> f64 {
         Task::Kernel { blocks, share, block_time, busy, floor } => {
             let at_once = (profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(share)).floor().max(1.0);
             let waves = (blocks as f64 / at_once).ceil();
-            floor + (waves * block_time).max(busy.longest())
+            // Rounded as the simulator rounds them.
+            floor.round() + (waves * block_time).max(busy.longest()).round()
         }
         Task::Copy { direction, bytes, pageable } => {
             let engines = engines(direction, profile);
@@ -233,10 +235,35 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
     }
 }
 
-/// How long an operation takes when it has the device alone and finds its operands in the cache if they fit, in ns.
-pub fn duration(spec: &Spec, profile: &Profile) -> f64 {
-    let cached = if fits_cache(spec, profile) { 1.0 } else { 0.0 };
-    tasks(spec, &spec.launch(), cached, profile).iter().map(|task| alone(task, profile)).sum()
+/// How long an operation takes when it has the device and all links alone, and no rank is late, in ns. `ranks` are those of
+/// its group, as the world counts them; `cached` is as for [`tasks`].
+pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
+    let launches = spec.launch();
+    let tasks = tasks(spec, &launches, cached, profile);
+    let apart = profile.gap_same.value() * launches.len().saturating_sub(1) as f64;
+    let each = launches.iter().zip(&tasks).map(|(launch, task)| match launch {
+        Launch::Collective(collectives) if ranks.len() > 1 => {
+            let times = collectives.iter().map(|one| exchange(one, ranks, &profile.topology));
+            profile.kernel_floor.value().round() + times.fold(0.0, f64::max).round()
+        }
+        Launch::Peer(_) => alone(task, profile) + flags(spec, profile),
+        _ => alone(task, profile),
+    });
+    each.sum::<f64>() + apart
+}
+
+/// How long a rank waits for the flags of a copy between ranks: until what arrives may be written, and has arrived.
+fn flags(spec: &Spec, profile: &Profile) -> f64 {
+    let rank = spec.team.rank;
+    let crossing = ops::crossing(spec);
+    let sends = crossing.and_then(|crossing| crossing.sends.as_ref()).is_some_and(|(to, _)| *to != rank);
+    let receives = crossing.is_some_and(|crossing| crossing.from.iter().any(|from| *from != rank));
+    let flags = match (sends, receives) {
+        (_, true) => 2.0,
+        (true, false) => 1.0,
+        (false, false) => 0.0,
+    };
+    profile.topology.flag.value() * flags
 }
 
 /// What issuing a launch costs the host, until the call returns, in ns.

@@ -7,6 +7,7 @@
 use crate::base::Nanos;
 use crate::ops::Launch;
 
+use super::driver::{Issued, Repeat};
 use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
 use super::session::{LaunchMode, POLLS, RING, Session, device};
@@ -107,19 +108,30 @@ impl Session {
     }
 
     /// Opens the gate of an iteration that has been issued, when every rank of the process has issued it: the time of a
-    /// rank that has less to issue would contain how long the others take.
-    pub(super) fn let_go(&mut self, iteration: u64) {
+    /// rank that has less to issue would contain how long the others take. Returns iterations that need not be issued.
+    pub(super) fn let_go(&mut self, iteration: u64, (under_way, left): (u64, Option<u64>)) -> Option<Repeat> {
         let gate = (iteration % RING) as u32;
         let issued = self.beat.issued_one();
         let held = self.lowered.gate.held(gate);
         if self.in_turns {
             self.issued_at = Some(self.driver.now());
-            self.driver.issued(held);
         }
+        let next = iteration + 1;
+        let repeat = self.driver.issued(
+            held && self.in_turns,
+            Issued {
+                under_way,
+                slot: next % self.lowered.outline.period.len() as u64,
+                next_stamp: Self::begin_stamp(next),
+                stamps: 2 * RING as u32,
+                left,
+            },
+        );
         if held {
             self.wait_for_others(issued);
             self.driver.release(gate);
         }
+        repeat
     }
 
     /// Waits until the other ranks have issued as many iterations, or have taken too long.

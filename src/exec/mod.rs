@@ -24,7 +24,7 @@ mod witness;
 
 pub use control::Control;
 pub use diagnose::Diagnosis;
-pub use driver::{Backend, DeviceInfo, Driver, Fault, Progress};
+pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, Progress, Repeat};
 pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};

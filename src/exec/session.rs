@@ -12,7 +12,7 @@ use crate::model::Sync;
 
 use super::clock::Clock;
 use super::control::Control;
-use super::driver::{Driver, Fault, Progress};
+use super::driver::{Driver, Fault, Progress, Repeat};
 use super::error::ExecError;
 use super::gate::Gate;
 use super::hang::Stood;
@@ -89,6 +89,16 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// Adds those of iterations that are equal to the last ones.
+    fn repeat(&mut self, Repeat { period, iterations }: Repeat) {
+        for samples in [&mut self.time, &mut self.issue] {
+            let from = samples.len() - period as usize;
+            for index in 0..iterations as usize {
+                samples.push(samples[from + index]);
+            }
+        }
+    }
+
     /// Adds those of further iterations.
     pub(super) fn append(&mut self, later: Samples) {
         self.time.extend(later.time);
@@ -238,14 +248,22 @@ impl Session {
         Self::begin_stamp(iteration) + 1
     }
 
-    /// Issues one whole iteration with its stamps, and opens its gate once the other ranks have come as far.
-    pub(super) fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+    /// Issues one whole iteration with its stamps, and opens its gate once the other ranks have come as far. `ahead` has the
+    /// iterations that are under way then, and those that are still issued, where they are like this one. Returns those
+    /// that need not be.
+    pub(super) fn issue(
+        &mut self,
+        mode: LaunchMode,
+        iteration: u64,
+        observe: bool,
+        ahead: (u64, Option<u64>),
+    ) -> Result<Option<Repeat>, ExecError> {
         self.issued = iteration + 1;
         self.stamped = if observe { Some(iteration) } else { self.stamped };
         let issued = self.issue_held(mode, iteration, observe);
         self.issued_at = None;
-        self.let_go(iteration);
-        issued
+        let repeat = self.let_go(iteration, ahead);
+        issued.map(|()| repeat)
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
@@ -347,7 +365,7 @@ impl Session {
         retired: &mut u64,
         control: &Control,
     ) -> Result<Samples, ExecError> {
-        let total = warmup + iterations;
+        let mut total = warmup + iterations;
         let mut samples = Samples {
             time: Vec::with_capacity(iterations as usize),
             issue: Vec::with_capacity(iterations as usize),
@@ -367,11 +385,18 @@ impl Session {
                 }
                 self.lead_in(mode, issued, false, issued >= first)?;
                 let start = self.driver.now();
-                self.issue(mode, issued, false)?;
+                let like_the_last = issued >= first && *retired >= warmup;
+                let left = like_the_last.then_some(total - issued - 1);
+                let repeat = self.issue(mode, issued, false, (issued + 1 - *retired, left))?;
                 if issued >= warmup {
                     samples.issue.push(self.issued_at.unwrap_or_else(|| self.driver.now()) - start);
                 }
                 issued += 1;
+                if let Some(repeat) = repeat {
+                    samples.repeat(repeat);
+                    total -= repeat.iterations;
+                    control.done.fetch_add(repeat.iterations, Ordering::Relaxed);
+                }
                 continue;
             }
             if *retired == issued {
@@ -444,7 +469,7 @@ impl Session {
                     self.retire(mode, before, control)?;
                 }
                 self.lead_in(mode, iteration, iteration == observed, true)?;
-                self.issue(mode, iteration, iteration == observed)?;
+                self.issue(mode, iteration, iteration == observed, (1, None))?;
             }
             let time = self.retire(mode, observed, control)?;
             self.driver.synchronize().map_err(device)?;

@@ -3,6 +3,7 @@
 //! Knows how many queues the device has and how many streams the caller allows; nothing else of the device, and no
 //! handle of any kind.
 
+mod durations;
 mod events;
 mod lanes;
 mod lint;
@@ -13,6 +14,7 @@ use crate::config::Profile;
 use crate::model::{Priority, Program, Sync, Units};
 use crate::plan::Plan;
 
+pub use durations::durations;
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
 pub use memory::{MemoryPlan, Placement};
 

@@ -1,10 +1,11 @@
 //! A backend that is another one but for one thing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aorta::base::{Nanos, Space};
-use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Progress};
+use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, Progress, Repeat};
 use aorta::schedule::Topology;
 
 pub struct Altered<'a> {
@@ -13,18 +14,25 @@ pub struct Altered<'a> {
     fails: Option<usize>,
     /// How many times slower the host's clock goes.
     slower: i64,
+    /// Operations that were launched.
+    launches: Arc<AtomicU64>,
 }
 
 impl<'a> Altered<'a> {
+    /// Nothing is altered; launches are counted.
+    pub fn counting(backend: &'a dyn Backend, launches: Arc<AtomicU64>) -> Altered<'a> {
+        Altered { backend, fails: None, slower: 1, launches }
+    }
+
     /// The second rank fails at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: Some(1), slower: 1 }
+        Altered { backend, fails: Some(1), slower: 1, launches: Arc::default() }
     }
 
     /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
     /// happened before a limit has passed, also on a machine that is busy with other things.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: None, slower: 10 }
+        Altered { backend, fails: None, slower: 10, launches: Arc::default() }
     }
 }
 
@@ -47,6 +55,7 @@ impl Backend for Altered<'_> {
             inner,
             fails: self.fails == Some(index),
             launches: 0,
+            all_launches: self.launches.clone(),
             slower: self.slower,
         };
         Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
@@ -57,6 +66,7 @@ struct AlteredDriver {
     inner: Box<dyn Driver>,
     fails: bool,
     launches: u32,
+    all_launches: Arc<AtomicU64>,
     slower: i64,
 }
 
@@ -65,6 +75,7 @@ type Call<T = ()> = Result<T, Box<Fault>>;
 impl Driver for AlteredDriver {
     fn launch(&mut self, op: u32) -> Call {
         self.launches += 1;
+        self.all_launches.fetch_add(1, Ordering::Relaxed);
         match self.fails && self.launches == 2 {
             true => Err(Fault::new("launch", "told to fail")),
             false => self.inner.launch(op),
@@ -97,6 +108,10 @@ impl Driver for AlteredDriver {
 
     fn elapsed(&mut self, from: u32, to: u32) -> Call<Nanos> {
         self.inner.elapsed(from, to)
+    }
+
+    fn issued(&mut self, wait: bool, issued: Issued) -> Option<Repeat> {
+        self.inner.issued(wait, issued)
     }
 
     fn now(&self) -> Nanos {

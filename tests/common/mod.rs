@@ -11,6 +11,7 @@ pub mod parallel;
 pub mod programs;
 pub mod shipped;
 pub mod world;
+pub mod worlds;
 
 use aorta::base::SourceMap;
 use aorta::model::{self, Options, Program};

@@ -4,13 +4,13 @@ use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
 use crate::config::Profile;
-use crate::exec::{Driver, Fault, Image, Progress};
+use crate::exec::{Driver, Fault, Image, Issued, Progress, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Placing, TaskId, Time, whole};
 use super::parts::{Known, Op, Part, Parts};
-use super::world::{Awaited, State, World};
+use super::world::{Awaited, State, View, World};
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -62,6 +62,9 @@ struct SimDriver {
     costs: Costs,
     /// The host's time.
     host: Time,
+    /// Calls since the last iteration was issued, and what was said of it.
+    calls: u64,
+    issued: Option<Issued>,
     /// What each operation comes to.
     ops: Vec<Op>,
     parts: Vec<Part>,
@@ -88,15 +91,17 @@ enum Launched {
     Node(u32),
 }
 
-/// A driver for each image, all on one machine.
-pub fn open(profile: &Profile, images: &[Image]) -> Vec<Box<dyn Driver>> {
+/// A driver for each image, all on one machine. With `each`, iterations are simulated also where they are equal to earlier
+/// ones.
+pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
     // Streams that keep to a part of the device have queues of their own behind those of all priorities.
     let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
     let queues = shared + apart.max().unwrap_or(0);
-    let lanes = images.iter().enumerate().flat_map(|(rank, image)| image.lanes.iter().map(move |_| rank as u32));
+    let lanes =
+        (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
     let ranks = images.iter().map(|image| image.rank).collect();
-    let mut machine = Machine::new(profile, lanes.collect(), ranks, queues);
+    let mut machine = Machine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
@@ -104,8 +109,8 @@ pub fn open(profile: &Profile, images: &[Image]) -> Vec<Box<dyn Driver>> {
     let exchanges = Exchanges::new(images, profile);
     let mut known = Known::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
-    let stamps = images.iter().map(|image| image.stamps as usize).sum();
-    let world = Arc::new(World::new(machine, images.len(), stamps));
+    let stamps: Vec<u32> = images.iter().map(|image| image.stamps).collect();
+    let world = Arc::new(World::new(machine, &stamps, each));
     let (mut first_lane, mut first_stamp) = (0, 0);
     let drivers = images.iter().zip(parts).enumerate().map(|(rank, (image, parts))| {
         let place = Place { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
@@ -158,6 +163,8 @@ impl SimDriver {
                 depth: profile.host.queue_depth.value() as u32,
             },
             host: 0,
+            calls: 0,
+            issued: None,
             ops,
             parts,
             lanes: image.lanes.iter().enumerate().map(lane).collect(),
@@ -185,11 +192,33 @@ impl SimDriver {
         awaited: Awaited,
         call: &'static str,
     ) -> Result<MutexGuard<'a, State>, Box<Fault>> {
-        world.wait(state, self.place.rank, awaited).ok_or_else(|| Self::stuck(call))
+        world.wait(state, self.place.rank, awaited, || self.view()).ok_or_else(|| Self::stuck(call))
+    }
+
+    /// What decides what this rank does next.
+    fn view(&self) -> View {
+        let lane = |(_, last, waits): &(Placing, Option<TaskId>, Vec<TaskId>)| {
+            std::iter::once(*last).chain(waits.iter().copied().map(Some)).collect()
+        };
+        let mut tasks: Vec<Vec<Option<TaskId>>> = self.lanes.iter().map(lane).collect();
+        tasks.push(self.events.clone());
+        if let Some(Issued { under_way, next_stamp, stamps, .. }) = self.issued {
+            // Those of the iteration that is being issued, of the ones under way, and of the one before.
+            let window = under_way as u32 + 2;
+            let ago = |list: &[Option<TaskId>], next: u32, ring: u32, count: u32| {
+                (0..count.min(ring))
+                    .map(|ago| list.get(((next + ring - ago) % ring) as usize).copied().flatten())
+                    .collect()
+            };
+            tasks.push(ago(&self.stamps, next_stamp + 1, stamps, 2 * window));
+            tasks.push(ago(&self.gates, next_stamp / 2, stamps / 2, window));
+        }
+        View { clock: self.host, calls: self.calls, tasks }
     }
 
     /// Puts a task behind a lane's last, and behind what the lane was told to wait for.
     fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
+        self.calls += 1;
         let world = self.world.clone();
         let mut state = world.lock();
         let (placing, last, waits) = &mut self.lanes[lane as usize];
@@ -300,6 +329,7 @@ impl Driver for SimDriver {
             capture.events[event as usize] = last.iter().copied().chain(waits.iter().copied()).collect();
             return Ok(());
         }
+        self.calls += 1;
         self.host += self.costs.record;
         if !self.lanes[lane as usize].2.is_empty() {
             self.submit(lane, Action::Mark(None), None)?;
@@ -314,6 +344,7 @@ impl Driver for SimDriver {
             capture.lanes[lane as usize].1.extend(nodes);
             return Ok(());
         }
+        self.calls += 1;
         self.host += self.costs.wait;
         if let Some(task) = self.events[event as usize] {
             self.lanes[lane as usize].2.push(task);
@@ -339,6 +370,7 @@ impl Driver for SimDriver {
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
+        self.calls += 1;
         self.host += self.costs.wait;
         if let Some(task) = self.stamps[stamp as usize] {
             self.lanes[lane as usize].2.push(task);
@@ -392,6 +424,7 @@ impl Driver for SimDriver {
         let Some(task) = self.stamps[stamp as usize] else {
             return Err(Fault::new("reached", "the stamp was never set"));
         };
+        self.calls += 1;
         let world = self.world.clone();
         let mut state = self.wait_for(&world, world.lock(), Awaited::End(task), "reached")?;
         state.take_stamps();
@@ -422,8 +455,12 @@ impl Driver for SimDriver {
         Ok(())
     }
 
-    fn issued(&mut self, wait: bool) {
-        self.host = self.world.issued(self.place.rank, self.host, wait);
+    fn issued(&mut self, wait: bool, issued: Issued) -> Option<Repeat> {
+        self.calls = 0;
+        self.issued = Some(issued);
+        let (time, repeat) = self.world.issued(self.place.rank, wait, issued, || self.view());
+        self.host = time;
+        repeat
     }
 
     fn release(&mut self, gate: u32) {

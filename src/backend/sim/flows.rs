@@ -10,6 +10,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::digest::Digest;
+use super::slots::Slots;
+
 /// A time or a duration, in whole ns.
 pub type Time = i64;
 
@@ -21,6 +24,9 @@ pub type FlowId = u32;
 
 /// How far the demands on a capacity may exceed it before they are held back: rounding errors of their sum.
 const EXACT: f64 = 1.0 + 1e-9;
+
+/// Why a flow that is asked for is there.
+const UNDER_WAY: &str = "capacities know flows that are under way";
 
 /// The least speed, as a share of the full one: rounding never stops a flow.
 const SLOWEST: f64 = 1e-9;
@@ -67,8 +73,7 @@ impl Capacity {
 /// All flows and the capacities that they share. `T` says whose a flow is.
 #[derive(Debug)]
 pub struct Flows<T> {
-    flows: Vec<Option<Flow<T>>>,
-    unused: Vec<FlowId>,
+    flows: Slots<Flow<T>>,
     capacities: Vec<Capacity>,
     /// When flows end, with their versions: the soonest first.
     ends: BinaryHeap<Reverse<(Time, FlowId, u64)>>,
@@ -80,8 +85,7 @@ impl<T: Copy> Flows<T> {
     /// No flows, and that many capacities.
     pub fn new(resources: usize) -> Self {
         Flows {
-            flows: Vec::new(),
-            unused: Vec::new(),
+            flows: Slots::default(),
             capacities: vec![Capacity::default(); resources],
             ends: BinaryHeap::new(),
             version: 0,
@@ -98,7 +102,7 @@ impl<T: Copy> Flows<T> {
     /// When the next flow ends, if nothing changes before.
     pub fn next(&mut self) -> Option<Time> {
         while let Some(&Reverse((time, id, version))) = self.ends.peek() {
-            if self.flows[id as usize].as_ref().is_some_and(|flow| flow.version == version) {
+            if self.flows.get(id).is_some_and(|flow| flow.version == version) {
                 return Some(time);
             }
             self.ends.pop();
@@ -109,16 +113,11 @@ impl<T: Copy> Flows<T> {
     /// Adds a flow that takes `time` ns at full speed. Demands name each capacity once.
     pub fn add(&mut self, now: Time, owner: T, time: f64, demands: Vec<Demand>) {
         let dominant = demands.iter().map(|demand| demand.share).fold(0.0, f64::max);
-        let flow = Flow { owner, left: time, at: now, rate: 0.0, demands, dominant, version: 0, seen: 0 };
-        let id = self.unused.pop().unwrap_or(self.flows.len() as u32);
-        for &Demand { resource, share } in &flow.demands {
+        let id = self.flows.add(Flow { owner, left: time, at: now, rate: 0.0, demands, dominant, version: 0, seen: 0 });
+        for &Demand { resource, share } in self.flows.get(id).into_iter().flat_map(|flow| &flow.demands) {
             let users = &mut self.capacities[resource as usize].users;
             let place = users.partition_point(|(user, _)| *user < id);
             users.insert(place, (id, share));
-        }
-        match self.flows.get_mut(id as usize) {
-            Some(place) => *place = Some(flow),
-            None => self.flows.push(Some(flow)),
         }
         self.share_out(now, Some(id), Vec::new());
     }
@@ -127,8 +126,7 @@ impl<T: Copy> Flows<T> {
     pub fn finish(&mut self) -> Option<T> {
         let now = self.next()?;
         let Reverse((_, id, _)) = self.ends.pop()?;
-        let flow = self.flows[id as usize].take()?;
-        self.unused.push(id);
+        let flow = self.flows.remove(id)?;
         let mut freed = Vec::new();
         for &Demand { resource, .. } in &flow.demands {
             let capacity = &mut self.capacities[resource as usize];
@@ -141,8 +139,25 @@ impl<T: Copy> Flows<T> {
         Some(flow.owner)
     }
 
+    /// Adds the flows to a digest; `owner` adds whose one is.
+    pub fn digest(&self, digest: &mut Digest, owner: impl Fn(&mut Digest, T)) {
+        digest.size(self.flows.iter().count());
+        for (id, flow) in self.flows.iter() {
+            let Flow { owner: whose, left, at, rate, demands, dominant: _, version: _, seen: _ } = flow;
+            digest.word(id);
+            owner(digest, *whose);
+            digest.numbers([*left, *rate]);
+            digest.moment(*at);
+            digest.size(demands.len());
+            for &Demand { resource, share } in demands {
+                digest.word(resource);
+                digest.number(share);
+            }
+        }
+    }
+
     fn flow(&self, id: FlowId) -> &Flow<T> {
-        self.flows[id as usize].as_ref().expect("only flows under way are used")
+        self.flows.get(id).expect(UNDER_WAY)
     }
 
     /// Gives new speeds to a flow that has begun, to the users of capacities of which something came free, and to all that
@@ -153,7 +168,9 @@ impl<T: Copy> Flows<T> {
         let mut flows: Vec<FlowId> = begun.into_iter().collect();
         let mut resources = freed;
         resources.iter().for_each(|&resource| self.capacities[resource as usize].seen = round);
-        flows.iter().for_each(|&id| self.flows[id as usize].iter_mut().for_each(|flow| flow.seen = round));
+        for &id in &flows {
+            self.flows.get_mut(id).expect(UNDER_WAY).seen = round;
+        }
         let (mut next_flow, mut next_resource) = (0, 0);
         loop {
             if let Some(&id) = flows.get(next_flow) {
@@ -168,7 +185,7 @@ impl<T: Copy> Flows<T> {
             } else if let Some(&resource) = resources.get(next_resource) {
                 next_resource += 1;
                 for &(id, _) in &self.capacities[resource as usize].users {
-                    let flow = self.flows[id as usize].as_mut().expect("only flows under way are used");
+                    let flow = self.flows.get_mut(id).expect(UNDER_WAY);
                     if flow.seen != round {
                         flow.seen = round;
                         flows.push(id);
@@ -235,7 +252,7 @@ impl<T: Copy> Flows<T> {
 
     fn set_rate(&mut self, now: Time, id: FlowId, rate: f64) {
         self.version += 1;
-        let flow = self.flows[id as usize].as_mut().expect("only flows under way are used");
+        let flow = self.flows.get_mut(id).expect(UNDER_WAY);
         if flow.rate == rate {
             return;
         }
@@ -324,7 +341,7 @@ mod tests {
                     state.add(0, id, *time, demands);
                 }
                 while state.next().is_some() {
-                    let live: Vec<&Flow<usize>> = state.flows.iter().flatten().collect();
+                    let live: Vec<&Flow<usize>> = state.flows.iter().map(|(_, flow)| flow).collect();
                     let share = |flow: &Flow<usize>, resource| flow.demands.iter()
                         .filter(|demand| demand.resource == resource).map(|demand| demand.share).sum::<f64>();
                     let used = |resource| live.iter().map(|flow| flow.rate * share(flow, resource)).sum::<f64>();

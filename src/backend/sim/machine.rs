@@ -15,16 +15,18 @@ use crate::ops::{Cost, Direction};
 
 use super::flows::Flows;
 pub use super::flows::Time;
+use super::slots::Slots;
 
 mod agenda;
 mod meetings;
 mod paths;
+mod state;
 mod units;
 mod watched;
 
 use agenda::{Event, What};
-pub use meetings::{Channel, Exchange, Side};
 use meetings::TransferId;
+pub use meetings::{Channel, Exchange, Side};
 use paths::Paths;
 use units::Blocks;
 
@@ -128,8 +130,11 @@ pub struct Machine {
     /// The device of each lane.
     device_of: Vec<u32>,
     capacity: u64,
-    blocks: Vec<Blocks>,
-    unused_blocks: Vec<u32>,
+    /// The most urgent priority of all lanes.
+    most_urgent: i32,
+    /// The longest time after a task's end at which what waits for it may start.
+    longest_gap: Time,
+    blocks: Slots<Blocks>,
     meetings: meetings::Meetings,
     /// Tasks and lanes that a rank waits for, and whether one of them has moved.
     awaited: FxHashSet<TaskId>,
@@ -149,9 +154,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Devices of one kind with that many hardware queues each, one for each of the ranks; `device_of` has the device of
-    /// each lane.
-    pub fn new(profile: &Profile, device_of: Vec<u32>, ranks: Vec<u32>, queues: usize) -> Machine {
+    /// Devices of one kind with that many hardware queues each, one for each of the ranks; `lanes` has the device of each
+    /// lane, and its priority: less is more urgent.
+    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> Machine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
@@ -163,7 +168,6 @@ impl Machine {
             admitted: Vec::new(),
             copies: [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToHost].map(engines),
         };
-        let lanes = device_of.len();
         let mut flows = Flows::new(0);
         let paths = Paths::new(profile, &ranks, &mut flows);
         Machine {
@@ -175,12 +179,16 @@ impl Machine {
             tasks: VecDeque::new(),
             first: 0,
             devices: ranks.iter().map(device).collect(),
-            outstanding: vec![0; lanes],
-            parts: vec![(u64::MAX, 0); lanes],
-            device_of,
+            outstanding: vec![0; lanes.len()],
+            parts: vec![(u64::MAX, 0); lanes.len()],
+            device_of: lanes.iter().map(|(device, _)| *device).collect(),
             capacity,
-            blocks: Vec::new(),
-            unused_blocks: Vec::new(),
+            longest_gap: [&profile.gap_same, &profile.gap_event, &profile.graph.gap]
+                .map(|gap| whole(gap.value()))
+                .into_iter()
+                .fold(0, Time::max),
+            most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
+            blocks: Slots::default(),
             meetings: meetings::Meetings::default(),
             awaited: FxHashSet::default(),
             awaited_lanes: FxHashSet::default(),
@@ -188,7 +196,7 @@ impl Machine {
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
             stamps: Vec::new(),
-            paces: vec![[0; 2]; lanes],
+            paces: vec![[0; 2]; lanes.len()],
         }
     }
 
@@ -481,7 +489,9 @@ impl Machine {
             self.queues[queue as usize].pop_front();
             self.pull(queue);
         }
-        while self.tasks.front().is_some_and(|task| task.end.is_some()) {
+        // Until then, what is submitted behind a task has to know when it ended.
+        let forgotten = now - self.longest_gap;
+        while self.tasks.front().is_some_and(|task| task.end.is_some_and(|end| end <= forgotten)) {
             self.tasks.pop_front();
             self.first += 1;
         }

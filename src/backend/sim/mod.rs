@@ -3,12 +3,13 @@
 //! The host's calls cost what the profile says and are visible to the device after its latency; what they launch runs
 //! on the machine. Nothing is computed: there is no memory. Every figure from here is simulated.
 
-mod cache;
+mod digest;
 mod driver;
 mod exchange;
 mod flows;
 mod machine;
 mod parts;
+mod slots;
 mod world;
 
 use crate::config::Profile;
@@ -19,12 +20,20 @@ use crate::schedule::Topology;
 #[derive(Debug)]
 pub struct Sim {
     profile: Profile,
+    /// Every iteration is simulated, also those that are equal to earlier ones.
+    each: bool,
 }
 
 impl Sim {
     /// Devices of one kind, connected as their profile says.
     pub fn new(profile: Profile) -> Self {
-        Sim { profile }
+        Sim { profile, each: false }
+    }
+
+    /// The same without taking iterations from earlier ones that were equal: slower, and with the same figures, which tests
+    /// hold it to.
+    pub fn each_iteration(self) -> Self {
+        Sim { each: true, ..self }
     }
 }
 
@@ -51,6 +60,6 @@ impl Backend for Sim {
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
-        Ok(driver::open(&self.profile, &images))
+        Ok(driver::open(&self.profile, &images, self.each))
     }
 }

@@ -5,12 +5,13 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use crate::backend::crossings::Sharing;
+use crate::base::Space;
 use crate::config::Profile;
+use crate::cost::cache::{self, Access};
 use crate::cost::{self, Task};
-use crate::exec::Image;
+use crate::exec::{Image, ImageOp};
 use crate::ops::Launch;
 
-use super::cache;
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Time, whole};
 
@@ -46,8 +47,12 @@ impl Known {
         self.ranges.clear();
         let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
-        let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
-        let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
+        let access = |(op, number): (&ImageOp, u32)| Access {
+            spec: &image.works[op.work as usize].spec,
+            offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
+            cold: image.cold.binary_search(&number).is_ok(),
+        };
+        let shares = cache::shares(|| image.ops.iter().zip(0..).map(access), profile);
         let ops = image.ops.iter().zip(shares).map(|(op, share)| {
             let ranges = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
                 let work = &image.works[op.work as usize];

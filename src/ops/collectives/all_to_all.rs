@@ -52,8 +52,9 @@ impl Operation for AllToAll {
         match uneven_parts(spec) {
             None => traffic(spec),
             Some(parts) => {
-                let bytes =
-                    |counts: &[u64]| Traffic::of(Space::Device, counts.iter().sum::<u64>() * spec.inputs[0].dtype.size());
+                let bytes = |counts: &[u64]| {
+                    Traffic::of(Space::Device, counts.iter().sum::<u64>() * spec.inputs[0].dtype.size())
+                };
                 Cost { read: bytes(&parts.sent), written: bytes(&parts.received), ..Cost::default() }
             }
         }

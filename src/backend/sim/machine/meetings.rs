@@ -1,16 +1,20 @@
 //! Where tasks of several devices meet: an exchange holds units of its device from where it begins. When all that take part
 //! have come, their transfer begins, which shares links with others; an exchange ends with the last of its transfers.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::cost::Load;
 use crate::ops::{Collective, Cost};
 
+use super::super::digest::Digest;
+use super::super::slots::Slots;
 use super::units::Blocks;
 use super::{Action, Machine, Owner, TaskId, Time, What, whole};
 
 /// A meeting place of ranks: a communicator, or one direction between two of its ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Channel {
     pub comm: u32,
     /// From whom to whom, of a transfer.
@@ -64,12 +68,69 @@ pub(super) struct Meetings {
     /// Who has come to a channel, by the turn there, with the place of its side in its exchange.
     arrived: FxHashMap<(Channel, u64), Vec<(TaskId, usize)>>,
     /// Who waits for each transfer.
-    transfers: Vec<Vec<TaskId>>,
-    unused_transfers: Vec<TransferId>,
+    transfers: Slots<Vec<TaskId>>,
     /// How often each device has used a channel, on each side of it.
     turns: FxHashMap<(u32, Channel, bool), u64>,
-    /// The turn of each exchange that was submitted, for each of its channels.
-    turns_of: FxHashMap<TaskId, Vec<u64>>,
+    /// The channels of each exchange that was submitted, with its turn there.
+    turns_of: FxHashMap<TaskId, Vec<(Channel, u64)>>,
+}
+
+impl Meetings {
+    /// Adds to a digest who has come where. Turns on a channel count from the least that a device has taken there.
+    pub(super) fn digest(&self, digest: &mut Digest) {
+        let Meetings { exchanges: _, under_way, arrived, transfers, turns, turns_of } = self;
+        let mut least: BTreeMap<Channel, u64> = BTreeMap::new();
+        for (&(_, channel, _), &turn) in turns {
+            least.entry(channel).and_modify(|least| *least = turn.min(*least)).or_insert(turn);
+        }
+        let channel_of = |digest: &mut Digest, channel: Channel| {
+            let (from, to) = channel.pair.unwrap_or((u32::MAX, u32::MAX));
+            digest.words([channel.comm, from, to]);
+        };
+        let relative = |channel: &Channel, turn: u64| turn.wrapping_sub(least.get(channel).copied().unwrap_or(0));
+        let mut sorted: Vec<_> = turns.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        for (&(device, channel, receives), &turn) in sorted {
+            channel_of(digest, channel);
+            digest.words([u64::from(device), receives.into(), relative(&channel, turn)]);
+        }
+        let mut sorted: Vec<_> = arrived.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        digest.size(sorted.len());
+        for (&(channel, turn), there) in sorted {
+            channel_of(digest, channel);
+            digest.word(relative(&channel, turn));
+            digest.size(there.len());
+            for &(task, place) in there {
+                digest.task(task);
+                digest.size(place);
+            }
+        }
+        let mut sorted: Vec<_> = under_way.iter().collect();
+        sorted.sort_unstable_by_key(|(task, _)| **task);
+        digest.size(sorted.len());
+        for (&task, Meeting { open, groups }) in sorted {
+            digest.task(task);
+            digest.word(*open);
+            digest.size(groups.len());
+            groups.iter().for_each(|&group| digest.word(group));
+        }
+        digest.size(transfers.iter().count());
+        for (number, waiting) in transfers.iter() {
+            digest.word(number);
+            digest.tasks(waiting.iter().copied());
+        }
+        // The channels follow from the task's exchange.
+        let mut sorted: Vec<_> = turns_of.iter().collect();
+        sorted.sort_unstable_by_key(|(task, _)| **task);
+        digest.size(sorted.len());
+        for (&task, turns) in sorted {
+            digest.task(task);
+            for &(channel, turn) in turns {
+                digest.word(relative(&channel, turn));
+            }
+        }
+    }
 }
 
 impl Machine {
@@ -87,7 +148,7 @@ impl Machine {
         let turns = sides.iter().map(|side| {
             let turn = self.meetings.turns.entry((device, side.channel, side.receives)).or_default();
             *turn += 1;
-            *turn
+            (side.channel, *turn)
         });
         self.meetings.turns_of.insert(task, turns.collect());
     }
@@ -115,7 +176,7 @@ impl Machine {
 
     fn occupy(&mut self, device: usize, task: TaskId, held: u64) {
         self.devices[device].free -= held;
-        let group = self.group(Blocks { task, count: 0, held });
+        let group = self.blocks.add(Blocks { task, count: 0, held });
         self.meetings
             .under_way
             .entry(task)
@@ -131,8 +192,8 @@ impl Machine {
         let sides = &self.meetings.exchanges[exchange].sides;
         let open = sides.iter().filter(|side| side.waits).count() as u32;
         self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).open = open;
-        for (place, turn) in turns.into_iter().enumerate() {
-            let Side { channel, needed, .. } = self.meetings.exchanges[exchange].sides[place];
+        for (place, (channel, turn)) in turns.into_iter().enumerate() {
+            let needed = self.meetings.exchanges[exchange].sides[place].needed;
             let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
             if channel.pair.is_none() && first.is_some_and(|(first, _)| !self.alike(first, exchange)) {
                 // It is never complete, and neither is the other.
@@ -160,16 +221,7 @@ impl Machine {
             loads.extend_from_slice(&side.loads);
             waiting.extend(side.waits.then_some(task));
         }
-        let number = match self.meetings.unused_transfers.pop() {
-            Some(number) => {
-                self.meetings.transfers[number as usize] = waiting;
-                number
-            }
-            None => {
-                self.meetings.transfers.push(waiting);
-                self.meetings.transfers.len() as u32 - 1
-            }
-        };
+        let number = self.meetings.transfers.add(waiting);
         let demands = self.paths.between(&loads, time, &mut self.flows);
         if demands.is_empty() {
             self.at(self.now + whole(time), What::Transferred(number));
@@ -180,9 +232,7 @@ impl Machine {
 
     /// A transfer is over: whoever waits for no other goes on.
     pub(super) fn transferred(&mut self, transfer: TransferId) {
-        let waiting = std::mem::take(&mut self.meetings.transfers[transfer as usize]);
-        self.meetings.unused_transfers.push(transfer);
-        for task in waiting {
+        for task in self.meetings.transfers.remove(transfer).unwrap_or_default() {
             let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
             meeting.open -= 1;
             if meeting.open == 0 {
@@ -212,8 +262,7 @@ impl Machine {
         let device = self.device(task);
         let meeting = self.meetings.under_way.remove(&task);
         for group in meeting.into_iter().flat_map(|meeting| meeting.groups) {
-            self.devices[device].free += self.blocks[group as usize].held;
-            self.unused_blocks.push(group);
+            self.devices[device].free += self.blocks.remove(group).map_or(0, |blocks| blocks.held);
         }
         self.ended(task);
         self.deal(device);

@@ -78,7 +78,10 @@ impl Paths {
                 let most = if pageable { self.profile.pageable_bandwidth.value() } else { f64::INFINITY };
                 let rate = engines.bandwidth.value().min(engines.link.value()).min(most);
                 let one_way = if direction == Direction::DeviceToHost { TO_HOST } else { TO_DEVICE };
-                let demand = |capacity, share: f64| Demand { resource: Self::of_device(device, capacity), share: share.min(1.0) };
+                let demand = |capacity, share: f64| Demand {
+                    resource: Self::of_device(device, capacity),
+                    share: share.min(1.0),
+                };
                 let both = rate / self.profile.host_link.both.value();
                 (bytes / rate * 1e9, vec![demand(one_way, rate / engines.link.value()), demand(BOTH, both)])
             }
@@ -104,7 +107,8 @@ impl Paths {
         if time <= 0.0 {
             return Vec::new();
         }
-        let mut shares: Vec<(Path, f64)> = loads.iter().map(|load| (load.path, load.bytes / load.capacity * 1e9 / time)).collect();
+        let mut shares: Vec<(Path, f64)> =
+            loads.iter().map(|load| (load.path, load.bytes / load.capacity * 1e9 / time)).collect();
         shares.sort_unstable_by_key(|(path, _)| *path);
         shares.dedup_by(|other, first| {
             let same = other.0 == first.0;

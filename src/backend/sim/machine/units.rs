@@ -9,6 +9,9 @@ use super::{Action, Machine, Owner, TaskId, whole};
 /// of the device, several rounds go together.
 const GROUPS: u64 = 8;
 
+/// The same of a kernel that more urgent ones may interrupt: these get its units when a group of its blocks ends.
+const GROUPS_OF_LESS_URGENT: u64 = 64;
+
 /// The part of a device's room for blocks that is dealt out at least to a kernel that has some running already, as one over
 /// this: kernels whose blocks end at different times would else divide each other's room without end.
 const PIECES: u64 = 8;
@@ -72,6 +75,7 @@ impl Machine {
         let share = share.min(capacity);
         let room = capacity / share;
         let free = self.devices[device].free.min(limit.saturating_sub(used));
+        let most_urgent = self.most_urgent;
         let state = self.state(task);
         let fit = state.waiting.min(free / share);
         let least = if state.running == 0 { 1 } else { state.waiting.min(room.div_ceil(PIECES)) };
@@ -79,7 +83,8 @@ impl Machine {
             return false;
         }
         // No group lasts longer than all of the kernel on a device of its own.
-        let rounds = blocks.div_ceil(GROUPS * fit).min(blocks.div_ceil(room));
+        let groups = if state.placing.priority > most_urgent { GROUPS_OF_LESS_URGENT } else { GROUPS };
+        let rounds = blocks.div_ceil(groups * fit).min(blocks.div_ceil(room));
         let count = (fit * rounds).min(state.waiting);
         state.waiting -= count;
         state.running += count;
@@ -90,7 +95,7 @@ impl Machine {
         let held = fit * share;
         self.devices[device].free -= held;
         self.account(task).into_iter().for_each(|(_, used)| *used += held);
-        let group = self.group(Blocks { task, count, held });
+        let group = self.blocks.add(Blocks { task, count, held });
         let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
         if demands.is_empty() {
             self.at(self.now + whole(alone), What::BlocksEnd(group));
@@ -100,22 +105,8 @@ impl Machine {
         exhausted
     }
 
-    pub(super) fn group(&mut self, blocks: Blocks) -> u32 {
-        match self.unused_blocks.pop() {
-            Some(index) => {
-                self.blocks[index as usize] = blocks;
-                index
-            }
-            None => {
-                self.blocks.push(blocks);
-                self.blocks.len() as u32 - 1
-            }
-        }
-    }
-
     pub(super) fn blocks_end(&mut self, group: u32) {
-        let Blocks { task, count, held } = self.blocks[group as usize];
-        self.unused_blocks.push(group);
+        let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);
         self.devices[device].free += held;
         self.account(task).into_iter().for_each(|(_, used)| *used -= held);
