@@ -20,8 +20,9 @@ const LARGE_TILE: u64 = 384;
 /// has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a product of
 /// 5760 × 5760 from pinned memory takes 15 times as long as its bytes, docs/measurements/2026-11-22-shared-links.md).
 fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
-    let again = |tensor: &Tensor, across: u64| match Traffic::of(tensor.space, tensor.bytes()) {
-        Traffic { host, .. } => Traffic { device: 0, host: host * (across.div_ceil(LARGE_TILE) - 1) },
+    let again = |tensor: &Tensor, across: u64| {
+        let host = Traffic::of(tensor.space, tensor.bytes()).host;
+        Traffic { device: 0, host: host * (across.div_ceil(LARGE_TILE) - 1) }
     };
     again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
 }

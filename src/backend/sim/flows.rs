@@ -269,8 +269,11 @@ impl<T: Copy> Flows<T> {
 mod tests {
     use super::*;
 
-    /// When flows end that begin at a time, take a time at full speed, and have these demands.
-    fn ends(flows: &[(Time, f64, &[(Resource, f64)])]) -> Vec<(u32, Time)> {
+    /// When a flow begins, how long it takes at full speed, and its demands.
+    type Drawn<'a> = (Time, f64, &'a [(Resource, f64)]);
+
+    /// When flows end.
+    fn ends(flows: &[Drawn]) -> Vec<(u32, Time)> {
         let mut state = Flows::new(4);
         let mut ends = Vec::new();
         for (id, &(start, time, demands)) in flows.iter().enumerate() {
@@ -301,16 +304,14 @@ mod tests {
     #[test]
     fn the_scarcest_capacity_decides_and_others_have_what_is_left() {
         // The first and the second share capacity 0; the second and the third share 1, of which the second uses little.
-        let flows: [(Time, f64, &[(Resource, f64)]); 3] =
-            [(0, 100.0, &[(0, 1.0)]), (0, 100.0, &[(0, 1.0), (1, 0.5)]), (0, 100.0, &[(1, 1.0)])];
+        let flows: [Drawn; 3] = [(0, 100.0, &[(0, 1.0)]), (0, 100.0, &[(0, 1.0), (1, 0.5)]), (0, 100.0, &[(1, 1.0)])];
         // Half of 0 each; of 1 the second takes a quarter, and the third has three. At 133 it ends; the others at 200.
         assert_eq!(ends(&flows), [(2, 133), (0, 200), (1, 200)]);
     }
 
     #[test]
     fn who_leaves_lets_the_others_go_faster() {
-        let flows: [(Time, f64, &[(Resource, f64)]); 3] =
-            [(0, 100.0, &[(0, 1.0)]), (50, 25.0, &[(0, 1.0)]), (50, 10.0, &[(3, 1.0)])];
+        let flows: [Drawn; 3] = [(0, 100.0, &[(0, 1.0)]), (50, 25.0, &[(0, 1.0)]), (50, 10.0, &[(3, 1.0)])];
         // The second takes 50 at half speed, in which the first does 25; what uses something else does not notice.
         assert_eq!(ends(&flows), [(2, 60), (1, 100), (0, 125)]);
     }
@@ -371,7 +372,7 @@ mod tests {
                 let mut flows = flows;
                 flows.sort_by_key(|flow| flow.0);
                 let at = |offset: Time| {
-                    let list: Vec<(Time, f64, &[(Resource, f64)])> =
+                    let list: Vec<Drawn> =
                         flows.iter().map(|(start, (time, demands))| (start + offset, *time, &demands[..])).collect();
                     ends(&list).into_iter().map(|(id, end)| (id, end - offset)).collect::<Vec<_>>()
                 };
