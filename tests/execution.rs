@@ -508,7 +508,7 @@ fn only_what_fits_is_held() {
     assert_eq!(held(MEETING, 0, LaunchMode::Stream), (false, None), "nobody wants it");
     let (holds, why) = held(MEETING, 6, LaunchMode::Stream);
     assert!(!holds);
-    assert_eq!(why.unwrap(), "a hardware queue gets 9 commands, and 6 are sure to fit (`gate_depth`)");
+    assert_eq!(why.unwrap(), "a hardware queue gets 8 commands, and 6 are sure to fit (`gate_depth`)");
     let copy = "stream a\nbuffer x: f32[4] in host\nbuffer y: f32[4]\nstep { on a { copy(x -> y) } }\n";
     let (holds, why) = held(copy, 512, LaunchMode::Stream);
     assert!(!holds);

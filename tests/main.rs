@@ -34,6 +34,7 @@ mod rendezvous;
 mod robustness;
 mod rocm;
 mod schedules;
+mod sessions;
 mod simulation;
 mod speculative_reference;
 mod sweep;

@@ -44,7 +44,7 @@ impl Session {
 
     /// Issues an iteration, each operation when the one before has ended.
     fn one_by_one(&mut self, iteration: u64, control: &Control) -> Result<(), ExecError> {
-        let index = (iteration % self.period() as u64) as usize;
+        let index = self.index(iteration);
         let origin = self.origin(index);
         self.issued = iteration + 1;
         self.driver.stamp(Self::begin_stamp(iteration), origin).map_err(device)?;

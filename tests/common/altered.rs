@@ -13,18 +13,25 @@ pub struct Altered<'a> {
     fails: Option<usize>,
     /// How many times slower the host's clock goes.
     slower: i64,
+    /// Lanes do not wait for stamps.
+    unordered: bool,
 }
 
 impl<'a> Altered<'a> {
     /// The second rank fails at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: Some(1), slower: 1 }
+        Altered { backend, fails: Some(1), slower: 1, unordered: false }
+    }
+
+    /// Lanes do not wait for stamps, so that iterations are not in order.
+    pub fn unordered(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { backend, fails: None, slower: 1, unordered: true }
     }
 
     /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
     /// happened before a limit has passed, also on a machine that is busy with other things.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: None, slower: 10 }
+        Altered { backend, fails: None, slower: 10, unordered: false }
     }
 }
 
@@ -48,6 +55,7 @@ impl Backend for Altered<'_> {
             fails: self.fails == Some(index),
             launches: 0,
             slower: self.slower,
+            unordered: self.unordered,
         };
         Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
     }
@@ -58,6 +66,7 @@ struct AlteredDriver {
     fails: bool,
     launches: u32,
     slower: i64,
+    unordered: bool,
 }
 
 type Call<T = ()> = Result<T, Box<Fault>>;
@@ -84,7 +93,7 @@ impl Driver for AlteredDriver {
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Call {
-        self.inner.wait_stamp(lane, stamp)
+        if self.unordered { Ok(()) } else { self.inner.wait_stamp(lane, stamp) }
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {
