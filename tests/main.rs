@@ -37,6 +37,7 @@ mod schedules;
 mod sessions;
 mod simulation;
 mod speculative_reference;
+mod stopping;
 mod sweep;
 mod witness;
 mod workloads;

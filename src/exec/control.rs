@@ -28,8 +28,6 @@ pub struct Control {
     /// The first of them, by its place among those of this process; [`u32::MAX`] for none of them.
     first: AtomicU32,
     leave: OnceLock<Leave>,
-    /// Iterations that are still issued: ranks that were told to stop do so at the same one.
-    last: AtomicU64,
     /// Other processes have ranks too. They cannot be told in the middle of a phase: one ends when all have agreed to.
     linked: AtomicBool,
     /// All processes have agreed to stop.
@@ -45,7 +43,6 @@ impl Default for Control {
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
             leave: OnceLock::new(),
-            last: AtomicU64::new(u64::MAX),
             linked: AtomicBool::new(false),
             agreed: AtomicBool::new(false),
         }
@@ -111,17 +108,7 @@ impl Control {
 
     /// Ranks are about to begin something together.
     pub(super) fn begin(&self) {
-        self.last.store(u64::MAX, Ordering::Relaxed);
         self.first.store(u32::MAX, Ordering::Release);
         self.failed.store(false, Ordering::Release);
-    }
-
-    /// Whether a rank that has issued that many iterations has to stop. Collectives keep ranks from being more than
-    /// `apart` iterations apart, so that none has passed the one that the first to be told agrees to.
-    pub(super) fn stops_at(&self, issued: u64, apart: u64) -> bool {
-        if self.stopped() {
-            self.last.fetch_min(issued + apart, Ordering::Relaxed);
-        }
-        issued >= self.last.load(Ordering::Relaxed)
     }
 }

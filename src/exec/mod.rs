@@ -17,6 +17,7 @@ mod prepare;
 mod queues;
 mod ranks;
 mod session;
+mod stopping;
 mod timer;
 mod trace;
 mod watchdog;

@@ -25,6 +25,7 @@ use super::image::{Image, StepCommands};
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
 use super::session::{self, LaunchMode, Samples, Session};
+use super::stopping::Stopping;
 use super::trace::Trace;
 use super::watchdog::{self, Watched};
 
@@ -53,11 +54,14 @@ impl RankSamples {
             let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
             (0..count).map(at).collect()
         };
+        let time: Vec<Nanos> = largest(|samples| &samples.time);
+        let ungated = ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0);
         let slowest = Samples {
-            time: largest(|samples| &samples.time),
+            // Ranks that have nothing to do with each other may have stopped after different iterations.
+            ungated: ungated.min(time.len() as u64),
+            time,
             issue: largest(|samples| &samples.issue),
             gated: ranks.iter().all(|samples| samples.gated),
-            ungated: ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0),
             stopped: ranks.iter().any(|samples| samples.stopped),
         };
         RankSamples { slowest, ranks }
@@ -129,8 +133,13 @@ pub(super) fn prepare_with(
     peers::agree(peers.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
     let opened = backend.open(images).map(|drivers| {
-        let parts = parts.into_iter().zip(&ranks[own.clone()]);
-        let session = |(driver, (part, rank)): (_, (_, &Rank))| Session::new(driver, part, rank.number, alone);
+        let partners: Vec<(u32, Vec<u32>)> =
+            ranks[own.clone()].iter().zip(&parts).map(|(rank, part)| (rank.number, part.partners.clone())).collect();
+        let stopping = Stopping::of(&partners);
+        let parts = parts.into_iter().zip(&ranks[own.clone()]).zip(stopping);
+        let session = |(driver, ((part, rank), stopping)): (_, ((_, &Rank), _))| {
+            Session::new(driver, part, rank.number, alone, stopping)
+        };
         let mut sessions = drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>();
         acquaint(&mut sessions);
         sessions
@@ -181,7 +190,6 @@ fn run<T>(
     control: &Control,
     work: impl Fn(&mut Session) -> Result<T, ExecError>,
 ) -> Result<T, ExecError> {
-    session.beat.begin();
     let result = work(session);
     session.beat.end();
     if result.is_err() {
@@ -277,6 +285,11 @@ impl Ranks {
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
+        // Before any rank runs: another would take what is left of the last phase for this one's.
+        for session in &self.sessions {
+            session.beat.begin();
+            session.stopping.reset();
+        }
         let (watched, numbers) = (self.watched(), self.numbers[self.own()].to_vec());
         let (end, ended) = mpsc::channel();
         let (results, found) = thread::scope(|scope| {

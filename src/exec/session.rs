@@ -19,6 +19,7 @@ use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
+use super::stopping::Stopping;
 use super::trace::{Span, Trace};
 use super::watchdog::Beat;
 
@@ -60,6 +61,8 @@ pub struct Session {
     pub(super) beat: Arc<Beat>,
     /// The other ranks of this process, where they run side by side.
     pub(super) others: Vec<Arc<Beat>>,
+    /// What it agrees on with the ranks of this process that it exchanges data with.
+    pub(super) stopping: Stopping,
     /// There are others, and one of all goes on at a time: the driver lets this one wait for them.
     pub(super) in_turns: bool,
     /// When the last iteration had been issued, by the host's clock, if others were waited for then.
@@ -100,7 +103,13 @@ impl Samples {
 }
 
 impl Session {
-    pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, rank: u32, alone: bool) -> Session {
+    pub(super) fn new(
+        driver: Box<dyn Driver>,
+        mut lowered: Lowered,
+        rank: u32,
+        alone: bool,
+        stopping: Stopping,
+    ) -> Session {
         if !driver.gates() {
             lowered.gate = Gate::default();
         }
@@ -116,6 +125,7 @@ impl Session {
             rank,
             beat: Arc::default(),
             others: Vec::new(),
+            stopping,
             in_turns: false,
             issued_at: None,
             base,
@@ -383,11 +393,10 @@ impl Session {
         let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
         samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
-        let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
         while *retired < total {
             if issued < total && issued - *retired < ahead && !samples.stopped {
-                if control.stops_at(issued, apart) {
+                if !self.stopping.may_begin(issued, control.stopped()) {
                     samples.stopped = true;
                     continue;
                 }
