@@ -89,6 +89,7 @@ impl Prepared {
             profile: None,
             expectations: Vec::new(),
             places: &|_| String::new(),
+            keep: &|_| {},
         })
     }
 }

@@ -103,6 +103,7 @@ fn measured_within(
         profile: None,
         expectations: vec![("faster > 1".to_owned(), "a:1".to_owned())],
         places: &|_| String::new(),
+        keep: &|_| {},
     })
 }
 

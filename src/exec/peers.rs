@@ -24,6 +24,9 @@ pub trait Peers: Send + Sync {
     /// All processes come here, or all get an error. One that says `failed` wakes those that are still under way.
     fn gather(&self, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError>;
 
+    /// The error of a process that is gone; `None` while all are there.
+    fn lost(&self) -> Option<ExecError>;
+
     /// From now on, sets the flag as soon as another process has failed or is gone; no flag from then on, for `None`.
     fn watch(&self, flag: Option<Arc<AtomicBool>>);
 }

@@ -292,9 +292,12 @@ impl Ranks {
         }
         let (watched, numbers) = (self.watched(), self.numbers[self.own()].to_vec());
         let (end, ended) = mpsc::channel();
+        let peers = self.peers.clone();
+        let lost = move || peers.as_ref().and_then(|peers| peers.lost());
         let (results, found) = thread::scope(|scope| {
             let (watched, ended) = (&watched, ended);
-            let dog = (!watched.is_empty()).then(|| scope.spawn(move || watchdog::watch(watched, control, &ended)));
+            let watch = move || watchdog::watch(watched, control, &ended, lost);
+            let dog = (!watched.is_empty()).then(|| scope.spawn(watch));
             let results = match &mut self.sessions[..] {
                 [only] => vec![run(0, only, control, &work)],
                 several => side_by_side(several, &numbers, control, &work),

@@ -399,6 +399,11 @@ impl Peers for Rendezvous {
         }
     }
 
+    fn lost(&self) -> Option<ExecError> {
+        let lost = self.shared.state().lost.clone();
+        lost.map(|(rank, why)| ExecError::LostRank { rank, why })
+    }
+
     fn watch(&self, flag: Option<Arc<AtomicBool>>) {
         let mut state = self.shared.state();
         state.watched = flag;
