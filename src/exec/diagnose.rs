@@ -25,7 +25,7 @@ pub enum Diagnosis {
 impl Ranks {
     /// Runs a round of the period, and fails with what it finds. Nothing fails: there is nothing to be found this way.
     pub fn diagnose(&mut self, diagnosis: Diagnosis, control: &Control) -> Result<(), ExecError> {
-        self.each_or_none("the search", control, |session| session.diagnose(diagnosis, control)).map(drop)
+        self.each_or_none("the search", control, |session| session.diagnose(diagnosis, control), |_| ()).map(drop)
     }
 }
 

@@ -29,7 +29,7 @@ pub use driver::{Backend, DeviceInfo, Driver, Fault, Progress};
 pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
-pub use peers::{Constant, Peers, agree, gather};
+pub use peers::{Constant, MOST, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
 pub use queues::Queues;
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};

@@ -43,30 +43,30 @@ pub struct Rank<'a> {
 pub struct RankSamples {
     /// Each iteration as it was on the rank that took longest.
     pub slowest: Samples,
-    /// In the order of the ranks.
+    /// Those of each rank, in their order. Of ranks in other processes only rank 0 has any.
     pub ranks: Vec<Samples>,
 }
 
-impl RankSamples {
-    fn of(ranks: Vec<Samples>) -> RankSamples {
-        let largest = |of: fn(&Samples) -> &[Nanos]| {
-            let count = ranks.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
-            let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
-            (0..count).map(at).collect()
-        };
-        let time: Vec<Nanos> = largest(|samples| &samples.time);
-        let ungated = ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0);
-        let slowest = Samples {
-            // Ranks that have nothing to do with each other may have stopped after different iterations.
-            ungated: ungated.min(time.len() as u64),
-            time,
-            issue: largest(|samples| &samples.issue),
-            gated: ranks.iter().all(|samples| samples.gated),
-            stopped: ranks.iter().any(|samples| samples.stopped),
-        };
-        RankSamples { slowest, ranks }
+/// Each iteration as it was on the rank that took longest.
+fn slowest(ranks: &[&Samples]) -> Samples {
+    let largest = |of: fn(&Samples) -> &[Nanos]| {
+        // Ranks that have nothing to do with each other may have stopped after different iterations.
+        let count = ranks.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
+        let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
+        (0..count).map(at).collect()
+    };
+    let time: Vec<Nanos> = largest(|samples| &samples.time);
+    let ungated = ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0);
+    Samples {
+        ungated: ungated.min(time.len() as u64),
+        time,
+        issue: largest(|samples| &samples.issue),
+        gated: ranks.iter().all(|samples| samples.gated),
+        stopped: ranks.iter().any(|samples| samples.stopped),
     }
+}
 
+impl RankSamples {
     /// Adds what further iterations gave.
     pub fn append(&mut self, later: RankSamples) {
         if self.ranks.is_empty() {
@@ -259,24 +259,37 @@ impl Ranks {
     }
 
     /// Does the same with every session, side by side. The first failure ends the others, and is what is told. `what`
-    /// names the phase.
-    fn each<T: Send + Serialize + DeserializeOwned>(
+    /// names the phase. Returns what `common` makes of what it gave on all ranks, and that of each rank as far as this
+    /// process knows it: only rank 0 is told of those in other processes.
+    fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
-    ) -> Result<Vec<T>, ExecError> {
+        common: impl Fn(&[&T]) -> A,
+    ) -> Result<(A, Vec<Option<T>>), ExecError> {
         control.begin();
-        let Some(peers) = self.peers.clone() else { return self.each_here(control, work) };
-        control.link();
-        peers.watch(Some(control.failed.clone()));
+        let peers = self.peers.clone();
+        if let Some(peers) = &peers {
+            control.link();
+            peers.watch(Some(control.failed.clone()));
+        }
         let done = self.each_here(control, work);
-        peers.watch(None);
-        let all = self.agree(what, done.map(|values| (values, control.asked())))?;
-        if all.iter().any(|(_, asked)| *asked) {
+        peers.iter().for_each(|peers| peers.watch(None));
+        let own = done.map(|values| (values, control.asked()));
+        let ((common, asked), known) = peers::report(peers.as_deref(), what, own, |all| {
+            let values: Vec<&T> = all.iter().flat_map(|(values, _)| values).collect();
+            (common(&values), all.iter().any(|(_, asked)| *asked))
+        })?;
+        if asked {
             control.agree();
         }
-        Ok(all.into_iter().flat_map(|(values, _)| values).collect())
+        // A process among others has one rank.
+        let ranks = known.into_iter().flat_map(|process| match process {
+            Some((values, _)) => values.into_iter().map(Some).collect(),
+            None => vec![None],
+        });
+        Ok((common, ranks.collect()))
     }
 
     /// Does the same with every session of this process.
@@ -356,13 +369,14 @@ impl Ranks {
     }
 
     /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
-    pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned>(
+    pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
-    ) -> Result<Vec<T>, ExecError> {
-        let results = self.each(what, control, work);
+        common: impl Fn(&[&T]) -> A,
+    ) -> Result<(A, Vec<Option<T>>), ExecError> {
+        let results = self.each(what, control, work, common);
         if results.is_err() && self.numbers.len() > 1 {
             self.abandon();
         }
@@ -371,7 +385,7 @@ impl Ranks {
 
     /// Makes the graphs of the period on every rank: [`Session::capture`].
     pub fn capture(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each("graphs", control, Session::capture).map(drop)
+        self.each("graphs", control, Session::capture, |_| ()).map(drop)
     }
 
     /// Runs iterations on every rank: [`Session::iterate`].
@@ -383,8 +397,9 @@ impl Ranks {
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
         control.begin_iterations();
-        self.each_or_none("iterations", control, |session| session.iterate(mode, warmup, iterations, control))
-            .map(RankSamples::of)
+        let iterate = |session: &mut Session| session.iterate(mode, warmup, iterations, control);
+        let (slowest, ranks) = self.each_or_none("iterations", control, iterate, slowest)?;
+        Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
     }
 
     /// Whether iterations find the caches empty.
@@ -432,14 +447,17 @@ impl Ranks {
         Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
     }
 
-    /// Times each operation on every rank: [`Session::observe`].
+    /// Times each operation on every rank: [`Session::observe`]. Of ranks in other processes only rank 0 has what was
+    /// observed; elsewhere there is nothing of them.
     pub fn observe(
         &mut self,
         mode: LaunchMode,
         iterations: u64,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.each_or_none("observed iterations", control, |session| session.observe(mode, iterations, control))
+        let observe = |session: &mut Session| session.observe(mode, iterations, control);
+        let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;
+        Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Gives all memory the contents that it had at the beginning.
@@ -449,7 +467,7 @@ impl Ranks {
             session.beat.end();
             session.reset()
         };
-        self.each_or_none("contents", control, reset).map(drop)
+        self.each_or_none("contents", control, reset, |_| ()).map(drop)
     }
 
     /// Reads a memory of the `index`-th rank; nothing where the backend has none, or another process has the rank.

@@ -88,7 +88,7 @@ pub(super) struct Sampled {
     pub warmup: WarmupRecord,
     /// Without the gate, where the samples are with it.
     pub ungated: Option<Samples>,
-    /// Of each rank.
+    /// Of each rank; nothing of one that was not observed, or is in another process, as far as this one does not lead.
     pub traces: Vec<Vec<Trace>>,
     pub notes: Vec<String>,
 }
