@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// No rank has been told to stop.
+/// The run has not been stopped.
 const OPEN: u64 = u64::MAX;
 
-/// Some rank has been told to stop, and the last iteration is not settled yet.
+/// The run has been stopped, and a rank is about to settle the last iteration.
 const STOPPING: u64 = u64::MAX - 1;
 
 /// What connected ranks share.
@@ -36,7 +36,7 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    /// That of each rank of a process. `ranks` has their numbers, each with the ranks that it exchanges data with, of
+    /// Returns the part of each rank of a process. `ranks` has their numbers, each with the ranks that it exchanges data with, of
     /// which some may be in other processes.
     pub fn of(ranks: &[(u32, Vec<u32>)]) -> Vec<Stopping> {
         let components = components(ranks);
@@ -54,21 +54,21 @@ impl Stopping {
         components.into_iter().enumerate().map(of).collect()
     }
 
-    /// Begins anew, before any of the ranks runs.
+    /// Forgets the last phase. Called for every rank before any of them runs.
     pub fn reset(&self) {
         self.agreement.last.store(OPEN, SeqCst);
         self.agreement.begun[self.place].0.store(0, SeqCst);
     }
 
-    /// Whether this rank issues that iteration, which is its next. `told` says that the run has to stop; once any connected
-    /// rank was told so, all of them agree.
+    /// Whether this rank may issue `iteration`, which is its next. `stopped` says that the run has to stop. The first
+    /// connected rank that calls this with it settles the last iteration for all of them.
     ///
-    /// A rank publishes that it begins an iteration before it looks whether others are about to settle the last one, and
-    /// who settles it says so before looking at what is published. So either the rank is seen, or it sees: none begins
-    /// an iteration behind the last. Nobody waits for another.
-    pub fn may_begin(&self, iteration: u64, told: bool) -> bool {
+    /// A rank publishes that it begins an iteration, and then looks whether the last one is being settled. A rank that
+    /// settles the last one announces that, and then looks at what is published. So either the begun iteration is
+    /// counted, or its rank sees the announcement: no rank begins an iteration after the last. No rank waits for another.
+    pub fn may_begin(&self, iteration: u64, stopped: bool) -> bool {
         let Agreement { last, begun } = &*self.agreement;
-        if !told {
+        if !stopped {
             begun[self.place].0.store(iteration + 1, SeqCst);
             if last.load(SeqCst) == OPEN {
                 return true;
@@ -79,7 +79,7 @@ impl Stopping {
 }
 
 impl Agreement {
-    /// How many iterations all ranks run. Where that is not settled, it is now.
+    /// Returns how many iterations all ranks run, and settles that where no rank has yet.
     fn settled(&self) -> u64 {
         let _ = self.last.compare_exchange(OPEN, STOPPING, SeqCst, SeqCst);
         let most = self.begun.iter().map(|begun| begun.0.load(SeqCst)).max().unwrap_or(0);
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_is_told_stops_where_none_has_gone_on() {
+    fn ranks_stop_after_the_latest_iteration_that_has_begun() {
         let ranks = Stopping::of(&[(0, vec![1]), (1, vec![0]), (2, vec![])]);
         assert!(ranks[0].may_begin(0, false) && ranks[0].may_begin(1, false) && ranks[2].may_begin(0, false));
         assert!(ranks[1].may_begin(0, true), "rank 0 has begun two");
         assert!(ranks[1].may_begin(1, true));
         assert!(!ranks[1].may_begin(2, true));
-        assert!(!ranks[0].may_begin(2, false), "it need not be told itself");
+        assert!(!ranks[0].may_begin(2, false), "it need not have seen the stop itself");
         assert!(ranks[2].may_begin(1, false), "it has nothing to do with them");
         assert!(!ranks[2].may_begin(2, true));
         ranks.iter().for_each(Stopping::reset);
@@ -138,7 +138,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Threads that see the flag at different moments run as many iterations each, and none is left waiting: each
+        /// Threads that see a stop at different moments run as many iterations each, and none is left waiting: each
         /// comes back from an iteration when its neighbours have begun one that is not too far behind it.
         #[test]
         fn all_end_after_the_same_iteration(
@@ -149,10 +149,10 @@ mod tests {
             let ranks: Vec<(u32, Vec<u32>)> = (0..).zip(neighbours).collect();
             let (stopping, components) = (Stopping::of(&ranks), components(&ranks));
             let begun: Vec<AtomicU64> = ranks.iter().map(|_| AtomicU64::new(0)).collect();
-            let told = AtomicBool::new(false);
+            let stopped = AtomicBool::new(false);
             let run = |rank: usize| {
                 let mut iteration = 0;
-                while stopping[rank].may_begin(iteration, told.load(SeqCst)) {
+                while stopping[rank].may_begin(iteration, stopped.load(SeqCst)) {
                     iteration += 1;
                     begun[rank].store(iteration, SeqCst);
                     for &other in &ranks[rank].1 {
@@ -161,12 +161,12 @@ mod tests {
                         }
                     }
                     if iteration == stop {
-                        told.store(true, SeqCst);
+                        stopped.store(true, SeqCst);
                     }
                 }
                 iteration
             };
-            told.store(stop == 0, SeqCst);
+            stopped.store(stop == 0, SeqCst);
             let ends: Vec<u64> = thread::scope(|scope| {
                 let threads: Vec<_> = (0..ranks.len()).map(|rank| scope.spawn(move || run(rank))).collect();
                 threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()

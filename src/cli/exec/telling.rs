@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::config::Expected;
 use crate::exec::ExecError;
@@ -12,6 +13,9 @@ use super::prepare::Ready;
 use crate::cli::error::CliError;
 use crate::cli::expected::{self, ExpectedArgs};
 use crate::cli::output;
+
+/// How long a thread that is about to end the process may take to tell the figures.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// Where the figures of a run go.
 pub(super) struct Telling {
@@ -71,7 +75,10 @@ impl Telling {
 
     /// Prints and writes a record. What cannot be written does not keep the rest from it: the error is the first of them.
     pub fn tell(&self, record: &mut RunRecord) -> Result<(), CliError> {
-        self.take();
+        if self.take().is_none() {
+            // Another thread is telling what was kept, and then ends the process.
+            std::thread::sleep(LEAVING);
+        }
         self.write(record)
     }
 
