@@ -68,6 +68,11 @@ proptest! {
     }
 
     #[test]
+    fn iterations_in_turns_change_nothing(turns in programs::turns(4, 8)) {
+        check_results(&programs::turns_text(&turns, 4, ""), 9)?;
+    }
+
+    #[test]
     fn the_simulator_keeps_the_plan(statements in programs::statements(5, 24)) {
         let text = programs::text(&statements, 5, "");
         check_simulated_order(&text, "h200")?;

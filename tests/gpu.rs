@@ -373,6 +373,7 @@ fn the_rank_that_others_wait_for_is_named() {
             profile: None,
             expectations: Vec::new(),
             places: &|_| String::new(),
+            keep: &|_| {},
         });
         let measured = measured.unwrap_or_else(|error| panic!("{error}"));
         for variant in &measured.variants {

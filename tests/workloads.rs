@@ -102,6 +102,7 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
         profile: Some(&profile),
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|_| String::new(),
+        keep: &|_| {},
     };
     measure::measure(&request).unwrap_or_else(|error| panic!("{error}"))
 }

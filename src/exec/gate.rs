@@ -5,6 +5,7 @@
 //! it. So what does not fit with room to spare is not held.
 
 use crate::base::Nanos;
+use crate::model::Sync;
 use crate::ops::Launch;
 
 use super::driver::{Issued, Repeat};
@@ -82,8 +83,8 @@ impl Gate {
 }
 
 impl Session {
-    /// What stands before an iteration: caches are emptied, and the device is held, where it can be and `hold` says so,
-    /// until `issue` is through.
+    /// Issues what comes before an iteration's first stamp, outside of its time: waits for the end of the iteration before,
+    /// empties the caches, and holds the device until `issue` has returned, where `hold` asks for it and the gate allows it.
     pub(super) fn lead_in(
         &mut self,
         mode: LaunchMode,
@@ -93,9 +94,12 @@ impl Session {
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
         let origin = match mode {
-            LaunchMode::Stream => self.origin((iteration % self.lowered.outline.period.len() as u64) as usize),
+            LaunchMode::Stream => self.origin(self.index(iteration)),
             LaunchMode::Graph => 0,
         };
+        if mode == LaunchMode::Stream && self.lowered.sync == Sync::Iteration {
+            self.await_last(iteration, origin)?;
+        }
         if self.lowered.cold {
             self.driver.flush(origin).map_err(device)?;
         }
@@ -213,11 +217,15 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
                 Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
             }
         }
-        // The gate, both stamps of the iteration, each lane's wait for the first and what joins them.
-        for &lane in &step.used {
-            add(lane, 5);
+        // What `Session::lead_in` and `Session::issue` add: on the origin the wait for the iteration before, the emptying of
+        // the caches, the gate and both stamps; on each other lane a wait for the first stamp; and the joins at the end.
+        let origin = step.used.first().copied().unwrap_or(0);
+        add(origin, 5);
+        step.used.iter().filter(|lane| **lane != origin).for_each(|&lane| add(lane, 1));
+        for &lane in step.leaves.iter().filter(|lane| **lane != origin) {
+            add(lane, 1);
+            add(origin, 1);
         }
-        add(step.used.first().copied().unwrap_or(0), step.leaves.len() as u32);
         most = most.max(queues.values().copied().max().unwrap_or(0));
     }
     most

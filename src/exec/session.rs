@@ -19,6 +19,7 @@ use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
+use super::stopping::Stopping;
 use super::trace::{Span, Trace};
 use super::watchdog::Beat;
 
@@ -60,6 +61,8 @@ pub struct Session {
     pub(super) beat: Arc<Beat>,
     /// The other ranks of this process, where they run side by side.
     pub(super) others: Vec<Arc<Beat>>,
+    /// What it agrees on with the ranks of this process that it exchanges data with.
+    pub(super) stopping: Stopping,
     /// There are others, and one of all goes on at a time: the driver lets this one wait for them.
     pub(super) in_turns: bool,
     /// When the last iteration had been issued, by the host's clock, if others were waited for then.
@@ -110,7 +113,13 @@ impl Samples {
 }
 
 impl Session {
-    pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, rank: u32, alone: bool) -> Session {
+    pub(super) fn new(
+        driver: Box<dyn Driver>,
+        mut lowered: Lowered,
+        rank: u32,
+        alone: bool,
+        stopping: Stopping,
+    ) -> Session {
         if !driver.gates() {
             lowered.gate = Gate::default();
         }
@@ -126,6 +135,7 @@ impl Session {
             rank,
             beat: Arc::default(),
             others: Vec::new(),
+            stopping,
             in_turns: false,
             issued_at: None,
             base,
@@ -167,8 +177,25 @@ impl Session {
         graph
     }
 
+    /// The place of an iteration in the period.
+    pub(super) fn index(&self, iteration: u64) -> usize {
+        (iteration % self.lowered.outline.period.len() as u64) as usize
+    }
+
+    /// The lane that sets both stamps of an iteration of the period: the first that it uses.
     pub(super) fn origin(&self, index: usize) -> u32 {
         self.lowered.outline.period[index].used.first().copied().unwrap_or(0)
+    }
+
+    /// Lets the origin of an iteration wait for the end of the iteration before, where that ended on another lane. What
+    /// ended on the same lane is complete anyway when the lane comes to this iteration.
+    pub(super) fn await_last(&mut self, iteration: u64, origin: u32) -> Result<(), ExecError> {
+        match iteration.checked_sub(1) {
+            Some(last) if self.origin(self.index(last)) != origin => {
+                self.driver.wait_stamp(origin, Self::end_stamp(last)).map_err(device)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lets every lane of an iteration follow the origin.
@@ -267,7 +294,7 @@ impl Session {
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
-        let index = (iteration % self.lowered.outline.period.len() as u64) as usize;
+        let index = self.index(iteration);
         let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
         let observed = self.lowered.observed.filter(|_| observe);
         match (mode, self.lowered.sync) {
@@ -335,12 +362,21 @@ impl Session {
             }
         }
         self.beat.retires(iteration + 1);
-        let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
-        let begin = match iteration.checked_sub(1) {
-            Some(before) if overlapping => Self::end_stamp(before),
-            _ => Self::begin_stamp(iteration),
-        };
+        let begin = self.first_stamp(mode, iteration);
         self.driver.elapsed(begin, end).map_err(device)
+    }
+
+    /// Whether iterations are under way at the same time on the device.
+    fn overlap(&self, mode: LaunchMode) -> bool {
+        mode == LaunchMode::Stream && self.lowered.sync == Sync::End
+    }
+
+    /// The stamp from which the time of an iteration counts: its own, or the end of the one before where they overlap.
+    fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
+        match iteration.checked_sub(1) {
+            Some(before) if self.overlap(mode) => Self::end_stamp(before),
+            _ => Self::begin_stamp(iteration),
+        }
     }
 
     /// Runs `warmup` iterations and then `iterations` that are measured.
@@ -375,11 +411,10 @@ impl Session {
         let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
         samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
-        let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
         while *retired < total {
             if issued < total && issued - *retired < ahead && !samples.stopped {
-                if control.stops_at(issued, apart) {
+                if !self.stopping.may_begin(issued, control.stopped()) {
                     samples.stopped = true;
                     continue;
                 }
@@ -446,11 +481,10 @@ impl Session {
         let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
         let mut traces = Vec::with_capacity(iterations as usize);
         let period = self.lowered.outline.period.len() as u64;
-        let lead = if self.lowered.sync == Sync::End && mode == LaunchMode::Stream {
-            self.lowered.ahead.max(2) - 1
-        } else {
-            1
-        };
+        // Iterations that overlap are in order only with those that may be under way beside them: never more than `ahead`.
+        let overlapping = self.overlap(mode);
+        let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
+        let lead = if overlapping { ahead.max(2) - 1 } else { 1 };
         for turn in 0..iterations {
             self.begin();
             // The iteration that is observed goes through the period with the turns.
@@ -465,7 +499,7 @@ impl Session {
                     self.driver.synchronize().map_err(device)?;
                     return Ok(traces);
                 }
-                if let Some(before) = iteration.checked_sub(self.lowered.ahead.max(2)) {
+                if let Some(before) = iteration.checked_sub(ahead) {
                     self.retire(mode, before, control)?;
                 }
                 self.lead_in(mode, iteration, iteration == observed, true)?;
@@ -473,11 +507,7 @@ impl Session {
             }
             let time = self.retire(mode, observed, control)?;
             self.driver.synchronize().map_err(device)?;
-            let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
-            let begin = match observed.checked_sub(1) {
-                Some(before) if overlapping => Self::end_stamp(before),
-                _ => Self::begin_stamp(observed),
-            };
+            let begin = self.first_stamp(mode, observed);
             traces.push(self.trace(index, begin, first, time)?);
             self.note_begin(clock, begin)?;
         }

@@ -6,11 +6,27 @@ use crate::base::{LaneId, Nanos, OpId};
 
 /// When an operation ran, from the beginning of its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Plain", into = "Plain")]
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
     pub start: Nanos,
     pub end: Nanos,
+}
+
+/// A span without names, since another process may be told of many: operation, lane, start and duration.
+type Plain = (u32, u32, Nanos, Nanos);
+
+impl From<Span> for Plain {
+    fn from(span: Span) -> Plain {
+        (span.op.0, span.lane.0, span.start, span.duration())
+    }
+}
+
+impl From<Plain> for Span {
+    fn from((op, lane, start, duration): Plain) -> Span {
+        Span { op: OpId(op), lane: LaneId(lane), start, end: start + duration }
+    }
 }
 
 /// A moment on the host's clock, and how far it may be off to either side.

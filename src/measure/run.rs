@@ -32,6 +32,9 @@ pub struct Request<'a> {
     pub expectations: Vec<(String, String)>,
     /// Where each span of the program stands, as `file:line:column`.
     pub places: &'a dyn Fn(crate::base::SrcSpan) -> String,
+    /// Is given what has been measured so far, incomplete, before a further phase begins: a phase may never return, and
+    /// what was not given away by then is lost with the process.
+    pub keep: &'a dyn Fn(Measured),
 }
 
 /// What one rank runs.
@@ -85,7 +88,7 @@ pub(super) struct Sampled {
     pub warmup: WarmupRecord,
     /// Without the gate, where the samples are with it.
     pub ungated: Option<Samples>,
-    /// Of each rank.
+    /// Of each rank; nothing of one that was not observed, or is in another process, as far as this one does not lead.
     pub traces: Vec<Vec<Trace>>,
     pub notes: Vec<String>,
 }
@@ -120,20 +123,35 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     }
     // Also where the headline was through: what was observed, and the serial run, may be missing.
     let complete = failure.is_none() && !request.control.stopped();
-    let variants = sampled
-        .iter()
-        .enumerate()
-        .map(|(index, sampled)| {
-            variant::record(request, sampled, serial.get(index).and_then(Option::as_ref), &mut warnings)
-        })
-        .collect();
+    let variants = records(request, &sampled, &serial, &mut warnings);
     Ok(Measured { variants, warnings, complete, failure })
+}
+
+fn records(
+    request: &Request,
+    sampled: &[Sampled],
+    serial: &[Option<Serial>],
+    warnings: &mut Vec<String>,
+) -> Vec<Variant> {
+    let serial = |index: usize| serial.get(index).and_then(Option::as_ref);
+    let record = |(index, sampled)| variant::record(request, sampled, serial(index), warnings);
+    sampled.iter().enumerate().map(record).collect()
+}
+
+/// Gives away what there is before the next phase.
+fn keep(request: &Request, sampled: &[Sampled], serial: &[Option<Serial>], warnings: &[String]) {
+    let mut warnings = warnings.to_vec();
+    let variants = records(request, sampled, serial, &mut warnings);
+    (request.keep)(Measured { variants, warnings, complete: false, failure: None });
 }
 
 /// Measures each mode.
 fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<String>) -> Result<(), ExecError> {
     let mut session = request.open()?;
     for &mode in request.modes {
+        if !sampled.is_empty() {
+            keep(request, sampled, &[], warnings);
+        }
         sample(request, &mut session, mode, sampled, warnings)
             .inspect_err(|error| warnings.push(failed(runs_as(mode), error)))?;
     }
@@ -147,9 +165,13 @@ fn serials(
     serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
+    keep(request, sampled, serial, warnings);
     let mut run = || {
         let mut session = request.open_serial()?;
         for variant in sampled {
+            if !serial.is_empty() {
+                keep(request, sampled, serial, warnings);
+            }
             if variant.mode == LaunchMode::Graph
                 && let Err(error) = session.capture(request.control)
             {
@@ -226,26 +248,28 @@ fn sample(
         mode = LaunchMode::Stream;
     }
     let (blocks, warmup) = warmed(request, session, mode)?;
-    let samples = &blocks.samples.slowest;
+    let (gated, stopped) = (blocks.samples.slowest.gated, blocks.samples.slowest.stopped);
     warnings.extend(blocks.warnings(mode));
-    let ungated = match samples.gated && !samples.stopped {
-        true => Some(as_issued(request, session, mode)?),
-        false => None,
-    };
+    warnings.extend(too_early(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    warnings.extend(too_early(mode, samples));
-    let observed = match samples.stopped {
-        true => Ok(Vec::new()),
-        false => session.observe(mode, u64::from(request.observed_iterations), request.control),
+    // From here on the headline is there, whatever fails.
+    let index = sampled.len();
+    sampled.push(Sampled { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
+    keep(request, sampled, &[], warnings);
+    let mut more = || {
+        let sampled = &mut sampled[index];
+        if gated && !stopped {
+            sampled.ungated = Some(as_issued(request, session, mode)?);
+        }
+        if !stopped {
+            sampled.traces = session.observe(mode, u64::from(request.observed_iterations), request.control)?;
+        }
+        Ok(())
     };
-    notes.extend(session.notes().unwrap_or_default());
-    let (traces, failure) = match observed {
-        Ok(traces) => (traces, Ok(())),
-        Err(error) => (Vec::new(), Err(error)),
-    };
-    sampled.push(Sampled { mode, blocks, warmup, ungated, traces, notes });
-    failure
+    let done = more();
+    sampled[index].notes.extend(session.notes().unwrap_or_default());
+    done
 }
 
 /// The same iterations as they are issued, without the gate.

@@ -14,25 +14,36 @@ pub struct Altered<'a> {
     fails: Option<usize>,
     /// How many times slower the host's clock goes.
     slower: i64,
+    /// Lanes do not wait for stamps.
+    unordered: bool,
     /// Operations that were launched.
     launches: Arc<AtomicU64>,
 }
 
 impl<'a> Altered<'a> {
+    fn not(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { backend, fails: None, slower: 1, unordered: false, launches: Arc::default() }
+    }
+
     /// Nothing is altered; launches are counted.
     pub fn counting(backend: &'a dyn Backend, launches: Arc<AtomicU64>) -> Altered<'a> {
-        Altered { backend, fails: None, slower: 1, launches }
+        Altered { launches, ..Altered::not(backend) }
     }
 
     /// The second rank fails at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: Some(1), slower: 1, launches: Arc::default() }
+        Altered { fails: Some(1), ..Altered::not(backend) }
+    }
+
+    /// Lanes do not wait for stamps, so that iterations are not in order.
+    pub fn unordered(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { unordered: true, ..Altered::not(backend) }
     }
 
     /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
     /// happened before a limit has passed, also on a machine that is busy with other things.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: None, slower: 10, launches: Arc::default() }
+        Altered { slower: 10, ..Altered::not(backend) }
     }
 }
 
@@ -57,6 +68,7 @@ impl Backend for Altered<'_> {
             launches: 0,
             all_launches: self.launches.clone(),
             slower: self.slower,
+            unordered: self.unordered,
         };
         Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
     }
@@ -68,6 +80,7 @@ struct AlteredDriver {
     launches: u32,
     all_launches: Arc<AtomicU64>,
     slower: i64,
+    unordered: bool,
 }
 
 type Call<T = ()> = Result<T, Box<Fault>>;
@@ -95,7 +108,7 @@ impl Driver for AlteredDriver {
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Call {
-        self.inner.wait_stamp(lane, stamp)
+        if self.unordered { Ok(()) } else { self.inner.wait_stamp(lane, stamp) }
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "the tests that are programs of their own use a part")]
 
 pub mod altered;
+pub mod calls;
 pub mod doubles;
 pub mod kernels;
 pub mod mock;

@@ -13,7 +13,14 @@ use super::measuring::Run;
 use crate::cli::{environment, output};
 
 impl Run<'_> {
-    pub(super) fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
+    /// The record of what was measured; `timer` is what timing costs on the device, where that is known.
+    pub(super) fn assemble(
+        &self,
+        schedule: &Schedule,
+        measured: Measured,
+        started: String,
+        timer: Option<Timer>,
+    ) -> RunRecord {
         let loaded = self.loaded;
         let device = self.chosen.backend.device();
         let measurement = self.effort != Effort::Sanity;
@@ -36,7 +43,6 @@ impl Run<'_> {
         if let Some(variable) = self.blocking {
             warnings.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
         }
-        let timer = if measured.failure.is_none() { self.timer() } else { None };
         for variant in &measured.variants {
             let told = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
             warnings.extend(told.map(|told| format!("{}: {told}", variant.launch)));
@@ -89,7 +95,7 @@ impl Run<'_> {
 
     /// What timing costs on the device, where that can be measured. Asked behind the runs and not before: on an H200 it
     /// leaves the process in a state in which each kernel begins a sixth of a microsecond later.
-    fn timer(&self) -> Option<Timer> {
+    pub(super) fn timer(&self) -> Option<Timer> {
         // What is no measurement needs none of its timer either. A run that can go on without does.
         let timed = self.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();

@@ -46,7 +46,7 @@ impl Run<'_> {
         let mut stood = standing.open().map_err(failed)?;
         let measured = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
         answer(&Ready {
-            record: self.assemble(&schedules[0], measured, started),
+            record: self.assemble(&schedules[0], measured, started, self.timer()),
             launch: mode.name().to_owned(),
             period: stood.period(),
             warmup: stood.warmup,
