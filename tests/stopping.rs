@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn simulated_ranks_end_after_the_same_iteration(case in case()) {
-        case.check(&Sim::new(Profile::named("h200").expect("embedded")))?;
+        case.check(&Sim::new(Profile::named("h200").expect("embedded")).each_iteration())?;
     }
 
     /// Ranks that nothing but their gates holds together.

@@ -34,7 +34,7 @@ impl Session {
         self.begin();
         for iteration in 0..self.period().max(2) as u64 {
             match diagnosis {
-                Diagnosis::Hang => drop(self.issue(LaunchMode::Stream, iteration, true, (1, None))?),
+                Diagnosis::Hang => self.issue(LaunchMode::Stream, iteration, true, (1, None))?,
                 Diagnosis::Fault => self.one_by_one(iteration, control)?,
             }
             self.retire(LaunchMode::Stream, iteration, control)?;

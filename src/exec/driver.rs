@@ -151,9 +151,12 @@ pub trait Driver: Send {
     }
 
     /// This rank has issued one more iteration. Where ranks go on one at a time, those of a process cannot look at each
-    /// other: `wait` then lets the others come as far first, in so far as they can. Returns iterations that are certain to
-    /// be like earlier ones, which need not be issued; None on a device that is not simulated.
-    fn issued(&mut self, _wait: bool, _issued: Issued) -> Option<Repeat> {
+    /// other: `wait` then lets the others come as far first, in so far as they can.
+    fn issued(&mut self, _wait: bool, _issued: Issued) {}
+
+    /// Iterations that are certain to be equal to the last ones, so that they need not be issued. Says so once; None where
+    /// nobody knows, as on every device that is not simulated.
+    fn repeats(&mut self) -> Option<Repeat> {
         None
     }
 

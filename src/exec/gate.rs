@@ -8,7 +8,7 @@ use crate::base::Nanos;
 use crate::model::Sync;
 use crate::ops::Launch;
 
-use super::driver::{Issued, Repeat};
+use super::driver::Issued;
 use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
 use super::session::{LaunchMode, POLLS, RING, Session, device};
@@ -112,8 +112,8 @@ impl Session {
     }
 
     /// Opens the gate of an iteration that has been issued, when every rank of the process has issued it: the time of a
-    /// rank that has less to issue would contain how long the others take. Returns iterations that need not be issued.
-    pub(super) fn let_go(&mut self, iteration: u64, (under_way, left): (u64, Option<u64>)) -> Option<Repeat> {
+    /// rank that has less to issue would contain how long the others take.
+    pub(super) fn let_go(&mut self, iteration: u64, (under_way, left): (u64, Option<u64>)) {
         let gate = (iteration % RING) as u32;
         let issued = self.beat.issued_one();
         let held = self.lowered.gate.held(gate);
@@ -121,7 +121,7 @@ impl Session {
             self.issued_at = Some(self.driver.now());
         }
         let next = iteration + 1;
-        let repeat = self.driver.issued(
+        self.driver.issued(
             held && self.in_turns,
             Issued {
                 under_way,
@@ -135,7 +135,6 @@ impl Session {
             self.wait_for_others(issued);
             self.driver.release(gate);
         }
-        repeat
     }
 
     /// Waits until the other ranks have issued as many iterations, or have taken too long.

@@ -276,21 +276,20 @@ impl Session {
     }
 
     /// Issues one whole iteration with its stamps, and opens its gate once the other ranks have come as far. `ahead` has the
-    /// iterations that are under way then, and those that are still issued, where they are like this one. Returns those
-    /// that need not be.
+    /// iterations that are under way then, and those that are still issued, where they are like this one.
     pub(super) fn issue(
         &mut self,
         mode: LaunchMode,
         iteration: u64,
         observe: bool,
         ahead: (u64, Option<u64>),
-    ) -> Result<Option<Repeat>, ExecError> {
+    ) -> Result<(), ExecError> {
         self.issued = iteration + 1;
         self.stamped = if observe { Some(iteration) } else { self.stamped };
         let issued = self.issue_held(mode, iteration, observe);
         self.issued_at = None;
-        let repeat = self.let_go(iteration, ahead);
-        issued.map(|()| repeat)
+        self.let_go(iteration, ahead);
+        issued
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
@@ -413,6 +412,7 @@ impl Session {
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
         let mut issued = 0;
         while *retired < total {
+            total -= self.repeat(&mut samples, control);
             if issued < total && issued - *retired < ahead && !samples.stopped {
                 if !self.stopping.may_begin(issued, control.stopped()) {
                     samples.stopped = true;
@@ -422,16 +422,11 @@ impl Session {
                 let start = self.driver.now();
                 let like_the_last = issued >= first && *retired >= warmup;
                 let left = like_the_last.then_some(total - issued - 1);
-                let repeat = self.issue(mode, issued, false, (issued + 1 - *retired, left))?;
+                self.issue(mode, issued, false, (issued + 1 - *retired, left))?;
                 if issued >= warmup {
                     samples.issue.push(self.issued_at.unwrap_or_else(|| self.driver.now()) - start);
                 }
                 issued += 1;
-                if let Some(repeat) = repeat {
-                    samples.repeat(repeat);
-                    total -= repeat.iterations;
-                    control.done.fetch_add(repeat.iterations, Ordering::Relaxed);
-                }
                 continue;
             }
             if *retired == issued {
@@ -447,8 +442,18 @@ impl Session {
             control.done.fetch_add(1, Ordering::Relaxed);
         }
         self.driver.synchronize().map_err(device)?;
+        // A rank that ends here may not have heard yet what the others have.
+        self.repeat(&mut samples, control);
         samples.issue.truncate(samples.time.len());
         Ok(samples)
+    }
+
+    /// Adds the samples of iterations that need not be issued, and returns how many there are.
+    fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
+        let Some(repeat) = self.driver.repeats() else { return 0 };
+        samples.repeat(repeat);
+        control.done.fetch_add(repeat.iterations, Ordering::Relaxed);
+        repeat.iterations
     }
 
     /// Whether operations can be timed one by one.

@@ -123,8 +123,12 @@ impl Driver for AlteredDriver {
         self.inner.elapsed(from, to)
     }
 
-    fn issued(&mut self, wait: bool, issued: Issued) -> Option<Repeat> {
-        self.inner.issued(wait, issued)
+    fn issued(&mut self, wait: bool, issued: Issued) {
+        self.inner.issued(wait, issued);
+    }
+
+    fn repeats(&mut self) -> Option<Repeat> {
+        self.inner.repeats()
     }
 
     fn now(&self) -> Nanos {

@@ -455,12 +455,14 @@ impl Driver for SimDriver {
         Ok(())
     }
 
-    fn issued(&mut self, wait: bool, issued: Issued) -> Option<Repeat> {
+    fn issued(&mut self, wait: bool, issued: Issued) {
         self.calls = 0;
         self.issued = Some(issued);
-        let (time, repeat) = self.world.issued(self.place.rank, wait, issued, || self.view());
-        self.host = time;
-        repeat
+        self.host = self.world.issued(self.place.rank, wait, issued, || self.view());
+    }
+
+    fn repeats(&mut self) -> Option<Repeat> {
+        self.world.repeats(self.place.rank)
     }
 
     fn release(&mut self, gate: u32) {

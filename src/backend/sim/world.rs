@@ -77,7 +77,7 @@ struct Rank {
     view: View,
     /// How its stamps are numbered.
     stamps: StampBase,
-    /// What it is told when it has issued its next iteration.
+    /// Iterations that it can take from earlier ones, until it has been told.
     repeat: Option<Repeat>,
 }
 
@@ -124,22 +124,19 @@ impl State {
         self.ranks.iter().filter(|rank| rank.present || self.ranks.len() == 1)
     }
 
-    /// Iterations that all ranks can take from earlier ones, found when the first of them has issued one; None while
-    /// there are none.
-    fn repeat(&mut self, rank: usize) -> Option<Repeat> {
+    /// Finds iterations that all ranks can take from earlier ones, when the first of them has issued one.
+    fn find_repeat(&mut self, rank: usize) {
         let first = self.ranks.iter().position(|rank| rank.present).unwrap_or(0);
-        if rank != first {
-            return None;
-        }
-        let left = self.under_way().map(|rank| rank.last.and_then(|last| last.left)).min()??;
+        let left = self.under_way().map(|rank| rank.last.and_then(|last| last.left)).min();
+        let Some(left) = left.flatten().filter(|_| rank == first) else { return };
         let digest = self.digest();
         let now = self.ranks[rank].issued.count;
-        let before = self.seen.insert(digest, now)?;
+        let Some(before) = self.seen.insert(digest, now) else { return };
         let period = now - before;
         // What a rank has begun to issue, it issues itself.
         let iterations = left.saturating_sub(1) / period * period;
         if iterations == 0 {
-            return None;
+            return;
         }
         // What follows is the end, which is like nothing before.
         self.seen.clear();
@@ -149,7 +146,6 @@ impl State {
             rank.repeat = Some(repeat);
             rank.last = None;
         }
-        self.ranks[rank].repeat.take()
     }
 
     fn digest(&self) -> u64 {
@@ -308,10 +304,9 @@ impl World {
         }
     }
 
-    /// A rank has issued one more iteration. Gives the time at which it goes on: when it waits for the others, that is when
-    /// all that run beside it have issued as many, in so far as they can before this one goes on. Gives also the
-    /// iterations that it can take from earlier ones, if there are any.
-    pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> View) -> (Time, Option<Repeat>) {
+    /// A rank has issued one more iteration. Returns the time at which it goes on: when it waits for the others, that is when
+    /// all that run beside it have issued as many, in so far as they can before this one goes on.
+    pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> View) -> Time {
         let mut state = self.lock();
         let own = &mut state.ranks[rank];
         own.view = view();
@@ -338,9 +333,15 @@ impl World {
             state.ranks[rank].view.clock = time;
         }
         state.take_stamps();
-        let told = state.ranks[rank].repeat.take();
-        let found = if self.each || told.is_some() { None } else { state.repeat(rank) };
-        (time, told.or(found))
+        if !self.each {
+            state.find_repeat(rank);
+        }
+        time
+    }
+
+    /// Iterations that a rank can take from earlier ones, once.
+    pub fn repeats(&self, rank: usize) -> Option<Repeat> {
+        self.lock().ranks[rank].repeat.take()
     }
 
     /// Lets time pass until a rank has what it waits for. Gives nothing when it never will.

@@ -60,13 +60,22 @@ struct Meeting {
     groups: Vec<u32>,
 }
 
+/// A task that has come to a channel. If it does not wait there, it may be over before the others come.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    task: TaskId,
+    exchange: usize,
+    /// The place of its side in the exchange.
+    side: usize,
+}
+
 /// All exchanges, and those under way.
 #[derive(Debug, Default)]
 pub(super) struct Meetings {
     pub(super) exchanges: Vec<Exchange>,
     under_way: FxHashMap<TaskId, Meeting>,
-    /// Who has come to a channel, by the turn there, with the place of its side in its exchange.
-    arrived: FxHashMap<(Channel, u64), Vec<(TaskId, usize)>>,
+    /// Who has come to a channel, by the turn there.
+    arrived: FxHashMap<(Channel, u64), Vec<Arrival>>,
     /// Who waits for each transfer.
     transfers: Slots<Vec<TaskId>>,
     /// How often each device has used a channel, on each side of it.
@@ -101,9 +110,10 @@ impl Meetings {
             channel_of(digest, channel);
             digest.word(relative(&channel, turn));
             digest.size(there.len());
-            for &(task, place) in there {
+            for &Arrival { task, exchange, side } in there {
                 digest.task(task);
-                digest.size(place);
+                digest.size(exchange);
+                digest.size(side);
             }
         }
         let mut sorted: Vec<_> = under_way.iter().collect();
@@ -195,12 +205,12 @@ impl Machine {
         for (place, (channel, turn)) in turns.into_iter().enumerate() {
             let needed = self.meetings.exchanges[exchange].sides[place].needed;
             let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
-            if channel.pair.is_none() && first.is_some_and(|(first, _)| !self.alike(first, exchange)) {
+            if channel.pair.is_none() && first.is_some_and(|first| !self.alike(first.exchange, exchange)) {
                 // It is never complete, and neither is the other.
                 continue;
             }
             let there = self.meetings.arrived.entry((channel, turn)).or_default();
-            there.push((task, place));
+            there.push(Arrival { task, exchange, side: place });
             if there.len() as u32 == needed {
                 let all = self.meetings.arrived.remove(&(channel, turn)).unwrap_or_default();
                 self.transfer(&all);
@@ -212,11 +222,10 @@ impl Machine {
     }
 
     /// All have come: what they transfer begins.
-    fn transfer(&mut self, all: &[(TaskId, usize)]) {
+    fn transfer(&mut self, all: &[Arrival]) {
         let (mut time, mut loads, mut waiting) = (0.0f64, Vec::new(), Vec::new());
-        for &(task, place) in all {
-            let exchange = self.exchange_of(task);
-            let side = &self.meetings.exchanges[exchange].sides[place];
+        for &Arrival { task, exchange, side } in all {
+            let side = &self.meetings.exchanges[exchange].sides[side];
             time = time.max(side.time);
             loads.extend_from_slice(&side.loads);
             waiting.extend(side.waits.then_some(task));
@@ -248,9 +257,8 @@ impl Machine {
         exchange as usize
     }
 
-    /// Whether a task that has come calls the same as another exchange.
-    fn alike(&mut self, task: TaskId, other: usize) -> bool {
-        let exchange = self.exchange_of(task);
+    /// Whether two exchanges call the same.
+    fn alike(&self, exchange: usize, other: usize) -> bool {
         let exchanges = &self.meetings.exchanges;
         let (mine, theirs) = (&exchanges[exchange].calls, &exchanges[other].calls);
         exchange == other
