@@ -317,7 +317,7 @@ fn record(metric: &Metric, value: Result<f64, String>) -> MetricRecord {
         Ok(value) => (Some(value), None),
         Err(note) => (None, Some(note)),
     };
-    let si = value.map(|value| value * metric.dimension.to_si());
+    let si = value.map(|value| units::unsigned_zero(value * metric.dimension.to_si()));
     // The value is in SI units; a unit of the language's own, such as `ms`, is one of the text alone.
     let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
     let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
