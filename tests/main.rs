@@ -35,6 +35,7 @@ mod robustness;
 mod rocm;
 mod schedules;
 mod simulation;
+mod slots;
 mod speculative_reference;
 mod sweep;
 mod witness;

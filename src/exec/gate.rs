@@ -81,8 +81,8 @@ impl Gate {
 }
 
 impl Session {
-    /// What stands before an iteration: caches are emptied, and the device is held, where it can be and `hold` says so,
-    /// until `issue` is through.
+    /// What stands before an iteration: it follows the one before, caches are emptied, and the device is held, where it
+    /// can be and `hold` says so, until `issue` is through.
     pub(super) fn lead_in(
         &mut self,
         mode: LaunchMode,
@@ -95,6 +95,7 @@ impl Session {
             LaunchMode::Stream => self.origin((iteration % self.lowered.outline.period.len() as u64) as usize),
             LaunchMode::Graph => 0,
         };
+        self.follow_last(mode, iteration, origin)?;
         if self.lowered.cold {
             self.driver.flush(origin).map_err(device)?;
         }

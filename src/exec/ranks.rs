@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos, Space};
-use crate::model::Program;
+use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
 use super::control::Control;
@@ -22,6 +22,7 @@ use super::error::ExecError;
 use super::hang;
 use super::health::Health;
 use super::image::{Image, StepCommands};
+use super::observe::Observation;
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
 use super::session::{self, LaunchMode, Samples, Session};
@@ -54,6 +55,7 @@ impl RankSamples {
             (0..count).map(at).collect()
         };
         let slowest = Samples {
+            first: ranks.first().map_or(0, |samples| samples.first),
             time: largest(|samples| &samples.time),
             issue: largest(|samples| &samples.issue),
             gated: ranks.iter().all(|samples| samples.gated),
@@ -79,6 +81,8 @@ pub struct Ranks {
     sessions: Vec<Session>,
     /// Of all ranks.
     numbers: Vec<u32>,
+    /// Iterations after which their programs repeat.
+    slots: usize,
     about: Vec<About>,
     /// The index of the first that runs here.
     first: usize,
@@ -89,7 +93,6 @@ pub struct Ranks {
 /// What the others want to know of a rank's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
-    period: usize,
     gate_refused: Option<String>,
     cold: bool,
 }
@@ -97,7 +100,7 @@ struct About {
 impl About {
     fn of(session: &Session) -> About {
         let gate_refused = session.gate_refused().map(str::to_owned);
-        About { period: session.period(), gate_refused, cold: session.is_cold() }
+        About { gate_refused, cold: session.is_cold() }
     }
 }
 
@@ -138,10 +141,11 @@ pub(super) fn prepare_with(
     let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
     let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
     let numbers = ranks.iter().map(|rank| rank.number).collect();
+    let slots = model::slots(ranks.iter().map(|rank| rank.program));
     match (opened, about) {
         (Ok(sessions), Ok(about)) => {
             let about = about.into_iter().flatten().collect();
-            Ok(Ranks { sessions, numbers, about, first: own.start, peers })
+            Ok(Ranks { sessions, numbers, slots, about, first: own.start, peers })
         }
         (Ok(mut sessions), Err(error)) => {
             // Another rank may have left in the middle of a communicator: nobody waits for that.
@@ -387,9 +391,9 @@ impl Ranks {
         session.driver.read(Space::Device, offset, bytes).map_err(session::device)
     }
 
-    /// The iterations of the first rank's period, as iterations of the program's cycle.
-    pub fn period(&self) -> usize {
-        self.about[0].period
+    /// Iterations after which the programs of all ranks repeat.
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
     /// Holds iterations until they are issued, as far as that can be, or no longer.
@@ -420,10 +424,10 @@ impl Ranks {
     pub fn observe(
         &mut self,
         mode: LaunchMode,
-        iterations: u64,
+        observation: Observation,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.each_or_none("observed iterations", control, |session| session.observe(mode, iterations, control))
+        self.each_or_none("observed iterations", control, |session| session.observe(mode, observation, control))
     }
 
     /// Gives all memory the contents that it had at the beginning.

@@ -1,4 +1,4 @@
-//! An open backend with a schedule on it: issues iterations, times them, observes one operation by operation.
+//! An open backend with a schedule on it: issues iterations and times them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,10 +7,9 @@ use miette::LabeledSpan;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
+use crate::base::{MemoryId, Nanos, SrcSpan};
 use crate::model::Sync;
 
-use super::clock::Clock;
 use super::control::Control;
 use super::driver::{Driver, Fault, Progress};
 use super::error::ExecError;
@@ -19,7 +18,6 @@ use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
-use super::trace::{Span, Trace};
 use super::watchdog::Beat;
 
 /// Iterations whose stamps are kept until somebody reads them.
@@ -52,7 +50,7 @@ pub struct Session {
     pub(super) lowered: Lowered,
     /// The graphs of the period, once they are made.
     graphs: Vec<u32>,
-    observed_graphs: Vec<Option<u32>>,
+    pub(super) observed_graphs: Vec<Option<u32>>,
     /// No other rank runs beside this one.
     pub(super) alone: bool,
     pub(super) rank: u32,
@@ -76,6 +74,8 @@ pub struct Session {
 /// What iterating gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
+    /// The number of the first measured iteration, counted from the first that was issued: slots follow from it.
+    pub first: u64,
     /// The device's time for each measured iteration.
     pub time: Vec<Nanos>,
     /// How long the host took to issue it.
@@ -89,7 +89,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds those of further iterations.
+    /// Adds those of further iterations, the first of which is of the slot behind the last here.
     pub(super) fn append(&mut self, later: Samples) {
         self.time.extend(later.time);
         self.issue.extend(later.issue);
@@ -146,7 +146,7 @@ impl Session {
         Ok(())
     }
 
-    fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
+    pub(super) fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
         let origin = self.origin(index);
         self.driver.begin_capture(origin).map_err(device)?;
         let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
@@ -294,6 +294,17 @@ impl Session {
         Ok(())
     }
 
+    /// Lets an iteration begin when the last is complete, where the last ended on another lane.
+    pub(super) fn follow_last(&mut self, mode: LaunchMode, iteration: u64, origin: u32) -> Result<(), ExecError> {
+        let Some(last) = iteration.checked_sub(1) else { return Ok(()) };
+        let index = (last % self.lowered.outline.period.len() as u64) as usize;
+        let one_by_one = mode == LaunchMode::Stream && self.lowered.sync == Sync::Iteration;
+        match one_by_one && self.origin(index) != origin {
+            true => self.driver.wait_stamp(origin, Self::end_stamp(last)).map_err(device),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until an iteration is complete, and takes its time.
     pub(super) fn retire(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<Nanos, ExecError> {
         let end = Self::end_stamp(iteration);
@@ -349,6 +360,7 @@ impl Session {
     ) -> Result<Samples, ExecError> {
         let total = warmup + iterations;
         let mut samples = Samples {
+            first: warmup,
             time: Vec::with_capacity(iterations as usize),
             issue: Vec::with_capacity(iterations as usize),
             ..Samples::default()
@@ -391,91 +403,6 @@ impl Session {
         Ok(samples)
     }
 
-    /// Whether operations can be timed one by one.
-    pub fn observable(&self) -> bool {
-        self.lowered.observed.is_some()
-    }
-
-    /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
-    pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        self.begin();
-        let traces = self.observations(mode, iterations, control);
-        let oldest = self.stamped.unwrap_or(0);
-        traces.map_err(|error| self.explained(error, oldest, control))
-    }
-
-    fn observations(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        let mut clock = self.begin_clock()?;
-        let mut traces = self.observe_by(&mut clock, mode, iterations, control)?;
-        self.end_clock(clock, &mut traces)?;
-        Ok(traces)
-    }
-
-    fn observe_by(
-        &mut self,
-        clock: &mut Clock,
-        mode: LaunchMode,
-        iterations: u64,
-        control: &Control,
-    ) -> Result<Vec<Trace>, ExecError> {
-        let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
-        let mut traces = Vec::with_capacity(iterations as usize);
-        let period = self.lowered.outline.period.len() as u64;
-        let lead = if self.lowered.sync == Sync::End && mode == LaunchMode::Stream {
-            self.lowered.ahead.max(2) - 1
-        } else {
-            1
-        };
-        for turn in 0..iterations {
-            self.begin();
-            // The iteration that is observed goes through the period with the turns.
-            let observed = lead + (turn + period - lead % period) % period;
-            let index = (observed % period) as usize;
-            if mode == LaunchMode::Graph && self.observed_graphs[index].is_none() {
-                self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
-            }
-            for iteration in 0..=observed {
-                // Ranks go through these few together: they all observe, or none does.
-                if self.alone && control.stopped() {
-                    self.driver.synchronize().map_err(device)?;
-                    return Ok(traces);
-                }
-                if let Some(before) = iteration.checked_sub(self.lowered.ahead.max(2)) {
-                    self.retire(mode, before, control)?;
-                }
-                self.lead_in(mode, iteration, iteration == observed, true)?;
-                self.issue(mode, iteration, iteration == observed)?;
-            }
-            let time = self.retire(mode, observed, control)?;
-            self.driver.synchronize().map_err(device)?;
-            let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
-            let begin = match observed.checked_sub(1) {
-                Some(before) if overlapping => Self::end_stamp(before),
-                _ => Self::begin_stamp(observed),
-            };
-            traces.push(self.trace(index, begin, first, time)?);
-            self.note_begin(clock, begin)?;
-        }
-        Ok(traces)
-    }
-
-    fn trace(&mut self, index: usize, begin: u32, first: u32, time: Nanos) -> Result<Trace, ExecError> {
-        let Session { driver, lowered, .. } = self;
-        let period = &lowered.outline.period;
-        let step = &period[index];
-        let lanes = step.commands.iter().filter_map(|command| match command {
-            Step::Launch { lane, .. } => Some(LaneId(*lane)),
-            _ => None,
-        });
-        let mut spans = Vec::with_capacity(step.ops.len());
-        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
-            let start = driver.elapsed(begin, stamp).map_err(device)?;
-            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
-            spans.push(Span { op, lane, start, end });
-        }
-        Ok(Trace { step: step.step, time, origin: None, spans })
-    }
-
     /// Gives all memory the contents that it had at the beginning.
     pub fn reset(&mut self) -> Result<(), ExecError> {
         self.driver.reset().map_err(device)
@@ -487,8 +414,8 @@ impl Session {
         self.driver.read(placement.space, offset, placement.bytes).map_err(device)
     }
 
-    /// The iterations of the period, as iterations of the program's cycle.
-    pub fn period(&self) -> usize {
+    /// Iterations after which the schedule repeats.
+    pub(super) fn period(&self) -> usize {
         self.lowered.outline.period.len()
     }
 

@@ -24,8 +24,8 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|definition| definition.name == name)
 }
 
-const MEASURED: &str = "each measured iteration";
-const OBSERVED: &str = "each observed iteration";
+const MEASURED: &str = "each measured iteration, or round";
+const OBSERVED: &str = "each observed iteration, or round";
 const NO_SAMPLES: &str = "none: it is known before the run";
 
 /// Every figure: those that a file may ask for in their order, then those of reports.
@@ -36,7 +36,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how long an iteration takes, or a set in it",
         formula: "end of the last − begin; of a set, last end − first start",
         unit: "s",
-        samples: "each measured iteration; of a set, each observed one",
+        samples: "each measured iteration, or round; of a set, each observed one",
         good_for: "the headline: the time that everything else explains",
         traps: "`time(set)` holds what runs between, whether it belongs to the set or not; `busy` does not. With \
                 `sync: end`, the time of an iteration is from one end to the next: throughput, not latency",
@@ -108,7 +108,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "flops",
         usage: "`flops`, `flops(set)`",
         summary: "arithmetic of an iteration, or of a set in it",
-        formula: "Σ of the operations' costs; a multiply-add counts as two",
+        formula: "Σ of the operations' costs; a multiply-add counts as two; of several slots the mean",
         unit: "FLOP",
         samples: NO_SAMPLES,
         good_for: "rates: `flops / time`",
@@ -118,7 +118,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "bytes",
         usage: "`bytes`, `bytes(set)`",
         summary: "bytes that an iteration, or a set in it, has to move",
-        formula: "Σ of the operations' costs: each input read once, each output written once",
+        formula: "Σ of the operations' costs: each input read once, each output written once; of several slots the mean",
         unit: "B",
         samples: NO_SAMPLES,
         good_for: "rates: `bytes / time`",
@@ -130,7 +130,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "bytes over time",
         formula: "bytes / time; of a set, bytes(set) / |U(set)|",
         unit: "B/s",
-        samples: "each measured iteration; of a set, each observed one",
+        samples: "each measured iteration, or round; of a set, each observed one",
         good_for: "how near a copy or a kernel comes to its link or memory",
         traps: "of the memory only where the data does not fit the cache: in the cache it exceeds the memory's peak",
     },
@@ -163,7 +163,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "the time of the same operations on one stream",
         formula: "time, on one stream, in the same mode",
         unit: "s",
-        samples: "each iteration of the run on one stream",
+        samples: "each iteration, or round, of the run on one stream",
         good_for: "the other side of `speedup`",
         traps: "on one stream too, the host may be what limits",
     },
@@ -255,9 +255,9 @@ pub const DEFINITIONS: &[Definition] = &[
         usage: "",
         summary: "which part of the device's peak rate an iteration reaches",
         formula: "arithmetic: Σ flops / peak of its type, over time; memory: bytes / bandwidth, over time, without \
-                  copies between host and device and without collectives",
+                  copies between host and device and without collectives; of several slots, both sums over a round",
         unit: "1",
-        samples: "the median of the measured iterations",
+        samples: "the median of the measured iterations, or rounds",
         good_for: "how much a better kernel, or more of them, could gain at most",
         traps: "over the whole iteration, gaps included. Of memory it exceeds 100 % where the cache serves. Absent for \
                 a device that no profile describes",
@@ -268,7 +268,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "what an observed iteration spent its time on, along the chain that it waited for",
         formula: "time = operations + stretch + launch + queue + dependency + idle, exactly",
         unit: "s",
-        samples: "the observed iteration of the median time",
+        samples: "the observed iteration of the median time, of the slot that takes longest",
         good_for: "what to change first",
         traps: "of one observed iteration, stamps included. Without a run on one stream, operations hold their stretch",
     },

@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
 
     /// Says that the CPU takes its time for the reference, where it does.
     fn announce_reference(&self) {
-        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program, None).0).sum();
+        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
         if self.part.leads && flops > LONG {
             let preset = if self.loaded.parsed.preset.is_none() {
                 " A smaller preset takes less: `aorta show FILE`."

@@ -7,6 +7,7 @@ use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord,
 };
 use crate::measure::{self, Measured};
+use crate::model;
 use crate::schedule::Schedule;
 
 use super::measuring::Run;
@@ -104,11 +105,13 @@ impl Run<'_> {
 
     fn program(&self, schedule: &Schedule) -> ProgramRecord {
         let program = &self.loaded.program;
-        let (flops, bytes) = measure::totals(program, None);
+        let (flops, bytes) = measure::totals(program);
+        let slots = model::slots(self.loaded.ranks.iter().map(|rank| &*rank.program));
+        let own: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
-            cycle: program.cycle.len(),
-            cycle_operations: program.cycle.iter().map(|step| step.ops.len()).sum(),
+            cycle: slots,
+            cycle_operations: own * slots / program.cycle.len().max(1),
             flops,
             bytes: bytes as u64,
             streams: program.streams.len(),

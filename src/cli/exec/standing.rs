@@ -48,7 +48,7 @@ impl Run<'_> {
         answer(&Ready {
             record: self.assemble(&schedules[0], measured, started),
             launch: mode.name().to_owned(),
-            period: stood.period(),
+            period: stood.slots(),
             warmup: stood.warmup,
             timeout: self.settings.timeout,
             notes: stood.notes(),

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use crate::measure::cases::{Axis, Case};
 use crate::measure::record::{AnalysisRecord, RunRecord, Variant};
-use crate::measure::steady;
+use crate::measure::{slots, steady};
 
 use super::environment;
 
@@ -62,8 +62,8 @@ pub struct Figure {
 
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A percentile of samples, of a program that repeats after `period` of them; with `inverse`, one over it.
-    Series { samples: Arc<[f64]>, period: usize, percentile: f64, inverse: bool },
+    /// A percentile of samples, each of the same work; with `inverse`, one over it.
+    Series { samples: Arc<[f64]>, percentile: f64, inverse: bool },
     /// One number, which another run would have different.
     Single(f64),
     /// One number that does not vary.
@@ -88,13 +88,14 @@ impl Figure {
     }
 }
 
-/// The figures of a series of times in seconds: its percentiles, and how many a second.
-pub fn of_times(samples: Vec<f64>, period: usize) -> Vec<Figure> {
+/// The figures of times of iterations in seconds, of a program with that many slots: percentiles over rounds, and how many
+/// iterations a second. None without a whole round.
+pub fn of_times(samples: &[f64], slots: usize) -> Vec<Figure> {
+    let samples: Arc<[f64]> = slots::rounds(samples, slots).into();
     if samples.is_empty() {
         return Vec::new();
     }
-    let samples: Arc<[f64]> = samples.into();
-    let series = |percentile, inverse| Value::Series { samples: samples.clone(), period, percentile, inverse };
+    let series = |percentile, inverse| Value::Series { samples: samples.clone(), percentile, inverse };
     let mut figures: Vec<Figure> =
         PERCENTILES.iter().map(|(name, percentile)| Figure::new(name, "s", series(*percentile, false))).collect();
     figures.push(Figure::new("throughput", "iterations/s", series(50.0, true)));
@@ -137,8 +138,8 @@ pub fn stem(name: &str) -> &str {
 }
 
 fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
-    let samples = variant.time.samples_ns.iter().map(|time| time.seconds()).collect();
-    let mut figures = of_times(samples, record.program.cycle);
+    let samples: Vec<f64> = variant.time.samples_ns.iter().map(|time| time.seconds()).collect();
+    let mut figures = of_times(&samples, record.program.cycle);
     let analysis = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref());
     figures.extend(analysis.into_iter().flat_map(hidden));
     let memory = record.program.memory;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use crate::measure::effect::{Direction, Effect, Group, THRESHOLD, Verdict};
+use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::stats::percentile;
 
 use super::matching::{self, Twins};
@@ -149,9 +149,9 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
         (None, None) => return,
     };
     for (value, (_, time)) in base.iter_mut().chain(other.iter_mut()).zip(&times) {
-        if let Value::Series { samples, period, percentile, .. } = time {
+        if let Value::Series { samples, percentile, .. } = time {
             let samples = samples.iter().map(|time| factor * time).collect();
-            *value = Value::Series { samples, period: *period, percentile: *percentile, inverse };
+            *value = Value::Series { samples, percentile: *percentile, inverse };
         }
     }
 }
@@ -202,16 +202,16 @@ fn effect(
 }
 
 /// The samples of all runs, their percentile, and whether the figure is one over it.
-fn groups(values: &[Value]) -> Option<(Vec<Group<'_>>, f64, bool)> {
+fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
     let (mut of, mut inverted) = (50.0, false);
     let groups = values.iter().map(|value| match value {
-        Value::Series { samples, period, percentile, inverse } => {
+        Value::Series { samples, percentile, inverse } => {
             (of, inverted) = (*percentile, *inverse);
-            Some(Group { samples, period: *period })
+            Some(&samples[..])
         }
         Value::Single(_) | Value::Exact(_) => None,
     });
-    let groups = groups.collect::<Option<Vec<Group>>>()?;
+    let groups = groups.collect::<Option<Vec<&[f64]>>>()?;
     Some((groups, of, inverted))
 }
 

@@ -267,7 +267,7 @@ fn metrics_are_those_of_the_shipped_file_with_those_parameters() {
         value: Some(25e12),
         unit: "FLOP/s".to_owned(),
         text: "25 TFLOP/s".to_owned(),
-        note: None,
+        ..MetricRecord::default()
     });
     assert_eq!(verdicts(&run), ["large_gemm_only in f32: slower"]);
     let mut other = run.clone();
