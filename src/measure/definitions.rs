@@ -26,6 +26,7 @@ pub fn find(name: &str) -> Option<&'static Definition> {
 
 const MEASURED: &str = "each measured iteration, or round";
 const OBSERVED: &str = "each observed iteration, or round";
+const OF_ONE_SLOT: &str = "each observed iteration, of the slot that takes longest";
 const NO_SAMPLES: &str = "none: it is known before the run";
 
 /// Every figure: those that a file may ask for in their order, then those of reports.
@@ -278,7 +279,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "what a collective takes once all its ranks have come",
         formula: "min over ranks of duration: the last to come waits for nobody",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "what the network takes, apart from waiting: the part that a faster link shortens",
         traps: "stamps included. A rank that may leave before the others have come, as the root of a small broadcast, \
                 makes it too short",
@@ -289,7 +290,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how much longer a collective takes on a rank than its transfer",
         formula: "duration − transfer",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "what uneven ranks cost: only balancing them helps",
         traps: "it holds units of the device, and slows down what runs beside it",
     },
@@ -299,7 +300,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how far apart ranks come to a collective, or begin an iteration",
         formula: "max over ranks of start − min over ranks of start, on one clock",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "whether ranks go together",
         traps: "it is never negative, so that equal ranks have some too: read it with its error",
     },
@@ -309,7 +310,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how long after all others a rank comes to a collective",
         formula: "start − max over the other ranks of start, on one clock",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "the straggler, where its median is beyond its error: that of both clocks and of the median",
         traps: "who is late for one collective made the others wait in the one before, and may itself have waited. Absent \
                 where it may be chance, and from hosts that do not share a clock",
