@@ -233,7 +233,7 @@ fn the_longest_slot_is_looked_into() {
 #[test]
 fn whole_rounds_are_measured() {
     let text = "step { f: spin(if iteration % 7 == 3 { 40us } else { 20us }) }\nmetric m = time.slot[3]";
-    for (asked, measured_iterations) in [(1, 7), (7, 7), (8, 14), (100, 105)] {
+    for (asked, measured_iterations) in [(2, 7), (7, 7), (8, 14), (100, 105)] {
         let variant = measured(text, asked, 1).variants.remove(0);
         assert_eq!((variant.time.n, variant.time.slots.len()), (measured_iterations, 7));
         assert!(variant.time.slots.iter().all(|slot| slot.n == measured_iterations / 7));
@@ -241,6 +241,23 @@ fn whole_rounds_are_measured() {
         assert_eq!(variant.time.first_slot, 3);
         assert_eq!(variant.time.samples_ns[0], variant.time.slots[3].p50_ns.expect("it was measured"));
     }
+}
+
+/// A single iteration is a look at the file: it costs no round, and its figures are those of its slot.
+#[test]
+fn a_look_takes_one_iteration() {
+    let text = "step { f: work(flops: if iteration % 7 == 3 { 7GFLOP } else { 1GFLOP }) }
+                metric rate = flops / time
+                metric part = time(f)
+                metric other = time.slot[4]";
+    let variant = measured(text, 1, 1).variants.remove(0);
+    assert_eq!((variant.time.n, variant.time.first_slot, variant.time.slots.len()), (1, 3, 0));
+    let seconds = variant.time.p50_ns.expect("it was measured").seconds();
+    assert!(metric(&variant, "rate").value.is_some_and(|rate| near(rate, 7e9 / seconds)));
+    // The observed iteration is of slot 0.
+    assert!(metric(&variant, "part").value.is_some_and(|part| part < seconds / 2.0));
+    assert_eq!(metric(&variant, "other").value, None);
+    assert_eq!(variant.ranks[0].slot, 0);
 }
 
 /// Two slots that never have the same operations have no figure together, and the report says what to write.
@@ -261,7 +278,7 @@ fn figures_without_a_common_slot() {
 #[test]
 fn a_long_cycle_is_observed_in_part() {
     let text = "step { f: spin(1us * (1 + iteration % 600)) }\nmetric m = time(f)";
-    let variant = measured(text, 1, 5).variants.remove(0);
+    let variant = measured(text, 2, 5).variants.remove(0);
     let note = variant.notes.iter().find(|note| note.contains("slots were observed")).expect("it is noted");
     assert!(note.starts_with("300 of 600 slots were observed, slots 0, 2 and so on"), "{note}");
     let known = metric(&variant, "m").slots.iter().flatten().count();

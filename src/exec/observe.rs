@@ -19,12 +19,14 @@ pub struct Observation {
     pub slots: u64,
     /// How often each slot is observed.
     pub times: u64,
+    /// Iterations that are observed at most.
+    pub most: u64,
 }
 
 impl Observation {
     /// Each slot once.
     pub fn once(slots: usize) -> Observation {
-        Observation { slots: slots as u64, times: 1 }
+        Observation { slots: slots as u64, times: 1, most: u64::MAX }
     }
 
     /// The numbers of the observed iterations, in increasing order; the first is of slot 0. Before each, at least `lead`
@@ -33,14 +35,15 @@ impl Observation {
         let slots = self.slots.max(1);
         let first = lead.next_multiple_of(slots);
         let apart = lead + 1;
+        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
         if slots > MOST_SLOTS {
             let apart = apart.max(slots.div_ceil(MOST_SLOTS));
             let round = |time: u64| (0..=slots - apart).step_by(apart as usize).map(move |slot| time * slots + slot);
-            return (0..self.times).flat_map(round).map(|turn| first + turn).collect();
+            return (0..self.times).flat_map(round).map(|turn| first + turn).take(most).collect();
         }
         // A stride without a common divisor comes to every slot, and needs few iterations for it.
         let stride = (apart..).find(|stride| gcd(*stride, slots) == 1).unwrap_or(apart);
-        (0..slots * self.times).map(|turn| first + turn * stride).collect()
+        (0..slots * self.times).map(|turn| first + turn * stride).take(most).collect()
     }
 }
 
@@ -153,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_slot_is_observed_as_often(slots in 1u64..=MOST_SLOTS, times in 1u64..4, lead in 1u64..9) {
-            let iterations = Observation { slots, times }.iterations(lead);
+            let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
             let mut counts = vec![0; slots as usize];
             iterations.iter().for_each(|iteration| counts[(iteration % slots) as usize] += 1);
             prop_assert!(counts.iter().all(|count| *count == times), "{:?}", counts);
@@ -165,7 +168,7 @@ mod tests {
 
         #[test]
         fn of_a_long_cycle_some_slots_are_observed(slots in MOST_SLOTS + 1..5000, times in 1u64..4, lead in 1u64..9) {
-            let iterations = Observation { slots, times }.iterations(lead);
+            let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
             let mut seen: Vec<u64> = iterations.iter().map(|iteration| iteration % slots).collect();
             seen.sort_unstable();
             seen.dedup();

@@ -93,6 +93,7 @@ pub struct Ranks {
 /// What the others want to know of a rank's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
+    gated: bool,
     gate_refused: Option<String>,
     cold: bool,
 }
@@ -100,7 +101,7 @@ struct About {
 impl About {
     fn of(session: &Session) -> About {
         let gate_refused = session.gate_refused().map(str::to_owned);
-        About { gate_refused, cold: session.is_cold() }
+        About { gated: session.is_gated(), gate_refused, cold: session.is_cold() }
     }
 }
 
@@ -399,6 +400,11 @@ impl Ranks {
     /// Holds iterations until they are issued, as far as that can be, or no longer.
     pub fn set_gate(&mut self, on: bool) {
         self.sessions.iter_mut().for_each(|session| session.set_gate(on));
+    }
+
+    /// Whether iterations are held, as streams, once they have begun.
+    pub fn is_gated(&self) -> bool {
+        self.about.iter().all(|about| about.gated)
     }
 
     /// Why iterations are not held, where they might be.

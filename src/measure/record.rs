@@ -126,6 +126,10 @@ pub struct ProgramRecord {
     /// Of an iteration; the mean over the cycle, as `bytes` is.
     pub flops: f64,
     pub bytes: u64,
+    /// SHA-256, in hexadecimal, of what all ranks run: memory, operations with their operands, streams and queues, the
+    /// order of issue, waits. Runs with equal ones run the same. Absent from records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     pub streams: usize,
     pub lanes: Vec<LaneRecord>,
     /// Waits between streams that a stream-mode iteration issues.

@@ -63,17 +63,24 @@ impl<'a> Request<'a> {
         Times::of_slots(&samples.time, self.slots(), samples.first)
     }
 
+    /// Whether a single iteration is asked for, which shows that the file runs and measures nothing.
+    fn is_look(&self) -> bool {
+        self.effort.iterations == 1
+    }
+
     /// Iterations that are measured: up to a whole number of rounds more than were asked for, so that each slot is
     /// measured as often.
     fn whole_rounds(&self) -> u64 {
-        u64::from(self.effort.iterations).next_multiple_of(self.slots() as u64)
+        let slots = if self.is_look() { 1 } else { self.slots() as u64 };
+        u64::from(self.effort.iterations).next_multiple_of(slots)
     }
 
     /// What is observed: each slot as often as an iteration is to be, or less often in a long cycle.
     fn observation(&self) -> Observation {
         let slots = self.slots() as u64;
         let times = u64::from(self.observed_iterations).min((OBSERVED / slots).max(1));
-        Observation { slots, times }
+        let most = if self.is_look() { u64::from(self.observed_iterations) } else { u64::MAX };
+        Observation { slots, times, most }
     }
 
     fn open(&self) -> Result<Ranks, ExecError> {

@@ -3,17 +3,18 @@
 //! A program repeats after a cycle of iterations. Each member of the cycle is a *slot*, and one run through all slots is
 //! a *round*. Iterations of one slot do the same work, and so do rounds: only these can be set beside each other.
 
-/// The mean of each whole round, in the order of the samples. Where all iterations are alike, the samples themselves.
+/// The mean of each whole round, in the order of the samples. Where all iterations are alike, the samples themselves. Less
+/// than a round, as of a run that was ended early, counts as one.
 pub fn rounds(samples: &[f64], slots: usize) -> Vec<f64> {
-    let slots = slots.max(1);
+    let slots = slots.clamp(1, samples.len().max(1));
     samples.chunks_exact(slots).map(|round| round.iter().sum::<f64>() / slots as f64).collect()
 }
 
-/// The samples of each slot, as many of each as there are whole rounds. `first` is the number of the first sample's
-/// iteration.
+/// The samples of each slot, as many of each as there are whole rounds; of less than a round, one of some slots. `first` is
+/// the number of the first sample's iteration.
 pub fn by_slot(samples: &[f64], slots: usize, first: u64) -> Vec<Vec<f64>> {
     let slots = slots.max(1);
-    let whole = &samples[..samples.len() / slots * slots];
+    let whole = if samples.len() < slots { samples } else { &samples[..samples.len() / slots * slots] };
     let phase = (first % slots as u64) as usize;
     let of = |slot: usize| whole.iter().skip((slot + slots - phase) % slots).step_by(slots).copied().collect();
     (0..slots).map(of).collect()
@@ -48,7 +49,8 @@ mod tests {
         assert_eq!(rounds(&samples, 3), [20.0, 21.0]);
         // The first sample is of slot 2.
         assert_eq!(by_slot(&samples, 3, 5), [[20.0, 21.0], [30.0, 31.0], [10.0, 11.0]]);
-        assert_eq!(rounds(&samples[..2], 3), [0.0; 0]);
+        assert_eq!((rounds(&samples[..2], 3), rounds(&[], 3)), (vec![15.0], vec![]));
+        assert_eq!(by_slot(&samples[..2], 3, 5), [vec![20.0], vec![], vec![10.0]]);
         assert_eq!(rounds(&samples, 1), samples);
     }
 

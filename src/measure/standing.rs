@@ -77,6 +77,11 @@ impl Stood<'_> {
         self.session.slots()
     }
 
+    /// Whether iterations are held until the host has issued them; `None` of a graph, which is issued by one call.
+    pub fn held(&self) -> Option<bool> {
+        (self.mode == LaunchMode::Stream).then(|| self.session.is_gated())
+    }
+
     /// What the drivers have to say.
     pub fn notes(&self) -> Vec<String> {
         self.session.notes().unwrap_or_default()

@@ -63,13 +63,16 @@ impl Times {
         Times::of_slots(samples, 1, 0)
     }
 
-    /// Times of iterations of which `slots` make a round; `first` is the number of the first one. Without a whole round
-    /// there are samples and no statistics.
+    /// Times of iterations of which `slots` make a round; `first` is the number of the first one. Less than a round counts as
+    /// one, and has no times of slots.
     pub fn of_slots(samples: &[Nanos], slots: usize, first: u64) -> Times {
         let floats: Vec<f64> = samples.iter().map(|sample| sample.0 as f64).collect();
         let bare = Times { first_slot: (first % slots.max(1) as u64) as usize, ..Times::bare(samples) };
         let Some(summary) = Summary::of(&slots::rounds(&floats, slots)) else { return bare };
-        let each = if slots > 1 { slots::by_slot(&floats, slots, first) } else { Vec::new() };
+        let each = match slots > 1 && floats.len() >= slots {
+            true => slots::by_slot(&floats, slots, first),
+            false => Vec::new(),
+        };
         Times {
             p50_ns: Some(round(summary.p50)),
             p50_low_ns: summary.interval.map(|(low, _)| round(low)),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::{Space, counted};
+use crate::base::Space;
 use crate::exec::{Health, LaunchMode, Samples, Trace};
 
 use super::alone::Alone;
@@ -31,7 +31,9 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let samples = &blocks.samples;
     let limits = Limits(request.profile);
     let whole = request.times(&samples.slowest);
-    let checked = request.ranks.iter().map(|rank| match whole.p50_ns {
+    // What less than a round takes at least is not worked out.
+    let median = whole.p50_ns.filter(|_| whole.n >= request.slots());
+    let checked = request.ranks.iter().map(|rank| match median {
         Some(median) => limits.check_round(rank.program, median.0 as f64),
         None => Ok(()),
     });
@@ -41,13 +43,6 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let ungated = ungated.as_ref().map(|samples| request.times(samples));
     let name = mode.name();
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
-    if refused.is_none() && time.p50_ns.is_none() && time.n > 0 {
-        warnings.push(format!(
-            "{name}: the time has no value: {} are less than a round of {} slots",
-            counted(time.n, "iteration"),
-            request.slots()
-        ));
-    }
     warnings.extend(doubts::of(name, &time, warmup, request.slots()));
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
     // Held until it is issued, an iteration waits for the host no more.

@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
-        let mut record = self.assemble(&schedules[0], measured, started);
+        let mut record = self.assemble(&schedules, measured, started);
         if self.verify && record.complete {
             self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();

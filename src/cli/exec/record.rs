@@ -1,5 +1,9 @@
 //! The record of a run, from what was measured and what is known around it.
 
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
 use crate::base::{Bytes, Space};
 use crate::config::{Effort, LaunchSetting};
 use crate::exec::Timer;
@@ -8,23 +12,35 @@ use crate::measure::record::{
 };
 use crate::measure::{self, Measured};
 use crate::model;
+use crate::report::dump;
 use crate::schedule::Schedule;
 
 use super::measuring::Run;
 use crate::cli::{environment, output};
 
+/// The hash of a text that is written to it.
+#[derive(Default)]
+struct Hashing(Sha256);
+
+impl fmt::Write for Hashing {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
+}
+
 impl Run<'_> {
-    pub(super) fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
+    /// The record; `schedules` has that of each rank.
+    pub(super) fn assemble(&self, schedules: &[Schedule], measured: Measured, started: String) -> RunRecord {
+        let schedule = &schedules[0];
         let loaded = self.loaded;
         let device = self.chosen.backend.device();
-        let measurement = self.effort != Effort::Sanity;
+        let no_measurement = self.no_measurement();
         let mut warnings = Vec::new();
         if !measured.complete && measured.failure.is_none() {
             warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
         }
-        if !measurement {
-            warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
-        }
+        warnings.extend(no_measurement.map(str::to_owned));
         if let Some((world, rank)) = self.emulated {
             warnings.push(format!(
                 "emulated: the device stands for rank {rank} of {world}; what ranks do together takes the time of a \
@@ -49,7 +65,7 @@ impl Run<'_> {
             started,
             simulated: device.simulated,
             emulated: self.emulated.map(|(world, _)| world),
-            measurement,
+            measurement: no_measurement.is_none(),
             complete: measured.complete,
             workload: self.loaded.workload(),
             settings: SettingsRecord {
@@ -80,11 +96,21 @@ impl Run<'_> {
                 facts: device.facts.into_iter().chain(timer.iter().flat_map(Timer::facts)).collect(),
             },
             environment: environment::describe(&self.part.facts),
-            program: self.program(schedule),
+            program: self.program(schedules),
             variants: measured.variants,
             verification: None,
             expected: Vec::new(),
             warnings,
+        }
+    }
+
+    /// Why the run is no measurement, whatever it gives.
+    fn no_measurement(&self) -> Option<&'static str> {
+        match (self.plan.warmup, self.plan.iterations, self.effort) {
+            (0, 1, _) => Some("one iteration without warm-up shows that the file runs; it is no measurement"),
+            (_, 1, _) => Some("one iteration shows nothing of how times vary; it is no measurement"),
+            (_, _, Effort::Sanity) => Some("`--effort sanity` shows that the file runs; it is no measurement"),
+            _ => None,
         }
     }
 
@@ -103,8 +129,17 @@ impl Run<'_> {
         told.flatten()
     }
 
-    fn program(&self, schedule: &Schedule) -> ProgramRecord {
-        let program = &self.loaded.program;
+    /// The hash of what all ranks run.
+    fn plan(&self, schedules: &[Schedule]) -> String {
+        let mut hashing = Hashing::default();
+        for (rank, schedule) in self.loaded.ranks.iter().zip(schedules) {
+            dump::work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
+        }
+        hashing.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn program(&self, schedules: &[Schedule]) -> ProgramRecord {
+        let (program, schedule) = (&self.loaded.program, &schedules[0]);
         let (flops, bytes) = measure::totals(program);
         let slots = model::slots(self.loaded.ranks.iter().map(|rank| &*rank.program));
         let own: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
@@ -114,6 +149,7 @@ impl Run<'_> {
             cycle_operations: own * slots / program.cycle.len().max(1),
             flops,
             bytes: bytes as u64,
+            plan: Some(self.plan(schedules)),
             streams: program.streams.len(),
             lanes: schedule
                 .lanes

@@ -93,7 +93,19 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
         }
         _ => Vec::new(),
     };
-    Point { key, device, figures: figures(run), environment, harness: true, doubts, ..Point::default() }
+    // Its times are those of the host, whatever it measures.
+    let figures = figures(run);
+    Point {
+        key,
+        device,
+        host_paced: figures.clone(),
+        figures,
+        held: Some(false),
+        environment,
+        harness: true,
+        doubts,
+        ..Point::default()
+    }
 }
 
 fn figures(run: &Run) -> Vec<Figure> {

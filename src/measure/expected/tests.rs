@@ -109,6 +109,7 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         },
         environment: Environment { cpus: 16, ..Environment::default() },
         program: ProgramRecord {
+            plan: None,
             operations,
             cycle: 1,
             cycle_operations: operations,
