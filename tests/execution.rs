@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
-use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Session};
+use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Observation, Session};
 use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
 use aorta::ops::init::Init;
@@ -151,7 +151,7 @@ fn calls_of_overlapping_iterations() {
 fn calls_of_an_observed_iteration() {
     let mock = Mock::new(Script::default());
     let mut session = Prepared::of(MEETING).session(&mock);
-    let traces = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("nothing fails");
+    let traces = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("nothing fails");
     assert_eq!(traces[0].spans.len(), 3);
     insta::assert_snapshot!(mock.take().join("\n"));
 }

@@ -36,6 +36,7 @@ mod rocm;
 mod schedules;
 mod sessions;
 mod simulation;
+mod slots;
 mod speculative_reference;
 mod stopping;
 mod sweep;

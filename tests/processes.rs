@@ -11,7 +11,9 @@ use aorta::backend::rendezvous::{Place, Rendezvous};
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{EffortPlan, Profile};
-use aorta::exec::{self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Peers};
+use aorta::exec::{
+    self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers,
+};
 use aorta::measure::{self, Measured, RankRequest};
 use aorta::model::{Options, Program};
 use aorta::plan::{self, Plan};
@@ -310,7 +312,13 @@ fn observed_iterations_go_to_the_first_rank() {
             .map(|(number, ((program, _), schedule))| exec::Rank { number, program, schedule })
             .collect();
         let mut ranks = exec::prepare_ranks(&ranks, &backend, &common::exec_options()).expect("nothing fails");
-        let traces = ranks.observe(LaunchMode::Stream, ITERATIONS, &Control::default()).expect("nothing fails");
+        let traces = ranks
+            .observe(
+                LaunchMode::Stream,
+                Observation { slots: 1, times: ITERATIONS, most: u64::MAX },
+                &Control::default(),
+            )
+            .expect("nothing fails");
         let spans = traces.iter().map(|traces| traces.iter().map(|trace| trace.spans.len()).sum());
         spans.collect::<Vec<usize>>()
     });

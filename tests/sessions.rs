@@ -4,7 +4,7 @@
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::Profile;
-use aorta::exec::{self, Control, LaunchMode};
+use aorta::exec::{self, Control, LaunchMode, Observation};
 use aorta::schedule;
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError
     let run = |calls: Vec<String>| [&captured[..], &calls].concat();
     session.iterate(way.mode, 2, ITERATIONS - 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     prop_assert_eq!(judge(&run(mock.take()), true)?, ITERATIONS as usize);
-    session.observe(way.mode, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    session.observe(way.mode, Observation::once(1), &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     judge(&run(mock.take()), false)?;
     Ok(())
 }

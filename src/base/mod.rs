@@ -3,6 +3,7 @@
 //! Nothing here knows the language, a device or a file system.
 
 pub mod dims;
+pub mod divisors;
 pub mod dtype;
 pub mod ids;
 pub mod plural;
@@ -16,6 +17,7 @@ pub mod units;
 pub mod workflow;
 
 pub use dims::Dims;
+pub use divisors::{gcd, lcm};
 pub use dtype::DType;
 pub use ids::*;
 pub use plural::counted;

@@ -171,7 +171,8 @@ pub enum InputError {
     #[diagnostic(
         code(aorta::cli::no_common_case),
         help(
-            "cases are matched by workload, parameters and how they were launched; the lists above say what each side has"
+            "cases are matched by the name of the workload's file, parameters and how they were launched; the lists above say \
+             what each side has"
         )
     )]
     NoCommonCase { base: String, other: String },

@@ -406,7 +406,7 @@ fn given(
 fn is_consequence(error: &model::ModelError, lost: &HashSet<&str>) -> bool {
     use model::ModelError::*;
     match error {
-        NoStep { .. } | NothingToRun { .. } => true,
+        NoStep { .. } | NothingToRun { .. } | SlotOutOfRange { .. } => true,
         UnknownName { name, .. }
         | UnknownOperation { name, .. }
         | UnknownSet { name, .. }

@@ -173,6 +173,11 @@ impl Session {
         self.lowered.gate.set(on);
     }
 
+    /// Whether iterations are held, as streams.
+    pub fn is_gated(&self) -> bool {
+        self.lowered.gate.on
+    }
+
     /// Why iterations are not held, where they might be.
     pub fn gate_refused(&self) -> Option<&str> {
         self.lowered.gate.refused.as_deref()

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos, Space};
-use crate::model::Program;
+use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
 use super::control::Control;
@@ -22,6 +22,7 @@ use super::error::ExecError;
 use super::hang;
 use super::health::Health;
 use super::image::{Image, StepCommands};
+use super::observe::Observation;
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
 use super::session::{self, LaunchMode, Samples, Session};
@@ -58,6 +59,7 @@ fn slowest(ranks: &[&Samples]) -> Samples {
     let time: Vec<Nanos> = largest(|samples| &samples.time);
     let ungated = ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0);
     Samples {
+        first: ranks.first().map_or(0, |samples| samples.first),
         ungated: ungated.min(time.len() as u64),
         time,
         issue: largest(|samples| &samples.issue),
@@ -83,6 +85,8 @@ pub struct Ranks {
     sessions: Vec<Session>,
     /// Of all ranks.
     numbers: Vec<u32>,
+    /// Iterations after which their programs repeat.
+    slots: usize,
     about: Vec<About>,
     /// The index of the first that runs here.
     first: usize,
@@ -93,7 +97,7 @@ pub struct Ranks {
 /// What the others want to know of a rank's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
-    period: usize,
+    gated: bool,
     gate_refused: Option<String>,
     cold: bool,
 }
@@ -101,7 +105,7 @@ struct About {
 impl About {
     fn of(session: &Session) -> About {
         let gate_refused = session.gate_refused().map(str::to_owned);
-        About { period: session.period(), gate_refused, cold: session.is_cold() }
+        About { gated: session.is_gated(), gate_refused, cold: session.is_cold() }
     }
 }
 
@@ -147,10 +151,11 @@ pub(super) fn prepare_with(
     let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
     let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
     let numbers = ranks.iter().map(|rank| rank.number).collect();
+    let slots = model::slots(ranks.iter().map(|rank| rank.program));
     match (opened, about) {
         (Ok(sessions), Ok(about)) => {
             let about = about.into_iter().flatten().collect();
-            Ok(Ranks { sessions, numbers, about, first: own.start, peers })
+            Ok(Ranks { sessions, numbers, slots, about, first: own.start, peers })
         }
         (Ok(mut sessions), Err(error)) => {
             // Another rank may have left in the middle of a communicator: nobody waits for that.
@@ -418,14 +423,19 @@ impl Ranks {
         session.driver.read(Space::Device, offset, bytes).map_err(session::device)
     }
 
-    /// The iterations of the first rank's period, as iterations of the program's cycle.
-    pub fn period(&self) -> usize {
-        self.about[0].period
+    /// Iterations after which the programs of all ranks repeat.
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
     /// Holds iterations until they are issued, as far as that can be, or no longer.
     pub fn set_gate(&mut self, on: bool) {
         self.sessions.iter_mut().for_each(|session| session.set_gate(on));
+    }
+
+    /// Whether iterations are held, as streams, once they have begun.
+    pub fn is_gated(&self) -> bool {
+        self.about.iter().all(|about| about.gated)
     }
 
     /// Why iterations are not held, where they might be.
@@ -452,10 +462,10 @@ impl Ranks {
     pub fn observe(
         &mut self,
         mode: LaunchMode,
-        iterations: u64,
+        observation: Observation,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        let observe = |session: &mut Session| session.observe(mode, iterations, control);
+        let observe = |session: &mut Session| session.observe(mode, observation, control);
         let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;
         Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
     }

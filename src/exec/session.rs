@@ -1,4 +1,4 @@
-//! An open backend with a schedule on it: issues iterations, times them, observes one operation by operation.
+//! An open backend with a schedule on it: issues iterations and times them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,10 +7,9 @@ use miette::LabeledSpan;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
+use crate::base::{MemoryId, Nanos, SrcSpan};
 use crate::model::Sync;
 
-use super::clock::Clock;
 use super::control::Control;
 use super::driver::{Driver, Fault, Progress, Repeat};
 use super::error::ExecError;
@@ -20,7 +19,6 @@ use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
 use super::stopping::Stopping;
-use super::trace::{Span, Trace};
 use super::watchdog::Beat;
 
 /// Iterations whose stamps are kept until somebody reads them.
@@ -53,7 +51,7 @@ pub struct Session {
     pub(super) lowered: Lowered,
     /// The graphs of the period, once they are made.
     graphs: Vec<u32>,
-    observed_graphs: Vec<Option<u32>>,
+    pub(super) observed_graphs: Vec<Option<u32>>,
     /// No other rank runs beside this one.
     pub(super) alone: bool,
     pub(super) rank: u32,
@@ -79,6 +77,8 @@ pub struct Session {
 /// What iterating gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
+    /// The number of the first measured iteration, counted from the first that was issued: slots follow from it.
+    pub first: u64,
     /// The device's time for each measured iteration.
     pub time: Vec<Nanos>,
     /// How long the host took to issue it.
@@ -102,7 +102,7 @@ impl Samples {
         }
     }
 
-    /// Adds those of further iterations.
+    /// Adds those of further iterations, the first of which is of the slot behind the last here.
     pub(super) fn append(&mut self, later: Samples) {
         self.time.extend(later.time);
         self.issue.extend(later.issue);
@@ -166,7 +166,7 @@ impl Session {
         Ok(())
     }
 
-    fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
+    pub(super) fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
         let origin = self.origin(index);
         self.driver.begin_capture(origin).map_err(device)?;
         let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
@@ -366,12 +366,12 @@ impl Session {
     }
 
     /// Whether iterations are under way at the same time on the device.
-    fn overlap(&self, mode: LaunchMode) -> bool {
+    pub(super) fn overlap(&self, mode: LaunchMode) -> bool {
         mode == LaunchMode::Stream && self.lowered.sync == Sync::End
     }
 
     /// The stamp from which the time of an iteration counts: its own, or the end of the one before where they overlap.
-    fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
+    pub(super) fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
         match iteration.checked_sub(1) {
             Some(before) if self.overlap(mode) => Self::end_stamp(before),
             _ => Self::begin_stamp(iteration),
@@ -402,6 +402,7 @@ impl Session {
     ) -> Result<Samples, ExecError> {
         let mut total = warmup + iterations;
         let mut samples = Samples {
+            first: warmup,
             time: Vec::with_capacity(iterations as usize),
             issue: Vec::with_capacity(iterations as usize),
             ..Samples::default()
@@ -456,86 +457,6 @@ impl Session {
         repeat.iterations
     }
 
-    /// Whether operations can be timed one by one.
-    pub fn observable(&self) -> bool {
-        self.lowered.observed.is_some()
-    }
-
-    /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
-    pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        self.begin();
-        let traces = self.observations(mode, iterations, control);
-        let oldest = self.stamped.unwrap_or(0);
-        traces.map_err(|error| self.explained(error, oldest, control))
-    }
-
-    fn observations(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        let mut clock = self.begin_clock()?;
-        let mut traces = self.observe_by(&mut clock, mode, iterations, control)?;
-        self.end_clock(clock, &mut traces)?;
-        Ok(traces)
-    }
-
-    fn observe_by(
-        &mut self,
-        clock: &mut Clock,
-        mode: LaunchMode,
-        iterations: u64,
-        control: &Control,
-    ) -> Result<Vec<Trace>, ExecError> {
-        let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
-        let mut traces = Vec::with_capacity(iterations as usize);
-        let period = self.lowered.outline.period.len() as u64;
-        // Iterations that overlap are in order only with those that may be under way beside them: never more than `ahead`.
-        let overlapping = self.overlap(mode);
-        let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
-        let lead = if overlapping { ahead.max(2) - 1 } else { 1 };
-        for turn in 0..iterations {
-            self.begin();
-            // The iteration that is observed goes through the period with the turns.
-            let observed = lead + (turn + period - lead % period) % period;
-            let index = (observed % period) as usize;
-            if mode == LaunchMode::Graph && self.observed_graphs[index].is_none() {
-                self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
-            }
-            for iteration in 0..=observed {
-                // Ranks go through these few together: they all observe, or none does.
-                if self.alone && control.stopped() {
-                    self.driver.synchronize().map_err(device)?;
-                    return Ok(traces);
-                }
-                if let Some(before) = iteration.checked_sub(ahead) {
-                    self.retire(mode, before, control)?;
-                }
-                self.lead_in(mode, iteration, iteration == observed, true)?;
-                self.issue(mode, iteration, iteration == observed, (1, None))?;
-            }
-            let time = self.retire(mode, observed, control)?;
-            self.driver.synchronize().map_err(device)?;
-            let begin = self.first_stamp(mode, observed);
-            traces.push(self.trace(index, begin, first, time)?);
-            self.note_begin(clock, begin)?;
-        }
-        Ok(traces)
-    }
-
-    fn trace(&mut self, index: usize, begin: u32, first: u32, time: Nanos) -> Result<Trace, ExecError> {
-        let Session { driver, lowered, .. } = self;
-        let period = &lowered.outline.period;
-        let step = &period[index];
-        let lanes = step.commands.iter().filter_map(|command| match command {
-            Step::Launch { lane, .. } => Some(LaneId(*lane)),
-            _ => None,
-        });
-        let mut spans = Vec::with_capacity(step.ops.len());
-        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
-            let start = driver.elapsed(begin, stamp).map_err(device)?;
-            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
-            spans.push(Span { op, lane, start, end });
-        }
-        Ok(Trace { step: step.step, time, origin: None, spans })
-    }
-
     /// Gives all memory the contents that it had at the beginning.
     pub fn reset(&mut self) -> Result<(), ExecError> {
         self.driver.reset().map_err(device)
@@ -547,8 +468,8 @@ impl Session {
         self.driver.read(placement.space, offset, placement.bytes).map_err(device)
     }
 
-    /// The iterations of the period, as iterations of the program's cycle.
-    pub fn period(&self) -> usize {
+    /// Iterations after which the schedule repeats.
+    pub(super) fn period(&self) -> usize {
         self.lowered.outline.period.len()
     }
 

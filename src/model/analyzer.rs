@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol};
+use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
 use super::error::{LimitError, ModelError};
@@ -37,8 +37,7 @@ pub(super) struct CycleUse {
 
 impl CycleUse {
     pub fn add(&mut self, modulus: i64) {
-        let (known, modulus) = (self.modulus.unwrap_or(1), modulus.unsigned_abs());
-        self.modulus = (known / gcd(known, modulus)).checked_mul(modulus).or(Some(u64::MAX));
+        self.modulus = lcm(self.modulus.unwrap_or(1), modulus.unsigned_abs()).or(Some(u64::MAX));
     }
 
     /// Iterations after which everything repeats: what remainders need, or `base` rounded up to a multiple of that.
@@ -49,10 +48,6 @@ impl CycleUse {
             true => base.max(1).checked_next_multiple_of(modulus).unwrap_or(u64::MAX),
         }
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 pub(super) struct Analyzer<'a> {
@@ -72,6 +67,8 @@ pub(super) struct Analyzer<'a> {
     /// The iteration that is being expanded; nothing outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
+    /// Slots of the cycle; `None` before the step is worked out, and where it has mistakes.
+    pub slots: Option<usize>,
     pub expansion: Expansion<'a>,
     /// The metrics above the one that is looked at, by their place.
     pub metrics: FxHashMap<Symbol, usize>,
@@ -135,6 +132,7 @@ impl<'a> Analyzer<'a> {
             mesh: None,
             iteration: None,
             cycle_use: CycleUse::default(),
+            slots: None,
             expansion: Expansion::default(),
             metrics: FxHashMap::default(),
             metric_families: FxHashMap::default(),
@@ -192,6 +190,7 @@ impl<'a> Analyzer<'a> {
             self.declaration(decl);
         }
         self.steps();
+        self.slots = self.errors.is_empty().then_some(self.program.cycle.len());
         self.figures();
         if self.errors.is_empty() {
             let name = |memory: MemoryId| self.names.name(self.program.memory(memory).name).to_owned();

@@ -481,6 +481,25 @@ pub enum ModelError {
         help: Option<String>,
     },
 
+    #[error("`{name}` has no slot {slot}")]
+    #[diagnostic(code(aorta::model::slot_out_of_range), help("{help}"))]
+    SlotOutOfRange {
+        name: String,
+        slot: i64,
+        slots: String,
+        help: String,
+        #[label("{slots}")]
+        at: SourceSpan,
+    },
+
+    #[error("`{name}` has no slots")]
+    #[diagnostic(code(aorta::model::no_slots), help("leave the slot out"))]
+    NoSlots {
+        name: String,
+        #[label("has one value for all iterations")]
+        at: SourceSpan,
+    },
+
     #[error("this metric is {found}, and its unit `{unit}` is for {of}")]
     #[diagnostic(
         code(aorta::model::metric_unit),

@@ -23,6 +23,8 @@ pub struct Metric {
     /// What it measures; its unit follows, unless the file names one.
     pub dimension: Dimension,
     pub unit: Option<String>,
+    /// Whether it may differ from one slot of the cycle to the next.
+    pub has_slots: bool,
     pub span: SrcSpan,
 }
 
@@ -43,12 +45,15 @@ pub enum FigureExpr {
         set: Option<OpSet>,
         /// The second set, where the figure compares two.
         beside: Option<OpSet>,
+        /// The slot that it is of; `None` for what its surroundings are of.
+        slot: Option<usize>,
         statistic: Option<Statistic>,
         span: SrcSpan,
     },
     /// An earlier metric, by its place.
     Metric {
         metric: usize,
+        slot: Option<usize>,
         statistic: Option<Statistic>,
     },
     Unary(Unary, Box<FigureExpr>),
@@ -61,6 +66,17 @@ enum Type {
     Number(Dimension),
     Bool,
 }
+
+/// What is taken of a figure: `.slot[0].p95`.
+#[derive(Clone, Copy, Default)]
+struct Pick {
+    /// The slot with its place in the text.
+    slot: Option<(i64, SrcSpan)>,
+    statistic: Option<Statistic>,
+}
+
+/// What picks a slot of a figure.
+const SLOT: &str = "slot";
 
 /// What figures begin with that are of something: `memory.peak`, `device.units`.
 const OWNERS: [&str; 2] = ["memory", "device"];
@@ -108,7 +124,8 @@ impl<'a> Analyzer<'a> {
             None => (FAILED, Dimension::NONE),
         };
         let unit = unit.map(str::to_owned);
-        self.program.metrics.push(Metric { name, value, dimension, unit, span });
+        let has_slots = has_slots(&self.program.metrics, &value);
+        self.program.metrics.push(Metric { name, value, dimension, unit, has_slots, span });
         self.program.metrics.len() - 1
     }
 
@@ -171,11 +188,11 @@ impl<'a> Analyzer<'a> {
             return self.plain_figure(expr);
         }
         match &expr.kind {
-            ExprKind::Name(symbol) => self.named(*symbol, None, None, expr.span),
+            ExprKind::Name(_) => self.picked(expr, Pick::default(), expr.span),
             ExprKind::Call { callee, args } if self.scopes.get(callee.symbol).is_none() => {
                 let name = self.names.name(callee.symbol).to_owned();
                 if is_name_of_figure(&name) {
-                    return self.named(callee.symbol, Some(args), None, expr.span);
+                    return self.picked(expr, Pick::default(), expr.span);
                 }
                 self.figure_function(&name, args, expr)
             }
@@ -190,43 +207,16 @@ impl<'a> Analyzer<'a> {
                 Some(whole(figure, expr.span))
             }
             ExprKind::Field { base, name } => {
-                let text = self.names.name(name.symbol).to_owned();
-                let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) else {
-                    let known = Statistic::ALL.map(Statistic::name);
-                    let meant = match text.as_str() {
-                        "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
-                        "avg" | "average" => Some("write `mean`".to_owned()),
-                        "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
-                        _ => suggest::did_you_mean(&text, known),
-                    };
-                    let help =
-                        meant.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
-                    let of = self.text_of(base);
-                    self.error(ModelError::UnknownMember { name: of, member: text, at: name.span.into(), help });
-                    return None;
-                };
-                match &base.kind {
-                    ExprKind::Name(symbol) => self.named(*symbol, None, Some(statistic), expr.span),
-                    ExprKind::Call { callee, args } => {
-                        self.named(callee.symbol, Some(args), Some(statistic), expr.span)
-                    }
-                    ExprKind::Index { base, items } if self.names_metric_family(base) => {
-                        let metric = self.family_member(base, items)?;
-                        self.earlier(metric, Some(statistic))
-                    }
-                    _ => {
-                        self.error(ModelError::UnknownFigure {
-                            name: self.text_of(base),
-                            at: base.span.into(),
-                            help: Some("a statistic stands behind a figure or a metric: `time.p99`".to_owned()),
-                        });
-                        None
-                    }
-                }
+                let statistic = self.statistic(base, *name)?;
+                let (of, slot) = self.slot_behind(base)?;
+                self.picked(of, Pick { slot, statistic: Some(statistic) }, expr.span)
             }
-            ExprKind::Index { base, items } if self.names_metric_family(base) => {
-                let metric = self.family_member(base, items)?;
-                self.earlier(metric, None)
+            ExprKind::Index { base, .. } if self.names_metric_family(base) => {
+                self.picked(expr, Pick::default(), expr.span)
+            }
+            ExprKind::Index { base, .. } if self.names_slot(base) => {
+                let (of, slot) = self.slot_behind(expr)?;
+                self.picked(of, Pick { slot, statistic: None }, expr.span)
             }
             ExprKind::Negate(inner) => match self.figure(inner)? {
                 (value, Type::Number(dimension)) => {
@@ -283,6 +273,105 @@ impl<'a> Analyzer<'a> {
         None
     }
 
+    /// The statistic that stands behind a figure.
+    fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
+        let text = self.names.name(name.symbol).to_owned();
+        if let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) {
+            return Some(statistic);
+        }
+        let known = Statistic::ALL.map(Statistic::name);
+        let help = match text.as_str() {
+            "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
+            "avg" | "average" => Some("write `mean`".to_owned()),
+            "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
+            SLOT => Some(format!("say which: `{}.slot[0]`", written(of, &self.names))),
+            _ => suggest::did_you_mean(&text, known),
+        };
+        let help = help.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
+        let name_of = self.text_of(of);
+        self.error(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help });
+        None
+    }
+
+    /// Whether an expression is something `.slot`.
+    fn names_slot(&self, expr: &Expr) -> bool {
+        matches!(&expr.kind, ExprKind::Field { name, .. } if self.names.name(name.symbol) == SLOT)
+    }
+
+    /// What stands before `.slot[…]`, with the slot; the expression itself where there is none.
+    fn slot_behind<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
+        let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
+        let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
+        if !self.names_slot(base) {
+            return Some((expr, None));
+        }
+        let [item] = items.as_slice() else {
+            let help = Some(format!("a slot has one number: `{}.slot[0]`", written(of, &self.names)));
+            let name = written(expr, &self.names);
+            self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
+            return None;
+        };
+        Some((of, Some((self.eval_whole(item)?, item.span))))
+    }
+
+    /// A figure or an earlier metric with what is taken of it.
+    fn picked(&mut self, expr: &Expr, pick: Pick, span: SrcSpan) -> Lowered {
+        match &expr.kind {
+            ExprKind::Name(symbol) => self.named(*symbol, None, pick, span),
+            ExprKind::Call { callee, args } => self.named(callee.symbol, Some(args), pick, span),
+            ExprKind::Index { base, items } if self.names_metric_family(base) => {
+                let metric = self.family_member(base, items)?;
+                self.earlier(metric, pick)
+            }
+            ExprKind::Field { base, .. } if pick.slot.is_some() && self.owner(base).is_some() => {
+                let name = self.text_of(expr);
+                self.error(ModelError::NoSlots { name, at: span.into() });
+                None
+            }
+            kind => {
+                let help = match kind {
+                    ExprKind::Field { .. } if pick.slot.is_some() => {
+                        "a slot stands before the statistic: `time.slot[0].p95`"
+                    }
+                    _ if pick.slot.is_some() => "a slot stands behind a figure or a metric: `time.slot[0]`",
+                    _ => "a statistic stands behind a figure or a metric: `time.p99`",
+                };
+                self.error(ModelError::UnknownFigure {
+                    name: self.text_of(expr),
+                    at: expr.span.into(),
+                    help: Some(help.to_owned()),
+                });
+                None
+            }
+        }
+    }
+
+    /// The slot that is picked of a figure, which has to have slots and that one.
+    fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
+        let Some((slot, at)) = pick.slot else { return Some(None) };
+        if !has_slots {
+            self.error(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
+            return None;
+        }
+        // How many there are is not known where the step has mistakes.
+        let slots = self.slots?;
+        if (0..slots as i64).contains(&slot) {
+            return Some(Some(slot as usize));
+        }
+        let (told, help) = match slots {
+            1 => (
+                "all iterations are alike, and there is slot 0 alone".to_owned(),
+                "iterations differ where the step uses `iteration`, as in `x[iteration % 2]`".to_owned(),
+            ),
+            _ => (
+                format!("the step repeats after {slots} iterations: slots 0 to {}", slots - 1),
+                format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
+            ),
+        };
+        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: told, help, at: at.into() });
+        None
+    }
+
     /// `memory` or `device`, unless the file calls something so.
     fn owner(&self, base: &Expr) -> Option<&str> {
         let symbol = base.as_name().filter(|&symbol| self.scopes.get(symbol).is_none())?;
@@ -290,9 +379,9 @@ impl<'a> Analyzer<'a> {
     }
 
     /// A metric, or a figure of the sets in the parentheses behind it.
-    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {
+    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> Lowered {
         if let Some(metric) = self.metric(symbol) {
-            return self.earlier(metric, statistic);
+            return self.earlier(metric, pick);
         }
         if let Some(help) = self.first_member(symbol) {
             let name = self.names.name(symbol).to_owned();
@@ -309,16 +398,22 @@ impl<'a> Analyzer<'a> {
             return None;
         };
         let (set, beside) = self.sets_of(figure, args, span)?;
+        let slot = self.slot_of(&name, figure.has_slots(), pick)?;
+        let statistic = pick.statistic;
         let ty = measured(figure.dimension(), statistic);
-        Some((FigureExpr::Figure { figure, set, beside, statistic, span }, ty))
+        Some((FigureExpr::Figure { figure, set, beside, slot, statistic, span }, ty))
     }
 
     /// A metric that stands above, by its place.
-    fn earlier(&self, metric: usize, statistic: Option<Statistic>) -> Lowered {
+    fn earlier(&mut self, metric: usize, pick: Pick) -> Lowered {
         let earlier = &self.program.metrics[metric];
-        let failed = matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan());
-        let ty = measured(earlier.dimension, statistic);
-        (!failed).then_some((FigureExpr::Metric { metric, statistic }, ty))
+        if matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan()) {
+            return None;
+        }
+        let (name, has_slots) = (earlier.name.clone(), earlier.has_slots);
+        let ty = measured(earlier.dimension, pick.statistic);
+        let slot = self.slot_of(&name, has_slots, pick)?;
+        Some((FigureExpr::Metric { metric, slot, statistic: pick.statistic }, ty))
     }
 
     /// The sets that a figure is asked of, as many as it takes.
@@ -429,8 +524,21 @@ fn measured(dimension: Dimension, statistic: Option<Statistic>) -> Type {
 
 /// A figure of the whole iteration.
 fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
-    let value = FigureExpr::Figure { figure, set: None, beside: None, statistic: None, span };
+    let value = FigureExpr::Figure { figure, set: None, beside: None, slot: None, statistic: None, span };
     (value, Type::Number(figure.dimension()))
+}
+
+/// Whether an expression may differ from one slot to the next.
+fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
+    match expr {
+        FigureExpr::Constant(_)
+        | FigureExpr::Figure { slot: Some(_), .. }
+        | FigureExpr::Metric { slot: Some(_), .. } => false,
+        FigureExpr::Figure { figure, .. } => figure.has_slots(),
+        FigureExpr::Metric { metric, .. } => metrics[*metric].has_slots,
+        FigureExpr::Unary(_, inner) => has_slots(metrics, inner),
+        FigureExpr::Binary(_, left, right) => has_slots(metrics, left) || has_slots(metrics, right),
+    }
 }
 
 /// Whether a name means something that only a run knows.

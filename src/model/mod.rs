@@ -39,7 +39,7 @@ mod unwritten;
 mod value;
 mod views;
 
-use crate::base::SrcSpan;
+use crate::base::{SrcSpan, lcm};
 use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
@@ -95,6 +95,13 @@ impl Default for Options {
             max_memory: 1 << 40,
         }
     }
+}
+
+/// Slots of a world: iterations after which the programs of all its ranks repeat. Where that would be more than the
+/// longest cycle of one rank may have, it is that many.
+pub fn slots<'a>(programs: impl Iterator<Item = &'a Program>) -> usize {
+    let cycles = programs.map(|program| program.cycle.len().max(1) as u64);
+    cycles.fold(1, |all, cycle| lcm(all, cycle).unwrap_or(u64::MAX).min(limits::CYCLE)) as usize
 }
 
 /// Bytes of stack for the analysis: expressions, blocks and calls nest up to limits that fit in it.

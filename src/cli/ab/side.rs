@@ -8,6 +8,9 @@ use crate::measure::paired::Side;
 /// Options that may be given several times.
 const SEVERAL: [&str; 3] = ["--set", "--env", "--config"];
 
+/// The option that says whether iterations are held.
+const GATE: &str = "--gate=";
+
 /// A side: which one, what was written for it, and the arguments of its `aorta exec`.
 #[derive(Clone, Debug)]
 pub struct SideArgs {
@@ -50,6 +53,20 @@ impl SideArgs {
             return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
         }
         Ok((SideArgs { side, arguments }, exec))
+    }
+}
+
+impl SideArgs {
+    /// The same, not held at the gate.
+    pub fn ungated(mut self) -> SideArgs {
+        let option = GATE.trim_end_matches('=');
+        while let Some(at) = self.arguments.iter().position(|word| word == option || word.starts_with(GATE)) {
+            // `--gate auto` is two words.
+            let words = if self.arguments[at] == option { 2 } else { 1 };
+            self.arguments.drain(at..(at + words).min(self.arguments.len()));
+        }
+        self.arguments.push(format!("{GATE}off"));
+        self
     }
 }
 

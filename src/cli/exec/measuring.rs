@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
 
     /// Says that the CPU takes its time for the reference, where it does.
     fn announce_reference(&self) {
-        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program, None).0).sum();
+        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
         if self.part.leads && flops > LONG {
             let preset = if self.loaded.parsed.preset.is_none() {
                 " A smaller preset takes less: `aorta show FILE`."
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         let profile = backends::known(&backend.device(), self.settings)?;
         // Worked out once: the device does not wait between two phases until everything around the figures is told again.
         let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
-        let around = self.assemble(&schedules[0], nothing, started.clone(), None);
+        let around = self.assemble(&schedules, nothing, started.clone(), None);
         let keep = |measured: Measured| {
             let mut record = RunRecord { complete: false, variants: measured.variants, ..around.clone() };
             record.warnings.extend(measured.warnings);
@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
         };
         let mut failure = measured.failure.clone();
         let timer = if failure.is_none() { self.timer() } else { None };
-        let mut record = self.assemble(&schedules[0], measured, started, timer);
+        let mut record = self.assemble(&schedules, measured, started, timer);
         if record.complete {
             self.telling.keep(record.clone());
         }

@@ -1,5 +1,9 @@
 //! The record of a run, from what was measured and what is known around it.
 
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
 use crate::base::{Bytes, Space};
 use crate::config::{Effort, LaunchSetting};
 use crate::exec::Timer;
@@ -7,30 +11,43 @@ use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord,
 };
 use crate::measure::{self, Measured};
+use crate::model;
+use crate::report::dump;
 use crate::schedule::Schedule;
 
 use super::measuring::Run;
 use crate::cli::{environment, output};
 
+/// The hash of a text that is written to it.
+#[derive(Default)]
+struct Hashing(Sha256);
+
+impl fmt::Write for Hashing {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
+}
+
 impl Run<'_> {
-    /// The record of what was measured; `timer` is what timing costs on the device, where that is known.
+    /// The record of what was measured; `schedules` has that of each rank, and `timer` is what timing costs on the device,
+    /// where that is known.
     pub(super) fn assemble(
         &self,
-        schedule: &Schedule,
+        schedules: &[Schedule],
         measured: Measured,
         started: String,
         timer: Option<Timer>,
     ) -> RunRecord {
+        let schedule = &schedules[0];
         let loaded = self.loaded;
         let device = self.chosen.backend.device();
-        let measurement = self.effort != Effort::Sanity;
+        let no_measurement = self.no_measurement();
         let mut warnings = Vec::new();
         if !measured.complete && measured.failure.is_none() {
             warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
         }
-        if !measurement {
-            warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
-        }
+        warnings.extend(no_measurement.map(str::to_owned));
         if let Some((world, rank)) = self.emulated {
             warnings.push(format!(
                 "emulated: the device stands for rank {rank} of {world}; what ranks do together takes the time of a \
@@ -54,7 +71,7 @@ impl Run<'_> {
             started,
             simulated: device.simulated,
             emulated: self.emulated.map(|(world, _)| world),
-            measurement,
+            measurement: no_measurement.is_none(),
             complete: measured.complete,
             workload: self.loaded.workload(),
             settings: SettingsRecord {
@@ -85,11 +102,21 @@ impl Run<'_> {
                 facts: device.facts.into_iter().chain(timer.iter().flat_map(Timer::facts)).collect(),
             },
             environment: environment::describe(&self.part.facts),
-            program: self.program(schedule),
+            program: self.program(schedules),
             variants: measured.variants,
             verification: None,
             expected: Vec::new(),
             warnings,
+        }
+    }
+
+    /// Why the run is no measurement, whatever it gives.
+    fn no_measurement(&self) -> Option<&'static str> {
+        match (self.plan.warmup, self.plan.iterations, self.effort) {
+            (0, 1, _) => Some("one iteration without warm-up shows that the file runs; it is no measurement"),
+            (_, 1, _) => Some("one iteration shows nothing of how times vary; it is no measurement"),
+            (_, _, Effort::Sanity) => Some("`--effort sanity` shows that the file runs; it is no measurement"),
+            _ => None,
         }
     }
 
@@ -108,15 +135,27 @@ impl Run<'_> {
         told.flatten()
     }
 
-    fn program(&self, schedule: &Schedule) -> ProgramRecord {
-        let program = &self.loaded.program;
-        let (flops, bytes) = measure::totals(program, None);
+    /// The hash of what all ranks run.
+    fn plan(&self, schedules: &[Schedule]) -> String {
+        let mut hashing = Hashing::default();
+        for (rank, schedule) in self.loaded.ranks.iter().zip(schedules) {
+            dump::work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
+        }
+        hashing.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn program(&self, schedules: &[Schedule]) -> ProgramRecord {
+        let (program, schedule) = (&self.loaded.program, &schedules[0]);
+        let (flops, bytes) = measure::totals(program);
+        let slots = model::slots(self.loaded.ranks.iter().map(|rank| &*rank.program));
+        let own: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
-            cycle: program.cycle.len(),
-            cycle_operations: program.cycle.iter().map(|step| step.ops.len()).sum(),
+            cycle: slots,
+            cycle_operations: own * slots / program.cycle.len().max(1),
             flops,
             bytes: bytes as u64,
+            plan: Some(self.plan(schedules)),
             streams: program.streams.len(),
             lanes: schedule
                 .lanes

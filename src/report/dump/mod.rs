@@ -8,11 +8,13 @@ mod model;
 mod plan;
 mod schedule;
 mod trace;
+mod work;
 
 pub use model::model;
 pub use plan::plan;
 pub use schedule::schedule;
 pub use trace::trace;
+pub use work::work;
 
 use crate::base::OpId;
 use crate::model::{Program, Step};
