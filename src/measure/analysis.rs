@@ -22,7 +22,7 @@ use super::verdict;
 pub struct Subject<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
-    /// Which iteration of the rank's cycle it is.
+    /// Which slot of the rank's own cycle it is.
     pub step: usize,
     /// Observed iterations of that slot.
     pub traces: &'a [&'a Trace],

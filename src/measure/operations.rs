@@ -12,7 +12,7 @@ use super::record::OperationRecord;
 use super::run::{RankRequest, Request};
 use super::stats::Summary;
 
-/// What observing gave of each operation of an iteration of the rank's cycle; `traces` are of that iteration.
+/// What observing gave of each operation of a slot of the rank's own cycle; `traces` are of that slot.
 pub fn operations(
     request: &Request,
     rank: &RankRequest,

@@ -18,7 +18,7 @@ pub fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
     traces.iter().map(moment).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// The rank's part in each collective of several ranks, in the order of the text, in an iteration of its cycle that
+/// The rank's part in each collective of several ranks, in the order of the text, in a slot of its own cycle that
 /// `traces` are of.
 pub fn visits(program: &Program, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
     let step = &program.cycle[number];

@@ -94,7 +94,7 @@ pub(super) struct Previous {
 }
 
 impl<'a> Analyzer<'a> {
-    /// Expands the step for each iteration of its cycle.
+    /// Expands the step for each slot of its cycle.
     pub(super) fn steps(&mut self) {
         let ast = self.ast;
         let mut steps = ast.decls.iter().filter_map(|decl| match &decl.kind {

@@ -4,6 +4,7 @@
 
 mod analyzer;
 mod batch;
+mod buckets;
 mod call;
 mod callee;
 mod check;
@@ -30,7 +31,6 @@ mod program;
 mod scopes;
 mod sets;
 mod slice;
-mod slots;
 mod specs;
 mod statistic;
 mod units;

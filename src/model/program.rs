@@ -38,7 +38,7 @@ pub struct Program {
     pub phases: Vec<Label>,
     /// How iterations follow each other.
     pub step: StepOptions,
-    /// The operations of iteration 0, 1, … of the cycle, which then repeats.
+    /// The operations of each slot of the cycle, which then repeats.
     pub cycle: Vec<Step>,
     /// Places of the text at which ranks copy to each other, in all of the cycle; the same on all ranks.
     pub crossings: u32,
