@@ -37,5 +37,6 @@ mod schedules;
 mod simulation;
 mod speculative_reference;
 mod sweep;
+mod syntax;
 mod witness;
 mod workloads;

@@ -56,7 +56,7 @@ impl Loaded {
         let parsed = &self.parsed;
         Workload {
             name: parsed.name.clone(),
-            summary: parsed.ast.about.first().cloned().unwrap_or_default(),
+            summary: parsed.ast.summary(),
             origin: parsed.origin.clone(),
             sha256: parsed.sha256.clone(),
             category: list::category_of(&parsed.ast),

@@ -120,9 +120,12 @@ impl<'a> Builder<'a> {
             }
             Rule::term => self.term(item),
             Rule::postfix => self.postfix(item),
+            // Parentheses belong to the text of what they enclose.
             Rule::primary => {
                 let inner = item.inner().next()?;
-                self.sized(inner)
+                let mut sized = self.sized(inner)?;
+                sized.expr.span = span;
+                Some(sized)
             }
             Rule::cond => self.cond(item),
             Rule::quantity => self.quantity(item),
