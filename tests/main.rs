@@ -30,6 +30,7 @@ mod plan_formats;
 mod processes;
 mod ranks;
 mod reference;
+mod remedies;
 mod rendezvous;
 mod robustness;
 mod rocm;

@@ -8,7 +8,7 @@ use crate::syntax::ast::*;
 use super::analyzer::Analyzer;
 use super::callee::Callee;
 use super::error::ModelError;
-use super::expand::Written;
+use super::expand::{Expansion, Written};
 use super::labels::LabelData;
 use super::lower::Lowering;
 use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
@@ -162,8 +162,8 @@ impl<'a> Analyzer<'a> {
             return None;
         }
         let stream = self.current_stream();
-        let new =
-            NewOp { kind, stream, label: label.unwrap_or(self.expansion.label), phase: self.expansion.phase, span };
+        let Expansion { phase, turn, .. } = self.expansion;
+        let new = NewOp { kind, stream, label: label.unwrap_or(self.expansion.label), phase, turn, span };
         let op = self.expansion.step.push(new, inputs, outputs);
         let mut waiting = std::mem::take(&mut self.expansion.after);
         for block in &mut waiting {

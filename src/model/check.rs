@@ -10,11 +10,12 @@ use crate::base::{DType, Interner, SrcSpan, Symbol};
 use crate::ops::{self, Input, Kind, Operation};
 use crate::syntax::ast::*;
 
-use super::analyzer::{Analyzer, MAX_ERRORS};
+use super::analyzer::Analyzer;
 use super::callee::MARKERS;
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;
+use super::mistakes::MAX_ERRORS;
 use super::unknown::{self, Place};
 
 /// Names that no declaration may take.
@@ -35,6 +36,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         locals: Locals::default(),
         later: FxHashMap::default(),
         place: Place::Any,
+        has_mesh: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Mesh(_))),
         errors: Vec::new(),
     };
     checker.file(ast);
@@ -57,7 +59,7 @@ pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol
                 StmtKind::If { arms, otherwise } => {
                     arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| walk(body, labels, phases));
                 }
-                StmtKind::Let(_) | StmtKind::Buffer { .. } => {}
+                StmtKind::Let(_) | StmtKind::Buffer(_) => {}
             }
         }
     }
@@ -98,6 +100,7 @@ struct Checker<'a> {
     later: FxHashMap<Symbol, SrcSpan>,
     /// What the expression that is checked could be.
     place: Place,
+    has_mesh: bool,
     errors: Vec<ModelError>,
 }
 
@@ -229,19 +232,7 @@ impl<'a> Checker<'a> {
                     self.setting(setting, &["high", "normal", "low", "gpu", "host"]);
                 }
             }
-            DeclKind::Buffer(buffer) => {
-                for family in &buffer.families {
-                    self.exprs(&family.count);
-                }
-                match &buffer.layout {
-                    Layout::Tensor(expr) => self.expr(expr),
-                    Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
-                    Layout::Like(_) => {}
-                }
-                if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
-                    self.exprs(args);
-                }
-            }
+            DeclKind::Buffer(buffer) => self.buffer(buffer),
             DeclKind::Mesh(factors) => factors.iter().for_each(|factor| self.expr(&factor.value)),
             DeclKind::Step { options, .. } => {
                 for setting in options {
@@ -257,6 +248,21 @@ impl<'a> Checker<'a> {
             }
             // Figures are resolved by themselves, and the rest is not part of this version.
             _ => {}
+        }
+    }
+
+    /// The sizes, the type and the init of buffers.
+    fn buffer(&mut self, buffer: &Buffer) {
+        for family in &buffer.families {
+            self.exprs(&family.count);
+        }
+        match &buffer.layout {
+            Layout::Tensor(expr) => self.expr(expr),
+            Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
+            Layout::Like(_) => {}
+        }
+        if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
+            self.exprs(args);
         }
     }
 
@@ -366,10 +372,9 @@ impl<'a> Checker<'a> {
                 self.block(body);
             }
             StmtKind::Group { body } => self.block(body),
-            StmtKind::Buffer { family, ty } => {
-                self.exprs(&family.count);
-                self.expr(ty);
-                self.local(family.name, false);
+            StmtKind::Buffer(buffer) => {
+                self.buffer(buffer);
+                buffer.families.iter().for_each(|family| self.local(family.name, false));
             }
             StmtKind::Call(call) => self.call(call),
         }
@@ -416,7 +421,7 @@ impl<'a> Checker<'a> {
             }
         }
         if let Some(over) = &call.over {
-            self.expr(over);
+            self.expr_at(over, self.group());
         }
         if let Some(label) = &call.label {
             self.exprs(&label.index);
@@ -456,6 +461,11 @@ impl<'a> Checker<'a> {
         self.error(|this| this.unknown(symbol, at));
     }
 
+    /// Where a group of ranks is expected.
+    fn group(&self) -> Place {
+        Place::Group { mesh: self.has_mesh }
+    }
+
     /// Why a name is not known.
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
@@ -464,17 +474,22 @@ impl<'a> Checker<'a> {
                 let help = "a name is known below its declaration: its own value cannot use it";
                 return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
             }
-            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() };
+            let help = "move the declaration above its first use".to_owned();
+            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
         if let Some(&label) = self.later.get(&symbol) {
-            let help = match label.start > at.start {
-                true => "a label is known below its operation: move that operation up",
-                false => {
-                    "a label is known in the loop, branch or `def` around it: `name[i]: …` makes a family, \
-                     known in the rest of the step"
-                }
-            };
-            return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
+            if label.start > at.start {
+                let help = format!(
+                    "operations wait for operations above them: move `{name}` up, or write `after prev({name})` to wait \
+                     for the one of the iteration before"
+                );
+                return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };
+            }
+            let help = format!(
+                "the label is known in the loop, branch or `def` around it alone: `{name}[i]: …` makes a family, known \
+                 in the rest of the step or `def`"
+            );
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
         }
         let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
         let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
@@ -516,6 +531,7 @@ impl<'a> Checker<'a> {
                 if !known {
                     self.error(|this| ModelError::UnknownFunction {
                         name: name.to_owned(),
+                        of: "",
                         at: callee.span.into(),
                         help: unknown_function_help(name, args, this.names),
                     });
@@ -523,12 +539,16 @@ impl<'a> Checker<'a> {
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));
             }
             ExprKind::Index { base, items } => {
-                self.expr(base);
+                let of_family = if self.place == Place::Label { Place::LabelFamily } else { self.place };
+                self.expr_at(base, of_family);
                 let outer = std::mem::take(&mut self.place);
                 self.exprs(items);
                 self.place = outer;
             }
-            ExprKind::Field { base, .. } => self.expr(base),
+            ExprKind::Field { base, name } => {
+                let of_group = super::mesh::MEMBERS.contains(&self.names.name(name.symbol));
+                self.expr_at(base, if of_group { self.group() } else { self.place });
+            }
             ExprKind::List(items) => self.exprs(items),
             ExprKind::If { arms, otherwise } => {
                 for (condition, value) in arms {

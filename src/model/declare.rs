@@ -4,6 +4,7 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, suggest};
 use crate::ops::init::Init;
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::check;
@@ -287,18 +288,7 @@ impl<'a> Analyzer<'a> {
 
     fn buffer(&mut self, buffer: &Buffer) {
         let space = self.space(buffer.space.as_ref());
-        let ty = match &buffer.layout {
-            Layout::Tensor(expr) => self.tensor_type(expr),
-            Layout::Like(expr) => {
-                self.not_yet("`like`", "write the type again", expr.span);
-                None
-            }
-            Layout::Parts(parts) => {
-                let at = parts.first().map_or(buffer.families[0].name.span, |part| part.0.span);
-                self.not_yet("a buffer with parts", "declare a buffer for each", at);
-                None
-            }
-        };
+        let ty = self.layout(buffer);
         for family in &buffer.families {
             let number = self.program.memories.len() as u64 + 1;
             let init = match &buffer.init {
@@ -313,6 +303,62 @@ impl<'a> Analyzer<'a> {
                 _ => Value::Unknown,
             };
             self.scopes.declare(family.name.symbol, value);
+        }
+    }
+
+    /// A buffer of a block: scratch memory in the device's memory, which holds nothing before the step writes it.
+    pub(super) fn local_buffer(&mut self, buffer: &Buffer) {
+        self.check_local(buffer);
+        let ty = self.layout(buffer);
+        for family in &buffer.families {
+            let count = self.family(&family.count, FamilyOf::Buffers, family.name);
+            let value = match (count, ty) {
+                (Some(count), Some(ty)) => self.add_family(family.name, MemoryKind::Scratch, Space::Device, count, ty),
+                _ => Value::Unknown,
+            };
+            self.scopes.declare(family.name.symbol, value);
+        }
+    }
+
+    /// Says so where a buffer of a block has a space or an init.
+    fn check_local(&mut self, buffer: &Buffer) {
+        let space = self.space(buffer.space.as_ref());
+        let space_at = buffer.space.filter(|_| space != Space::Device);
+        let Some(at) = space_at.map(|name| name.span).or(buffer.init.as_ref().map(|init| init.span)) else { return };
+        let (family, text) = (&buffer.families[0], |expr: &Expr| written(expr, &self.names));
+        let name = self.names.name(family.name.symbol).to_owned();
+        let index = match family.count.iter().map(text).collect::<Vec<_>>() {
+            count if count.is_empty() => String::new(),
+            count => format!("[{}]", count.join(", ")),
+        };
+        let ty = if let Layout::Tensor(ty) = &buffer.layout { text(ty) } else { "f32[8]".to_owned() };
+        let place = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
+        let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
+        let fill = match init.as_str() {
+            " = zeros" if space_at.is_none() && index.is_empty() => format!("write `fill(0 -> {name})` below it, or "),
+            " = ones" if space_at.is_none() && index.is_empty() => format!("write `fill(1 -> {name})` below it, or "),
+            _ => String::new(),
+        };
+        let (wants, why) = match space_at {
+            Some(_) => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
+            None => ("be filled before the run".to_owned(), "buffers of a block hold nothing at first"),
+        };
+        let help = format!("{fill}declare it above the step: `buffer {name}{index}: {ty}{place}{init}`");
+        self.error(ModelError::LocalBuffer { name, wants, why, help, at: at.into() });
+    }
+
+    fn layout(&mut self, buffer: &Buffer) -> Option<(DType, Dims)> {
+        match &buffer.layout {
+            Layout::Tensor(expr) => self.tensor_type(expr),
+            Layout::Like(expr) => {
+                self.not_yet("`like`", "write the type again", expr.span);
+                None
+            }
+            Layout::Parts(parts) => {
+                let at = parts.first().map_or(buffer.families[0].name.span, |part| part.0.span);
+                self.not_yet("a buffer with parts", "declare a buffer for each", at);
+                None
+            }
         }
     }
 

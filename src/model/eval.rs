@@ -287,7 +287,8 @@ impl Analyzer<'_> {
                                     Value::Bool(_),
                                 ) => "two comparisons are joined by `and`: `1 < n and n < 3`",
                                 _ => "it is for numbers alone",
-                            },
+                            }
+                            .to_owned(),
                             left: left.describe(&self.names),
                             left_at: spans.0.into(),
                             right: right.describe(&self.names),
@@ -343,7 +344,7 @@ impl Analyzer<'_> {
             And | Or => {
                 self.error(ModelError::UnitsDiffer {
                     op: op.text(),
-                    help: "both sides have to be conditions: `a > 0 and b > 0`",
+                    help: "both sides have to be conditions: `a > 0 and b > 0`".to_owned(),
                     left: a.text(),
                     left_at: spans.0.into(),
                     right: b.text(),
@@ -401,7 +402,7 @@ impl Analyzer<'_> {
 }
 
 /// A number that is whole, measures nothing and has no rest to tell of.
-fn plain(number: &Number) -> Option<i64> {
+pub(super) fn plain(number: &Number) -> Option<i64> {
     match number {
         Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None } => Some(*value),
         _ => None,
@@ -432,14 +433,15 @@ fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
 }
 
 /// What to write where the dimensions of two numbers do not go together.
-pub(super) fn units_help(a: Dimension, b: Dimension) -> &'static str {
-    match (a, b) {
-        (Dimension::NONE, Dimension::TIME) | (Dimension::TIME, Dimension::NONE) => {
-            "write a unit behind the plain number: `10us`"
+pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
+    let example = match (a, b) {
+        (Dimension::NONE, of) | (of, Dimension::NONE) => of.example(),
+        _ => None,
+    };
+    match example {
+        Some(unit) => {
+            format!("write a unit behind the plain number, such as `{unit}`, or divide the other side by `{unit}`")
         }
-        (Dimension::NONE, Dimension::BYTES) | (Dimension::BYTES, Dimension::NONE) => {
-            "write a unit behind the plain number: `64MiB`"
-        }
-        _ => "both sides have to measure the same; `*` and `/` combine what differs",
+        None => "both sides have to measure the same; `*` and `/` combine what differs".to_owned(),
     }
 }

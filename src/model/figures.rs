@@ -4,7 +4,7 @@ use crate::base::units::{self, Dimension};
 use crate::base::{SrcSpan, Symbol, counted, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
-use crate::syntax::written;
+use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -57,7 +57,7 @@ pub enum FigureExpr {
 
 /// What kind of value a part of an expression has.
 #[derive(Clone, Copy, PartialEq)]
-enum Type {
+pub(super) enum Type {
     Number(Dimension),
     Bool,
 }
@@ -68,7 +68,7 @@ const OWNERS: [&str; 2] = ["memory", "device"];
 /// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
 
-type Lowered = Option<(FigureExpr, Type)>;
+pub(super) type Lowered = Option<(FigureExpr, Type)>;
 
 impl<'a> Analyzer<'a> {
     pub(super) fn figures(&mut self) {
@@ -142,31 +142,28 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Whether a part of the expression is known only after a run.
-    fn mentions_figure(&self, expr: &Expr) -> bool {
+    pub(super) fn mentions_figure(&self, expr: &Expr) -> bool {
         let is_figure = |symbol: Symbol| {
             let name = self.names.name(symbol);
             let metric = self.metric(symbol).is_some() || self.metric_families.contains_key(&symbol);
             self.scopes.get(symbol).is_none() && (is_name_of_figure(name) || metric)
         };
-        match &expr.kind {
-            ExprKind::Name(symbol) => is_figure(*symbol),
-            ExprKind::Call { callee, args } => {
-                is_figure(callee.symbol) || args.iter().any(|arg| self.mentions_figure(arg))
+        let mut found = false;
+        walk::expr(expr, &mut |part| {
+            found |= match &part.kind {
+                ExprKind::Name(symbol) => is_figure(*symbol),
+                ExprKind::Call { callee, .. } => is_figure(callee.symbol),
+                _ => false,
             }
-            ExprKind::Field { base, .. } | ExprKind::Negate(base) | ExprKind::Not(base) => self.mentions_figure(base),
-            ExprKind::Binary { left, right, .. } => self.mentions_figure(left) || self.mentions_figure(right),
-            ExprKind::Index { base, items } => {
-                self.mentions_figure(base) || items.iter().any(|item| self.mentions_figure(item))
-            }
-            _ => false,
-        }
+        });
+        found
     }
 
     fn metric(&self, symbol: Symbol) -> Option<usize> {
         self.metrics.get(&symbol).copied()
     }
 
-    fn figure(&mut self, expr: &Expr) -> Lowered {
+    pub(super) fn figure(&mut self, expr: &Expr) -> Lowered {
         if !self.mentions_figure(expr) {
             return self.plain_figure(expr);
         }
@@ -177,7 +174,7 @@ impl<'a> Analyzer<'a> {
                 if is_name_of_figure(&name) {
                     return self.named(callee.symbol, Some(args), None, expr.span);
                 }
-                self.figure_function(&name, args, expr)
+                self.figure_function(*callee, args, expr)
             }
             ExprKind::Field { base, name } if self.owner(base).is_some() => {
                 let owner = self.owner(base).expect("asked just now").to_owned();
@@ -239,11 +236,18 @@ impl<'a> Analyzer<'a> {
                 Some((FigureExpr::Unary(Unary::Not, Box::new(value)), Type::Bool))
             }
             ExprKind::Binary { op, left, right } => self.figure_binary(*op, left, right),
+            ExprKind::If { arms, otherwise } => self.figure_choice(arms, otherwise),
             _ => {
-                self.error(ModelError::UnknownFigure {
-                    name: self.text_of(expr),
+                let found = if let ExprKind::List(_) = expr.kind { "a list" } else { "an expression of figures" };
+                self.error(ModelError::WrongType {
+                    expected: "a number".to_owned(),
+                    found: found.to_owned(),
                     at: expr.span.into(),
-                    help: Some("figures combine by operators and functions".to_owned()),
+                    help: Some(
+                        "figures combine by operators, `abs`, `min` and `max`; several figures under one name are a \
+                         family: `metric t[i in 0..4] = time(f[i])`"
+                            .to_owned(),
+                    ),
                 });
                 None
             }
@@ -251,6 +255,11 @@ impl<'a> Analyzer<'a> {
     }
 
     fn plain_figure(&mut self, expr: &Expr) -> Lowered {
+        if let Some((set, kind, at)) = self.mentioned_set(expr) {
+            let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
+            self.error(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
+            return None;
+        }
         if let Some(symbol) = expr.as_name()
             && self.scopes.get(symbol).is_none()
             && !self.words.contains(&symbol)
@@ -270,6 +279,29 @@ impl<'a> Analyzer<'a> {
             Value::Bool(value) => Some((FigureExpr::Constant(f64::from(value)), Type::Bool)),
             other => self.wrong_type("a number", &other, expr.span),
         }
+    }
+
+    /// The first stream, label or phase that an expression names where a figure of it is meant: its text, what it is,
+    /// and its place.
+    fn mentioned_set(&self, expr: &Expr) -> Option<(String, &'static str, SrcSpan)> {
+        let mut found = None;
+        walk::expr(expr, &mut |part| {
+            let (name, whole) = match &part.kind {
+                ExprKind::Index { base, .. } => (base.as_name(), part),
+                _ => (part.as_name(), part),
+            };
+            let kind = name.and_then(|name| match self.scopes.get(name) {
+                Some(Value::Stream { .. }) => Some("a stream"),
+                Some(_) => None,
+                None if self.sets.0.contains(&name) => Some("a label"),
+                None if self.sets.1.contains(&name) => Some("a phase"),
+                None => None,
+            });
+            if let (None, Some(kind)) = (&found, kind) {
+                found = Some((written(whole, &self.names), kind, whole.span));
+            }
+        });
+        found
     }
 
     fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
@@ -364,61 +396,24 @@ impl<'a> Analyzer<'a> {
             _ => None,
         };
         let Some(ty) = ty else {
-            let describe = |ty: Type| match ty {
-                Type::Bool => "a condition".to_owned(),
-                Type::Number(dimension) => dimension.describe(),
-            };
             let help = match (a_type, b_type) {
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
-                _ => "`and` and `or` join conditions, all other operators numbers",
+                _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
-            self.error(ModelError::UnitsDiffer {
-                op: op.text(),
-                help,
-                left: describe(a_type),
-                left_at: left.span.into(),
-                right: describe(b_type),
-                right_at: right.span.into(),
-            });
+            self.types_differ(op.text(), (a_type, left.span), (b_type, right.span), help);
             return None;
         };
         Some((FigureExpr::Binary(function, Box::new(a), Box::new(b)), ty))
     }
+}
 
-    fn figure_function(&mut self, name: &str, args: &[Expr], expr: &Expr) -> Lowered {
-        let lowered: Vec<Lowered> = args.iter().map(|arg| self.figure(arg)).collect();
-        let lowered: Vec<(FigureExpr, Type)> = lowered.into_iter().collect::<Option<_>>()?;
-        let first = lowered.first().map(|(_, ty)| *ty);
-        let alike = lowered.iter().all(|(_, ty)| Some(*ty) == first);
-        match (Unary::from_name(name), Binary::from_name(name), first) {
-            (Some(function), _, Some(Type::Number(dimension))) if lowered.len() == 1 => {
-                let keeps = matches!(function, Unary::Abs);
-                if keeps || dimension == Dimension::NONE {
-                    let value = lowered.into_iter().next()?.0;
-                    return Some((FigureExpr::Unary(function, Box::new(value)), Type::Number(dimension)));
-                }
-            }
-            (_, Some(function @ (Binary::Max | Binary::Min)), Some(ty @ Type::Number(_))) if alike => {
-                let values = lowered.into_iter().map(|(value, _)| value);
-                let value = values.reduce(|a, b| FigureExpr::Binary(function, Box::new(a), Box::new(b)))?;
-                return Some((value, ty));
-            }
-            _ => {}
+impl Type {
+    /// The type in words.
+    pub(super) fn describe(self) -> String {
+        match self {
+            Type::Bool => "a condition".to_owned(),
+            Type::Number(dimension) => dimension.describe(),
         }
-        let statistic = Statistic::ALL.into_iter().find(|statistic| statistic.name() == name);
-        if let (Some(statistic), [of]) = (statistic.map(Statistic::name).or((name == "median").then_some("p50")), args)
-        {
-            let help =
-                Some(format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names)));
-            self.error(ModelError::UnknownFunction { name: name.to_owned(), at: expr.span.into(), help });
-            return None;
-        }
-        self.error(ModelError::UnknownFunction {
-            name: name.to_owned(),
-            at: expr.span.into(),
-            help: Some("of figures there are `abs`, `min` and `max`, and functions of plain numbers".to_owned()),
-        });
-        None
     }
 }
 

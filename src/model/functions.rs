@@ -49,7 +49,7 @@ impl Analyzer<'_> {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
             let (name, help) = (wanted.to_owned(), unknown_function_help(wanted, args, &self.names));
-            self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+            self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
             return Value::Unknown;
         };
         let values: Vec<Value> = args.iter().map(|arg| self.eval(arg)).collect();

@@ -172,7 +172,7 @@ impl Analyzer<'_> {
                 let help = suggest::did_you_mean(name, known.iter().copied())
                     .or_else(|| Some(format!("for each element there are {}", suggest::listed(&known))));
                 let name = name.to_owned();
-                self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+                self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
                 Part::Failed
             }
             (unary, ..) => {

@@ -31,8 +31,12 @@ pub(super) enum Place {
     Operand,
     /// It is waited for.
     Label,
+    /// It is waited for, and has an index.
+    LabelFamily,
     /// Operations run on it.
     Stream,
+    /// A collective runs over it. `true`: the file has a mesh, and this is none of its names.
+    Group { mesh: bool },
 }
 
 /// What to write in place of a name, of which `known` are near.
@@ -55,6 +59,15 @@ pub(super) fn help<'a>(name: &str, place: Place, known: impl IntoIterator<Item =
         Place::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
         Place::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
         Place::Label => format!("give an operation above that label: `{name}: nop()`"),
+        Place::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
         Place::Stream => format!("declare it above: `stream {name}`"),
+        Place::Group { mesh: false } => {
+            format!("declare the group above: `mesh {name} = world`; a collective without `over` runs over all ranks")
+        }
+        Place::Group { mesh: true } => {
+            format!(
+                "make it a factor of the mesh, such as `mesh dp = world / 4, {name} = 4`; `over world` is all ranks"
+            )
+        }
     }
 }

@@ -18,7 +18,8 @@ impl Ast {
     /// The first sentence of the `//!` lines, however many lines it takes; empty where the file has none.
     pub fn summary(&self) -> String {
         let lines = self.about.iter().map(|line| line.trim());
-        let paragraph: Vec<&str> = lines.skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
+        let paragraph: Vec<&str> =
+            lines.skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
         first_sentence(&paragraph.join(" ")).to_owned()
     }
 }
@@ -171,13 +172,30 @@ pub struct Stmt {
 
 #[derive(Debug)]
 pub enum StmtKind {
-    For { variable: Name, over: Expr, body: Block },
-    If { arms: Vec<(Expr, Block)>, otherwise: Option<Block> },
-    On { stream: Expr, after: Vec<Edge>, body: Block },
-    Phase { label: LabelName, body: Block },
-    Group { body: Block },
+    For {
+        variable: Name,
+        over: Expr,
+        body: Block,
+    },
+    If {
+        arms: Vec<(Expr, Block)>,
+        otherwise: Option<Block>,
+    },
+    On {
+        stream: Expr,
+        after: Vec<Edge>,
+        body: Block,
+    },
+    Phase {
+        label: LabelName,
+        body: Block,
+    },
+    Group {
+        body: Block,
+    },
     Let(Binding),
-    Buffer { family: Family, ty: Expr },
+    /// Scratch memory with a name.
+    Buffer(Buffer),
     Call(Call),
 }
 

@@ -92,8 +92,15 @@ fn reserved(place: &Place) -> Option<String> {
         return no_name(before);
     }
     match word {
-        "at" | "over" if place.rule == Rule::stmt_piece => {
-            Some(format!("`{word}` names other ranks, which are not part of this version: remove it"))
+        "at" if place.rule == Rule::stmt_piece => {
+            help("the other rank stands behind what is written there: `copy(x -> y at rank + 1)`")
+        }
+        "over" if place.rule == Rule::stmt_piece => {
+            help("the group stands behind the parentheses: `all_reduce(x -> x) over dp`")
+        }
+        "if" if place.rule == Rule::on_piece => {
+            let choice = place.rest.split_whitespace().collect::<Vec<_>>().join(" ");
+            Some(format!("give the stream a name first: `let chosen = {choice}`, and write `on chosen {{ … }}`"))
         }
         "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {

@@ -56,6 +56,7 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     let place = Place { rule, before: text[..position].trim_end(), rest, found: &rest[..length], tokens: &tokens };
     let help = advice(&place);
     let expected = match expectation(&tokens, text[..position].ends_with(is_word)) {
+        _ if reserved && rule == Rule::on_piece && place.before == "on" => "a stream".to_owned(),
         _ if reserved => "a name".to_owned(),
         None => format!("the end of {what}"),
         Some(expected) => expected,
