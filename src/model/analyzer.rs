@@ -14,7 +14,7 @@ use super::program::*;
 use super::scopes::Scopes;
 use super::turns::Turns;
 use super::value::Value;
-use super::{Options, check};
+use super::{Options, check, declared};
 
 /// Names that every file knows.
 pub(super) struct Builtins {
@@ -128,7 +128,7 @@ impl<'a> Analyzer<'a> {
             builtins,
             scopes: Scopes::new(),
             words: words_of(ast, &names),
-            label_families: check::label_families(ast),
+            label_families: declared::label_families(ast),
             program,
             defs: defs.collect(),
             mesh: None,

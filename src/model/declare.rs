@@ -7,11 +7,12 @@ use crate::syntax::ast::*;
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
-use super::check;
+use super::declared::declared_names;
 use super::error::ModelError;
 use super::limits;
 use super::program::*;
 use super::units::Units;
+use super::unknown;
 use super::value::Value;
 
 /// What the members of a family are.
@@ -54,7 +55,7 @@ impl<'a> Analyzer<'a> {
             _ => "make the number a `param`",
         };
         self.not_yet(&format!("`{word}`"), help, decl.span);
-        for name in check::declared_names(decl) {
+        for name in declared_names(decl) {
             self.scopes.declare(name.symbol, Value::Unknown);
         }
     }
@@ -79,8 +80,7 @@ impl<'a> Analyzer<'a> {
     }
 
     pub(super) fn unknown_option(&mut self, of: &str, name: String, known: &[&str], at: SrcSpan) {
-        let help = suggest::did_you_mean(&name, known.iter().copied())
-            .or_else(|| known.is_empty().then(|| format!("`{of}` has no options")));
+        let help = Some(unknown::option_help(of, &name, known));
         self.error(ModelError::UnknownOption { of: of.to_owned(), name, at: at.into(), help });
     }
 
@@ -101,7 +101,7 @@ impl<'a> Analyzer<'a> {
                 expected: format!("one of {}", suggest::listed(words)),
                 found: format!("`{text}`"),
                 at: expr.span.into(),
-                help: suggest::nearest(&text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+                help: unknown::word_help(&text, words),
             });
         }
         found
@@ -403,7 +403,7 @@ impl<'a> Analyzer<'a> {
                 expected: format!("one of {}", suggest::listed(&spaces)),
                 found: format!("`{text}`"),
                 at: name.span.into(),
-                help: suggest::nearest(&text, spaces).map(|near| format!("did you mean `{near}`?")),
+                help: unknown::word_help(&text, &spaces),
             });
         }
         Space::from_name(&text).unwrap_or(Space::Device)
@@ -439,8 +439,11 @@ impl<'a> Analyzer<'a> {
                     expected: format!("one of {}", suggest::listed(&known)),
                     found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
                     at: expr.span.into(),
-                    help: suggest::nearest(&word, ["random", "zeros", "ones", "iota"])
-                        .map(|near| format!("did you mean `{near}`?")),
+                    help: Some(match suggest::nearest(&word, ["random", "zeros", "ones", "iota"]) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => "write `zeros` or `random(1)`; the step can write any other value: `fill(3 -> x)`"
+                            .to_owned(),
+                    }),
                 });
                 None
             }
@@ -462,7 +465,7 @@ impl<'a> Analyzer<'a> {
                 self.error(ModelError::ArgumentCount {
                     function: "random".to_owned(),
                     expected: "a seed, with a standard deviation or without".to_owned(),
-                    found: format!("{} are", args.len()),
+                    found: if args.is_empty() { "none is".to_owned() } else { format!("{} are", args.len()) },
                     at: span.into(),
                     help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),
                 });

@@ -158,9 +158,10 @@ pub enum ModelError {
     #[error("a whole number is needed here, and this is {value}")]
     #[diagnostic(
         code(aorta::model::not_whole),
-        help(
-            "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a rest, `floor(x)` or `ceil(x)` for a whole number near `x`, or change what is divided"
-        )
+        help("{}", match division {
+            Some(_) => "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a rest, or change what is divided",
+            None => "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`",
+        })
     )]
     NotWhole {
         value: String,
@@ -226,7 +227,7 @@ pub enum ModelError {
         #[label("allowed: {allowed}")]
         declared: SourceSpan,
         allowed: String,
-        help: &'static str,
+        help: String,
     },
 
     #[error("{what} is {value}")]

@@ -1,7 +1,7 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, Symbol, counted, suggest};
+use crate::base::{SrcSpan, Symbol, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
 use crate::syntax::{walk, written};
@@ -73,7 +73,7 @@ pub(super) type Lowered = Option<(FigureExpr, Type)>;
 impl<'a> Analyzer<'a> {
     pub(super) fn figures(&mut self) {
         let ast = self.ast;
-        self.sets = super::check::labels_and_phases(ast);
+        self.sets = super::declared::labels_and_phases(ast);
         for decl in &ast.decls {
             match &decl.kind {
                 DeclKind::Metric { name, each: None, value, unit } => {
@@ -237,6 +237,14 @@ impl<'a> Analyzer<'a> {
             }
             ExprKind::Binary { op, left, right } => self.figure_binary(*op, left, right),
             ExprKind::If { arms, otherwise } => self.figure_choice(arms, otherwise),
+            ExprKind::Index { base, items } if base.as_name().is_some() && self.mentions_figure(base) => {
+                let items: Vec<String> = items.iter().map(|item| written(item, &self.names)).collect();
+                let help =
+                    format!("a figure has its sets in parentheses: `{}({})`", self.text_of(base), items.join(", "));
+                let name = written(expr, &self.names);
+                self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help: Some(help) });
+                None
+            }
             _ => {
                 let found = if let ExprKind::List(_) = expr.kind { "a list" } else { "an expression of figures" };
                 self.error(ModelError::WrongType {
@@ -255,6 +263,24 @@ impl<'a> Analyzer<'a> {
     }
 
     fn plain_figure(&mut self, expr: &Expr) -> Lowered {
+        let mut unknown = None;
+        walk::expr(expr, &mut |part| {
+            if let ExprKind::Call { callee, .. } = part.kind
+                && !FUNCTIONS.contains(&self.names.name(callee.symbol))
+            {
+                unknown.get_or_insert(callee);
+            }
+        });
+        if let Some(callee) = unknown {
+            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
+        }
+        if let ExprKind::Field { base, name } = &expr.kind
+            && let Some(figure) = Figure::from_name(self.names.name(name.symbol))
+        {
+            let help = Some(format!("write `{}({})`", figure.name(), written(base, &self.names)));
+            self.error(ModelError::UnknownFigure { name: written(expr, &self.names), at: expr.span.into(), help });
+            return None;
+        }
         if let Some((set, kind, at)) = self.mentioned_set(expr) {
             let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
             self.error(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
@@ -267,11 +293,6 @@ impl<'a> Analyzer<'a> {
         {
             let known = if self.listens() { self.known_names() } else { Vec::new() };
             return self.unknown_figure(symbol, expr.span, &known);
-        }
-        if let ExprKind::Call { callee, .. } = &expr.kind
-            && !FUNCTIONS.contains(&self.names.name(callee.symbol))
-        {
-            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
         }
         match self.eval(expr) {
             Value::Unknown => None,
@@ -307,10 +328,12 @@ impl<'a> Analyzer<'a> {
     fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
         let name = self.names.name(symbol).to_owned();
         let figures = Figure::ALL.map(Figure::name);
-        let help = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref))).map_or_else(
-            || format!("the figures are {}", suggest::listed(&figures)),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let near = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref)));
+        let help = match (figure_elsewhere(&name), near) {
+            (Some(help), _) => help.to_owned(),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => format!("the figures are {}", suggest::listed(&figures)),
+        };
         self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
         None
     }
@@ -335,7 +358,9 @@ impl<'a> Analyzer<'a> {
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
                 owner if OWNERS.contains(&owner) => Some(members_of(owner)),
-                name => suggest::did_you_mean(name, Figure::ALL.map(Figure::name)),
+                name => figure_elsewhere(name)
+                    .map(str::to_owned)
+                    .or_else(|| suggest::did_you_mean(name, Figure::ALL.map(Figure::name))),
             };
             self.error(ModelError::UnknownFigure { name, at: span.into(), help });
             return None;
@@ -361,7 +386,7 @@ impl<'a> Analyzer<'a> {
         span: SrcSpan,
     ) -> Option<(Option<OpSet>, Option<OpSet>)> {
         let name = figure.name();
-        let (shown, help) = match (figure.sets(), args) {
+        let (expected, help) = match (figure.sets(), args) {
             (Sets::None | Sets::Optional, None) => return Some((None, None)),
             (Sets::Optional, Some(args)) => return Some((Some(self.set(args)?), None)),
             (Sets::Two, Some([first, second])) => {
@@ -369,15 +394,19 @@ impl<'a> Analyzer<'a> {
                 return Some((Some(sets.0?), Some(sets.1?)));
             }
             (Sets::None, Some(_)) => {
-                (format!("{name}(…)"), format!("`{name}` is of the whole iteration: write it without parentheses"))
+                ("no set of operations", format!("`{name}` is of the whole iteration: write it without parentheses"))
             }
-            (Sets::Two, None) => (name.to_owned(), format!("`{name}` compares two sets: `{name}(first, second)`")),
-            (Sets::Two, Some(args)) => (
-                format!("{name} of {}", counted(args.len(), "set")),
-                format!("`{name}` compares two sets: `{name}(first, second)`"),
-            ),
+            (Sets::Two, _) => {
+                ("two sets of operations", format!("each is a stream, a label or a phase: `{name}(compute, comm)`"))
+            }
         };
-        self.error(ModelError::UnknownFigure { name: shown, at: span.into(), help: Some(help) });
+        let found = match args.map_or(0, <[Expr]>::len) {
+            0 => "none is".to_owned(),
+            1 => "one is".to_owned(),
+            given => format!("{given} are"),
+        };
+        let (function, expected) = (name.to_owned(), expected.to_owned());
+        self.error(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) });
         None
     }
 
@@ -431,6 +460,24 @@ fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
 /// Whether a name means something that only a run knows.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
+}
+
+/// What to write for a figure of other tools.
+fn figure_elsewhere(name: &str) -> Option<&'static str> {
+    const FIGURES: [(&[&str], &str); 8] = [
+        (
+            &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
+            "write `time`, or `time(f)` of a label",
+        ),
+        (&["throughput", "rate"], "write what is done over the time: `flops / time`, or `tokens / time \"tokens/s\"`"),
+        (&["tflops", "gflops", "flop_rate"], "write `flops / time`, or `flops(f) / time(f)` of a label"),
+        (&["mfu"], "write `flops / time / device.flops`"),
+        (&["gbps", "bw", "membw"], "write `bandwidth`, or `bandwidth(f)` of a label"),
+        (&["busbw"], "write `bus_bandwidth`"),
+        (&["occupancy", "util"], "write `utilization`: the share of an iteration in which operations run"),
+        (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
+    ];
+    FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
 }
 
 /// What there is of an owner, in words.

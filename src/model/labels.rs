@@ -14,6 +14,7 @@ use super::error::ModelError;
 use super::expand::{Expansion, Previous};
 use super::index::Index;
 use super::program::{After, Label, OpKind, Step};
+use super::unknown;
 use super::value::Value;
 
 /// Dependencies that count as much as a turn of a loop.
@@ -193,7 +194,9 @@ impl<'a> Analyzer<'a> {
             _ => {
                 self.expansion.families.push(Family::default());
                 let family = self.expansion.families.len() as u32 - 1;
-                self.scopes.declare_in_frame(name.symbol, Value::Labels(family));
+                let value = Value::Labels(family);
+                let value = if self.bad_names.contains(&(name.span.start as usize)) { Value::Unknown } else { value };
+                self.scopes.declare_in_frame(name.symbol, value);
                 family
             }
         };
@@ -257,11 +260,13 @@ impl<'a> Analyzer<'a> {
             }
         };
         let text = self.names.name(member.symbol).to_owned();
-        let help = match known.is_empty() {
-            true => Some("it has no outputs and no labels inside".to_owned()),
-            false => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
-        };
         let name = self.text_of(base);
+        let help = match known.as_slice() {
+            [] => Some("it has no outputs and no labels inside".to_owned()),
+            [_] if unknown::is_tensor_member(&text) => Some(unknown::tensor_member(&name, &text)),
+            [only] => Some(format!("`{name}` alone stands for its only output, `{name}.{only}`")),
+            _ => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
+        };
         self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
         Value::Unknown
     }

@@ -152,7 +152,13 @@ fn match_brackets(
 ) -> Option<Vec<u32>> {
     let mut closing = vec![tokens.len() as u32; tokens.len()];
     let mut open: Vec<(usize, u8)> = Vec::new();
+    // Of the lines that the open brackets stand on.
+    let mut indentations = Vec::new();
+    let mut lines = Lines { text, base, end: 0, indentation: 0 };
     for (index, token) in tokens.iter().enumerate() {
+        let first_on_line = lines.next(token.span);
+        let beside = (recover && first_on_line).then_some(lines.indentation);
+        indentations.truncate(open.len());
         match token.kind {
             Kind::Word if recover && !open.is_empty() => {
                 let start = (token.span.start - base) as usize;
@@ -167,12 +173,13 @@ fn match_brackets(
             }
             Kind::Open(bracket) => {
                 open.push((index, bracket));
+                indentations.push(lines.indentation);
                 if open.len() > max_nesting {
                     errors.push(SyntaxError::TooDeep { limit: max_nesting, at: token.span.into() });
                     return None;
                 }
             }
-            Kind::Close(bracket) => match open.iter().rposition(|&(_, opened)| fits(opened, bracket)) {
+            Kind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
                 // Of another kind, on the line of the one that it was to close; a brace closes far more than that.
                 None if bracket != b'}'
                     && open.last().is_some_and(|&(inner, opened)| {
@@ -203,6 +210,38 @@ fn match_brackets(
         note(errors, 1, unclosed(tokens[index].span, bracket, end));
     }
     Some(closing)
+}
+
+/// The place in `open` of the bracket that `bracket` closes. In a file whose brackets do not balance, a brace at the
+/// beginning of a line closes the block whose first line has its `indentation`: what is open inside was not closed.
+fn partner(open: &[(usize, u8)], indentations: &[usize], bracket: u8, indentation: Option<usize>) -> Option<usize> {
+    let fitting = |&place: &usize| fits(open[place].1, bracket);
+    let innermost = (0..open.len()).rev().find(fitting)?;
+    let beside = indentation.filter(|_| bracket == b'}').and_then(|indentation| {
+        (0..open.len()).rev().filter(fitting).find(|&place| indentations[place] == indentation)
+    });
+    Some(beside.unwrap_or(innermost))
+}
+
+/// The indentation of the lines of tokens, read in their order.
+struct Lines<'a> {
+    text: &'a str,
+    base: u32,
+    /// Where the last token ended.
+    end: usize,
+    indentation: usize,
+}
+
+impl Lines<'_> {
+    /// Goes on to the next token; says whether it is the first on its line.
+    fn next(&mut self, span: SrcSpan) -> bool {
+        let start = (span.start - self.base) as usize;
+        let gap = self.text.get(self.end..start).unwrap_or("");
+        let begins = gap.rfind('\n').map(|at| gap.len() - at - 1).or((self.end == 0).then_some(gap.len()));
+        self.indentation = begins.unwrap_or(self.indentation);
+        self.end = start + span.len as usize;
+        begins.is_some()
+    }
 }
 
 fn on_one_line(from: SrcSpan, to: SrcSpan, text: &str, base: u32) -> bool {
