@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::base::SrcSpan;
 
-use super::brackets::{self, Outline};
+use super::brackets::{self, Clues, Outline};
 use super::error::{SyntaxError, note};
 use super::lex::{Kind, Slashes, Trivia, lex};
 
@@ -74,14 +74,14 @@ pub struct Pieces {
 }
 
 /// Cuts `text`, whose first byte lies at `base` of the source map. Nothing when the nesting passes its limit.
-pub fn split(text: &str, base: u32, max_nesting: usize, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
+pub fn split(text: &str, base: u32, max_nesting: usize, clues: Clues, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
     let before = errors.len();
     let mut lexed = lex(text, base, Slashes::Comment, errors);
     if !brackets::balance(&lexed.tokens) {
         errors.truncate(before);
         lexed = lex(text, base, Slashes::Division, errors);
     }
-    let outline = Outline::new(lexed.tokens, text, base, max_nesting, errors)?;
+    let outline = Outline::new(lexed.tokens, text, base, max_nesting, clues, errors)?;
     let mut splitter = Splitter { text, base, outline: &outline, errors };
     let (about, decls) = splitter.file();
     Some(Pieces { about, decls, outline, trivia: lexed.trivia })

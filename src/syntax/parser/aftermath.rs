@@ -198,11 +198,11 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             }
             (None, Some(near)) => format!("did you mean `{near}`?"),
             (None, None) => "a statement is an operation with its parentheses, such as `nop()`, or begins with `for`, \
-                             `if`, `on`, `phase`, `let` or `buffer`"
+                             `if`, `on`, `phase`, `group`, `let` or `buffer`"
                 .to_owned(),
         };
     }
-    let operation = STATEMENTS.contains(&word) || word == "group" || behind.starts_with(['(', ':', '[']);
+    let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
     match habits::declaration(word) {
         _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
             let number = text[..at].trim_end();
@@ -234,8 +234,8 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "a declaration begins with `param`, `let`, `preset`, `stream`, `buffer`, `def`, `step`, `metric`, \
-                     `expect` or `meta`"
+            None => "a declaration begins with `param`, `let`, `preset`, `stream`, `buffer`, `mesh`, `def`, `step`, \
+                     `metric`, `expect` or `meta`"
                 .to_owned(),
         },
     }
