@@ -350,6 +350,6 @@ mod tests {
         assert_eq!(file("t = bf16, c = f32"), [""; 0]);
         assert_eq!(file("t = auto"), ["`t` cannot be the word `auto`"]);
         assert_eq!(file("c = f16"), ["`c` cannot be f16"]);
-        assert_eq!(file("c = fast"), ["there is no `fast` here"]);
+        assert_eq!(file("c = fast"), ["`c` cannot be fast"]);
     }
 }
