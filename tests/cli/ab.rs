@@ -57,8 +57,8 @@ fn sides_are_compared_in_turn_and_apart() {
     assert_eq!(record["result"]["verdict"], "better");
     assert_eq!(record["a"]["run"]["workload"]["params"]["streams"], "1");
     assert_eq!(record["b"]["run"]["workload"]["params"]["streams"], "2");
-    // The same again is the same.
-    let again = ab(&sandbox, &["--backend", "sim", "--a", "--streams 1", "--b", "--streams 2"]);
+    // The same again, and without quotes, is the same.
+    let again = ab(&sandbox, &["--backend", "sim", "--a", "--streams", "1", "--b", "--streams", "2"]);
     assert_eq!(again.stdout, output.stdout);
 }
 
