@@ -180,7 +180,7 @@ impl<'a> Analyzer<'a> {
             self.declaration(decl);
         }
         self.steps();
-        self.slots = self.errors.is_empty().then_some(self.program.cycle.len());
+        self.slots = self.mistakes.is_empty().then_some(self.program.cycle.len());
         self.figures();
         if self.mistakes.is_empty() {
             let name = |memory: MemoryId| self.names.name(self.program.memory(memory).name).to_owned();
