@@ -23,9 +23,11 @@ mod list;
 mod load;
 mod new;
 mod output;
+mod own;
 mod plan;
 mod profile;
 mod progress;
+mod reach;
 mod report;
 mod search;
 mod show;
@@ -163,10 +165,14 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse_from(ab::quoted(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version go to standard output and are no failure.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
+            let text = error.render().to_string();
+            if error.use_stderr() {
+                output::eprint(&text);
+                return ExitCode::from(2);
+            }
+            // Help and version are no failure.
+            output::print(&text);
+            return ExitCode::from(nothing_lost(DONE, DiagnosticsArg::Text));
         }
     };
     let how = cli.diagnostics;
@@ -190,7 +196,7 @@ pub fn run() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
     };
     match result {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(nothing_lost(code, how)),
         Err(error) => {
             error.print(how);
             if error.leaves_work() {
@@ -199,6 +205,18 @@ pub fn run() -> ExitCode {
             }
             ExitCode::from(error.code())
         }
+    }
+}
+
+/// The exit code of a command that has ended with `code`. What it said counts only if all of it could be printed.
+fn nothing_lost(code: u8, how: DiagnosticsArg) -> u8 {
+    match output::lost() {
+        Some(lost) if code != INTERRUPTED => {
+            let error = CliError::from(lost);
+            error.print(how);
+            error.code()
+        }
+        _ => code,
     }
 }
 

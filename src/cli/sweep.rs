@@ -285,7 +285,7 @@ fn finish(
     let csv = args
         .csv
         .as_ref()
-        .map_or(Ok(()), |path| output::write_file(path, report::cases_csv(&sweep.header, &rows).as_bytes()));
+        .map_or(Ok(()), |path| output::write_text(path, &report::cases_csv(&sweep.header, &rows)));
     if !complete {
         let left = counted(sweep.planned.len() - cases.len(), "case");
         output::eprint(&format!("Interrupted with {left} left: the same command with `--resume` goes on.\n"));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Bytes, Nanos};
 
 pub use super::times::{SlotTimes, Times};
+use super::valid;
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
@@ -552,7 +553,11 @@ impl RunRecord {
         }
         let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a run: {error}"))?;
         match head.schema.as_deref() {
-            Some(SCHEMA) => serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}")),
+            Some(SCHEMA) => {
+                let record = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+                valid::check(&record).map_err(|why| format!("it is damaged: {why}"))?;
+                Ok(record)
+            }
             Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
             None => Err("it has no `schema`: it is not a record of this program".to_owned()),
         }
