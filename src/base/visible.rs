@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn commands_of_workflows_are_text() {
-        assert_eq!(inert("::error::x\n  ::stop-commands::y\na ::b\n"), "\\u003a:error::x\n  \\u003a:stop-commands::y\na ::b\n");
+        assert_eq!(
+            inert("::error::x\n  ::stop-commands::y\na ::b\n"),
+            "\\u003a:error::x\n  \\u003a:stop-commands::y\na ::b\n"
+        );
         assert_eq!(inert("a ##[error]b"), "a \\u0023#[error]b");
         assert_eq!(inert("aorta::model::x"), "aorta::model::x");
     }

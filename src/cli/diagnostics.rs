@@ -106,7 +106,8 @@ pub fn show_noted<'a>(
     }
     match how {
         DiagnosticsArg::Text => print_text(&format!("{text}{}{note}\n", numbers(counts))),
-        DiagnosticsArg::Json | DiagnosticsArg::Github => output::print_data(&text),
+        DiagnosticsArg::Json => output::print(&text),
+        DiagnosticsArg::Github => output::print_data(&text),
     }
 }
 
@@ -115,7 +116,8 @@ pub fn show_one(one: &dyn Diagnostic, sources: &SourceMap, how: DiagnosticsArg) 
     let text = render::diagnostic(one, sources, how.format(), output::error_style());
     match how {
         DiagnosticsArg::Text => print_text(&text),
-        DiagnosticsArg::Json | DiagnosticsArg::Github => output::print_data(&text),
+        DiagnosticsArg::Json => output::print(&text),
+        DiagnosticsArg::Github => output::print_data(&text),
     }
 }
 

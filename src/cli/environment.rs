@@ -236,7 +236,9 @@ pub fn describe(further: &[(String, String)], set: &[String]) -> Environment {
     let variables: IndexMap<String, String> = {
         let mut found: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-            .filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || given.contains(&name.as_str()))
+            .filter(|(name, _)| {
+                PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || given.contains(&name.as_str())
+            })
             .collect();
         found.sort();
         found.into_iter().collect()

@@ -16,12 +16,9 @@ type Checked = Result<(), String>;
 /// Fails with the first field of the record that contradicts others, such as `variants[0].ranks[1].trace[3].id`.
 pub fn check(record: &RunRecord) -> Checked {
     let program = &record.program;
-    require(
-        (1..=MAX_CYCLE as usize).contains(&program.cycle),
-        "program.cycle",
-        program.cycle,
-        || format!("a cycle has 1 to {MAX_CYCLE} slots"),
-    )?;
+    require((1..=MAX_CYCLE as usize).contains(&program.cycle), "program.cycle", program.cycle, || {
+        format!("a cycle has 1 to {MAX_CYCLE} slots")
+    })?;
     for (index, variant) in record.variants.iter().enumerate() {
         check_variant(record, variant, &format!("variants[{index}]"))?;
     }

@@ -47,7 +47,10 @@ mod tests {
     fn nothing_becomes_a_link_or_calls_somebody() {
         assert_eq!(escaped("![a](b) <img src=x>"), "\\!\\[a\\](b) &lt;img src=x&gt;");
         assert_eq!(escaped("@team #1 a/b#2"), "<span>@</span>team <span>#</span>1 a/b<span>#</span>2");
-        assert_eq!(escaped("https://a.b WWW.a.b GH-1"), "https<span>:</span>//a.b WWW<span>.</span>a.b GH<span>-</span>1");
+        assert_eq!(
+            escaped("https://a.b WWW.a.b GH-1"),
+            "https<span>:</span>//a.b WWW<span>.</span>a.b GH<span>-</span>1"
+        );
         assert_eq!(escaped("base: a.json, 3.5 µs - x"), "base: a.json, 3.5 µs - x");
     }
 }

@@ -18,3 +18,4 @@ mod settings;
 mod suggested;
 mod suite;
 mod trace;
+mod trust;
