@@ -19,4 +19,6 @@ pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
-pub use system::{keeping_hang_ups, leave};
+#[cfg(unix)]
+pub use system::user;
+pub use system::{keeping_hang_ups, leave, lock};

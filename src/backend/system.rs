@@ -29,6 +29,25 @@ pub fn clock() -> u32 {
     })
 }
 
+/// The number of the user that this process acts as.
+#[cfg(unix)]
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Locks a file for this process until it closes it. Returns false where another process has it; true also where the file
+/// system knows no locks.
+#[cfg(unix)]
+pub fn lock(file: &std::fs::File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+#[cfg(not(unix))]
+pub fn lock(_file: &std::fs::File) -> bool {
+    true
+}
+
 /// Bytes of the host's memory that can be had; nothing where the system does not say.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -62,7 +62,7 @@ A FILE is a path, `-` for standard input, or the bare name of a shipped workload
 them).
 
 Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse,
-`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed;
+`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed, or its output is lost;
 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]

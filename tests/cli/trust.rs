@@ -484,3 +484,16 @@ fn a_case_that_stands_twice_is_refused() {
         assert!(output.stderr.contains("line 4 repeats line 3"), "{}", output.stderr);
     }
 }
+
+#[test]
+fn the_page_lists_the_variables_that_a_file_may_set() {
+    let page = std::fs::read_to_string(project().join("docs/security.md")).expect("the page is there");
+    let section = page.split("## Variables that a file may set").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let rows = section.expect("the section is there").lines().filter(|line| line.starts_with("| "));
+    let names = rows.filter_map(|row| row.rsplit(" | ").next()).flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let mut listed: Vec<&str> = names.collect();
+    let mut allowed: Vec<&str> = aorta::config::allowed_variables().collect();
+    listed.sort_unstable();
+    allowed.sort_unstable();
+    assert_eq!(listed, allowed);
+}

@@ -13,6 +13,7 @@ use crate::base::SrcSpan;
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
+use super::super::system;
 use super::api::Api;
 use super::{engines, gate, peers, stamps, timer};
 
@@ -212,7 +213,7 @@ fn kept(path: &Path) -> Option<Vec<u8>> {
 #[cfg(unix)]
 fn is_own(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    about.is_file() && about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0
+    about.is_file() && about.uid() == system::user() && about.mode() & 0o022 == 0
 }
 
 #[cfg(not(unix))]

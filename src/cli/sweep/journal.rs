@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use crate::backend;
 use crate::base::{counted, shell, visible};
 use crate::cli::error::InputError;
 use crate::cli::{environment, output, own};
@@ -114,26 +115,17 @@ impl Journal {
     }
 }
 
-/// Takes the file for this process until it ends, so that two runs never write to one file.
+/// Takes the file for this process until it ends, so that two runs never write to one file. Where the file system knows
+/// no locks, a foreign line is found when the next one is written.
 ///
 /// # Errors
 /// Another process has it.
-#[cfg(unix)]
 fn lock(path: &Path, file: &File) -> Result<(), InputError> {
-    use rustix::fs::{FlockOperation, flock};
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let holder = holder(file).map_or("another process".to_owned(), |process| format!("process {process}"));
-            Err(InputError::CasesBusy { name: path.display().to_string(), holder })
-        }
-        // A file system without locks: a foreign line is found when the next one is written.
-        _ => Ok(()),
+    if backend::lock(file) {
+        return Ok(());
     }
-}
-
-#[cfg(not(unix))]
-fn lock(_path: &Path, _file: &File) -> Result<(), InputError> {
-    Ok(())
+    let holder = holder(file).map_or("another process".to_owned(), |process| format!("process {process}"));
+    Err(InputError::CasesBusy { name: path.display().to_string(), holder })
 }
 
 /// The process that has locked the file, as the system lists it; `None` where it does not.
@@ -148,6 +140,11 @@ fn holder(file: &File) -> Option<u32> {
         let same = words.get(1) == Some(&"FLOCK") && words.get(5)?.rsplit(':').next() == Some(inode.as_str());
         words.get(4).filter(|_| same)?.parse().ok().filter(|process| *process > 0)
     })
+}
+
+#[cfg(not(unix))]
+fn holder(_file: &File) -> Option<u32> {
+    None
 }
 
 /// Reads a file of cases. Nothing where it has no whole line.
