@@ -37,9 +37,22 @@ pub struct Links {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
+    /// What reports call it.
+    #[serde(default = "Link::unnamed")]
+    pub name: String,
     /// The least time of a transfer.
     pub latency: Figure,
+    /// What a transfer reaches.
     pub bandwidth: Figure,
+    /// The rate of the wires in one direction; where it is not given, the most that anything reaches.
+    #[serde(default)]
+    pub peak: Option<Figure>,
+}
+
+impl Link {
+    fn unnamed() -> String {
+        "link".to_owned()
+    }
 }
 
 /// How the devices of a node are connected.
@@ -104,6 +117,15 @@ impl Links {
         (u64::from(rank) % ranks * cards / ranks) as u32
     }
 
+    /// The peak rate of one of its links in one direction, in bytes per second.
+    pub fn peak(&self, link: &Link) -> f64 {
+        let reached = || match std::ptr::eq(link, &self.within) {
+            true => [&self.port.copies, &self.port.collectives].map(Figure::value).into_iter().fold(0.0, f64::max),
+            false => 0.0,
+        };
+        link.peak.as_ref().map_or_else(|| link.bandwidth.value().max(reached()), Figure::value)
+    }
+
     /// Reads the name of embedded links in place of links.
     pub(super) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Links, D::Error> {
         let name = String::deserialize(from)?;
@@ -135,7 +157,9 @@ impl Links {
             ("within.bandwidth", &self.within.bandwidth),
             ("across.bandwidth", &self.across.bandwidth),
         ];
-        for (name, figure) in figures {
+        let peaks = [("within.peak", &self.within.peak), ("across.peak", &self.across.peak)];
+        let peaks = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak.as_ref()?)));
+        for (name, figure) in figures.into_iter().chain(peaks) {
             if !(figure.value().is_finite() && figure.value() >= 1.0) {
                 return bad(name.to_owned(), figure.value(), "it has to be at least 1");
             }

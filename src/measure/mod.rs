@@ -3,6 +3,8 @@
 pub mod ab;
 mod alone;
 mod analysis;
+mod balance;
+mod beside;
 mod blocks;
 pub mod cases;
 pub mod compare;
@@ -13,6 +15,7 @@ mod doubts;
 pub mod effect;
 mod evidence;
 pub mod expected;
+mod meetings;
 mod metrics;
 mod observed;
 mod operations;
