@@ -95,7 +95,8 @@ static EMBEDDED: [(&str, &str); 2] = [
 impl Links {
     /// Reads links; `file` names them in messages.
     pub fn parse(file: &str, text: &str) -> Result<Links, ConfigError> {
-        let links: Links = ron::from_str(text)
+        let links: Links = super::settings::options()
+            .from_str(text)
             .map_err(|error| bad_ron(file, &error, "config/topologies/hgx_h200.ron is a whole one"))?;
         links.check()?;
         Ok(links)
@@ -117,13 +118,16 @@ impl Links {
         (u64::from(rank) % ranks * cards / ranks) as u32
     }
 
-    /// The peak rate of one of its links in one direction, in bytes per second.
-    pub fn peak(&self, link: &Link) -> f64 {
-        let reached = || match std::ptr::eq(link, &self.within) {
-            true => [&self.port.copies, &self.port.collectives].map(Figure::value).into_iter().fold(0.0, f64::max),
-            false => 0.0,
-        };
-        link.peak.as_ref().map_or_else(|| link.bandwidth.value().max(reached()), Figure::value)
+    /// The peak rate in one direction between two ranks of a node, in bytes per second.
+    pub fn peak_within(&self) -> f64 {
+        let reached = [&self.within.bandwidth, &self.port.copies, &self.port.collectives];
+        let most = || reached.map(Figure::value).into_iter().fold(0.0, f64::max);
+        self.within.peak.as_ref().map_or_else(most, Figure::value)
+    }
+
+    /// The peak rate in one direction of a network card, in bytes per second.
+    pub fn peak_across(&self) -> f64 {
+        self.across.peak.as_ref().unwrap_or(&self.across.bandwidth).value()
     }
 
     /// Reads the name of embedded links in place of links.

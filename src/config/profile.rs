@@ -179,7 +179,7 @@ impl Profile {
     /// Reads a profile; `file` names it in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
         let profile: Profile =
-            ron::from_str(text).map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
+            super::settings::options().from_str(text).map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
         profile.check()?;
         Ok(profile)
     }

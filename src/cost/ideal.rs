@@ -113,11 +113,11 @@ impl Ideal {
             *busy.entry(load.path).or_default() += load.bytes;
         }
         for (path, bytes) in busy {
-            let (link, time) = match path {
-                Path::CardOut { .. } | Path::CardIn { .. } => (&links.across, &mut self.across),
-                Path::Out(_) | Path::In(_) | Path::Pair { .. } => (&links.within, &mut self.within),
+            let (peak, time) = match path {
+                Path::CardOut { .. } | Path::CardIn { .. } => (links.peak_across(), &mut self.across),
+                Path::Out(_) | Path::In(_) | Path::Pair { .. } => (links.peak_within(), &mut self.within),
             };
-            *time = time.max(bytes / links.peak(link) * 1e9);
+            *time = time.max(bytes / peak * 1e9);
         }
     }
 

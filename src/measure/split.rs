@@ -166,10 +166,10 @@ step {
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
         let mut around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
-        let (split, _) = split(&observed, &around);
+        let (whole, _) = split(&observed, &around);
         // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 behind the last.
-        assert_eq!(split.chain, [1, 2, 3, 4, 5]);
-        assert_eq!(parts(&split), [770, 0, 0, 0, 80, 150]);
+        assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
+        assert_eq!(parts(&whole), [770, 0, 0, 0, 80, 150]);
         around.host_bound = true;
         assert_eq!(parts(&split(&observed, &around).0), [770, 0, 180, 0, 0, 50]);
         around.alone = Some(&alone);

@@ -152,7 +152,8 @@ mod tests {
         let group = |specs: Vec<Spec>| Batch::of(specs, send.team);
         assert_eq!(counted(&group(vec![send.clone(), recv.clone()])), Some(400.0));
         assert_eq!(group(vec![send.clone(), recv.clone()]).cost().bytes(), 400);
-        let copy = Spec { operation: find("copy").expect("it is there"), ..spec(&Send, 2, &[100], &[100]) };
+        let mut copy = Spec { operation: find("copy").expect("it is there"), ..spec(&Send, 2, &[100], &[100]) };
+        copy.attrs.push("via", Attr::Word("auto"), None);
         let across = |sends, from| PeerCopy::of(sends, vec![(from, tensor(60))], send.team);
         let both = across(Some((1, copy.clone())), 1);
         assert_eq!((counted(&both), both.cost().bytes()), (Some(400.0), 400));
@@ -169,7 +170,7 @@ mod tests {
     fn uneven_parts_count_what_leaves_and_what_arrives() {
         let mut uneven = spec(&AllToAll, 3, &[100], &[100]);
         let counts = vec![vec![50, 20, 0], vec![10, 0, 0], vec![30, 0, 0]];
-        uneven.attrs.push("counts", Attr::Counts(Counts::Rows(counts)), None);
+        uneven.attrs.push("counts", Attr::Counts(Counts::Rows(counts).into()), None);
         assert_eq!(bus_bytes(&uneven), Some(BusBytes { sent: 80.0, received: 160.0 }));
     }
 }
