@@ -178,8 +178,9 @@ static EMBEDDED: [(&str, &str); 4] = [
 impl Profile {
     /// Reads a profile; `file` names it in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
-        let profile: Profile =
-            super::settings::options().from_str(text).map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
+        let profile: Profile = super::settings::options()
+            .from_str(text)
+            .map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
         profile.check()?;
         Ok(profile)
     }

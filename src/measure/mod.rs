@@ -31,7 +31,7 @@ pub mod search;
 pub mod series;
 pub mod skew;
 mod slots;
-mod spans;
+pub mod spans;
 mod split;
 mod standing;
 pub mod stats;

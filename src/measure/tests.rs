@@ -117,7 +117,7 @@ fn figures_of_sets() {
     slower = 1.560
     longest = 570 ns
     peak = 11.72 KiB
-    bus = –: no collective of several ranks is among them: on one rank nothing crosses a network
+    bus = –: none of these operations moves data between ranks
     ");
 }
 

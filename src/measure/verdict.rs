@@ -174,6 +174,11 @@ fn words(part: &str) -> Words {
     Words { name, what, help }
 }
 
+/// What a resource is called in a sentence: `memory bandwidth`.
+pub fn resource(name: &str) -> String {
+    words_of(name).0
+}
+
 /// What usually helps an operation of a category.
 pub fn help(category: &str) -> &'static str {
     words(category).help
