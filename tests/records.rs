@@ -130,6 +130,6 @@ fn what_takes_no_time_has_no_rate() {
     }
     record["program"]["flops"] = json!(1.7e308);
     let record = RunRecord::from_json(&record.to_string()).expect("it is whole");
-    let shown = aorta::report::table(&record) + &aorta::report::top(&record, 9);
+    let shown = aorta::report::table(&record, None) + &aorta::report::top(&record, None, 9);
     assert!(!shown.contains("inf") && !shown.contains("NaN"), "{shown}");
 }

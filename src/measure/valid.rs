@@ -68,6 +68,21 @@ fn check_variant(record: &RunRecord, variant: &Variant, at: &str) -> Checked {
             }
         }
     }
+    if let Some(skew) = &variant.skew {
+        let times = [("begin_ns", skew.begin_ns), ("begin_error_ns", skew.begin_error_ns)];
+        Bounds::of(1).times(&format!("{at}.skew"), times)?;
+    }
+    let balance = variant.skew.iter().flat_map(|skew| &skew.balance);
+    for balance in balance {
+        let behind = balance.behind.as_ref();
+        let times = [
+            ("busy_ns", balance.busy_ns),
+            ("others_busy_ns", balance.others_busy_ns),
+            ("behind.time_ns", behind.map(|behind| behind.time_ns)),
+            ("behind.others_ns", behind.map(|behind| behind.others_ns)),
+        ];
+        Bounds::of(1).times(&format!("{at}.skew.balance"), times)?;
+    }
     let meetings = variant.skew.iter().flat_map(|skew| &skew.collectives);
     for (index, meeting) in meetings.enumerate() {
         check_meeting(meeting, &format!("{at}.skew.collectives[{index}]"))?;
@@ -158,6 +173,8 @@ fn check_operation(operation: &OperationRecord, bounds: &Bounds, at: &str) -> Ch
     })?;
     let all = [
         ("time_ns", operation.time_ns),
+        ("transfer_ns", operation.transfer_ns),
+        ("wait_ns", operation.wait_ns),
         ("start_ns", operation.start_ns),
         ("alone_ns", operation.alone_ns),
         ("slack_ns", operation.slack_ns),
@@ -178,17 +195,35 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
         ("time_ns", Some(split.time_ns)),
         ("operations_ns", Some(split.operations_ns)),
         ("stretch_ns", split.stretch_ns),
+        ("wait_ns", Some(split.wait_ns)),
         ("launch_ns", Some(split.launch_ns)),
         ("queue_ns", Some(split.queue_ns)),
         ("dependency_ns", Some(split.dependency_ns)),
         ("idle_ns", Some(split.idle_ns)),
     ];
     bounds.times(&format!("{at}.split"), parts)?;
-    bounds.times(&format!("{at}.critical_path"), [("length_ns", Some(analysis.critical_path.length_ns))])?;
+    let path = &analysis.critical_path;
+    let lengths = [("length_ns", Some(path.length_ns)), ("running_ns", path.running_ns)];
+    bounds.times(&format!("{at}.critical_path"), lengths)?;
+    bounds.times(at, [("tail_ns", analysis.tail_ns)])?;
+    for (index, bound) in analysis.bounds.iter().enumerate() {
+        let all = [("chain_ns", Some(bound.chain_ns)), ("ideal_ns", Some(bound.ideal_ns))];
+        bounds.times(&format!("{at}.bounds[{index}]"), all)?;
+    }
+    if let Some(totals) = &analysis.totals {
+        let all = [
+            ("busy_ns", Some(totals.busy_ns)),
+            ("transfer_ns", Some(totals.transfer_ns)),
+            ("wait_ns", Some(totals.wait_ns)),
+        ];
+        bounds.times(&format!("{at}.totals"), all)?;
+    }
     for (index, category) in analysis.categories.iter().enumerate() {
         let all = [
             ("busy_ns", Some(category.busy_ns)),
             ("exposed_ns", category.exposed_ns),
+            ("transfer_ns", category.transfer_ns),
+            ("wait_ns", category.wait_ns),
             ("chain_ns", Some(category.chain_ns)),
         ];
         bounds.times(&format!("{at}.categories[{index}]"), all)?;
@@ -205,7 +240,10 @@ fn check_meeting(meeting: &MeetingRecord, at: &str) -> Checked {
     for (place, wait) in meeting.wait_ns.iter().enumerate() {
         bounds.time(*wait, || format!("{at}.wait_ns[{place}]"))?;
     }
-    bounds.times(at, [("transfer_ns", Some(meeting.transfer_ns)), ("skew_ns", meeting.skew_ns)])
+    bounds.times(at, [("transfer_ns", Some(meeting.transfer_ns)), ("skew_ns", meeting.skew_ns)])?;
+    let last = meeting.last.as_ref();
+    let late = [("late_ns", last.map(|last| last.late_ns)), ("error_ns", last.map(|last| last.error_ns))];
+    bounds.times(&format!("{at}.last"), late)
 }
 
 /// The largest values of which so many can be added up.

@@ -10,8 +10,8 @@ use serde_json::Value;
 pub fn show(text: &str) -> bool {
     let read = match RunRecord::from_json(text) {
         Ok(record) => {
-            report::table(&record);
-            report::top(&record, 5);
+            report::table(&record, None);
+            report::top(&record, None, 5);
             report::csv(&record);
             report::chrome_trace(&record);
             report::expected(&record);
@@ -36,7 +36,7 @@ pub fn show_cases(text: &str) -> bool {
     for form in [report::suite::table, report::suite::markdown, report::suite::junit] {
         form(&page);
     }
-    read.cases.iter().filter_map(|case| case.record.as_deref()).for_each(|record| drop(report::table(record)));
+    read.cases.iter().filter_map(|case| case.record.as_deref()).for_each(|record| drop(report::table(record, None)));
     compared(text);
     true
 }
