@@ -60,8 +60,9 @@ fn check_variant(record: &RunRecord, variant: &Variant, at: &str) -> Checked {
     for (index, rank) in variant.ranks.iter().enumerate() {
         let at = format!("{at}.ranks[{index}]");
         check_rank(rank, cycle, &at)?;
-        if index == 0 {
-            let lanes = record.program.lanes.len();
+        // The lanes of a program are those of the first rank. A record of other programs may list none.
+        let lanes = record.program.lanes.len();
+        if index == 0 && lanes > 0 {
             for (index, operation) in rank.operations.iter().enumerate() {
                 let at = format!("{at}.operations[{index}].lane");
                 below(operation.lane, lanes, &at, "lanes in `program.lanes`")?;
