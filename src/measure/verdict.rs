@@ -69,10 +69,10 @@ fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundR
 /// The verdict's name where a rank mostly waits for others, what it waits for, and what usually helps.
 fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
     let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
-    let late = balance.and_then(|balance| balance.rank).filter(|late| *late != rank);
+    let late = balance.map_or(&[][..], |balance| &balance.ranks);
     let what = match late {
-        Some(late) => format!("waiting for other ranks, mostly for rank {late}"),
-        None => "waiting for other ranks".to_owned(),
+        [late] if *late != rank => format!("waiting for other ranks, mostly for rank {late}"),
+        _ => "waiting for other ranks".to_owned(),
     };
     let help = match kind {
         "imbalance" => "give each rank as much to do; the table of the ranks names the operation that takes longest",
@@ -272,17 +272,17 @@ mod tests {
     fn waiting_says_why_ranks_wait() {
         let waits = SplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..SplitRecord::default() };
         let said = |rank, kind: &str, late| {
-            let balance = BalanceRecord { kind: kind.to_owned(), rank: late, ..BalanceRecord::default() };
+            let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
             verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance)).0
         };
         assert_eq!(
-            said(0, "pipeline bubble", None),
+            said(0, "pipeline bubble", vec![]),
             "pipeline bubble: 90 % of the iteration is waiting for other ranks (900 ns of 1.000 µs)"
         );
         assert!(
-            said(0, "imbalance", Some(3))
+            said(0, "imbalance", vec![3])
                 .starts_with("imbalance: 90 % of the iteration is waiting for other ranks, mostly for rank 3")
         );
-        assert!(said(0, "waiting", None).starts_with("bound by waiting for other ranks: "));
+        assert!(said(0, "waiting", vec![]).starts_with("bound by waiting for other ranks: "));
     }
 }

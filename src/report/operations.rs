@@ -190,13 +190,12 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
     }
     let heading = format!("{}{}", variant_name(record, variant), slots::of(record, rank));
     let explained = match (waits, several) {
-        (true, _) => {
-            "; `each` and `rate` are without waiting for other ranks, `each` from the fastest rank to the slowest"
-        }
-        (false, true) => "; `each` is from the fastest rank to the slowest",
+        (true, true) => "`each` and `rate` are without waiting; `each` is from the fastest rank to the slowest\n\n",
+        (true, false) => "`each` and `rate` are without waiting for other ranks\n\n",
+        (false, true) => "`each` is from the fastest rank to the slowest\n\n",
         (false, false) => "",
     };
-    let _ = writeln!(out, "Operations, timed one by one ({heading}){explained}");
+    let _ = writeln!(out, "Operations, timed one by one ({heading})");
     let mut header = vec!["operation", "kind and size", "count", "total", "share"];
     header.extend(waits.then_some("waiting"));
     header.extend(["each", "rate"]);
@@ -218,6 +217,7 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
     }
     left_aligned(&mut table, 1);
     push(out, &table);
+    out.push_str(explained);
     let hidden = groups.len().saturating_sub(ROWS);
     if hidden > 0 {
         let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");
