@@ -40,5 +40,6 @@ mod slots;
 mod speculative_reference;
 mod stopping;
 mod sweep;
+mod waiting;
 mod witness;
 mod workloads;
