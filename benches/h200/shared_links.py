@@ -161,7 +161,7 @@ def drawn(seed, count, ranks):
                 parts.append(peer(chance.choice(PEER_KINDS), size(), tag))
             else:
                 parts.append(host_kernel(chance.choice(HOST_KINDS), size(), tag))
-        name = " | ".join(operation for _, operation, _ in parts)
+        name = " + ".join(operation for _, operation, _ in parts)
         cases.append(together(f"{number}: {name}", parts, ranks if several else 1))
     return cases
 

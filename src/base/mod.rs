@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod ids;
 pub mod plural;
 pub mod random;
+pub mod shell;
 pub mod source_map;
 pub mod space;
 pub mod span;

@@ -207,6 +207,19 @@ impl Dimension {
         }
     }
 
+    /// A quantity of this dimension as it is written, such as `1us`; `None` for a plain number, and where no unit of the
+    /// language measures it.
+    pub fn example(self) -> Option<&'static str> {
+        match (self.time, self.bytes, self.flops) {
+            (1, 0, 0) => Some("1us"),
+            (0, 1, 0) => Some("1MiB"),
+            (-1, 1, 0) => Some("1GB/s"),
+            (0, 0, 1) => Some("1GFLOP"),
+            (-1, 0, 1) => Some("1TFLOP/s"),
+            _ => None,
+        }
+    }
+
     /// A value of this dimension, given in base units, for people: `1.5 ms`, `64 MiB`, `400 GB/s`.
     pub fn display(self, value: f64) -> String {
         match (self.time, self.bytes, self.flops) {

@@ -49,7 +49,7 @@ pub fn run(args: DumpArgs) -> CliResult {
             true => Ok(DONE),
             false => {
                 let diagnostics = errors.into_iter().map(|error| Box::new(error) as _).collect();
-                Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources) })
+                Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources), check: None })
             }
         };
     }

@@ -77,7 +77,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         if ready.one_rank {
             output::eprint(ONE_RANK);
         }
-        remind(loaded, &args.file, how);
+        remind(loaded, how);
     }
     let telling = Arc::new(Telling::of(ready, part.leads));
     let run = Run::new(ready, part, &telling);
@@ -105,11 +105,12 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
 }
 
 /// Says that the file has warnings, to whoever runs it without having checked it.
-fn remind(loaded: &load::Loaded, file: &str, how: DiagnosticsArg) {
+fn remind(loaded: &load::Loaded, how: DiagnosticsArg) {
     let warnings = diagnostics::warnings(&diagnostics::lint(loaded));
     if warnings > 0 && how == DiagnosticsArg::Text {
         let them = if warnings == 1 { "it" } else { "them" };
-        output::eprint(&format!("{}: `aorta check {file}` shows {them}.\n", counted(warnings, "warning")));
+        let command = loaded.check.as_deref().unwrap_or("aorta check");
+        output::eprint(&format!("{}: `{command}` shows {them}.\n", counted(warnings, "warning")));
     }
 }
 

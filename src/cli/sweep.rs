@@ -13,7 +13,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::counted;
+use crate::base::{counted, shell};
 use crate::measure::cases::{self, Case, Header, Kind, Status};
 use crate::measure::order::Order;
 use crate::report;
@@ -136,14 +136,15 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
             }
             Err(error) => {
                 unfit.insert(case.name.clone(), error.text());
-                first = first.or(Some((case.name.clone(), error)));
+                first = first.or(Some((case, error)));
             }
         }
     }
     let Some(loaded) = fit else {
         let (first, error) = first.expect("there is a case, and none that can run");
         error.print(how);
-        return Err(InputError::NoValidCase { count: planned.len(), first }.into());
+        let command = shell::command([&arguments, &first.arguments[..]].concat());
+        return Err(InputError::NoValidCase { count: planned.len(), first: first.name.clone(), command }.into());
     };
     let workload = loaded.parsed.sha256;
     // A scenario says more than its workload.

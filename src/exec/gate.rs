@@ -66,14 +66,14 @@ impl Gate {
         self.on && self.forced < ENOUGH && (self.observed_fit || !observed)
     }
 
-    pub fn set_held(&mut self, slot: u32, held: bool) {
-        if let Some(place) = self.held.get_mut(slot as usize) {
+    pub fn set_held(&mut self, gate: u32, held: bool) {
+        if let Some(place) = self.held.get_mut(gate as usize) {
             *place = held;
         }
     }
 
-    pub fn held(&self, slot: u32) -> bool {
-        self.held.get(slot as usize).copied().unwrap_or(false)
+    pub fn held(&self, gate: u32) -> bool {
+        self.held.get(gate as usize).copied().unwrap_or(false)
     }
 
     /// Notes that a gate opened by itself.

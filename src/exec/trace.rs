@@ -41,9 +41,9 @@ pub struct Moment {
 /// The spans of an iteration, in the order of issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Which iteration of this rank's own cycle it was.
+    /// Which slot of this rank's own cycle it was.
     pub step: usize,
-    /// Its slot: which iteration of the cycle of all ranks. The same as `step`, unless ranks repeat after different
+    /// Which slot of the cycle of all ranks it was. The same as `step`, unless ranks repeat after different
     /// numbers of iterations.
     pub slot: usize,
     /// From its beginning to its end, while it was observed.

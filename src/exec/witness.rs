@@ -34,13 +34,13 @@ pub struct Witness {
 /// The counters of a rank.
 #[derive(Debug, Default)]
 struct Counters {
-    /// Each dependency: an operation of the cycle and one that waits for it.
+    /// Each dependency: an operation of a slot and one that waits for it.
     edges: Vec<Edge>,
     /// Where the counters of misses begin.
     misses: u64,
 }
 
-/// A dependency that is witnessed: the iteration of the cycle and the operation, of what is waited for and of what waits.
+/// A dependency that is witnessed: the slot and the operation, of what is waited for and of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub from: (usize, OpId),

@@ -5,7 +5,7 @@ use crate::base::OpId;
 use super::meetings::Iteration;
 use super::stats::Summary;
 
-/// Medians of durations without waiting for other ranks, in ns, by the iteration of the cycle and the operation.
+/// Medians of durations without waiting for other ranks, in ns, by the rank's own slot and the operation.
 #[derive(Debug)]
 pub struct Alone(Vec<Vec<Option<f64>>>);
 

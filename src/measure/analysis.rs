@@ -26,7 +26,7 @@ const LIMITS: f64 = 0.3;
 pub struct Subject<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
-    /// Which iteration of the rank's cycle it is.
+    /// Which slot of the rank's own cycle it is.
     pub step: usize,
     /// Observed iterations of that slot.
     pub iterations: &'a [&'a Iteration<'a>],

@@ -12,7 +12,7 @@ use super::record::OperationRecord;
 use super::run::{RankRequest, Request};
 use super::stats::Summary;
 
-/// The record of each operation of an iteration of the rank's cycle, by what was observed of that iteration.
+/// The record of each operation of a slot of the rank's own cycle, by what was observed of that slot.
 pub fn operations(
     request: &Request,
     rank: &RankRequest,

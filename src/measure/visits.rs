@@ -86,6 +86,8 @@ fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
     traces.iter().map(moment).collect::<Option<_>>().unwrap_or_default()
 }
 
+/// The rank's part in each meeting of several ranks, in the order of the text, in a slot of its own cycle that `traces`
+/// are of.
 fn visits(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
     let step = &program.cycle[number];
     let mut counts: BTreeMap<Channel, u32> = BTreeMap::new();

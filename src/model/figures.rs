@@ -1,10 +1,10 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, Symbol, counted, suggest};
+use crate::base::{SrcSpan, Symbol, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
-use crate::syntax::written;
+use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -62,7 +62,7 @@ pub enum FigureExpr {
 
 /// What kind of value a part of an expression has.
 #[derive(Clone, Copy, PartialEq)]
-enum Type {
+pub(super) enum Type {
     Number(Dimension),
     Bool,
 }
@@ -84,12 +84,12 @@ const OWNERS: [&str; 2] = ["memory", "device"];
 /// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
 
-type Lowered = Option<(FigureExpr, Type)>;
+pub(super) type Lowered = Option<(FigureExpr, Type)>;
 
 impl<'a> Analyzer<'a> {
     pub(super) fn figures(&mut self) {
         let ast = self.ast;
-        self.sets = super::check::labels_and_phases(ast);
+        self.sets = super::declared::labels_and_phases(ast);
         for decl in &ast.decls {
             match &decl.kind {
                 DeclKind::Metric { name, each: None, value, unit } => {
@@ -159,31 +159,28 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Whether a part of the expression is known only after a run.
-    fn mentions_figure(&self, expr: &Expr) -> bool {
+    pub(super) fn mentions_figure(&self, expr: &Expr) -> bool {
         let is_figure = |symbol: Symbol| {
             let name = self.names.name(symbol);
             let metric = self.metric(symbol).is_some() || self.metric_families.contains_key(&symbol);
             self.scopes.get(symbol).is_none() && (is_name_of_figure(name) || metric)
         };
-        match &expr.kind {
-            ExprKind::Name(symbol) => is_figure(*symbol),
-            ExprKind::Call { callee, args } => {
-                is_figure(callee.symbol) || args.iter().any(|arg| self.mentions_figure(arg))
+        let mut found = false;
+        walk::expr(expr, &mut |part| {
+            found |= match &part.kind {
+                ExprKind::Name(symbol) => is_figure(*symbol),
+                ExprKind::Call { callee, .. } => is_figure(callee.symbol),
+                _ => false,
             }
-            ExprKind::Field { base, .. } | ExprKind::Negate(base) | ExprKind::Not(base) => self.mentions_figure(base),
-            ExprKind::Binary { left, right, .. } => self.mentions_figure(left) || self.mentions_figure(right),
-            ExprKind::Index { base, items } => {
-                self.mentions_figure(base) || items.iter().any(|item| self.mentions_figure(item))
-            }
-            _ => false,
-        }
+        });
+        found
     }
 
     fn metric(&self, symbol: Symbol) -> Option<usize> {
         self.metrics.get(&symbol).copied()
     }
 
-    fn figure(&mut self, expr: &Expr) -> Lowered {
+    pub(super) fn figure(&mut self, expr: &Expr) -> Lowered {
         if !self.mentions_figure(expr) {
             return self.plain_figure(expr);
         }
@@ -194,7 +191,7 @@ impl<'a> Analyzer<'a> {
                 if is_name_of_figure(&name) {
                     return self.picked(expr, Pick::default(), expr.span);
                 }
-                self.figure_function(&name, args, expr)
+                self.figure_function(*callee, args, expr)
             }
             ExprKind::Field { base, name } if self.owner(base).is_some() => {
                 let owner = self.owner(base).expect("asked just now").to_owned();
@@ -229,11 +226,26 @@ impl<'a> Analyzer<'a> {
                 Some((FigureExpr::Unary(Unary::Not, Box::new(value)), Type::Bool))
             }
             ExprKind::Binary { op, left, right } => self.figure_binary(*op, left, right),
+            ExprKind::If { arms, otherwise } => self.figure_choice(arms, otherwise),
+            ExprKind::Index { base, items } if base.as_name().is_some() && self.mentions_figure(base) => {
+                let items: Vec<String> = items.iter().map(|item| written(item, &self.names)).collect();
+                let help =
+                    format!("a figure has its sets in parentheses: `{}({})`", self.text_of(base), items.join(", "));
+                let name = written(expr, &self.names);
+                self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help: Some(help) });
+                None
+            }
             _ => {
-                self.error(ModelError::UnknownFigure {
-                    name: self.text_of(expr),
+                let found = if let ExprKind::List(_) = expr.kind { "a list" } else { "an expression of figures" };
+                self.error(ModelError::WrongType {
+                    expected: "a number".to_owned(),
+                    found: found.to_owned(),
                     at: expr.span.into(),
-                    help: Some("figures combine by operators and functions".to_owned()),
+                    help: Some(
+                        "figures combine by operators, `abs`, `min` and `max`; several figures under one name are a \
+                         family: `metric t[i in 0..4] = time(f[i])`"
+                            .to_owned(),
+                    ),
                 });
                 None
             }
@@ -241,6 +253,29 @@ impl<'a> Analyzer<'a> {
     }
 
     fn plain_figure(&mut self, expr: &Expr) -> Lowered {
+        let mut unknown = None;
+        walk::expr(expr, &mut |part| {
+            if let ExprKind::Call { callee, .. } = part.kind
+                && !FUNCTIONS.contains(&self.names.name(callee.symbol))
+            {
+                unknown.get_or_insert(callee);
+            }
+        });
+        if let Some(callee) = unknown {
+            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
+        }
+        if let ExprKind::Field { base, name } = &expr.kind
+            && let Some(figure) = Figure::from_name(self.names.name(name.symbol))
+        {
+            let help = Some(format!("write `{}({})`", figure.name(), written(base, &self.names)));
+            self.error(ModelError::UnknownFigure { name: written(expr, &self.names), at: expr.span.into(), help });
+            return None;
+        }
+        if let Some((set, kind, at)) = self.mentioned_set(expr) {
+            let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
+            self.error(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
+            return None;
+        }
         if let Some(symbol) = expr.as_name()
             && self.scopes.get(symbol).is_none()
             && !self.words.contains(&symbol)
@@ -248,11 +283,6 @@ impl<'a> Analyzer<'a> {
         {
             let known = if self.listens() { self.known_names() } else { Vec::new() };
             return self.unknown_figure(symbol, expr.span, &known);
-        }
-        if let ExprKind::Call { callee, .. } = &expr.kind
-            && !FUNCTIONS.contains(&self.names.name(callee.symbol))
-        {
-            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
         }
         match self.eval(expr) {
             Value::Unknown => None,
@@ -262,13 +292,38 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// The first stream, label or phase that an expression names where a figure of it is meant: its text, what it is,
+    /// and its place.
+    fn mentioned_set(&self, expr: &Expr) -> Option<(String, &'static str, SrcSpan)> {
+        let mut found = None;
+        walk::expr(expr, &mut |part| {
+            let (name, whole) = match &part.kind {
+                ExprKind::Index { base, .. } => (base.as_name(), part),
+                _ => (part.as_name(), part),
+            };
+            let kind = name.and_then(|name| match self.scopes.get(name) {
+                Some(Value::Stream { .. }) => Some("a stream"),
+                Some(_) => None,
+                None if self.sets.0.contains(&name) => Some("a label"),
+                None if self.sets.1.contains(&name) => Some("a phase"),
+                None => None,
+            });
+            if let (None, Some(kind)) = (&found, kind) {
+                found = Some((written(whole, &self.names), kind, whole.span));
+            }
+        });
+        found
+    }
+
     fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
         let name = self.names.name(symbol).to_owned();
         let figures = Figure::ALL.map(Figure::name);
-        let help = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref))).map_or_else(
-            || format!("the figures are {}", suggest::listed(&figures)),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let near = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref)));
+        let help = match (figure_elsewhere(&name), near) {
+            (Some(help), _) => help.to_owned(),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => format!("the figures are {}", suggest::listed(&figures)),
+        };
         self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
         None
     }
@@ -392,7 +447,9 @@ impl<'a> Analyzer<'a> {
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
                 owner if OWNERS.contains(&owner) => Some(members_of(owner)),
-                name => suggest::did_you_mean(name, Figure::ALL.map(Figure::name)),
+                name => figure_elsewhere(name)
+                    .map(str::to_owned)
+                    .or_else(|| suggest::did_you_mean(name, Figure::ALL.map(Figure::name))),
             };
             self.error(ModelError::UnknownFigure { name, at: span.into(), help });
             return None;
@@ -424,7 +481,7 @@ impl<'a> Analyzer<'a> {
         span: SrcSpan,
     ) -> Option<(Option<OpSet>, Option<OpSet>)> {
         let name = figure.name();
-        let (shown, help) = match (figure.sets(), args) {
+        let (expected, help) = match (figure.sets(), args) {
             (Sets::None | Sets::Optional, None) => return Some((None, None)),
             (Sets::Optional, Some(args)) => return Some((Some(self.set(args)?), None)),
             (Sets::Two, Some([first, second])) => {
@@ -432,15 +489,19 @@ impl<'a> Analyzer<'a> {
                 return Some((Some(sets.0?), Some(sets.1?)));
             }
             (Sets::None, Some(_)) => {
-                (format!("{name}(…)"), format!("`{name}` is of the whole iteration: write it without parentheses"))
+                ("no set of operations", format!("`{name}` is of the whole iteration: write it without parentheses"))
             }
-            (Sets::Two, None) => (name.to_owned(), format!("`{name}` compares two sets: `{name}(first, second)`")),
-            (Sets::Two, Some(args)) => (
-                format!("{name} of {}", counted(args.len(), "set")),
-                format!("`{name}` compares two sets: `{name}(first, second)`"),
-            ),
+            (Sets::Two, _) => {
+                ("two sets of operations", format!("each is a stream, a label or a phase: `{name}(compute, comm)`"))
+            }
         };
-        self.error(ModelError::UnknownFigure { name: shown, at: span.into(), help: Some(help) });
+        let found = match args.map_or(0, <[Expr]>::len) {
+            0 => "none is".to_owned(),
+            1 => "one is".to_owned(),
+            given => format!("{given} are"),
+        };
+        let (function, expected) = (name.to_owned(), expected.to_owned());
+        self.error(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) });
         None
     }
 
@@ -459,61 +520,24 @@ impl<'a> Analyzer<'a> {
             _ => None,
         };
         let Some(ty) = ty else {
-            let describe = |ty: Type| match ty {
-                Type::Bool => "a condition".to_owned(),
-                Type::Number(dimension) => dimension.describe(),
-            };
             let help = match (a_type, b_type) {
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
-                _ => "`and` and `or` join conditions, all other operators numbers",
+                _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
-            self.error(ModelError::UnitsDiffer {
-                op: op.text(),
-                help,
-                left: describe(a_type),
-                left_at: left.span.into(),
-                right: describe(b_type),
-                right_at: right.span.into(),
-            });
+            self.types_differ(op.text(), (a_type, left.span), (b_type, right.span), help);
             return None;
         };
         Some((FigureExpr::Binary(function, Box::new(a), Box::new(b)), ty))
     }
+}
 
-    fn figure_function(&mut self, name: &str, args: &[Expr], expr: &Expr) -> Lowered {
-        let lowered: Vec<Lowered> = args.iter().map(|arg| self.figure(arg)).collect();
-        let lowered: Vec<(FigureExpr, Type)> = lowered.into_iter().collect::<Option<_>>()?;
-        let first = lowered.first().map(|(_, ty)| *ty);
-        let alike = lowered.iter().all(|(_, ty)| Some(*ty) == first);
-        match (Unary::from_name(name), Binary::from_name(name), first) {
-            (Some(function), _, Some(Type::Number(dimension))) if lowered.len() == 1 => {
-                let keeps = matches!(function, Unary::Abs);
-                if keeps || dimension == Dimension::NONE {
-                    let value = lowered.into_iter().next()?.0;
-                    return Some((FigureExpr::Unary(function, Box::new(value)), Type::Number(dimension)));
-                }
-            }
-            (_, Some(function @ (Binary::Max | Binary::Min)), Some(ty @ Type::Number(_))) if alike => {
-                let values = lowered.into_iter().map(|(value, _)| value);
-                let value = values.reduce(|a, b| FigureExpr::Binary(function, Box::new(a), Box::new(b)))?;
-                return Some((value, ty));
-            }
-            _ => {}
+impl Type {
+    /// The type in words.
+    pub(super) fn describe(self) -> String {
+        match self {
+            Type::Bool => "a condition".to_owned(),
+            Type::Number(dimension) => dimension.describe(),
         }
-        let statistic = Statistic::ALL.into_iter().find(|statistic| statistic.name() == name);
-        if let (Some(statistic), [of]) = (statistic.map(Statistic::name).or((name == "median").then_some("p50")), args)
-        {
-            let help =
-                Some(format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names)));
-            self.error(ModelError::UnknownFunction { name: name.to_owned(), at: expr.span.into(), help });
-            return None;
-        }
-        self.error(ModelError::UnknownFunction {
-            name: name.to_owned(),
-            at: expr.span.into(),
-            help: Some("of figures there are `abs`, `min` and `max`, and functions of plain numbers".to_owned()),
-        });
-        None
     }
 }
 
@@ -544,6 +568,24 @@ fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
 /// Whether a name means something that only a run knows.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
+}
+
+/// What to write for a figure of other tools.
+fn figure_elsewhere(name: &str) -> Option<&'static str> {
+    const FIGURES: [(&[&str], &str); 8] = [
+        (
+            &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
+            "write `time`, or `time(f)` of a label",
+        ),
+        (&["throughput", "rate"], "write what is done over the time: `flops / time`, or `tokens / time \"tokens/s\"`"),
+        (&["tflops", "gflops", "flop_rate"], "write `flops / time`, or `flops(f) / time(f)` of a label"),
+        (&["mfu"], "write `flops / time / device.flops`"),
+        (&["gbps", "bw", "membw"], "write `bandwidth`, or `bandwidth(f)` of a label"),
+        (&["busbw"], "write `bus_bandwidth`"),
+        (&["occupancy", "util"], "write `utilization`: the share of an iteration in which operations run"),
+        (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
+    ];
+    FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
 }
 
 /// What there is of an owner, in words.

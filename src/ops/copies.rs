@@ -107,6 +107,7 @@ impl Operation for Copy {
                 op: "copy",
                 expected: format!("{} elements of {}", from.elements(), from.dtype),
                 found: format!("{to}, which is {} of {}", to.elements(), to.dtype),
+                over: None,
                 at: target.span.into(),
                 call: source.span.into(),
             });

@@ -449,6 +449,7 @@ impl Call<'_> {
                 op: self.operation.name(),
                 expected: format!("{dtype}{dims}"),
                 found: given.tensor.to_string(),
+                over: None,
                 at: given.span.into(),
                 call: self.span.into(),
             }),

@@ -176,8 +176,8 @@ fn unlike(cases: &[&Case], out: &mut String) {
     let why = reason.map(|(_, why)| format!(" ({}: {why})", free[0].0.name)).unwrap_or_default();
     let _ = writeln!(
         out,
-        "{} of {} could not be held at the gate{why}. A time at the gate is the device's, one without may be the host's: rates, \
-         the best value and the knee compare the host-paced times, which every case has. Metrics are left out.\n",
+        "{} of {} could not be held at the gate{why}.\nAt the gate a time is the device's; without it, it may be the host's. \
+         So rates, best values and knees compare host-paced times, which every case has. Metrics are left out.\n",
         free.len(),
         counted(variants().count(), "case"),
     );

@@ -54,7 +54,7 @@ fn shares<'a>(
         let offsets = views.map(|&view| {
             let memory = program.views.memory(view);
             let layout = program.layout(memory);
-            let (space, base) = schedule.memory.offset(memory, planned.slot);
+            let (space, base) = schedule.memory.offset(memory, planned.copy);
             (space == Space::Device).then(|| base + program.views.offset(view, &layout.dims) * layout.dtype.size())
         });
         Access { spec: program.spec(spec), offsets: offsets.collect(), cold: cold && place == 0 }

@@ -200,8 +200,8 @@ impl Walk<'_> {
         }
         placer.end();
         self.under_way[turn].ends = self.clocks.lengths();
-        let slot = iteration % self.depth;
-        StepSchedule { step: index, slot, commands, used: ends.used(), leaves: ends.leaves() }
+        let copy = iteration % self.depth;
+        StepSchedule { step: index, copy, commands, used: ends.used(), leaves: ends.leaves() }
     }
 
     fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, spelled: bool) {

@@ -49,10 +49,10 @@ pub struct Lane {
 /// One iteration.
 #[derive(Debug)]
 pub struct StepSchedule {
-    /// Which iteration of the program's cycle it is.
+    /// Which slot of the program's cycle it is.
     pub step: usize,
     /// Which copy of the scratch memory it uses.
-    pub slot: u32,
+    pub copy: u32,
     pub commands: Vec<Command>,
     /// Lanes with work in this iteration.
     pub used: Vec<LaneId>,

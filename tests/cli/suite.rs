@@ -216,3 +216,25 @@ fn what_is_normal_is_counted() {
     sandbox.write("ranges.ron", "(");
     assert_eq!(sandbox.run(&suite).code, Some(2));
 }
+
+/// Times at the gate and without it have columns of their own.
+#[test]
+fn cases_that_cannot_be_held_have_a_column_of_their_own() {
+    let sandbox = Sandbox::new();
+    let text = "param n = 4\nbuffer x: f32[64]\nstep { for i in 0..n { map(x + 1 -> x) } }";
+    sandbox.write("tiny.aorta", text);
+    let suite = r#"(description: "d", effort: quick, cases: [
+        (name: "held", workload: "tiny.aorta"),
+        (name: "free", workload: "tiny.aorta", params: {"n": "40"}),
+    ])"#;
+    sandbox.write("a.ron", suite);
+    let page = |depth: &str| sandbox.good(&["suite", "a.ron", "--backend", "sim", "--config", depth]);
+    let mixed = page("gate_depth=20");
+    let columns = |page: &str, row: &str| -> Vec<bool> {
+        let line = page.lines().find(|line| line.starts_with(row)).expect("a row for each case").to_owned();
+        line.split("  ").filter(|word| !word.is_empty()).skip(2).take(2).map(|word| word.trim() != "–").collect()
+    };
+    assert!(mixed.contains("as streams, at the gate  host-paced"), "{mixed}");
+    assert_eq!((columns(&mixed, "held"), columns(&mixed, "free")), (vec![true, true], vec![false, true]), "{mixed}");
+    assert!(!page("gate_depth=512").contains("host-paced"));
+}

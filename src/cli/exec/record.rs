@@ -174,7 +174,7 @@ impl Run<'_> {
                 device: Bytes(schedule.bytes(Space::Device)),
                 pinned: Bytes(schedule.bytes(Space::Pinned)),
                 host: Bytes(schedule.bytes(Space::Host)),
-                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.slots)),
+                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
             },
         }
     }

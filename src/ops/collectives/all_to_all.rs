@@ -154,6 +154,7 @@ fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
                     op: "all_to_all",
                     expected: format!("at least {received} rows of {row} {} each", tensor.dtype),
                     found: format!("{found}, which is {} of {}", found.elements(), found.dtype),
+                    over: None,
                     at: given.span.into(),
                     call: source.span.into(),
                 });

@@ -26,7 +26,7 @@ fn operation(program: &Program, step: &Step, op: OpId) -> String {
     if name == label { format!("#{} {name}", op.0) } else { format!("#{} {name} {label}", op.0) }
 }
 
-/// The heading of an iteration of the cycle.
+/// The heading of a slot.
 fn iteration(program: &Program, index: usize) -> String {
-    format!("iteration {index} of a cycle of {}\n", program.cycle.len())
+    format!("slot {index} of {}\n", program.cycle.len())
 }
