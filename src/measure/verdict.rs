@@ -10,6 +10,9 @@ const TAIL: f64 = 0.25;
 /// Parts of an iteration that are less than this share of it make no verdict.
 const LITTLE: f64 = 0.25;
 
+/// Percent of a resource's peak below which the peak has nothing to do with how long operations take.
+const WORTH_TELLING: f64 = 1.0;
+
 /// The verdict on a rank's iteration, and what usually helps. `balance` says why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
@@ -35,7 +38,9 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     let mut of_peak = String::new();
     if let Some((bound, resource)) = bound(analysis, part) {
         let reached = 100.0 * bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64;
-        of_peak = format!(", at {reached:.0} % of the peak of {}", words_of(resource).0);
+        if reached >= WORTH_TELLING {
+            of_peak = format!(", at {reached:.0} % of the peak of {}", words_of(resource).0);
+        }
         if bound.limits {
             name = format!("bound by {}", words_of(resource).0);
             help = words_of(resource).1;

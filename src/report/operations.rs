@@ -118,7 +118,8 @@ impl Group<'_> {
     pub fn of_peak_text(&self) -> String {
         match self.of_peak() {
             Some((share, bound)) => {
-                format!("{:.0} % {}", 100.0 * share, bound.unwrap_or_default()).trim_end().to_owned()
+                let share = if share < 0.005 { "< 1 %".to_owned() } else { format!("{:.0} %", 100.0 * share) };
+                format!("{share} {}", bound.unwrap_or_default()).trim_end().to_owned()
             }
             None => "–".to_owned(),
         }
