@@ -38,12 +38,16 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     let mut of_peak = String::new();
     if let Some((bound, resource)) = bound(analysis, part) {
         let reached = 100.0 * bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64;
+        let resource = words_of(resource);
         if reached >= WORTH_TELLING {
-            of_peak = format!(", at {reached:.0} % of the peak of {}", words_of(resource).0);
+            of_peak = match bound.limits {
+                true => format!(", at {reached:.0} % of its peak"),
+                false => format!(", at {reached:.0} % of the peak of {}", resource.0),
+            };
         }
         if bound.limits {
-            name = format!("bound by {}", words_of(resource).0);
-            help = words_of(resource).1;
+            name = format!("bound by {}", resource.0);
+            help = resource.1;
         }
     }
     let mut what = what.to_owned();
@@ -261,8 +265,8 @@ mod tests {
         };
         assert_eq!(
             said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
-            "bound by memory bandwidth: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs), at 89 % of \
-             the peak of memory bandwidth"
+            "bound by memory bandwidth: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs), at 89 % of its \
+             peak"
         );
         assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
         assert!(said(&[bound("NVLink", 600, 300, true)]).starts_with("bound by NVLink: "));

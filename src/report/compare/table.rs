@@ -102,7 +102,9 @@ fn operations(pair: &Pair, out: &mut String) {
     if pair.operations.is_empty() {
         return;
     }
-    out.push_str("Operations, timed one by one, with the share of a peak of its device that each reaches, and of which\n");
+    out.push_str(
+        "Operations, timed one by one, with the share of a peak of its device that each reaches, and of which\n",
+    );
     let header =
         ["operation", "kind", "place", "count", "base", "of peak", "other", "of peak", "change"].map(str::to_owned);
     let mut table = new_table(&header);
