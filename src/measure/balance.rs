@@ -1,6 +1,6 @@
 //! Why ranks wait for each other: one works longer, one comes late, or data is handed from rank to rank.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Nanos;
 
@@ -92,14 +92,13 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
 
 /// Whether ranks wait longer for data that one rank sends to another than in collectives.
 fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
-    let is_transfer = |rank: u32, id: u32| {
-        let visits = ranks.iter().filter(|of| of.rank == rank).flat_map(|of| &of.collectives);
-        visits.filter(|visit| visit.id == id).any(|visit| visit.from.is_some())
-    };
+    let visits = ranks.iter().flat_map(|of| of.collectives.iter().map(|visit| (of.rank, visit)));
+    let sent: BTreeSet<(u32, u32)> =
+        visits.filter(|(_, visit)| visit.from.is_some()).map(|(rank, visit)| (rank, visit.id)).collect();
     let (mut transfers, mut collectives) = (Nanos(0), Nanos(0));
     for meeting in meetings {
         let time: Nanos = meeting.wait_ns.iter().copied().sum();
-        match is_transfer(meeting.ranks[0], meeting.ids[0]) {
+        match sent.contains(&(meeting.ranks[0], meeting.ids[0])) {
             true => transfers.0 += time.0,
             false => collectives.0 += time.0,
         }

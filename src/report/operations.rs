@@ -163,19 +163,15 @@ pub(super) fn range(least: Nanos, most: Nanos) -> String {
     }
 }
 
-/// The least and the greatest time of one operation of a group, over the ranks that have it.
-fn over_ranks(variant: &Variant, group: &Group) -> Option<(Nanos, Nanos)> {
-    let wanted = key(group.members[0]);
-    let each = variant.ranks.iter().filter_map(|rank| {
-        let own: Vec<Nanos> = rank
-            .operations
-            .iter()
-            .filter(|operation| key(operation) == wanted)
-            .filter_map(OperationRecord::work_ns)
-            .collect();
-        (!own.is_empty()).then(|| Nanos(own.iter().map(|time| time.0).sum::<i64>() / own.len() as i64))
-    });
-    each.fold(None, |range, time| Some(range.map_or((time, time), |(low, high)| (time.min(low), time.max(high)))))
+/// The least and the greatest time of one operation of each group, over the ranks that have it.
+fn over_ranks(variant: &Variant) -> BTreeMap<Key<'_>, (Nanos, Nanos)> {
+    let mut ranges: BTreeMap<Key, (Nanos, Nanos)> = BTreeMap::new();
+    for group in variant.ranks.iter().flat_map(groups) {
+        let each = group.each();
+        let (low, high) = ranges.entry(key(group.members[0])).or_insert((each, each));
+        (*low, *high) = (each.min(*low), each.max(*high));
+    }
+    ranges
 }
 
 /// The operations of a rank, those that take longest first.
@@ -202,6 +198,7 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
     header.extend(["each", "rate"]);
     header.extend(peaks.then_some("of peak"));
     let mut table = new_table(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let each = over_ranks(variant);
     for group in groups.iter().take(ROWS) {
         let mut row = vec![
             group.short_name(),
@@ -211,8 +208,8 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
             format!("{:.0} %", 100.0 * group.time().0 as f64 / total.0.max(1) as f64),
         ];
         row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { "–".to_owned() }));
-        let each = over_ranks(variant, group).map_or_else(|| group.each().to_string(), |(low, high)| range(low, high));
-        row.extend([each, group.rate()]);
+        let (least, most) = each.get(&key(group.members[0])).copied().unwrap_or_else(|| (group.each(), group.each()));
+        row.extend([range(least, most), group.rate()]);
         row.extend(peaks.then(|| group.of_peak_text()));
         table.add_row(row);
     }
