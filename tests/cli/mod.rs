@@ -14,6 +14,7 @@ mod outputs;
 mod ranks;
 pub mod sandbox;
 mod search;
+mod secret;
 mod settings;
 mod suggested;
 mod suite;

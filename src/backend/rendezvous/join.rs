@@ -70,6 +70,10 @@ pub(super) enum Answer {
 pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let (mut stranger, mut last) = (None, String::from("nobody listens"));
+    if let Transport::Host { folder, .. } = &place.transport {
+        // What is wrong with the folder does not change by waiting, as the address of a host may.
+        local::address(folder, &place.job).map_err(|why| failed(why, place))?;
+    }
     loop {
         let addresses = addresses(place).unwrap_or_else(|why| {
             last = why;

@@ -85,13 +85,18 @@ fn bind(place: &Place) -> Result<Listener, ExecError> {
     }
     let why = match is_here {
         true => format!("other runs have the ports from {port} on"),
-        false => format!("MASTER_ADDR is {host} ({}), which is no address of this host, and rank 0 is here", listed(&found)),
+        false => format!("rank 0 is here, and {host} is no address of this host (it is {})", listed(&found)),
     };
     Err(failed(why, place))
 }
 
 fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
-    let cannot = |why: String| failed(format!("rank 0 cannot listen at {address}: {why}"), place);
+    let cannot = |why: String| {
+        let why = format!("rank 0 cannot listen at {address}: {why}");
+        let Transport::Network { .. } = place.transport else { return failed(why, place) };
+        let help = "end what has the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows who listens".to_owned();
+        ExecError::Rendezvous { why, help }
+    };
     for _ in 0..TRIES {
         match Listener::bind(address) {
             Ok(listener) => return Ok(Claim::Ours(listener)),

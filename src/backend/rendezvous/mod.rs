@@ -241,7 +241,7 @@ impl Rendezvous {
         let last = match (why, &state.lost) {
             (None, _) => Frame::new(Kind::Bye, shared.rank, 0),
             // The others may not know yet whom it goes for: the thread that found out may still be about to say so.
-            (Some(_), Some((rank, why))) if shared.rank == 0 => Frame::new(Kind::Gone, *rank, 0).with_text(why),
+            (Some(_), Some((rank, why))) => Frame::new(Kind::Gone, *rank, 0).with_text(why),
             (Some(why), _) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
         };
         drop(state);
