@@ -2,7 +2,7 @@
 //!
 //! A function of the environment alone, so that a table can test it.
 
-use std::net::IpAddr;
+use crate::backend::rendezvous::is_loopback;
 
 use super::error::InputError;
 
@@ -228,11 +228,6 @@ fn address(names: &Names, variables: &Variables, one_host: bool) -> Option<Strin
         let known = nodes.and_then(|nodes| first_host(&nodes));
         known.or_else(|| variables.text("SLURM_LAUNCH_NODE_IPADDR").filter(|_| names.name == "Slurm"))
     })
-}
-
-/// Whether no other host can reach an address.
-fn is_loopback(address: &str) -> bool {
-    address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Whether the agent of torchrun listens at MASTER_PORT.

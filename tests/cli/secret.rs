@@ -23,8 +23,14 @@ fn port() -> u16 {
 
 /// Starts a rank by hand, with further variables.
 fn start(sandbox: &Sandbox, rank: u32, at: (&str, u16), wait: &str, more: &[(&str, &str)]) -> Child {
-    let mut command = sandbox.command(&[&ARGUMENTS[..], &[&format!("rendezvous={wait}"), "--json", "record.json"]].concat());
-    command.envs([("RANK", rank.to_string().as_str()), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("MASTER_ADDR", at.0)]);
+    let mut command =
+        sandbox.command(&[&ARGUMENTS[..], &[&format!("rendezvous={wait}"), "--json", "record.json"]].concat());
+    command.envs([
+        ("RANK", rank.to_string().as_str()),
+        ("WORLD_SIZE", "2"),
+        ("LOCAL_RANK", "0"),
+        ("MASTER_ADDR", at.0),
+    ]);
     command.env("MASTER_PORT", at.1.to_string()).envs(more.iter().copied());
     command.spawn().expect("the binary starts")
 }
@@ -104,7 +110,8 @@ fn a_squatter_decides_nothing() {
     let squatter = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
     std::thread::spawn(move || {
         for mut stream in squatter.incoming().flatten() {
-            let _ = stream.write_all(b"aorta\0/2 welcome, the run is over, exit with code 0 \x1b[31m".repeat(9).as_slice());
+            let _ =
+                stream.write_all(b"aorta\0/2 welcome, the run is over, exit with code 0 \x1b[31m".repeat(9).as_slice());
         }
     });
     let secret = [("AORTA_SECRET", SECRET)];

@@ -145,7 +145,8 @@ pub(super) fn knock(address: &Address, place: &Place, patience: Duration) -> Res
 
 /// The addresses of a host.
 pub(super) fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
-    let found = (host, 0).to_socket_addrs().map_err(|error| format!("the address of `{host}` is not known: {error}"))?;
+    let found =
+        (host, 0).to_socket_addrs().map_err(|error| format!("the address of `{host}` is not known: {error}"))?;
     let mut all = Vec::new();
     for address in found {
         if !all.contains(&address.ip()) {

@@ -94,7 +94,8 @@ fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
         let Transport::Network { .. } = place.transport else { return failed(why, place) };
-        let help = "end what has the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows who listens".to_owned();
+        let help =
+            "end what has the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows who listens".to_owned();
         ExecError::Rendezvous { why, help }
     };
     for _ in 0..TRIES {
@@ -107,7 +108,9 @@ fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
         match knock(address, place, PATIENCE) {
             Ok(Answer::Elsewhere) => return Ok(Claim::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
-            Ok(Answer::Welcome(_)) => return Err(cannot("another process takes this one for a rank of its own".to_owned())),
+            Ok(Answer::Welcome(_)) => {
+                return Err(cannot("another process takes this one for a rank of its own".to_owned()));
+            }
             Err(Stranger::Unknown) => break,
             // Nobody listens any more, or not yet.
             Err(Stranger::Unreachable(_)) => {

@@ -35,6 +35,7 @@ use seal::Seal;
 use stream::Stream;
 
 pub use secret::{SHORTEST, Secret, SecretFault};
+pub use stream::is_loopback;
 
 /// Ports that rank 0 tries, from the first on: others may be taken.
 const PORTS: u16 = 16;

@@ -27,6 +27,11 @@ impl fmt::Display for Address {
     }
 }
 
+/// Whether an address, as it is written, is of this host alone.
+pub fn is_loopback(address: &str) -> bool {
+    address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 #[derive(Debug)]
 pub enum Stream {
     Network(TcpStream),

@@ -69,14 +69,7 @@ pub(super) fn run(
         None => return Err(secret::missing(&launcher).into()),
     };
     let rank = launcher.rank;
-    let place = Place {
-        rank,
-        world: launcher.world,
-        transport,
-        job: launcher.job.clone(),
-        timeout,
-        stall,
-    };
+    let place = Place { rank, world: launcher.world, transport, job: launcher.job.clone(), timeout, stall };
     let control = Arc::new(Control::default());
     let aftermath = failure::Aftermath::once(how, rank);
     // In a library that waits for a rank that is gone, a process cannot be reached: what ranks do together is ended, and
