@@ -174,15 +174,16 @@ mod tests {
         mode(0o606);
         assert_eq!(refused(&name), denied, "others may write it");
         mode(0o600);
-        let id = std::process::id();
-        let [soft, hard, sub] = ["soft", "hard", "sub"].map(|kind| format!("aorta-{kind}{id}"));
+        let [soft, hard, sub] = ["soft", "hard", "sub"].map(|kind| format!("{name}{kind}"));
         symlink(target.path(), folder().join(&soft)).expect("a link can be made");
         let soft_refused = SharedMemory::open(&soft, 64).is_err();
         std::fs::hard_link(&path, folder().join(&hard)).expect("a link can be made");
         let hard_refused = [&hard, &name].map(|name| SharedMemory::open(name, 64).is_err());
         std::fs::create_dir(folder().join(&sub)).expect("a folder can be made");
         let folder_refused = SharedMemory::open(&sub, 64).is_err();
-        [&soft, &hard].map(|name| std::fs::remove_file(folder().join(name)).expect("it is ours"));
+        for name in [&soft, &hard] {
+            std::fs::remove_file(folder().join(name)).expect("it is ours");
+        }
         std::fs::remove_dir(folder().join(&sub)).expect("it is ours");
         assert!(soft_refused && hard_refused == [true; 2] && folder_refused);
         assert!(SharedMemory::open(&name, 64).is_ok(), "it is one again, under one name");

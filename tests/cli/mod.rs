@@ -7,6 +7,7 @@ mod compare;
 mod exit_codes;
 mod expected;
 mod fmt;
+mod hosts;
 mod launchers;
 mod mistakes;
 mod names;

@@ -46,7 +46,8 @@ pub enum Kind {
     Refused,
 }
 
-const KINDS: [Kind; 12] = [
+/// Every kind, by its number.
+pub const KINDS: [Kind; 12] = [
     Kind::Begin,
     Kind::Said,
     Kind::Failed,
