@@ -55,6 +55,19 @@ fn wrong(fault: SecretFault, name: &str, mend: &str) -> InputError {
     InputError::Secret { why: format!("{name} {why}"), help }
 }
 
+/// The error of a secret in the arguments.
+pub fn on_command_line() -> InputError {
+    InputError::Secret {
+        why: format!(
+            "`--env {VARIABLE}=…` would show the secret to every user of this host, and to its shell's history"
+        ),
+        help: format!(
+            "set the variable itself, as in `export {VARIABLE}=$(cat FILE)`, or write the file:\n{}",
+            create()
+        ),
+    }
+}
+
 /// The error of ranks that may be on several hosts and have no secret.
 pub fn missing(launcher: &Launcher) -> InputError {
     InputError::Secret {

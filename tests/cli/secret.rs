@@ -94,6 +94,15 @@ fn the_secret_of_the_file_is_used_and_not_told() {
     }
 }
 
+/// Arguments are seen by every user of a host.
+#[test]
+fn a_secret_is_no_argument() {
+    let sandbox = sandbox();
+    let output = sandbox.run(&["exec", "sum.aorta", "--backend", "sim", "--env", &format!("AORTA_SECRET={SECRET}")]);
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    assert!(output.stderr.contains("aorta::cli::secret") && !output.stderr.contains(SECRET), "{}", output.stderr);
+}
+
 #[test]
 fn ranks_with_different_secrets_end_alike() {
     let (one, other) = ([("AORTA_SECRET", "one secret of several")], [("AORTA_SECRET", "another secret of several")]);
