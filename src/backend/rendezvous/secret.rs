@@ -36,8 +36,8 @@ impl Secret {
     pub fn new(text: &[u8]) -> Result<Secret, SecretFault> {
         let text = text.trim_ascii();
         match text.len() {
+            SHORTEST..=LONGEST => Ok(Secret(text.to_vec())),
             ..SHORTEST => Err(SecretFault::TooShort),
-            ..=LONGEST => Ok(Secret(text.to_vec())),
             _ => Err(SecretFault::TooLong),
         }
     }
