@@ -3,6 +3,7 @@
 
 mod common;
 
+mod attackers;
 mod cli;
 mod clocks;
 mod compare;
@@ -43,5 +44,6 @@ mod speculative_reference;
 mod stopping;
 mod sweep;
 mod syntax;
+mod waiting;
 mod witness;
 mod workloads;

@@ -8,6 +8,7 @@ pub mod oracle;
 pub mod properties;
 #[cfg(not(aorta_language))]
 pub mod records;
+pub mod wire;
 
 /// The byte that begins inputs from which a text is made. No text begins with it: it is no UTF-8.
 const MADE: u8 = 0xff;

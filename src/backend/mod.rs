@@ -19,6 +19,4 @@ pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
-#[cfg(unix)]
-pub use system::user;
-pub use system::{keeping_hang_ups, leave, lock};
+pub use system::{keeping_hang_ups, leave, lock, user_id};

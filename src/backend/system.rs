@@ -29,10 +29,12 @@ pub fn clock() -> u32 {
     })
 }
 
-/// The number of the user that this process acts as.
-#[cfg(unix)]
-pub fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
+/// The number of the user whose rights this process has; 0 where the system has no users.
+pub fn user_id() -> u32 {
+    #[cfg(unix)]
+    return rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    return 0;
 }
 
 /// Locks a file for this process until it closes it. Returns false where another process has it; true also where the file

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 
-use crate::backend::SearchPaths;
+use crate::backend::{SearchPaths, user_id};
 use crate::measure::record::Environment;
 
 /// Prefixes of variables that drivers and libraries read.
@@ -28,6 +28,9 @@ const PREFIXES: [&str; 18] = [
     "DEBUG_CLR_",
     "OMP_",
 ];
+
+/// Bytes of a folder's path at most in which a socket can have a name.
+const LONGEST_FOLDER: usize = 64;
 
 /// Switches of the kernel that move figures, by the name in the record.
 const SWITCHES: [(&str, &str); 4] = [
@@ -53,6 +56,18 @@ fn base_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 /// The user's own settings.
 pub fn config_file() -> Option<PathBuf> {
     Some(base_folder("XDG_CONFIG_HOME", ".config")?.join("aorta").join("config.ron"))
+}
+
+/// The file with the secret of this user's runs.
+pub fn secret_file() -> Option<PathBuf> {
+    config_file().map(|file| file.with_file_name("secret"))
+}
+
+/// The folder in which the ranks of a user meet on one host: the same for all processes of a run.
+pub fn runtime_folder() -> PathBuf {
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let base = base.filter(|base| base.is_absolute() && base.is_dir() && base.as_os_str().len() < LONGEST_FOLDER);
+    base.map_or_else(|| PathBuf::from(format!("/tmp/aorta-{}", user_id())), |base| base.join("aorta"))
 }
 
 fn folders(name: &str) -> Vec<PathBuf> {

@@ -30,6 +30,7 @@ mod progress;
 mod reach;
 mod report;
 mod search;
+mod secret;
 mod show;
 mod suite;
 mod sweep;

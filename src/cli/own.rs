@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
-use crate::backend::user;
+use crate::backend::user_id;
 
 /// Whether a link may be followed to a file that is written. In a folder that everybody may write to, such as `/tmp`,
 /// only links of the user and of the folder's owner are: another user's link would choose which file is replaced.
@@ -15,7 +15,7 @@ pub fn may_follow(link: &Path, folder: &Path) -> bool {
     const STICKY_AND_OPEN: u32 = 0o1002;
     let (Ok(link), Ok(folder)) = (link.symlink_metadata(), folder.metadata()) else { return false };
     let open = folder.mode() & STICKY_AND_OPEN == STICKY_AND_OPEN;
-    !open || link.uid() == user() || link.uid() == folder.uid()
+    !open || link.uid() == user_id() || link.uid() == folder.uid()
 }
 
 /// Gives a new file the mode and, where the system allows it, the owner and the group of the one that it replaces. Where
@@ -48,7 +48,7 @@ pub fn private_folder(path: &Path) -> Result<(), String> {
     // Only its owner can open it to others afterwards, so that what is found here stays true.
     let folder = std::fs::File::open(path).map_err(failed)?;
     let about = folder.metadata().map_err(failed)?;
-    if about.uid() != user() {
+    if about.uid() != user_id() {
         return Err("it belongs to another user".to_owned());
     }
     if about.mode() & 0o077 != 0 {

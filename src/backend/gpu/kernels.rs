@@ -213,7 +213,7 @@ fn kept(path: &Path) -> Option<Vec<u8>> {
 #[cfg(unix)]
 fn is_own(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    about.is_file() && about.uid() == system::user() && about.mode() & 0o022 == 0
+    about.is_file() && about.uid() == system::user_id() && about.mode() & 0o022 == 0
 }
 
 #[cfg(not(unix))]
