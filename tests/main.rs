@@ -19,6 +19,7 @@ mod format;
 mod fsdp_reference;
 mod golden;
 mod hang;
+mod invariants;
 mod hip;
 mod hip_devices;
 mod kernels;
