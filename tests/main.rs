@@ -43,5 +43,6 @@ mod speculative_reference;
 mod stopping;
 mod sweep;
 mod syntax;
+mod waiting;
 mod witness;
 mod workloads;
