@@ -104,6 +104,13 @@ impl Work {
     }
 }
 
+impl Statement {
+    /// Whether every rank has it.
+    fn everywhere(&self) -> bool {
+        self.work.together() || !matches!(self.condition, Condition::EvenRank)
+    }
+}
+
 fn work(ranks: u32) -> impl Strategy<Value = Work> {
     let size = || (0u32..13).prop_flat_map(|power| (1u64 << power)..=(2 << power));
     let alone = prop_oneof![
@@ -210,6 +217,10 @@ impl World {
             text += &format!("buffer all{family}[2]: {dtype}[world, {rows}, {columns}]\n");
         }
         text += &format!("\nstep{} {{\n", self.options);
+        // A rank has to have something to run.
+        if !self.statements.iter().any(Statement::everywhere) {
+            text += "  on s0 { nop() }\n";
+        }
         for (number, statement) in self.statements.iter().enumerate() {
             text += &self.statement(number, statement, iteration);
         }
@@ -218,10 +229,8 @@ impl World {
 
     /// Labels of operations that every rank has.
     pub fn labels(&self) -> Vec<String> {
-        let everywhere = |statement: &Statement| {
-            !statement.work.together() && !matches!(statement.condition, Condition::EvenRank)
-        };
-        let labels = (0..).zip(&self.statements).filter(|(_, statement)| everywhere(statement));
+        let labelled = |statement: &Statement| statement.everywhere() && !statement.work.together();
+        let labels = (0..).zip(&self.statements).filter(|(_, statement)| labelled(statement));
         labels.map(|(number, _): (usize, _)| format!("o{number}")).collect()
     }
 
