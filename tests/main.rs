@@ -3,6 +3,7 @@
 
 mod common;
 
+mod attackers;
 mod cli;
 mod clocks;
 mod compare;
