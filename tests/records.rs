@@ -120,16 +120,20 @@ fn a_contradiction_is_told_by_its_field() {
     assert!(why.starts_with("line 3 is damaged: in `record`, `variants[0].ranks[0].trace[0].id` is 77"), "{why}");
 }
 
+/// Of no time, and of one in which the work of all operations has no number.
 #[test]
-fn what_takes_no_time_has_no_rate() {
-    let mut record = seeds().remove(0);
-    for operation in record.pointer_mut("/variants/0/ranks/0/operations").and_then(Value::as_array_mut).expect("a list")
-    {
-        operation["time_ns"] = json!(0);
-        operation["flops"] = json!(1e308);
+fn what_is_no_number_has_no_rate() {
+    for time in [0, 1] {
+        let mut record = seeds().remove(0);
+        let operations = record.pointer_mut("/variants/0/ranks/0/operations").and_then(Value::as_array_mut);
+        for operation in operations.expect("a list") {
+            operation["time_ns"] = json!(time);
+            operation["flops"] = json!(1e308);
+        }
+        record["program"]["flops"] = json!(1.7e308);
+        let record = RunRecord::from_json(&record.to_string()).expect("it is whole");
+        let shown = aorta::report::table(&record, None) + &aorta::report::top(&record, None, 9);
+        let is_number = |word: &str| !["inf", "-inf", "NaN"].contains(&word);
+        assert!(shown.split_whitespace().all(is_number), "{shown}");
     }
-    record["program"]["flops"] = json!(1.7e308);
-    let record = RunRecord::from_json(&record.to_string()).expect("it is whole");
-    let shown = aorta::report::table(&record, None) + &aorta::report::top(&record, None, 9);
-    assert!(!shown.contains("inf") && !shown.contains("NaN"), "{shown}");
 }
