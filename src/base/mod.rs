@@ -5,6 +5,7 @@
 pub mod dims;
 pub mod dtype;
 pub mod ids;
+pub mod parallel;
 pub mod plural;
 pub mod random;
 pub mod source_map;

@@ -65,6 +65,23 @@ pub fn agree<T: Serialize + DeserializeOwned>(
     }
 }
 
+/// Bytes that all processes together send at once.
+const PIECE: usize = 1 << 26;
+
+/// Brings together bytes of each process, in the order of the ranks, piece by piece.
+pub fn share(peers: Option<&dyn Peers>, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
+    let Some(peers) = peers else { return Ok(vec![own]) };
+    let lengths: Vec<usize> = gather(peers, what, &own.len())?;
+    let mut all: Vec<Vec<u8>> = lengths.iter().map(|_| Vec::new()).collect();
+    let piece = PIECE / lengths.len().max(1);
+    for start in (0..lengths.iter().copied().max().unwrap_or(0)).step_by(piece) {
+        let part = &own[start.min(own.len())..(start + piece).min(own.len())];
+        let parts = peers.gather(what, part, false)?;
+        all.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
+    }
+    Ok(all)
+}
+
 /// What all ranks gave, or the first failure that tells something: what ended because another had failed does not.
 pub(super) fn merged<T>(results: Vec<Result<T, ExecError>>, ranks: &[u32]) -> Result<Vec<T>, ExecError> {
     let mut values = Vec::with_capacity(results.len());

@@ -391,6 +391,18 @@ impl Session {
         Ok(samples)
     }
 
+    /// Runs a single iteration, to its end; those before it have been run.
+    pub(super) fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
+        self.begin();
+        let run = |session: &mut Session| {
+            session.lead_in(mode, iteration, false, false)?;
+            session.issue(mode, iteration, false)?;
+            session.retire(mode, iteration, control)?;
+            session.driver.synchronize().map_err(device)
+        };
+        run(self).map_err(|error| self.explained(error, iteration, control))
+    }
+
     /// Whether operations can be timed one by one.
     pub fn observable(&self) -> bool {
         self.lowered.observed.is_some()

@@ -2,6 +2,7 @@
 
 use crate::base::{DType, Dims};
 
+use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, source};
 use super::rowwise::{AHEAD, ahead};
 use super::*;
@@ -117,6 +118,18 @@ impl Operation for Route {
         for (dropped, taken) in dropped.iter_mut().zip(taken) {
             *dropped = taken.saturating_sub(capacity) as f64;
         }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let mut tolerances = check::exactly(outputs);
+        if spec.attrs.bool("normalize") {
+            // The sum of k terms, and the quotient.
+            let unit = Precision::of(spec.inputs[0].dtype.compute()).unit();
+            let relative = (spec.attrs.int("k") + 1) as f64 * unit;
+            tolerances[1] = Tolerance::Within(outputs[1].iter().map(|weight| relative * weight.abs()).collect());
+        }
+        tolerances
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

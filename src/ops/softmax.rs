@@ -3,6 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
+use super::ball::{FUNCTION, Precision};
 use super::kernel::{c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
 use super::rowwise::row_too_long;
@@ -168,6 +169,37 @@ impl Operation for Softmax {
             }
             out.iter_mut().for_each(|out| *out /= sum);
         }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let scale = spec.attrs.number("scale");
+        let precision = Precision::of(spec.inputs[0].dtype.compute());
+        let unit = precision.unit();
+        // What the scale is rounded by, and each product with it.
+        let scaling = if scale == 1.0 { 0.0 } else { 2.0 * unit };
+        let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
+        let mut radii = Vec::with_capacity(outputs[0].len());
+        for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks(length)) {
+            let max = row.iter().map(|x| x * scale).fold(f64::NEG_INFINITY, f64::max);
+            // How far the exponential of one element may be off, relative: by its function, and by its argument.
+            let exponential = |x: &f64| {
+                let argument = x * scale;
+                FUNCTION * unit + scaling * (argument.abs() + max.abs()) + unit * (argument - max).abs()
+            };
+            let weighted = row.iter().zip(out).map(|(x, y)| if *y > 0.0 { exponential(x) * y } else { 0.0 });
+            let sum = weighted.sum::<f64>() + check::walk(length) * unit + 2.0 * check::drift(out.iter().copied());
+            radii.extend(row.iter().zip(out).map(|(x, y)| match *y > 0.0 {
+                // The last two are the sum's reciprocal, and the product with it.
+                true => y * (exponential(x) + sum + 4.0 * unit) + precision.smallest(),
+                false => precision.smallest(),
+            }));
+        }
+        vec![Tolerance::Within(radii)]
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -18,6 +18,7 @@ mod search;
 pub mod suite;
 mod sweep;
 mod table;
+mod verification;
 mod xml;
 
 pub use ab::ab;

@@ -1,0 +1,279 @@
+//! Whether a device left what an operation should have, given the device's own inputs: what rounding explains is known
+//! for each element, since nothing that went before adds to it.
+
+use crate::base::{DType, Dims, parallel};
+
+use super::{Member, Spec, Tensor, stretches};
+
+/// How far what a correct implementation leaves in an output may be from the reference's value, before both are rounded to
+/// the output's type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tolerance {
+    /// Not at all: nothing is rounded on the way.
+    Exact,
+    /// For each element, absolute. Infinite where rounding decides what the value is: then nothing can be said of it.
+    Within(Vec<f64>),
+}
+
+/// A tensor's elements in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    pub tensor: Tensor,
+    /// From the tensor's first element to behind its last.
+    pub bytes: &'a [u8],
+}
+
+/// How an output was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Each element with that of the reference.
+    Elements,
+    /// A matrix product with its factors, by its products with random vectors; and some of its elements.
+    Vectors,
+}
+
+/// What was found in one output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub method: Method,
+    pub elements: u64,
+    /// Elements of which nothing can be said, since rounding decides what they are.
+    pub undecided: u64,
+    pub worst: Worst,
+}
+
+/// The largest error of an output.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Worst {
+    /// In multiples of what rounding explains: more than 1 is a mistake.
+    pub error: f64,
+    /// The element, in row-major order.
+    pub index: u64,
+    pub actual: f64,
+    pub expected: f64,
+    /// How far the actual value may be from the expected one.
+    pub allowed: f64,
+}
+
+impl Check {
+    pub fn held(&self) -> bool {
+        self.worst.error <= 1.0
+    }
+
+    /// Of no elements.
+    pub fn none() -> Check {
+        Check { method: Method::Elements, elements: 0, undecided: 0, worst: Worst::default() }
+    }
+
+    /// Adds what was found in the elements from `first` on.
+    pub fn add(&mut self, first: u64, part: &Check) {
+        self.method = self.method.max(part.method);
+        self.elements += part.elements;
+        self.undecided += part.undecided;
+        self.worst = self.worst.larger(Worst { index: first + part.worst.index, ..part.worst });
+    }
+}
+
+impl Worst {
+    /// The one of both with the larger error.
+    pub fn larger(self, other: Worst) -> Worst {
+        if other.error > self.error { other } else { self }
+    }
+}
+
+/// Elements that are checked as one piece of work.
+const PIECE: u64 = 1 << 18;
+
+impl<'a> Elements<'a> {
+    /// The values without gaps, in row-major order.
+    pub fn values(&self) -> Vec<f64> {
+        let mut values = vec![0.0; self.tensor.elements() as usize];
+        let (dtype, size) = (self.tensor.dtype, self.tensor.dtype.size() as usize);
+        let (length, starts) = stretches(&self.tensor);
+        let bytes = |start: u64, length: usize| &self.bytes[start as usize * size..][..length * size];
+        if length > PIECE {
+            for (start, stretch) in starts.zip(values.chunks_mut(length as usize)) {
+                let pieces = (start..).step_by(PIECE as usize).zip(stretch.chunks_mut(PIECE as usize)).collect();
+                parallel::each(pieces, |(start, piece): (u64, &mut [f64])| {
+                    dtype.load_all(bytes(start, piece.len()), piece);
+                });
+            }
+        } else {
+            for (start, stretch) in starts.zip(values.chunks_mut(length.max(1) as usize)) {
+                dtype.load_all(bytes(start, stretch.len()), stretch);
+            }
+        }
+        values
+    }
+
+    /// The rows from `first` on of the first dimension.
+    fn rows(&self, first: u64, count: u64) -> Elements<'a> {
+        let Elements { mut tensor, bytes } = *self;
+        tensor.dims.set(0, count);
+        let start = (first * tensor.strides[0] * tensor.dtype.size()) as usize;
+        Elements { tensor, bytes: &bytes[start..] }
+    }
+}
+
+/// Compares what a device left in the outputs of an operation with what it should have left. `before` is what they held
+/// when it began: an operation may leave a part of it.
+pub fn check(spec: &Spec, inputs: &[Elements], before: &[Elements], actual: &[Elements]) -> Vec<Check> {
+    let rows = actual.first().and_then(|output| output.tensor.dims.first().copied()).unwrap_or(1);
+    let elements = actual.iter().chain(inputs).map(|operand| operand.tensor.elements()).max().unwrap_or(0);
+    let count = elements.div_ceil(PIECE).min(rows);
+    let values = |operands: &[Elements]| operands.iter().map(Elements::values).collect::<Vec<_>>();
+    let whole = |spec: &Spec, inputs: &[Elements], before: Vec<Vec<f64>>, actual: &[Elements]| {
+        let inputs = values(inputs);
+        let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
+        spec.operation.check(spec, &inputs, before, &values(actual))
+    };
+    let Some(sliced) = spec.operation.rows(spec).filter(|_| count > 1) else {
+        return whole(spec, inputs, values(before), actual);
+    };
+    let pieces = parallel::map(count as usize, |piece| {
+        let first = rows * piece as u64 / count;
+        let length = rows * (piece as u64 + 1) / count - first;
+        let cut = |(operand, sliced)| match sliced {
+            true => Elements::rows(operand, first, length),
+            false => *operand,
+        };
+        let inputs: Vec<Elements> = inputs.iter().zip(sliced.iter().copied()).map(cut).collect();
+        let actual: Vec<Elements> = actual.iter().map(|output| output.rows(first, length)).collect();
+        let tensors = |operands: &[Elements]| operands.iter().map(|operand| operand.tensor).collect();
+        let spec = Spec { inputs: tensors(&inputs), outputs: tensors(&actual), ..spec.clone() };
+        // What works row by row writes all of each.
+        let before = actual.iter().map(|output| vec![0.0; output.tensor.elements() as usize]).collect();
+        (first, whole(&spec, &inputs, before, &actual))
+    });
+    let mut all: Vec<Check> = actual.iter().map(|_| Check::none()).collect();
+    for (first, parts) in &pieces {
+        for ((all, part), output) in all.iter_mut().zip(parts).zip(actual) {
+            all.add(first * output.tensor.elements() / rows, part);
+        }
+    }
+    all
+}
+
+/// One rank's share in an operation of several ranks.
+#[derive(Clone, Debug)]
+pub struct Share<'a> {
+    pub spec: &'a Spec,
+    pub inputs: Vec<Elements<'a>>,
+    /// What the outputs held before, and what the device left there; `None` for a rank that is compared elsewhere.
+    pub outputs: Option<(Vec<Elements<'a>>, Vec<Elements<'a>>)>,
+}
+
+/// As [`check()`], for an operation of several ranks, in the order of the group: what was found on each rank that is
+/// compared here.
+pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
+    let Some(first) = shares.first() else { return Vec::new() };
+    let apart = shares.iter().all(|share| share.spec.operation.rows(share.spec).is_some());
+    let rows = first.spec.outputs.first().and_then(|output| output.dims.first().copied()).unwrap_or(1);
+    let elements = first.spec.outputs.first().map_or(0, Tensor::elements);
+    let count = if apart { elements.div_ceil(PIECE).min(rows).max(1) } else { 1 };
+    let pieces = parallel::map(count as usize, |piece| {
+        let start = rows * piece as u64 / count;
+        let length = rows * (piece as u64 + 1) / count - start;
+        let values = |elements: &Elements| match count {
+            1 => elements.values(),
+            _ => elements.rows(start, length).values(),
+        };
+        let all = |operands: &[Elements]| operands.iter().map(values).collect::<Vec<_>>();
+        let inputs: Vec<Vec<Vec<f64>>> = shares.iter().map(|share| all(&share.inputs)).collect();
+        let unknown = |output: &Tensor| vec![0.0; (output.elements() * length / rows) as usize];
+        let held = |share: &Share| match &share.outputs {
+            Some((before, _)) => all(before),
+            None => share.spec.outputs.iter().map(unknown).collect(),
+        };
+        let mut outputs: Vec<Vec<Vec<f64>>> = shares.iter().map(held).collect();
+        let members = shares.iter().zip(&inputs).zip(&mut outputs);
+        let mut members: Vec<Member> =
+            members.map(|((share, inputs), outputs)| Member { spec: share.spec, inputs, outputs }).collect();
+        let tolerances = first.spec.operation.enclose_exchange(&mut members);
+        let results = shares.iter().zip(&outputs).zip(&tolerances);
+        let found = results.filter_map(|((share, expected), tolerances)| {
+            let (_, actual) = share.outputs.as_ref()?;
+            Some(compare_all(share.spec, &all(actual), expected, tolerances))
+        });
+        (start, found.collect::<Vec<_>>())
+    });
+    let mut whole: Vec<Vec<Check>> = Vec::new();
+    for (start, found) in pieces {
+        whole.resize_with(found.len(), Vec::new);
+        for (all, parts) in whole.iter_mut().zip(found) {
+            all.resize_with(parts.len(), Check::none);
+            all.iter_mut().zip(&parts).for_each(|(all, part)| all.add(start * elements / rows, part));
+        }
+    }
+    whole
+}
+
+/// For operations whose operands all have the same shape, element by element: each input has the output's rows.
+pub fn same_rows(spec: &Spec) -> Option<Vec<bool>> {
+    let dims = spec.outputs.first()?.dims;
+    let same = !dims.is_empty() && spec.inputs.iter().chain(&spec.outputs).all(|tensor| tensor.dims == dims);
+    same.then(|| vec![true; spec.inputs.len()])
+}
+
+/// The inputs that a walk over `dims` goes through row by row; the others repeat, and are needed whole.
+pub fn broadcast_rows(inputs: &[Tensor], dims: Dims) -> Option<Vec<bool>> {
+    let &rows = dims.first()?;
+    let along = |input: &Tensor| input.dims.len() == dims.len() && input.dims[0] == rows;
+    // A single row that repeats would be cut like one of many.
+    (rows > 1).then(|| inputs.iter().map(along).collect())
+}
+
+/// Compares each element with the reference's.
+pub fn compare(dtype: DType, actual: &[f64], expected: &[f64], tolerance: &Tolerance) -> Check {
+    let mut check = Check { elements: actual.len() as u64, ..Check::none() };
+    let mut note = |index: usize, actual: f64, expected: f64, (low, high): (f64, f64)| {
+        let allowed = if actual < expected { expected - low } else { high - expected };
+        // A number against NaN, or anything where nothing is allowed, is beyond any bound.
+        let error = (actual - expected).abs() / allowed;
+        let error = if error.is_finite() && allowed > 0.0 { error } else { f64::INFINITY };
+        check.worst = check.worst.larger(Worst { error, index: index as u64, actual, expected, allowed });
+    };
+    let same = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
+    for (index, (&actual, &value)) in actual.iter().zip(expected).enumerate() {
+        let expected = dtype.round(value);
+        let within = match tolerance {
+            Tolerance::Exact => 0.0,
+            Tolerance::Within(radii) => radii[index],
+        };
+        if within.is_infinite() {
+            check.undecided += 1;
+        } else if !same(actual, expected) {
+            // Rounding keeps the order, so a device's value lies between the bounds when both are rounded.
+            note(index, actual, expected, (dtype.round(value - within), dtype.round(value + within)));
+        }
+    }
+    check
+}
+
+/// Compares all outputs with the reference's.
+pub fn compare_all(spec: &Spec, actual: &[Vec<f64>], expected: &[Vec<f64>], tolerances: &[Tolerance]) -> Vec<Check> {
+    let pairs = spec.outputs.iter().zip(actual).zip(expected).zip(tolerances);
+    pairs.map(|(((tensor, actual), expected), tolerance)| compare(tensor.dtype, actual, expected, tolerance)).collect()
+}
+
+/// How many roundings a sum of that many terms is off by at most, relative to the sum of the terms' sizes: its errors
+/// behave like the steps of a random walk. See also [`drift`].
+pub fn walk(terms: usize) -> f64 {
+    (4.0 * (terms as f64).sqrt() + 8.0).min(terms as f64)
+}
+
+/// How far a sum in `f32` is off that adds its terms one after the other, absolute. Where terms are much alike, their
+/// roundings all go the same way, and the errors of a walk would be too few.
+pub fn drift(terms: impl Iterator<Item = f64>) -> f64 {
+    let (mut exact, mut rounded) = (0.0f64, 0.0f32);
+    for term in terms {
+        exact += term;
+        rounded += term as f32;
+    }
+    (exact - f64::from(rounded)).abs()
+}
+
+/// How an operation without rounding is compared: exactly.
+pub fn exactly(outputs: &[Vec<f64>]) -> Vec<Tolerance> {
+    outputs.iter().map(|_| Tolerance::Exact).collect()
+}
