@@ -1,7 +1,7 @@
 //! A run of which every operation can be looked at: what an iteration computes and then overwrites is copied aside first.
 //!
 //! The copies are launches like others, on the operations' own lanes. Most operations need none: what they leave is still
-//! there when the iteration is over, or is overwritten before anything has read it.
+//! there when the iteration is over. What is overwritten before anything has read it is copied only where it is small.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +18,9 @@ use super::ranks::{Rank, Ranks, prepare_with};
 
 /// Copies begin at multiples of this many bytes.
 const ALIGN: u64 = 256;
+
+/// Bytes of results that nothing reads which are copied in an iteration, at most.
+const UNREAD: u64 = 64 << 20;
 
 /// Sessions whose operations can be looked at.
 pub struct Inspection {
@@ -49,7 +52,7 @@ pub struct Launched {
     pub work: Work,
     pub inputs: Vec<Address>,
     pub outputs: Vec<Address>,
-    /// Where each output can be read when the iteration is over; `None` where all of them are overwritten unread.
+    /// Where each output can be read when the iteration is over; `None` where nobody reads them and no copy was made.
     pub found: Option<Vec<Address>>,
     pub meeting: Meeting,
 }
@@ -77,7 +80,7 @@ pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Resu
         };
         let places = (0..program.memories.len()).map(MemoryId::from).map(place).collect();
         let (bytes, fills) = (image.bytes, image.fills.clone());
-        let mut keeper = Keeper { image, end: bytes[0].next_multiple_of(ALIGN) };
+        let mut keeper = Keeper { image, end: bytes[0].next_multiple_of(ALIGN), unread: 0 };
         let steps = period.iter_mut().map(|step| keeper.step(step)).collect();
         let comms = image.comms.clone();
         inspected.push(Inspected { bytes, fills, places, comms, steps });
@@ -90,6 +93,8 @@ struct Keeper<'a> {
     image: &'a mut Image,
     /// Bytes of the device's memory.
     end: u64,
+    /// Bytes of copies that nobody but the host reads, in this iteration.
+    unread: u64,
 }
 
 /// Whether what an operation leaves is looked at later in the iteration.
@@ -104,6 +109,7 @@ struct Fate {
 impl Keeper<'_> {
     /// The launches of an iteration; adds copies of what has to be kept.
     fn step(&mut self, step: &mut StepCommands) -> Vec<Launched> {
+        self.unread = 0;
         let launches: Vec<u32> = step.commands.iter().filter_map(launch).map(|(op, _)| op).collect();
         let fates = fates(self.image, &launches);
         let mut launched = Vec::with_capacity(launches.len());
@@ -126,9 +132,13 @@ impl Keeper<'_> {
         let (inputs, outputs) = self.image.operands(&op).split_at(work.spec.inputs.len());
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
         let mut copies = Vec::new();
+        let reach: u64 = work.spec.outputs.iter().map(Tensor::reach).sum();
+        if !fate.live {
+            self.unread += reach;
+        }
         let found = match fate {
-            Fate { live: false, .. } => None,
             Fate { overwritten: false, .. } => Some(outputs.clone()),
+            Fate { live: false, .. } if self.unread > UNREAD => None,
             Fate { .. } => {
                 let pairs = work.spec.outputs.iter().zip(&outputs);
                 Some(pairs.map(|(tensor, &from)| self.keep(tensor, from, op.lane, &mut copies)).collect())

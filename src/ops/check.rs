@@ -226,25 +226,30 @@ pub fn broadcast_rows(inputs: &[Tensor], dims: Dims) -> Option<Vec<bool>> {
 /// Compares each element with the reference's.
 pub fn compare(dtype: DType, actual: &[f64], expected: &[f64], tolerance: &Tolerance) -> Check {
     let mut check = Check { elements: actual.len() as u64, ..Check::none() };
-    let mut note = |index: usize, actual: f64, expected: f64, (low, high): (f64, f64)| {
-        let allowed = if actual < expected { expected - low } else { high - expected };
-        // A number against NaN, or anything where nothing is allowed, is beyond any bound.
-        let error = (actual - expected).abs() / allowed;
-        let error = if error.is_finite() && allowed > 0.0 { error } else { f64::INFINITY };
-        check.worst = check.worst.larger(Worst { error, index: index as u64, actual, expected, allowed });
-    };
-    let same = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
-    for (index, (&actual, &value)) in actual.iter().zip(expected).enumerate() {
-        let expected = dtype.round(value);
-        let within = match tolerance {
+    for (index, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
+        let allowed = match tolerance {
             Tolerance::Exact => 0.0,
             Tolerance::Within(radii) => radii[index],
         };
-        if within.is_infinite() {
+        if allowed.is_infinite() {
             check.undecided += 1;
-        } else if !same(actual, expected) {
-            // Rounding keeps the order, so a device's value lies between the bounds when both are rounded.
-            note(index, actual, expected, (dtype.round(value - within), dtype.round(value + within)));
+            continue;
+        }
+        let rounded = dtype.round(expected);
+        if actual != rounded && !(actual.is_nan() && rounded.is_nan()) {
+            // Rounding keeps the order, so that the device's value lies between the bounds when all are rounded.
+            let held = dtype.round(expected - allowed) <= actual && actual <= dtype.round(expected + allowed);
+            // What storing the value explains.
+            let stored = if dtype.is_float() { dtype.epsilon() * actual.abs().max(expected.abs()) } else { 1.0 };
+            let share = ((actual - expected).abs() - stored).max(0.0) / allowed;
+            let error = match held {
+                true => share.min(1.0),
+                // A number against NaN, or anything where nothing is allowed, is beyond any bound.
+                false if share.is_nan() || allowed == 0.0 => f64::INFINITY,
+                false => share.max(1.0 + f64::EPSILON),
+            };
+            let worst = Worst { error, index: index as u64, actual, expected: rounded, allowed: allowed + stored };
+            check.worst = check.worst.larger(worst);
         }
     }
     check
