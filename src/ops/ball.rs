@@ -60,8 +60,10 @@ impl Precision {
 
     pub fn unary(self, function: Unary, x: Ball) -> Ball {
         let value = function.apply(x.value);
+        let roots = matches!(function, Unary::Log | Unary::Log2 | Unary::Rsqrt | Unary::Sqrt);
         if !(value.is_finite() && x.is_finite()) {
-            return if x.radius == 0.0 { Ball::exact(value) } else { Ball::unknown(value) };
+            let sure = x.radius == 0.0 || (roots && x.value < -x.radius);
+            return if sure { Ball::exact(value) } else { Ball::unknown(value) };
         }
         let one = Ball::exact(1.0);
         match function {
@@ -136,8 +138,14 @@ impl Precision {
                 let radius = if apart { chosen.radius } else { chosen.radius.max(other.radius) };
                 return Ball { value, radius };
             }
-            _ if !(value.is_finite() && x.is_finite() && y.is_finite()) => return known(exact),
-            _ => {}
+            _ if value.is_finite() && x.is_finite() && y.is_finite() => {}
+            Binary::Pow => return known(exact),
+            // What is no number remains none; and what is infinite remains so, beside numbers whose sign is known.
+            _ => {
+                let none = [x, y].iter().any(|ball| ball.value.is_nan() && ball.radius == 0.0);
+                let infinite = x.value.is_infinite() || y.value.is_infinite();
+                return known(exact || none || (infinite && !x.may_be_zero() && !y.may_be_zero()));
+            }
         }
         match function {
             Binary::Add | Binary::Subtract => {
@@ -178,9 +186,12 @@ impl Precision {
     /// A result that is rounded correctly; `whole` says that `value` lost nothing in the reference's `f64`. Where it is
     /// fused with an addition it is not rounded at all.
     fn rounded(self, value: f64, moved: f64, whole: bool) -> Ball {
-        let lost = match moved == 0.0 && (whole || self.dtype != DType::F64) {
-            true => distance(self.dtype.round(value), value),
-            false => self.unit() * (value.abs() + moved) + if value == 0.0 && moved == 0.0 { 0.0 } else { self.tiny() },
+        let lost = match (self.dtype, moved == 0.0) {
+            (DType::F64, true) if !whole => self.unit() * value.abs(),
+            (_, true) => distance(self.dtype.round(value), value),
+            // In `f64` the reference is rounded too, and not as the device is.
+            (DType::F64, false) => 2.0 * self.unit() * (value.abs() + moved) + self.tiny(),
+            (_, false) => self.unit() * (value.abs() + moved) + self.tiny(),
         };
         self.in_range(Ball { value, radius: moved + lost })
     }

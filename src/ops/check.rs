@@ -261,21 +261,21 @@ pub fn compare_all(spec: &Spec, actual: &[Vec<f64>], expected: &[Vec<f64>], tole
     pairs.map(|(((tensor, actual), expected), tolerance)| compare(tensor.dtype, actual, expected, tolerance)).collect()
 }
 
-/// How many roundings a sum of that many terms is off by at most, relative to the sum of the terms' sizes: its errors
-/// behave like the steps of a random walk. See also [`drift`].
-pub fn walk(terms: usize) -> f64 {
-    (4.0 * (terms as f64).sqrt() + 8.0).min(terms as f64)
-}
-
-/// How far a sum in `f32` is off that adds its terms one after the other, absolute. Where terms are much alike, their
-/// roundings all go the same way, and the errors of a walk would be too few.
-pub fn drift(terms: impl Iterator<Item = f64>) -> f64 {
-    let (mut exact, mut rounded) = (0.0f64, 0.0f32);
-    for term in terms {
-        exact += term;
-        rounded += term as f32;
+/// How far a sum of positive terms may be off in that type, absolute. Roundings behave like the steps of a random walk; but
+/// where terms are much alike they may all go the same way, as they then do in a plain sum.
+pub fn sum_error(dtype: DType, terms: &[f64]) -> f64 {
+    // The sum with twice the digits, beside a plain one.
+    let (mut sum, mut lost, mut plain) = (0.0f64, 0.0f64, 0.0f64);
+    for &term in terms {
+        let next = sum + term;
+        let kept = next - sum;
+        lost += (sum - (next - kept)) + (term - kept);
+        sum = next;
+        plain = dtype.round(plain + dtype.round(term));
     }
-    (exact - f64::from(rounded)).abs()
+    let count = terms.len() as f64;
+    let steps = (4.0 * count.sqrt() + 8.0).min(count);
+    2.0 * (plain - sum - lost).abs() + steps * dtype.epsilon() * sum
 }
 
 /// How an operation without rounding is compared: exactly.

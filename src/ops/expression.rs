@@ -214,6 +214,11 @@ impl Expression {
         self.constants.clear();
     }
 
+    /// The steps, each of which uses earlier ones only.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     pub fn constants(&self) -> &[f64] {
         &self.constants
     }

@@ -174,7 +174,8 @@ impl Operation for Softmax {
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
         self.reference(spec, inputs, outputs);
         let scale = spec.attrs.number("scale");
-        let precision = Precision::of(spec.inputs[0].dtype.compute());
+        let compute = spec.inputs[0].dtype.compute();
+        let precision = Precision::of(compute);
         let unit = precision.unit();
         // What the scale is rounded by, and each product with it.
         let scaling = if scale == 1.0 { 0.0 } else { 2.0 * unit };
@@ -188,7 +189,7 @@ impl Operation for Softmax {
                 FUNCTION * unit + scaling * (argument.abs() + max.abs()) + unit * (argument - max).abs()
             };
             let weighted = row.iter().zip(out).map(|(x, y)| if *y > 0.0 { exponential(x) * y } else { 0.0 });
-            let sum = weighted.sum::<f64>() + check::walk(length) * unit + 2.0 * check::drift(out.iter().copied());
+            let sum = weighted.sum::<f64>() + check::sum_error(compute, out);
             radii.extend(row.iter().zip(out).map(|(x, y)| match *y > 0.0 {
                 // The last two are the sum's reciprocal, and the product with it.
                 true => y * (exponential(x) + sum + 4.0 * unit) + precision.smallest(),

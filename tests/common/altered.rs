@@ -1,5 +1,6 @@
 //! A backend that is another one but for one thing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,15 @@ use aorta::base::{Nanos, Space};
 use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Progress};
 use aorta::schedule::Topology;
 
+/// Does something to the image of a rank.
+type Change<'a> = Box<dyn Fn(&mut Image) + 'a>;
+
 pub struct Altered<'a> {
     backend: &'a dyn Backend,
+    /// What is done to images before they are opened.
+    change: Option<Change<'a>>,
+    /// Launches that are late, by their numbers: each comes right behind another one.
+    late: BTreeMap<u32, u32>,
     /// The rank, by its place in this process, that fails at its second launch.
     fails: Option<usize>,
     /// How many times slower the host's clock goes.
@@ -16,15 +24,29 @@ pub struct Altered<'a> {
 }
 
 impl<'a> Altered<'a> {
+    fn of(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { backend, change: None, late: BTreeMap::new(), fails: None, slower: 1 }
+    }
+
     /// The second rank fails at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: Some(1), slower: 1 }
+        Altered { fails: Some(1), ..Altered::of(backend) }
+    }
+
+    /// Every image is changed before it is opened.
+    pub fn changing(backend: &'a dyn Backend, change: impl Fn(&mut Image) + 'a) -> Altered<'a> {
+        Altered { change: Some(Box::new(change)), ..Altered::of(backend) }
+    }
+
+    /// Launches come too late, each right behind another one, as if that did not wait for it.
+    pub fn late(backend: &'a dyn Backend, late: BTreeMap<u32, u32>) -> Altered<'a> {
+        Altered { late, ..Altered::of(backend) }
     }
 
     /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
     /// happened before a limit has passed, also on a machine that is busy with other things.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: None, slower: 10 }
+        Altered { slower: 10, ..Altered::of(backend) }
     }
 }
 
@@ -41,13 +63,17 @@ impl Backend for Altered<'_> {
         self.backend.topology()
     }
 
-    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+    fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        if let Some(change) = &self.change {
+            images.iter_mut().for_each(change);
+        }
         let drivers = self.backend.open(images)?.into_iter().enumerate();
         let altered = |(index, inner)| AlteredDriver {
             inner,
             fails: self.fails == Some(index),
             launches: 0,
             slower: self.slower,
+            late: self.late.clone(),
         };
         Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
     }
@@ -58,6 +84,7 @@ struct AlteredDriver {
     fails: bool,
     launches: u32,
     slower: i64,
+    late: BTreeMap<u32, u32>,
 }
 
 type Call<T = ()> = Result<T, Box<Fault>>;
@@ -66,9 +93,12 @@ impl Driver for AlteredDriver {
     fn launch(&mut self, op: u32) -> Call {
         self.launches += 1;
         match self.fails && self.launches == 2 {
-            true => Err(Fault::new("launch", "told to fail")),
-            false => self.inner.launch(op),
+            true => return Err(Fault::new("launch", "told to fail")),
+            false if self.late.contains_key(&op) => return Ok(()),
+            false => self.inner.launch(op)?,
         }
+        let behind = self.late.iter().filter(|(_, other)| **other == op);
+        behind.map(|(late, _)| *late).collect::<Vec<_>>().into_iter().try_for_each(|late| self.inner.launch(late))
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Call {

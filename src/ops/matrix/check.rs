@@ -3,7 +3,8 @@
 //!
 //! Rounding errors of a sum depend on its terms: those of both signs let it wander, those of one sign let it grow, and
 //! devices add up in orders that they do not tell. So the errors of a plain sum in the device's type are measured, on some
-//! elements of the very product, and a device may be off by a few times as much.
+//! elements of the very product, and a device may be off by a few times as much. Where a sum is large beside its terms,
+//! they have one sign, and all roundings may go the same way: each of them counts.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Slice, s};
 
@@ -114,6 +115,12 @@ impl<'a> Product<'a> {
         self.rows[row] * self.columns[column]
     }
 
+    /// What a sum whose terms have one sign may be off by, relative: a sum that grows evenly is rounded by a third of what
+    /// it would be if all roundings were as large as the last.
+    fn growing(&self) -> f64 {
+        self.factors.depth() as f64 / 3.0 * self.sum.epsilon()
+    }
+
     // --- Rounding ---------------------------------------------------------------------------------------------
 
     /// Looks at elements all over the product.
@@ -136,7 +143,7 @@ impl<'a> Product<'a> {
         let found = found.concat();
         let mean =
             |of: fn(&Sample) -> f64| (found.iter().map(|one| of(one).powi(2)).sum::<f64>() / found.len() as f64).sqrt();
-        let largest = found.iter().map(|one| one.plain).fold(0.0, f64::max);
+        let largest = found.iter().map(|one| one.plain - one.growing).fold(0.0, f64::max);
         let depth = self.factors.depth() as f64;
         // A product of few terms is rounded no more often than that.
         let roundings = match arithmetic {
@@ -167,6 +174,7 @@ impl<'a> Product<'a> {
         let stored = self.dtype.epsilon() * exact.abs() + self.dtype.smallest();
         let index = (row * self.columns.len() + column) as u64;
         Some(Sample {
+            growing: self.growing() * exact.abs() / unit,
             plain: (plain(a, b, arithmetic) - exact).abs() / unit,
             actual: ((actual - exact).abs() - stored).max(0.0) / unit,
             worst: Worst { error: 0.0, index, actual, expected: exact, allowed: unit },
@@ -194,7 +202,7 @@ impl<'a> Product<'a> {
                 match expected.is_finite() {
                     // A part of the sum may be infinite, though the whole is not.
                     true if !(scale < largest / 4.0) => f64::INFINITY,
-                    true => unit * scale + lost,
+                    true => unit * scale + self.growing() * expected.abs() + lost,
                     false => 0.0,
                 }
             }));
@@ -254,7 +262,8 @@ impl<'a> Product<'a> {
     /// What elements may be off by together, as the length of a vector: `scale` is that of their scales, `stored` theirs.
     fn error_of(&self, scale: f64, stored: f64, count: usize) -> f64 {
         let lost = (self.factors.depth() as f64 * self.sum.smallest() + self.dtype.smallest()) * (count as f64).sqrt();
-        self.samples.roundings * self.sum.epsilon() * scale + self.dtype.epsilon() * stored + lost
+        let stored = (self.growing() + self.dtype.epsilon()) * stored;
+        self.samples.roundings * self.sum.epsilon() * scale + stored + lost
     }
 
     /// The element of a row with the largest error.
@@ -274,8 +283,9 @@ impl<'a> Product<'a> {
 /// One element: errors in unit roundoffs of its scale.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// That of a plain sum in the device's type.
+    /// That of a plain sum in the device's type, and the part of it that comes of terms of one sign.
     plain: f64,
+    growing: f64,
     /// The device's own, beyond what storing it explains.
     actual: f64,
     worst: Worst,
