@@ -53,6 +53,11 @@ impl Precision {
         self.dtype.smallest()
     }
 
+    /// Whether a value is not too large for the type.
+    pub fn holds(self, value: f64) -> bool {
+        value.abs() <= self.largest
+    }
+
     /// A constant of the expression, which a device has in its own type.
     pub fn constant(self, value: f64) -> Ball {
         Ball { value, radius: distance(self.dtype.round(value), value) }
@@ -91,7 +96,7 @@ impl Precision {
             Unary::Sqrt if x.radius > x.value => Ball::unknown(value),
             Unary::Sqrt => {
                 let least = (x.value - x.radius).sqrt();
-                let moved = if x.radius == 0.0 { 0.0 } else { x.radius / (value + least) };
+                let moved = if x.radius == 0.0 { None } else { Some(x.radius / (value + least)) };
                 self.rounded(value, moved, (-value).mul_add(value, x.value) == 0.0)
             }
             // As the kernels compose them; what these divide by a huge number may be taken for zero.
@@ -147,20 +152,21 @@ impl Precision {
                 return known(exact || none || (infinite && !x.may_be_zero() && !y.may_be_zero()));
             }
         }
+        let moved = |by: f64| (!exact).then_some(by);
         match function {
             Binary::Add | Binary::Subtract => {
                 let term = if function == Binary::Add { y.value } else { -y.value };
                 let kept = value - x.value;
-                self.rounded(value, x.radius + y.radius, x.value - (value - kept) == kept - term)
+                self.rounded(value, moved(x.radius + y.radius), x.value - (value - kept) == kept - term)
             }
             Binary::Multiply => {
-                let moved = x.value.abs() * y.radius + y.value.abs() * x.radius + x.radius * y.radius;
-                self.rounded(value, moved, x.value.mul_add(y.value, -value) == 0.0)
+                let by = x.value.abs() * y.radius + y.value.abs() * x.radius + x.radius * y.radius;
+                self.rounded(value, moved(by), x.value.mul_add(y.value, -value) == 0.0)
             }
             Binary::Divide if y.radius >= y.value.abs() => Ball::unknown(value),
             Binary::Divide => {
-                let moved = (x.radius + value.abs() * y.radius) / (y.value.abs() - y.radius);
-                self.rounded(value, moved, (-value).mul_add(y.value, x.value) == 0.0)
+                let by = (x.radius + value.abs() * y.radius) / (y.value.abs() - y.radius);
+                self.rounded(value, moved(by), (-value).mul_add(y.value, x.value) == 0.0)
             }
             Binary::Pow => {
                 let base = x.value.abs();
@@ -183,17 +189,18 @@ impl Precision {
         if condition.may_be_zero() { Ball::unknown(chosen.value) } else { chosen }
     }
 
-    /// A result that is rounded correctly; `whole` says that `value` lost nothing in the reference's `f64`. Where it is
-    /// fused with an addition it is not rounded at all.
-    fn rounded(self, value: f64, moved: f64, whole: bool) -> Ball {
-        let lost = match (self.dtype, moved == 0.0) {
-            (DType::F64, true) if !whole => self.unit() * value.abs(),
-            (_, true) => distance(self.dtype.round(value), value),
+    /// A result that is rounded correctly, of operands that have moved it so far; `None` where they are exact. `whole` says
+    /// that `value` lost nothing in the reference's `f64`. Where it is fused with an addition it is not rounded at all.
+    fn rounded(self, value: f64, moved: Option<f64>, whole: bool) -> Ball {
+        let by = moved.unwrap_or(0.0);
+        let lost = match (self.dtype, moved) {
+            (DType::F64, None) if !whole => self.unit() * value.abs(),
+            (_, None) => distance(self.dtype.round(value), value),
             // In `f64` the reference is rounded too, and not as the device is.
-            (DType::F64, false) => 2.0 * self.unit() * (value.abs() + moved) + self.tiny(),
-            (_, false) => self.unit() * (value.abs() + moved) + self.tiny(),
+            (DType::F64, Some(_)) => 2.0 * self.unit() * (value.abs() + by) + self.tiny(),
+            (_, Some(_)) => self.unit() * (value.abs() + by) + self.tiny(),
         };
-        self.in_range(Ball { value, radius: moved + lost })
+        self.in_range(Ball { value, radius: by + lost })
     }
 
     /// The result of a library's function.
@@ -203,15 +210,15 @@ impl Precision {
 
     /// Nothing is known of what is too large for the type: fused with what follows, it may still be a number.
     fn in_range(self, ball: Ball) -> Ball {
-        match ball.value.abs() + ball.radius <= self.largest {
+        match self.holds(ball.value.abs() + ball.radius) {
             true => ball,
             false => Ball::unknown(ball.value),
         }
     }
 
-    /// Half the smallest number: what a result is rounded by that is smaller than all normal ones.
+    /// The distance between the smallest numbers, twice: what a device and the reference round such a result by.
     fn tiny(self) -> f64 {
-        self.smallest() * self.unit()
+        4.0 * self.smallest() * self.unit()
     }
 }
 

@@ -182,7 +182,13 @@ impl Operation for Softmax {
         let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
         let mut radii = Vec::with_capacity(outputs[0].len());
         for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks(length)) {
-            let max = row.iter().map(|x| x * scale).fold(f64::NEG_INFINITY, f64::max);
+            let scaled = || row.iter().map(|x| x * scale);
+            // What the scale makes infinite on a device alone decides about the whole row.
+            if scaled().zip(row).any(|(scaled, x)| x.is_finite() && !precision.holds(scaled)) {
+                radii.extend(row.iter().map(|_| f64::INFINITY));
+                continue;
+            }
+            let max = scaled().fold(f64::NEG_INFINITY, f64::max);
             // How far the exponential of one element may be off, relative: by its function, and by its argument.
             let exponential = |x: &f64| {
                 let argument = x * scale;

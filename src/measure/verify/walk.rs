@@ -203,8 +203,8 @@ impl<'a> Walk<'a> {
             iteration,
             output: program.view_text(program.cycle[step].outputs(id)[output]),
             element: coordinates(check.worst.index, dims),
-            actual: check.worst.actual.to_string(),
-            expected: check.worst.expected.to_string(),
+            actual: format!("{:?}", check.worst.actual),
+            expected: format!("{:?}", check.worst.expected),
             allowed: check.worst.allowed,
             error: check.worst.error.min(BEYOND),
         });

@@ -41,6 +41,9 @@ const ENOUGH: usize = 16;
 /// Columns that are looked at together, since they share cache lines.
 const GROUP: usize = 8;
 
+/// What a factor is off by at most that is rounded to `tf32`, or cut off, relative.
+const NARROWED: f64 = 1.0 / 1024.0;
+
 /// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
 const TERMS: usize = 4;
 
@@ -78,6 +81,8 @@ struct Product<'a> {
     dtype: DType,
     /// The type in which products are added up.
     sum: DType,
+    /// What a sum whose terms have one sign may be off by, relative.
+    growing: f64,
     /// Lengths of the rows of the first factor, and of the columns of the second: the terms of an element are no larger in
     /// sum than the product of both.
     rows: Vec<f64>,
@@ -95,17 +100,14 @@ struct Samples {
 
 impl<'a> Product<'a> {
     fn new(factors: Factors<'a>, c: &'a [f64], dtype: DType, arithmetic: Arithmetic) -> Product<'a> {
-        let length = |values: ArrayView1<f64>| values.iter().map(|value| value * value).sum::<f64>().sqrt();
-        let rows = factors.a.rows().into_iter().map(length).collect();
-        let mut columns = vec![0.0; factors.columns()];
-        for row in factors.b.rows() {
-            columns.iter_mut().zip(row).for_each(|(sum, value)| *sum += value * value);
-        }
-        columns.iter_mut().for_each(|sum: &mut f64| *sum = sum.sqrt());
+        let (rows, columns) = (lengths(factors.a), lengths(factors.b.t()));
         let c = ArrayView2::from_shape((factors.rows(), factors.columns()), c).expect("as many as the product has");
         let sum = if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 };
+        // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
+        let narrowed = if arithmetic == Arithmetic::Tf32 { 2.0 * NARROWED } else { 0.0 };
+        let growing = factors.depth() as f64 / 3.0 * sum.epsilon() + narrowed;
         let samples = Samples { roundings: 0.0, worst: Worst::default() };
-        let mut product = Product { factors, c, dtype, sum, rows, columns, samples };
+        let mut product = Product { factors, c, dtype, sum, growing, rows, columns, samples };
         product.samples = product.sample(arithmetic);
         product
     }
@@ -113,12 +115,6 @@ impl<'a> Product<'a> {
     /// The scale of an element's rounding errors: no sum of some of its terms is larger.
     fn scale(&self, row: usize, column: usize) -> f64 {
         self.rows[row] * self.columns[column]
-    }
-
-    /// What a sum whose terms have one sign may be off by, relative: a sum that grows evenly is rounded by a third of what
-    /// it would be if all roundings were as large as the last.
-    fn growing(&self) -> f64 {
-        self.factors.depth() as f64 / 3.0 * self.sum.epsilon()
     }
 
     // --- Rounding ---------------------------------------------------------------------------------------------
@@ -145,16 +141,20 @@ impl<'a> Product<'a> {
             |of: fn(&Sample) -> f64| (found.iter().map(|one| of(one).powi(2)).sum::<f64>() / found.len() as f64).sqrt();
         let largest = found.iter().map(|one| one.plain - one.growing).fold(0.0, f64::max);
         let depth = self.factors.depth() as f64;
+        // Terms of both signs are off in both directions.
+        let narrow = match arithmetic {
+            Arithmetic::Tf32 => (1.25 / depth.sqrt()).min(1.0) * 2.0 * NARROWED / self.sum.epsilon(),
+            _ => 0.0,
+        };
         // A product of few terms is rounded no more often than that.
         let roundings = match arithmetic {
-            // A factor is off by 1/1024 at most, in either direction.
-            Arithmetic::Tf32 => 2.0 * largest + 8.0 + (1.25 / depth.sqrt()).min(1.0) / 512.0 / self.sum.epsilon(),
+            Arithmetic::Tf32 => 2.0 * largest + 8.0 + narrow,
             Arithmetic::F64 => 2.0 * (2.0 * largest + 8.0),
             _ => (2.0 * largest + 8.0).min(depth + 1.0),
         };
         let mut samples = Samples { roundings, worst: Worst::default() };
         if found.len() >= ENOUGH {
-            let allowed = 8.0 * mean(|one| one.plain) + 2.0;
+            let allowed = 8.0 * mean(|one| one.plain) + 2.0 + narrow;
             let worst = found.iter().max_by(|a, b| a.actual.total_cmp(&b.actual)).expect("there are enough");
             let error = mean(|one| one.actual) / allowed;
             samples.worst = Worst { error, allowed: worst.worst.allowed * allowed, ..worst.worst };
@@ -171,10 +171,10 @@ impl<'a> Product<'a> {
         if !(exact.is_finite() && actual.is_finite() && unit > self.sum.smallest()) {
             return None;
         }
-        let stored = self.dtype.epsilon() * exact.abs() + self.dtype.smallest();
+        let stored = (self.dtype.epsilon() + self.growing) * exact.abs() + self.dtype.smallest();
         let index = (row * self.columns.len() + column) as u64;
         Some(Sample {
-            growing: self.growing() * exact.abs() / unit,
+            growing: self.growing * exact.abs() / unit,
             plain: (plain(a, b, arithmetic) - exact).abs() / unit,
             actual: ((actual - exact).abs() - stored).max(0.0) / unit,
             worst: Worst { error: 0.0, index, actual, expected: exact, allowed: unit },
@@ -199,11 +199,11 @@ impl<'a> Product<'a> {
         for (row, expected) in self.rows.iter().zip(expected.chunks(self.columns.len())) {
             radii.extend(self.columns.iter().zip(expected).map(|(column, expected)| {
                 let scale = row * column;
-                match expected.is_finite() {
-                    // A part of the sum may be infinite, though the whole is not.
-                    true if !(scale < largest / 4.0) => f64::INFINITY,
-                    true => unit * scale + self.growing() * expected.abs() + lost,
-                    false => 0.0,
+                match (expected.is_nan(), scale < largest / 4.0) {
+                    (true, _) => 0.0,
+                    (false, true) => unit * scale + self.growing * expected.abs() + lost,
+                    // A part of the sum may be infinite, though the whole is not, or is so the other way.
+                    (false, false) => f64::INFINITY,
                 }
             }));
         }
@@ -262,7 +262,7 @@ impl<'a> Product<'a> {
     /// What elements may be off by together, as the length of a vector: `scale` is that of their scales, `stored` theirs.
     fn error_of(&self, scale: f64, stored: f64, count: usize) -> f64 {
         let lost = (self.factors.depth() as f64 * self.sum.smallest() + self.dtype.smallest()) * (count as f64).sqrt();
-        let stored = (self.growing() + self.dtype.epsilon()) * stored;
+        let stored = (self.growing + self.dtype.epsilon()) * stored;
         self.samples.roundings * self.sum.epsilon() * scale + stored + lost
     }
 
@@ -286,9 +286,33 @@ struct Sample {
     /// That of a plain sum in the device's type, and the part of it that comes of terms of one sign.
     plain: f64,
     growing: f64,
-    /// The device's own, beyond what storing it explains.
+    /// The device's own, beyond what terms of one sign and storing it explain.
     actual: f64,
     worst: Worst,
+}
+
+/// The lengths of the rows, of whatever size their elements are.
+fn lengths(matrix: ArrayView2<f64>) -> Vec<f64> {
+    let (mut largest, mut sums) = (vec![0.0f64; matrix.nrows()], vec![0.0f64; matrix.nrows()]);
+    let larger = |largest: &mut f64, value: &f64| *largest = largest.max(value.abs());
+    // An infinite or absent number makes the length so too.
+    let square = |largest: f64, value: &f64| if *value == 0.0 { 0.0 } else { (value / largest).powi(2) };
+    // In the order of memory.
+    if matrix.strides()[1] == 1 {
+        for ((row, largest), sum) in matrix.rows().into_iter().zip(&mut largest).zip(&mut sums) {
+            row.iter().for_each(|value| larger(largest, value));
+            *sum = row.iter().map(|value| square(*largest, value)).sum();
+        }
+    } else {
+        for column in matrix.columns() {
+            largest.iter_mut().zip(column).for_each(|(largest, value)| larger(largest, value));
+        }
+        for column in matrix.columns() {
+            let rows = sums.iter_mut().zip(&largest).zip(column);
+            rows.for_each(|((sum, largest), value)| *sum += square(*largest, value));
+        }
+    }
+    largest.iter().zip(sums).map(|(largest, sum)| largest * sum.sqrt()).collect()
 }
 
 fn dot(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
