@@ -240,7 +240,8 @@ pub fn compare(dtype: DType, actual: &[f64], expected: &[f64], tolerance: &Toler
             // Rounding keeps the order, so that the device's value lies between the bounds when all are rounded.
             let held = dtype.round(expected - allowed) <= actual && actual <= dtype.round(expected + allowed);
             // What storing the value explains.
-            let stored = if dtype.is_float() { dtype.epsilon() * actual.abs().max(expected.abs()) } else { 1.0 };
+            let size = actual.abs().max(expected.abs()).max(dtype.smallest());
+            let stored = if dtype.is_float() { dtype.epsilon() * size } else { 1.0 };
             let share = ((actual - expected).abs() - stored).max(0.0) / allowed;
             let error = match held {
                 true => share.min(1.0),
@@ -281,4 +282,105 @@ pub fn sum_error(dtype: DType, terms: &[f64]) -> f64 {
 /// How an operation without rounding is compared: exactly.
 pub fn exactly(outputs: &[Vec<f64>]) -> Vec<Tolerance> {
     outputs.iter().map(|_| Tolerance::Exact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Attrs, Team, expression::Expression, find};
+    use super::*;
+    use crate::base::Space;
+
+    fn tensor(dtype: DType, dims: &[u64]) -> Tensor {
+        let dims = Dims::from_slice(dims).unwrap();
+        Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+    }
+
+    fn bytes(dtype: DType, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for value in values {
+            let mut element = [0; 8];
+            dtype.store(value, &mut element);
+            bytes.extend(&element[..dtype.size() as usize]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_is_exact_has_to_be_the_same() {
+        let check = |actual: f64| compare(DType::F16, &[actual], &[0.1], &Tolerance::Exact);
+        let stored = DType::F16.round(0.1);
+        assert!(check(stored).held());
+        assert_eq!(check(stored + 2f64.powi(-14)).worst.error, f64::INFINITY);
+        assert!(compare(DType::F32, &[f64::NAN], &[f64::NAN], &Tolerance::Exact).held());
+        assert!(!compare(DType::F32, &[f64::NAN], &[1.0], &Tolerance::Exact).held());
+        assert!(compare(DType::U8, &[255.0], &[300.0], &Tolerance::Exact).held(), "integers saturate");
+    }
+
+    #[test]
+    fn a_tolerance_is_that_of_the_value_before_it_is_stored() {
+        let check =
+            |dtype, actual: f64, within: f64| compare(dtype, &[actual], &[1.0], &Tolerance::Within(vec![within]));
+        // The next value of the type is twice a rounding away.
+        let next = 1.0 + 2.0 * DType::BF16.epsilon();
+        assert!(!check(DType::BF16, next, 1e-6).held());
+        assert!(check(DType::BF16, next, 0.01).held());
+        assert!(check(DType::I32, 0.0, 1e-9).held(), "the fraction is cut off");
+        assert!(!check(DType::I32, 2.0, 1e-9).held());
+        let unknown = check(DType::F32, f64::NAN, f64::INFINITY);
+        assert_eq!((unknown.held(), unknown.undecided), (true, 1));
+        // The error is a share of the tolerance.
+        let error = check(DType::F64, 1.5, 1.0).worst.error;
+        assert!((error - 0.5).abs() < 1e-9, "{error}");
+    }
+
+    /// What is checked piece by piece is found at the same place as in one.
+    #[test]
+    fn pieces_are_joined() {
+        let (rows, columns) = (3 * PIECE / 1000, 1000);
+        let dims = [rows, columns];
+        let attrs = Attrs::default();
+        let spec = Spec {
+            operation: find("map").unwrap(),
+            attrs,
+            expression: Some(Expression::identity().into()),
+            inputs: vec![tensor(DType::F32, &dims)],
+            outputs: vec![tensor(DType::F32, &dims)],
+            team: Team::ALONE,
+        };
+        let value = |index: u64| index as f64;
+        let input = bytes(DType::F32, (0..rows * columns).map(value));
+        let wrong = rows * columns - 7;
+        let output =
+            bytes(DType::F32, (0..rows * columns).map(|index| if index == wrong { -1.0 } else { value(index) }));
+        let elements = |bytes| [Elements { tensor: tensor(DType::F32, &dims), bytes }];
+        let found = check(&spec, &elements(&input), &elements(&input), &elements(&output));
+        let Worst { index, actual, expected, .. } = found[0].worst;
+        assert_eq!((found[0].elements, index), (rows * columns, wrong));
+        assert_eq!((actual, expected), (-1.0, wrong as f64));
+        let right = check(&spec, &elements(&input), &elements(&input), &elements(&input));
+        assert!(right[0].held());
+    }
+
+    #[test]
+    fn gaps_are_left_out() {
+        let mut tensor = tensor(DType::I32, &[2, 2]);
+        tensor.strides = Dims::from_slice(&[3, 1]).unwrap();
+        let bytes = bytes(DType::I32, [1.0, 2.0, -9.0, 3.0, 4.0]);
+        let elements = Elements { tensor, bytes: &bytes };
+        assert_eq!(elements.values(), [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(elements.rows(1, 1).values(), [3.0, 4.0]);
+    }
+
+    #[test]
+    fn sums_are_off_by_what_their_terms_make_them() {
+        let sum_of = |term: fn(usize) -> f64| {
+            let terms: Vec<f64> = (0..10_000).map(term).collect();
+            let exact: f64 = terms.iter().sum();
+            sum_error(DType::F32, &terms) / exact / DType::F32.epsilon()
+        };
+        let (mixed, alike) = (sum_of(|index| ((index * 7919) % 1000) as f64), sum_of(|_| 0.1));
+        assert!(mixed < 2000.0, "{mixed}");
+        // Each addition of the same number is rounded the same way.
+        assert!(alike > 1000.0, "{alike}");
+    }
 }

@@ -415,7 +415,10 @@ impl Chain {
         // Rows lie side by side: whole tensors, and parts of dimensions.
         let rows = |tensor: &Tensor| {
             tensor.dtype.is_float() && tensor.rank() >= 2 && !tensor.text.contains(']')
-                || (tensor.dtype.is_float() && tensor.rank() >= 2 && tensor.text.contains("[..") && !tensor.text.contains('%'))
+                || (tensor.dtype.is_float()
+                    && tensor.rank() >= 2
+                    && tensor.text.contains("[..")
+                    && !tensor.text.contains('%'))
         };
         let large = self.random.once_in(8);
         let picked = if large { None } else { self.pick(rows) };
@@ -496,7 +499,8 @@ impl Chain {
         let Some(x) = self.pick(|_| true) else { return };
         let room = (ELEMENTS * x.dims[0] / x.elements()).max(1);
         let count = self.random.between(1, room.min(40));
-        let i = match self.pick(|tensor| tensor.dtype == DType::I32 && tensor.rank() == 1 && tensor.elements() <= room) {
+        let i = match self.pick(|tensor| tensor.dtype == DType::I32 && tensor.rank() == 1 && tensor.elements() <= room)
+        {
             Some(i) if self.random.once_in(2) => i,
             _ => self.indices(&[count]),
         };
@@ -535,9 +539,11 @@ impl Chain {
             probs.text
         );
         let slots = vec![experts, capacity];
-        for (output, dtype, dims) in
-            [("slots", DType::I32, slots.clone()), ("weights", probs.dtype, slots), ("dropped", DType::I32, vec![experts])]
-        {
+        for (output, dtype, dims) in [
+            ("slots", DType::I32, slots.clone()),
+            ("weights", probs.dtype, slots),
+            ("dropped", DType::I32, vec![experts]),
+        ] {
             self.tensors.push(Tensor { text: format!("{label}.{output}"), dtype, dims, whole: false, near: true });
         }
     }

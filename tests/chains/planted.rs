@@ -191,9 +191,8 @@ fn wrong_index(spec: &Spec, random: &mut Random) -> Option<Change> {
         return Some(Change::Other(Box::new(spec.clone()), operands));
     }
     let axis = random.below(tensor.dims.len());
-    (tensor.elements() > 1).then(|| {
-        Change::Shift(input, tensor.strides[axis].max(1) * tensor.dtype.size(), random.once_in(2))
-    })
+    (tensor.elements() > 1)
+        .then(|| Change::Shift(input, tensor.strides[axis].max(1) * tensor.dtype.size(), random.once_in(2)))
 }
 
 fn missing_term(spec: &Spec, random: &mut Random) -> Option<Change> {
@@ -202,7 +201,8 @@ fn missing_term(spec: &Spec, random: &mut Random) -> Option<Change> {
     match spec.operation.name() {
         "map" => {
             let expression = spec.expression.as_ref()?;
-            let joins = |node: &Node| matches!(node, Node::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, ..));
+            let joins =
+                |node: &Node| matches!(node, Node::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, ..));
             let places: Vec<usize> =
                 expression.nodes().iter().enumerate().filter(|(_, node)| joins(node)).map(|(place, _)| place).collect();
             if places.is_empty() {

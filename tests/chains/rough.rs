@@ -229,9 +229,14 @@ impl Arithmetic {
         let x = x.rounded;
         let composed = |value: Value| Value { rounded: value.rounded, product: None };
         match function {
-            Unary::Abs | Unary::Ceil | Unary::Floor | Unary::Negate | Unary::Not | Unary::Relu | Unary::Round | Unary::Sqrt => {
-                self.plain(function.apply(x))
-            }
+            Unary::Abs
+            | Unary::Ceil
+            | Unary::Floor
+            | Unary::Negate
+            | Unary::Not
+            | Unary::Relu
+            | Unary::Round
+            | Unary::Sqrt => self.plain(function.apply(x)),
             Unary::Gelu => {
                 let scaled = self.binary(Binary::Multiply, self.plain(x), self.plain(std::f64::consts::FRAC_1_SQRT_2));
                 let sum = self.binary(Binary::Add, self.plain(1.0), self.unary(Unary::Erf, composed(scaled)));
@@ -279,7 +284,13 @@ impl Arithmetic {
                 Node::Constant(index) => self.plain(expression.constants()[usize::from(index)]),
                 Node::Unary(function, x) => self.unary(function, at(x)),
                 Node::Binary(function, x, y) => self.binary(function, at(x), at(y)),
-                Node::Select(condition, yes, no) => if at(condition).rounded != 0.0 { at(yes) } else { at(no) },
+                Node::Select(condition, yes, no) => {
+                    if at(condition).rounded != 0.0 {
+                        at(yes)
+                    } else {
+                        at(no)
+                    }
+                }
             };
             values.push(value);
         }
