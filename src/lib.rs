@@ -46,6 +46,7 @@
 //!     profile: None,
 //!     expectations: Vec::new(),
 //!     places: &|_| String::new(),
+//!     keep: &|_| {},
 //! })?;
 //! for variant in &measured.variants {
 //!     println!("as {}: {}", variant.launch, variant.time.p50_ns.expect("five samples have a median"));

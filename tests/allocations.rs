@@ -82,7 +82,15 @@ fn the_measured_loop_allocates_nothing() {
           on a { map(x * 0.5 -> x) }
           on b { map(x + 1 -> y) }
         }";
-    let mut programs = vec![("overlapping".to_owned(), common::planned(overlapping))];
+    let in_turns = "
+        stream a
+        stream b
+        buffer x, y: f32[4]
+        step {
+          if iteration % 2 == 0 { on a { map(x * 0.5 -> x) } } else { on b { map(y + 1 -> y) } }
+        }";
+    let own = [("overlapping", overlapping), ("in turns", in_turns)];
+    let mut programs = Vec::from(own.map(|(name, text)| (name.to_owned(), common::planned(text))));
     programs.extend(shipped::all().iter().map(|file| (file.path.clone(), file.small(&[]))));
     for (name, program) in &programs {
         for mode in [LaunchMode::Stream, LaunchMode::Graph] {

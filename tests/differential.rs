@@ -4,7 +4,7 @@
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
-use aorta::exec::{Control, LaunchMode};
+use aorta::exec::{Control, LaunchMode, Observation};
 use aorta::schedule;
 use proptest::prelude::*;
 
@@ -29,7 +29,9 @@ fn check_simulated_order(text: &str, profile: &str) -> Result<(), TestCaseError>
     let mut session = common::session(&program, &schedule, &sim);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
     for mode in [LaunchMode::Stream, LaunchMode::Graph] {
-        let traces = session.observe(mode, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+        let traces = session
+            .observe(mode, Observation::once(program.cycle.len()), &Control::default())
+            .unwrap_or_else(|error| panic!("{error}"));
         for trace in &traces {
             let graph = &plan.steps[trace.step];
             let span = |op| trace.spans.iter().find(|span| span.op == op);
@@ -65,6 +67,11 @@ proptest! {
     #[test]
     fn overlapping_iterations_change_nothing(statements in programs::statements(4, 16), depth in 1..4u32) {
         check_results(&programs::text(&statements, 4, &format!("(sync: end, depth: {depth})")), 6)?;
+    }
+
+    #[test]
+    fn iterations_in_turns_change_nothing(turns in programs::turns(4, 8)) {
+        check_results(&programs::turns_text(&turns, 4, ""), 9)?;
     }
 
     #[test]

@@ -4,7 +4,7 @@ use aorta::backend::emulate::Emulated;
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
-use aorta::config::{Links, Profile};
+use aorta::config::Profile;
 use aorta::cost;
 use aorta::exec::{self, Backend, Control, LaunchMode, Rank};
 use aorta::model::Program;
@@ -36,7 +36,7 @@ fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMo
 
 /// What the table says of the collectives of a program, one after the other.
 fn told(program: &Program) -> f64 {
-    let links = Links::named(&profile().topology).expect("embedded");
+    let links = profile().topology;
     let of = |launch: &Launch| match launch {
         Launch::Collective(all) => {
             let ranks: Vec<u32> = program.groups[all[0].group.index()].members_with(program.rank).collect();

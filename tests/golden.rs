@@ -5,7 +5,7 @@ use std::process::Command as Process;
 
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
-use aorta::exec::{Backend, Control, LaunchMode, Trace};
+use aorta::exec::{Backend, Control, LaunchMode, Observation, Trace};
 use aorta::model::Program;
 use aorta::report::dump;
 use aorta::schedule::Options;
@@ -86,7 +86,9 @@ fn traces() {
         let mut session = common::session(&program, &schedule, &sim);
         session.capture().expect("the simulator captures");
         let traces = [LaunchMode::Stream, LaunchMode::Graph].map(|mode| {
-            let traces = session.observe(mode, 1, &Control::default()).expect("the simulator does not fail");
+            let traces = session
+                .observe(mode, Observation::once(program.cycle.len()), &Control::default())
+                .expect("the simulator does not fail");
             traces.into_iter().next().expect("one was asked for")
         });
         let [streams, graph] = &traces;

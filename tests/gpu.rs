@@ -9,7 +9,7 @@ use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::backend::host::Host;
 use aorta::base::{DType, Nanos};
-use aorta::exec::{self, Backend, Control, LaunchMode, Session};
+use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Session};
 use aorta::measure;
 use aorta::model::Program;
 use aorta::plan::Plan;
@@ -332,7 +332,9 @@ fn a_device_s_clock_is_found_on_the_host_s() {
     let options = exec::Options { gate_depth: 512, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     // As streams alone: one rank cannot capture while another waits for the device that they share.
-    let traces = ranks.observe(LaunchMode::Stream, 5, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    let traces = ranks
+        .observe(LaunchMode::Stream, Observation { times: 5, ..Observation::once(1) }, &Control::default())
+        .unwrap_or_else(|error| panic!("{error}"));
     for (rank, traces) in traces.iter().enumerate() {
         let origins: Option<Vec<exec::Moment>> = traces.iter().map(|trace| trace.origin).collect();
         let origins = origins.expect("no look contradicts another");
@@ -372,6 +374,7 @@ fn the_rank_that_others_wait_for_is_named() {
             profile: None,
             expectations: Vec::new(),
             places: &|_| String::new(),
+            keep: &|_| {},
         });
         let measured = measured.unwrap_or_else(|error| panic!("{error}"));
         for variant in &measured.variants {
@@ -456,7 +459,7 @@ fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
         let samples = open.iterate(mode, 20, 500, &Control::default());
         let samples = samples.unwrap_or_else(|error| panic!("{text}, {}: {error}", mode.name()));
         assert_eq!(samples.slowest.time.len(), 500);
-        let observed = open.observe(mode, 5, &Control::default());
+        let observed = open.observe(mode, Observation { times: 5, ..Observation::once(1) }, &Control::default());
         observed.unwrap_or_else(|error| panic!("{text}, {}, observed: {error}", mode.name()));
     }
     notes

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::doubles;
@@ -184,6 +185,24 @@ fn copies_in_a_row_share_a_meeting() {
     assert!(!told.contains("copies from other ranks:"), "{told}");
 }
 
+/// Runs two ranks, each in a process of its own and with its fault.
+fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) -> (Output, Output) {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let port = 9_000 + (std::process::id() % 200) as u16 * 20 + NEXT.fetch_add(1, Ordering::Relaxed);
+    let of = |rank: &str| {
+        let port = port.to_string();
+        let launcher = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")];
+        let place = [("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port), ("HIP_DOUBLE_DEVICES", "2")];
+        let fault = [("HIP_DOUBLE_FAULT", fault[usize::from(rank == "1")])];
+        run_with(libraries, &[&launcher[..], &place, &fault].concat(), arguments)
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| of("1"));
+        let first = of("0");
+        (first, other.join().expect("it does not panic"))
+    })
+}
+
 /// The same with a process for each rank, whose devices reach each other's memory all the same; and where a rank cannot
 /// open another's, all end.
 #[test]
@@ -192,32 +211,20 @@ fn copies_to_other_processes_agree_with_the_cpu() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("processes.aorta");
     let file = path.display().to_string();
-    let run = |text: String, port: u16, fault: [&str; 2]| {
+    let run = |text: String, fault: [&str; 2]| {
         std::fs::write(&path, text).expect("a file of our own");
-        let of = |rank: &str| {
-            let port = port.to_string();
-            let launcher = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")];
-            let place = [("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port), ("HIP_DOUBLE_DEVICES", "2")];
-            let fault = [("HIP_DOUBLE_FAULT", fault[usize::from(rank == "1")])];
-            run_with(libraries, &[&launcher[..], &place, &fault].concat(), &[&file, "--launch", "both"])
-        };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| of("1"));
-            let first = of("0");
-            (first, other.join().expect("it does not panic"))
-        })
+        in_two_processes(libraries, fault, &[&file, "--launch", "both"])
     };
-    let port = 9_000 + (std::process::id() % 500) as u16 * 4;
     let texts = [programs::PEERS.replace("VIA", "dma"), programs::ROWS.to_owned()];
-    for ((text, port), overlapping) in texts.iter().zip([port, port + 1]).zip([false, true]) {
+    for (text, overlapping) in texts.iter().zip([false, true]) {
         let text = if overlapping { text.replace("step", "step(sync: end, depth: 3)") } else { text.clone() };
-        let (first, other) = run(text, port, ["", ""]);
+        let (first, other) = run(text, ["", ""]);
         assert_eq!((other.code, other.told.as_str()), (Some(0), ""));
         let told = verified(&file, &[], first);
         assert!(told.contains("copies to rank 1: direct, from device to device, in its process"), "{told}");
         assert!(told.contains("stand in a row"), "{told}");
     }
-    let (first, other) = run(texts[0].clone(), port + 2, ["", "import"]);
+    let (first, other) = run(texts[0].clone(), ["", "import"]);
     assert_eq!((first.code, other.code), (Some(4), Some(4)), "{}", first.told);
     assert!(first.told.contains("the memory of rank 0 is not open to other processes"), "{}", first.told);
 }
@@ -336,6 +343,48 @@ fn an_error_that_comes_late_is_told() {
 fn a_kernel_that_hangs_is_left_behind() {
     let Some(told) = told("hang:map_flat", &["--config", "timeout=300ms"], 4) else { return };
     assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
+}
+
+/// The figures of a record: whether it is complete, and for each launch how many iterations were measured.
+fn figures(record: &Path) -> (bool, Vec<(String, u64)>) {
+    let record = std::fs::read_to_string(record).expect("the record was written");
+    let record: serde_json::Value = serde_json::from_str(&record).expect("a record is JSON");
+    let variants = record["variants"].as_array().expect("a list").iter();
+    let figures = |variant: &serde_json::Value| {
+        (variant["launch"].as_str().expect("a name").to_owned(), variant["time"]["n"].as_u64().expect("a number"))
+    };
+    (record["complete"].as_bool().expect("a flag"), variants.map(figures).collect())
+}
+
+/// The program ends itself, with what was measured before.
+#[test]
+fn a_call_that_never_returns_leaves_the_figures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let record = folder.path().join("record.json");
+    // An iteration launches three, and three iterations are the headline.
+    let told = told("stuck:map_flat:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
+    let Some(told) = told else { return };
+    assert!(told.contains("aorta::exec::no_return") && told.contains("2 iterations, incomplete"), "{told}");
+    assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
+}
+
+/// A process that is gone ends the other, which is inside of a call, with what was measured before, if anything was.
+#[test]
+fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, record) = (folder.path().join("two.aorta"), folder.path().join("record.json"));
+    std::fs::write(&file, "buffer x: f32[64]\nstep { map(x * 0.5 + rank -> x) }\n").expect("a file of our own");
+    let [file, json] = [&file, &record].map(|path| path.display().to_string());
+    let run = |fault: [&str; 2]| {
+        let (first, other) = in_two_processes(libraries, fault, &[&file, "--json", &json]);
+        assert_eq!((first.code, other.code), (Some(4), None), "{}", first.told);
+        assert!(first.told.contains("rank 1 is gone: its process ended"), "{}", first.told);
+    };
+    run(["stuck", "dies"]);
+    assert!(!record.exists(), "nothing was measured before kernels fill the memory");
+    run(["stuck:map_flat:4", "dies:map_flat:4"]);
+    assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
 }
 
 /// Behind the runs: what measures the timer, with the kernels that it needs.

@@ -47,7 +47,15 @@ fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
     // Where in the text stands for a line and a column.
     let places = |span: aorta::base::SrcSpan| format!("test.aorta:{}", span.start);
     let (program, plan, schedule) = (&program, &plan, &schedule);
-    report::build(report::Request { workload, program, plan, schedule, profile: &profile, places: &places })
+    report::build(report::Request {
+        workload,
+        program,
+        plan,
+        schedule,
+        rank: program.rank,
+        profile: &profile,
+        places: &places,
+    })
 }
 
 fn document(text: &str) -> PlanDocument {

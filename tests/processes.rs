@@ -1,8 +1,8 @@
 //! Ranks in processes of their own take the same decisions and know the same. Here each is a thread with nothing but its
 //! own rank and a connection: what they run is what processes run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use aorta::backend::rendezvous::{Place, Rendezvous};
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{EffortPlan, Profile};
-use aorta::exec::{self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Peers};
+use aorta::exec::{
+    self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers,
+};
 use aorta::measure::{self, Measured, RankRequest};
 use aorta::model::{Options, Program};
 use aorta::plan::{self, Plan};
@@ -74,15 +76,16 @@ expect faster > 1
 ";
 
 fn measured(world: &[(Program, Plan)], backend: &dyn Backend, control: &Control) -> Result<Measured, ExecError> {
-    measured_within(Nanos(20_000_000_000), world, backend, control)
+    measured_within(Nanos(20_000_000_000), world, backend, control, &|_| {})
 }
 
-/// The same, with a limit for an iteration.
+/// The same, with a limit for an iteration; `keep` is given what is there between phases.
 fn measured_within(
     timeout: Nanos,
     world: &[(Program, Plan)],
     backend: &dyn Backend,
     control: &Control,
+    keep: &dyn Fn(Measured),
 ) -> Result<Measured, ExecError> {
     let place = |(program, plan): &(Program, Plan)| {
         schedule::place(program, plan, backend.topology(), &schedule::Options::default())
@@ -103,11 +106,12 @@ fn measured_within(
         profile: None,
         expectations: vec![("faster > 1".to_owned(), "a:1".to_owned())],
         places: &|_| String::new(),
+        keep,
     })
 }
 
 /// Does the same in each process of a world.
-fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<dyn Peers>) -> T + Sync) -> Vec<T> {
+fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync) -> Vec<T> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 1_100 + (std::process::id() % 20) as u16 * 180;
     let port = first + NEXT.fetch_add(1, Ordering::Relaxed) * 20;
@@ -135,6 +139,20 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<dyn Peers>) -> T + Sync) 
     })
 }
 
+/// What all processes know of a run, whichever of them leads.
+fn common_text(measured: &Result<Measured, ExecError>) -> String {
+    match measured {
+        Ok(Measured { variants, complete, .. }) => {
+            let known = |variant: &measure::record::Variant| {
+                let measure::record::Variant { launch, time, issue, ungated, serial, warmup, health, .. } = variant;
+                format!("{launch}: {time:#?} {issue:#?} {ungated:#?} {serial:#?} {warmup:#?} {health:#?}\n")
+            };
+            variants.iter().map(known).collect::<String>() + &format!("complete: {complete}")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
 /// Without the moments at which iterations began: each simulator has a clock of its own here.
 fn text(mut measured: Result<Measured, ExecError>) -> String {
     let variants = measured.iter_mut().flat_map(|measured| &mut measured.variants);
@@ -142,18 +160,32 @@ fn text(mut measured: Result<Measured, ExecError>) -> String {
     format!("{measured:#?}")
 }
 
+/// Rank 0 knows what one process with all ranks would; the others know all that decides how the run goes on, and the
+/// operations of their own rank.
 #[test]
-fn all_know_what_one_process_with_all_ranks_would() {
+fn the_first_knows_what_one_process_with_all_ranks_would() {
     let world = world(STAIRS, 3);
     let sim = || Sim::new(Profile::named("h200").expect("a shipped profile"));
-    let whole = text(measured(&world, &sim(), &Control::default()));
-    assert!(whole.contains("rank: 2,") && whole.contains("complete: true"), "{whole}");
+    let whole = measured(&world, &sim(), &Control::default());
+    let common = common_text(&whole);
+    assert!(common.contains("complete: true"), "{common}");
+    let operations = |measured: &Result<Measured, ExecError>, rank: usize| {
+        let measured = measured.as_ref().expect("nothing fails");
+        let of = measured.variants.iter().map(|variant| &variant.ranks[rank].operations);
+        of.map(|operations| format!("{operations:#?}")).collect::<String>()
+    };
+    let own: Vec<String> = (0..3).map(|rank| operations(&whole, rank)).collect();
+    let whole = text(whole);
     let told = in_each(3, |_, peers| {
         let sim = sim();
-        text(measured(&world, &OneOf { backend: &sim, peers }, &Control::default()))
+        measured(&world, &OneOf { backend: &sim, peers }, &Control::default())
     });
-    for one in told {
-        assert_eq!(one, whole);
+    for (rank, one) in told.into_iter().enumerate() {
+        assert_eq!(common_text(&one), common, "rank {rank}");
+        assert_eq!(operations(&one, rank), own[rank], "rank {rank}");
+        if rank == 0 {
+            assert_eq!(text(one), whole);
+        }
     }
 }
 
@@ -195,7 +227,8 @@ fn with_hanging_mocks(timeout: Nanos, script: impl Fn(u32) -> Script + Sync) -> 
     in_each(2, |rank, peers| {
         let mut mock = Mock::silent();
         mock.script = script(rank);
-        let measured = measured_within(timeout, &world, &OneOf { backend: &mock, peers }, &Control::default());
+        let backend = OneOf { backend: &mock, peers };
+        let measured = measured_within(timeout, &world, &backend, &Control::default(), &|_| {});
         measured.expect_err("nothing was measured")
     })
 }
@@ -220,6 +253,77 @@ fn who_waits_for_its_device_is_woken() {
             assert!(error.to_string().starts_with(&format!("rank {failing}: `launchKernel` returned 700")), "{error}");
         }
     }
+}
+
+/// A rank that does not come back from a call, when the process of another is gone, is left for that reason. What was
+/// measured before has been given away.
+#[test]
+fn who_does_not_come_back_is_left_for_the_rank_that_is_gone() {
+    let world = world(STAIRS, 2);
+    let left = Mutex::new(Vec::new());
+    in_each(2, |rank, peers| {
+        let (control, kept) = (Control::default(), Arc::new(Mutex::new(Vec::new())));
+        let keep = |measured: Measured| {
+            let figures = measured.variants.iter().map(|variant| (variant.launch.clone(), variant.time.n));
+            *kept.lock().expect("no test panics with it") = figures.collect();
+            if rank == 1 {
+                peers.leave(Some("it had enough"));
+            }
+        };
+        // The first stamp around an operation: it is set when the headline is there.
+        let stays = Some((0, "stamp t512 on s[0]"));
+        let mock = Mock::new(Script { stays, stays_for_good: true, ..Script::default() });
+        let (heard, let_go) = (Arc::new(Mutex::new(None)), mock.let_go());
+        let hear = heard.clone();
+        control.when_stuck(move |error| {
+            *hear.lock().expect("no test panics with it") = Some(error.clone());
+            // A process would end here.
+            let_go();
+        });
+        let backend = OneOf { backend: &mock, peers: peers.clone() };
+        let limit = Nanos(i64::MAX / 2);
+        let _ = measured_within(limit, &world, &backend, &control, &keep);
+        if let Some(error) = heard.lock().expect("no test panics with it").take() {
+            let kept = kept.lock().expect("no test panics with it").clone();
+            left.lock().expect("no test panics with it").push((error, kept));
+        }
+    });
+    let left = left.into_inner().expect("no test panics with it");
+    let [(error, kept)]: &[(ExecError, Vec<_>)] = &left[..] else { panic!("{left:?}") };
+    assert_eq!(error.to_string(), "rank 1 is gone: it had enough");
+    assert_eq!(kept[..], [("stream".to_owned(), 5)]);
+}
+
+/// What is observed of many operations goes to rank 0 alone, in as many pieces as it takes.
+#[test]
+fn observed_iterations_go_to_the_first_rank() {
+    const OPERATIONS: usize = 20_000;
+    const ITERATIONS: u64 = 20;
+    let world = world("stream s\nstep { for i in 0..20000 { on s { nop() } } }", 2);
+    let counts = in_each(2, |_, peers| {
+        let mock = Mock::silent();
+        let backend = OneOf { backend: &mock, peers };
+        let schedules: Vec<_> = world
+            .iter()
+            .map(|(program, plan)| common::placed(program, plan, &backend, &schedule::Options::default()))
+            .collect();
+        let ranks: Vec<exec::Rank> = (0..)
+            .zip(world.iter().zip(&schedules))
+            .map(|(number, ((program, _), schedule))| exec::Rank { number, program, schedule })
+            .collect();
+        let mut ranks = exec::prepare_ranks(&ranks, &backend, &common::exec_options()).expect("nothing fails");
+        let traces = ranks
+            .observe(
+                LaunchMode::Stream,
+                Observation { slots: 1, times: ITERATIONS, most: u64::MAX },
+                &Control::default(),
+            )
+            .expect("nothing fails");
+        let spans = traces.iter().map(|traces| traces.iter().map(|trace| trace.spans.len()).sum());
+        spans.collect::<Vec<usize>>()
+    });
+    let all = OPERATIONS * ITERATIONS as usize;
+    assert_eq!(counts, [[all, all], [0, all]]);
 }
 
 #[test]
@@ -255,7 +359,7 @@ fn an_interrupt_of_one_stops_all_at_the_same_place() {
             });
             let complete = all.iter().any(|measured| measured.as_ref().is_ok_and(|measured| measured.complete));
             assert!(!complete, "{interrupt:?} on rank {interrupted}");
-            let texts: Vec<String> = all.into_iter().map(text).collect();
+            let texts: Vec<String> = all.iter().map(common_text).collect();
             assert_eq!(texts[0], texts[1], "{interrupt:?} on rank {interrupted}");
         }
     }

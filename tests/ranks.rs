@@ -78,7 +78,8 @@ fn only_the_own_part_is_gathered_in_place() {
     let analyze = |rank| model::analyze(&ast, &Options { rank, world: 2, ..Options::default() });
     assert!(analyze(0).is_ok());
     let errors = analyze(1).expect_err("these elements are of rank 0");
-    assert!(matches!(errors.as_slice(), [model::ModelError::Overlap { .. }]), "{errors:?}");
+    let [mistake] = errors.as_slice() else { panic!("{errors:?}") };
+    assert!(matches!(mistake.error, model::ModelError::Overlap { .. }), "{mistake:?}");
 }
 
 #[test]

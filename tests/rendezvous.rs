@@ -72,6 +72,19 @@ fn all_hear_what_each_says_in_the_order_of_ranks() {
     }
 }
 
+/// More than a frame carries goes in several.
+#[test]
+fn long_texts_arrive_whole() {
+    let said = |rank: u32| (0..500_000 * (rank + 1)).map(|number| number ^ rank).collect::<Vec<u32>>();
+    let heard = on_each(3, |_, peers| {
+        let all = gather(&peers, "numbers", &said(peers.rank())).expect("all are there");
+        peers.leave(None);
+        all
+    });
+    let expected: Vec<Vec<u32>> = (0..3).map(said).collect();
+    assert!(heard.iter().all(|all| *all == expected));
+}
+
 #[test]
 fn a_world_of_one_needs_nobody() {
     let peers = join(&place(0, 1, 1)).expect("it listens nowhere");

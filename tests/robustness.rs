@@ -117,6 +117,7 @@ fn take_through(text: &str) -> Stage {
         profile: Some(&profile),
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|span| sources.place(span),
+        keep: &|_| {},
     });
     match measured {
         Ok(_) => Stage::Simulated,

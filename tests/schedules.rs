@@ -92,6 +92,19 @@ proptest! {
     }
 
     #[test]
+    fn events_keep_the_plan_of_iterations_in_turns(
+        turns in programs::turns(4, 8),
+        options in prop_oneof![Just(String::new()), overlapping()],
+        ceiling in prop::option::of(1..4u32),
+    ) {
+        let text = programs::turns_text(&turns, 4, &options);
+        let (program, plan, schedule) = scheduled(&text, ceiling);
+        holds(oracle::judge_plan(&program, &plan), &text)?;
+        holds(oracle::judge_events(&program, &plan, &schedule), &text)?;
+        holds(oracle::judge_waits(&program, &schedule), &text)?;
+    }
+
+    #[test]
     fn shared_memory_is_never_alive_twice(statements in programs::statements(5, 30)) {
         let text = programs::text(&statements, 5, "");
         let (program, _, schedule) = scheduled(&text, None);

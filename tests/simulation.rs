@@ -1,13 +1,19 @@
 //! The simulator against closed forms, on a device without latencies; and what it says of a small program.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{Figure, Profile, QueueRule};
 use aorta::cost::floor::floor;
-use aorta::exec::{self, Control, LaunchMode, Session, Trace};
+use aorta::exec::{self, Control, LaunchMode, Observation, Session, Trace};
 use aorta::schedule;
+use proptest::prelude::*;
 
-use crate::common;
+use crate::common::altered::Altered;
+use crate::common::world::World;
+use crate::common::{self, worlds};
 
 /// An H200 without any latency: only what is asked for takes time.
 fn ideal() -> Profile {
@@ -35,9 +41,11 @@ fn ideal() -> Profile {
         &mut profile.graph.dispatch,
         &mut profile.host_to_device.latency,
         &mut profile.device_to_host.latency,
+        &mut profile.host_link.latency,
     ] {
         *figure = zero();
     }
+    profile.host_link.both = Figure(1e15, "test".to_owned());
     profile.bandwidth = Figure(1e12, "test".to_owned());
     profile.bandwidth_efficiency = Figure(1.0, "test".to_owned());
     profile.cache = Figure(0.0, "test".to_owned());
@@ -70,7 +78,7 @@ fn session_of(profile: Profile, text: &str) -> Session {
 fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
     let mut session = session(profile, body);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
-    session.observe(mode, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    session.observe(mode, Observation::once(1), &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 
 fn time(profile: Profile, body: &str) -> Nanos {
@@ -113,8 +121,10 @@ fn streams_keep_to_their_units() {
         let mut session = session_of(profile, text);
         session.capture().unwrap_or_else(|error| panic!("{error}"));
         let mut times = |mode| {
-            let trace =
-                session.observe(mode, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0);
+            let trace = session
+                .observe(mode, Observation::once(1), &Control::default())
+                .unwrap_or_else(|error| panic!("{error}"))
+                .remove(0);
             trace.spans.iter().map(|span| span.duration().0 / US).collect::<Vec<_>>()
         };
         assert_eq!(times(LaunchMode::Stream), [20, 4, 20], "66 units, 4 units, and the 62 that are left");
@@ -160,15 +170,64 @@ fn engines_share_their_link() {
     assert_eq!(time(profile, body), Nanos(20 * US));
 }
 
-#[test]
-fn directions_do_not_disturb_each_other() {
+/// A device whose link to the host carries 100 GB/s each way by engines, and 50 GB/s by kernels.
+fn linked() -> Profile {
     let mut profile = ideal();
     for engines in [&mut profile.host_to_device, &mut profile.device_to_host] {
         set(&mut engines.bandwidth, 1e11);
         set(&mut engines.link, 1e11);
     }
-    let body = "on s[0] { copy(up[0] -> x[0]) }\non s[1] { copy(y[1] -> down[1]) }";
-    assert_eq!(time(profile, body), Nanos(10 * US));
+    set(&mut profile.host_link.kernel_reads, 5e10);
+    set(&mut profile.host_link.kernel_writes, 5e10);
+    set(&mut profile.host_link.kernel_other_way, 0.0);
+    profile
+}
+
+#[test]
+fn both_directions_share_what_the_link_carries_in_all() {
+    let both_ways = "on s[0] { copy(up[0] -> x[0]) }\non s[1] { copy(y[1] -> down[1]) }";
+    let mut profile = linked();
+    assert_eq!(time(profile.clone(), both_ways), Nanos(10 * US));
+    set(&mut profile.host_link.both, 1.6e11);
+    assert_eq!(time(profile, both_ways), Nanos(12_500), "2 MB at 160 GB/s");
+}
+
+/// Each operand takes the time of the memory that holds it: 1 MB read from the host's or written there, by every kind of
+/// operation that a kernel does. Device memory, at 1 TB/s, takes 1 µs of the same bytes.
+#[test]
+fn kernels_move_what_lies_on_the_host_over_its_link() {
+    let declared = "stream s[2]\nbuffer x, y: u8[1000000]\nbuffer up, down: u8[1000000] in pinned\n\
+                    buffer a: f32[500, 500] in pinned\nbuffer b: f32[500, 1]\nbuffer c: f32[500, 500]\n\
+                    buffer i: i32[1000] = iota\nbuffer rows: u8[1000, 1000] in pinned\nbuffer few: u8[1000, 1000]\n";
+    let time = |profile: Profile, body: &str| {
+        let mut session = session_of(profile, &format!("{declared}step {{ {body} }}\n"));
+        session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0).time
+    };
+    for (body, microseconds) in [
+        ("on s[0] { map(x + 1 -> y) }", 2),
+        ("on s[0] { map(up + 1 -> y) }", 20),
+        ("on s[0] { map(x + 1 -> down) }", 20),
+        ("on s[0] { map(up + 1 -> down) }", 20),
+        ("on s[0] { copy(up -> x, via: kernel) }", 20),
+        ("on s[0] { copy(x -> down, via: kernel) }", 20),
+        ("on s[0] { copy(up -> x, via: dma) }", 10),
+        ("on s[0] { memset(0 -> down) }", 20),
+        ("on s[0] { fill(0 -> down) }", 20),
+        ("on s[0] { gather(rows, i -> few) }", 20),
+        ("on s[0] { transpose(a -> c) }", 20),
+        ("on s[0] { softmax(a -> c) }", 20),
+        // A column of 1: its matrix is read once.
+        ("on s[0] { gemm(a, b) }", 20),
+        // An engine beside a kernel has half of the link, then the kernel all that it can use.
+        ("on s[0] { copy(up -> x, via: kernel) }\non s[1] { copy(up -> y, via: dma) }", 30),
+    ] {
+        assert_eq!((time(linked(), body).0 as f64 / 1e3).round() as i64, microseconds, "{body}");
+    }
+    let mut profile = linked();
+    set(&mut profile.host_link.kernel_other_way, 1.0);
+    let beside = "on s[0] { copy(up -> x, via: kernel) }\non s[1] { copy(y -> down, via: dma) }";
+    assert_eq!(time(linked(), beside), Nanos(20 * US), "each has its own direction");
+    assert_eq!(time(profile, beside), Nanos(30 * US), "a kernel takes up both");
 }
 
 #[test]
@@ -229,7 +288,8 @@ fn the_host_limits_what_is_launched_unless_a_gate_holds_it() {
     let apart = |gate: bool| -> Vec<i64> {
         let mut session = session(profile.clone(), body);
         session.set_gate(gate);
-        let trace = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0);
+        let trace =
+            session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
         trace.spans.windows(2).map(|pair| (pair[1].start - pair[0].start).0).collect()
     };
     assert!(apart(false).iter().all(|&time| time == 3000), "a kernel every 3 µs: {:?}", apart(false));
@@ -266,7 +326,7 @@ fn urgent_kernels_go_first() {
     let sim = Sim::new(ideal());
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
     let mut session = common::session(&program, &schedule, &sim);
-    let trace = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0);
+    let trace = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
     // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
     assert_eq!(trace.spans[1].end, Nanos(11 * US));
 }
@@ -288,7 +348,7 @@ fn pageable_copies_hold_the_host_and_are_observed() {
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
     let mut session = common::session(&program, &schedule, &sim);
-    let trace = session.observe(LaunchMode::Stream, 1, &Control::default()).expect("runs").remove(0);
+    let trace = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
     let spans: Vec<(i64, i64)> = trace.spans.iter().map(|span| (span.start.0, span.end.0)).collect();
     assert_eq!(spans, [(0, 1_048_576), (1_048_576, 1_049_576)]);
 }
@@ -303,6 +363,57 @@ fn twice_the_same() {
         on s[3] { spin(2us, units: 500) }";
     let run = || trace(Profile::named("h200").expect("embedded"), body, LaunchMode::Stream);
     assert_eq!(run(), run());
+}
+
+/// Of a thousand equal iterations a few are launched.
+#[test]
+fn equal_iterations_are_not_launched() {
+    let text = "stream s[4]\nbuffer x[4]: f32[1048576]\n\
+                step { for i in 0..8 { for k in 0..4 { on s[k] { map(x[k] * 2 -> x[k]) } } } }";
+    let (program, plan) = common::planned(text);
+    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let launches = Arc::<AtomicU64>::default();
+    let counting = Altered::counting(&sim, launches.clone());
+    let schedule = common::placed(&program, &plan, &counting, &schedule::Options::default());
+    let mut session = common::session(&program, &schedule, &counting);
+    let samples = session.iterate(LaunchMode::Stream, 5, 1000, &Control::default()).expect("runs");
+    assert_eq!(samples.time.len(), 1000);
+    let iterations = launches.load(Ordering::Relaxed) / 32;
+    assert!(iterations < 20, "{iterations} of 1005 iterations were launched");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
+    /// Iterations that are equal to earlier ones are taken from these: the samples are those of simulating each.
+    #[test]
+    fn equal_iterations_are_simulated_once(
+        world in worlds::world(4),
+        gate: bool,
+        graph: bool,
+        warmup in 0u64..6,
+        iterations in 1u64..60,
+    ) {
+        let text = world.text();
+        let samples = |sim: Sim| {
+            let opened = World::new(&text, world.ranks, &sim);
+            let mut ranks = opened.open(&sim, Nanos(60_000_000_000)).unwrap_or_else(|error| panic!("{error}"));
+            ranks.set_gate(gate);
+            let mut mode = LaunchMode::Stream;
+            if graph && ranks.capture(&Control::default()).is_ok() {
+                mode = LaunchMode::Graph;
+            }
+            let samples = ranks.iterate(mode, warmup, iterations, &Control::default());
+            samples.unwrap_or_else(|error| panic!("{error}")).ranks
+        };
+        let profile = || Profile::named("h200").expect("embedded");
+        let once = samples(Sim::new(profile()));
+        let each = samples(Sim::new(profile()).each_iteration());
+        for (once, each) in once.iter().zip(&each) {
+            prop_assert_eq!(&once.time, &each.time, "{}", text);
+            prop_assert_eq!(&once.issue, &each.issue, "{}", text);
+        }
+    }
 }
 
 #[test]
@@ -336,7 +447,7 @@ fn arithmetic(vector: f64, special: f64) -> Profile {
 fn over(elements: u64, profile: Profile, operation: &str) -> Nanos {
     let text = format!("stream a\nbuffer x, y: f32[{elements}]\nstep {{ on a {{ {operation} }} }}\n");
     let mut session = session_of(profile, &text);
-    let traces = session.observe(LaunchMode::Stream, 1, &Control::default());
+    let traces = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default());
     traces.unwrap_or_else(|error| panic!("{error}"))[0].time
 }
 
@@ -372,7 +483,9 @@ fn long_rows_are_read_again() {
         set(&mut profile.cache_bandwidth, 4e12);
         set(&mut profile.cache, cache);
         let text = format!("stream a\nbuffer x, y: f32{shape}\nstep {{ on a {{ softmax(x -> y) }} }}\n");
-        session_of(profile, &text).observe(LaunchMode::Stream, 1, &Control::default()).expect("runs")[0].time
+        session_of(profile, &text).observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs")
+            [0]
+        .time
     };
     let bytes = (4 << 22) as f64;
     let passes = |memory: f64, cache: f64| Nanos((bytes * (memory / 1e12 + cache / 4e12) * 1e9).round() as i64);

@@ -77,7 +77,7 @@ fn a_product_of_axes() {
     assert_eq!(sandbox.good(&["report", "a.jsonl", "--csv", "b.csv"]), {
         // In the order in which cases ended.
         let again = sandbox.good(&["report", "a.jsonl"]);
-        assert!(again.contains("best: 4096"), "{again}");
+        assert!(again.contains("best: n = 4096"), "{again}");
         again
     });
 }
@@ -415,4 +415,118 @@ fn a_file_that_somebody_else_writes_to_ends_a_sweep() {
     assert_eq!(output.code, Some(2), "{}", output.stdout);
     assert!(output.stderr.contains("another program has written to it meanwhile"), "{}", output.stderr);
     assert_eq!(sandbox.read("a.jsonl"), text);
+}
+
+/// Twelve tiny kernels: with a small `gate_depth` an iteration cannot be held.
+const TINY: &str = "\
+stream s[2]
+buffer x[2]: f32[64]
+step { for i in 0..12 { on s[i % 2] { map(x[i % 2] + 1 -> x[i % 2]) } } }
+metric each = time / 12
+";
+
+/// The times at the gate and without it are not set beside each other.
+#[test]
+fn like_is_compared_with_like() {
+    let sandbox = Sandbox::new();
+    sandbox.write("tiny.aorta", TINY);
+    let output = sweep(&sandbox, "tiny.aorta --config gate_depth=4,256,512 --json a.jsonl");
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    insta::assert_snapshot!("like_with_like", output.stdout);
+    // Held, two of them take a fraction; host-paced, all three do the same.
+    assert!(output.stdout.contains("gate_depth had no effect"), "{}", output.stdout);
+    // Where all could be held, the headline counts.
+    let output = sweep(&sandbox, "tiny.aorta --config gate_depth=256,512 --json b.jsonl");
+    assert!(!output.stdout.contains("host-paced") && output.stdout.contains("each"), "{}", output.stdout);
+}
+
+/// Equal numbers of operations, streams and waits are not the same program.
+#[test]
+fn plans_are_told_apart() {
+    let sandbox = Sandbox::new();
+    let text = "param apart = true\nparam unused = 1\nstream s[2]\nstep {\n\
+                on s[0] { spin(30us) }  on s[if apart { 1 } else { 0 }] { spin(30us) }\n\
+                on s[if apart { 0 } else { 1 }] { spin(10us) }  on s[1] { spin(10us) }\n}\n";
+    sandbox.write("plans.aorta", text);
+    let output = sweep(&sandbox, "plans.aorta --set apart=true,false --set unused=1,2 --json a.jsonl");
+    assert!(!output.stdout.contains("apart leaves the program"), "{}", output.stdout);
+    assert!(output.stdout.contains("unused had no effect"), "{}", output.stdout);
+    let plans: Vec<Value> = lines(&sandbox, "a.jsonl")[1..]
+        .iter()
+        .map(|case| (case["values"]["apart"].clone(), case["record"]["program"]["plan"].clone()))
+        .map(|(apart, plan)| Value::from(vec![apart, plan]))
+        .collect();
+    let different: std::collections::BTreeSet<String> = plans.iter().map(Value::to_string).collect();
+    assert_eq!(different.len(), 2, "{plans:?}");
+    // Records of older versions do not say what ran: then nothing is said of it.
+    let old: String = sandbox
+        .read("a.jsonl")
+        .lines()
+        .map(|line| {
+            let mut case: Value = serde_json::from_str(line).expect("a line is JSON");
+            if let Some(program) = case.pointer_mut("/record/program").and_then(Value::as_object_mut) {
+                program.remove("plan");
+            }
+            format!("{case}\n")
+        })
+        .collect();
+    sandbox.write("old.jsonl", &old);
+    let told = sandbox.good(&["report", "old.jsonl"]);
+    assert!(told.contains("best: ") && !told.contains("no effect") && !told.contains(" plan"), "{told}");
+}
+
+#[test]
+fn a_table_has_metrics_and_is_sorted() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "work.aorta",
+        "param n = 1\nstep { f: work(flops: 1GFLOP * n) }\nmetric rate = flops / time\nmetric busy_time = busy(f)\n",
+    );
+    let order = |sort: &str| -> Vec<String> {
+        let arguments = format!("work.aorta --set n=4,1,16,2 --json a.jsonl --resume {sort} --csv a.csv");
+        let output = sweep(&sandbox, &arguments);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        let rows = output.stdout.lines().skip_while(|line| !line.starts_with("n ")).skip(1);
+        let rows: Vec<String> = rows.take_while(|line| !line.is_empty()).map(|row| words(row)[0].to_owned()).collect();
+        let csv = sandbox.read("a.csv");
+        let in_csv: Vec<String> =
+            csv.lines().skip(1).filter_map(|row| row.split(',').nth(1).map(str::to_owned)).collect();
+        assert_eq!(rows, in_csv, "{sort}");
+        rows
+    };
+    assert_eq!(order(""), ["4", "1", "16", "2"]);
+    assert_eq!(order("--sort n"), ["1", "2", "4", "16"]);
+    assert_eq!(order("--sort -n"), ["16", "4", "2", "1"]);
+    assert_eq!(order("--sort median"), ["1", "2", "4", "16"]);
+    assert_eq!(order("--sort busy_time"), ["1", "2", "4", "16"]);
+    // The highest rate is the best one.
+    assert_eq!(order("--sort rate"), ["16", "4", "2", "1"]);
+    assert_eq!(order("--sort -rate"), ["1", "2", "4", "16"]);
+    let table = sandbox.good(&["report", "a.jsonl", "--sort", "-busy_time"]);
+    let header = table.lines().find(|line| line.starts_with("n ")).expect("a table has a header");
+    assert!(header.contains("rate") && header.contains("busy_time"), "{table}");
+    for command in ["sweep work.aorta --backend sim --set n=1,2 --sort rte", "report a.jsonl --sort rte"] {
+        let output = sandbox.run(&words(command));
+        assert_eq!(output.code, Some(2), "{}", output.stderr);
+        assert!(output.stderr.contains("did you mean `rate`?"), "{}", output.stderr);
+    }
+}
+
+/// One sample says nothing of noise, so nothing is concluded from it.
+#[test]
+fn single_samples_conclude_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.aorta", "param n = 1\nstep { spin(200us * n) }");
+    let run = |arguments: &str| {
+        let arguments = format!("sweep slow.aorta --backend host --set n=1,4,16 {arguments}");
+        let output = sandbox.run(&words(&arguments));
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
+    };
+    for arguments in ["--warmup 0 --iterations 1", "--warmup 5 --iterations 1", "--effort sanity"] {
+        let told = run(arguments);
+        assert!(told.contains("no measurement") && told.contains("no conclusion: "), "{arguments}: {told}");
+        assert!(!told.contains("best: ") && !told.contains("knee: "), "{arguments}: {told}");
+    }
+    assert!(run("--warmup 1 --iterations 8").contains("best: n = "));
 }

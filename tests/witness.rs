@@ -7,16 +7,22 @@ use aorta::exec::{self, Backend, Control, Edge, LaunchMode, Rank, Witness};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule::{self, Command, Schedule};
+use proptest::prelude::*;
 
 use crate::common;
-use crate::common::shipped;
+use crate::common::altered::Altered;
+use crate::common::{programs, shipped};
 
 fn placed((program, plan): &(Program, Plan), backend: &dyn Backend) -> Schedule {
     common::placed(program, plan, backend, &schedule::Options::default())
 }
 
-fn witness((program, plan): &(Program, Plan), schedule: &Schedule) -> Witness {
-    exec::witness(&[Rank { number: 0, program, schedule }], &[plan], &Host, &common::exec_options())
+fn witness(program: &(Program, Plan), schedule: &Schedule) -> Witness {
+    witness_on(&Host, program, schedule)
+}
+
+fn witness_on(backend: &dyn Backend, (program, plan): &(Program, Plan), schedule: &Schedule) -> Witness {
+    exec::witness(&[Rank { number: 0, program, schedule }], &[plan], backend, &common::exec_options())
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -101,6 +107,47 @@ step(sync: end, depth: 2) {
     }
     let missed = missed(&mut witness(&program, &broken), LaunchMode::Stream, 6);
     assert!(!missed.is_empty(), "an iteration began before the one before it had written what it reads");
+}
+
+/// Iterations that use different streams.
+const TURNS: &str = "\
+stream a
+stream b
+buffer x, y: f32[4]
+step {
+  if iteration % 3 == 0 { on a { spin(100ms) fill(1 -> x) } }
+  if iteration % 3 == 1 { on b { fill(2 -> y) } }
+}
+";
+
+#[test]
+fn an_iteration_that_does_not_wait_for_the_last_is_missed() {
+    let program = common::planned(TURNS);
+    let whole = placed(&program, &Host);
+    let mut ordered = witness(&program, &whole);
+    // The last iteration that does anything before the first of the next round is two iterations back.
+    assert_eq!(ordered.edges(), 3, "one between two operations, and one from each iteration to the next");
+    assert_eq!(missed(&mut ordered, LaunchMode::Stream, 7), []);
+    let mut unordered = witness_on(&Altered::unordered(&Host), &program, &whole);
+    let missed = missed(&mut unordered, LaunchMode::Stream, 7);
+    let steps: Vec<_> = missed.iter().map(|(edge, _)| (edge.from.0, edge.to.0)).collect();
+    assert!(steps.contains(&(0, 1)), "{missed:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_edge_of_iterations_in_turns_holds(turns in programs::turns(4, 6), depth in 0..4u32) {
+        let options = if depth == 0 { String::new() } else { format!("(sync: end, depth: {depth})") };
+        let text = programs::turns_text(&turns, 4, &options);
+        let program = common::planned(&text);
+        let mut witness = witness(&program, &placed(&program, &Host));
+        witness.ranks.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+        for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+            prop_assert_eq!(missed(&mut witness, mode, 9), [], "{}, {}", mode.name(), text);
+        }
+    }
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
         profile: Some(&profile),
         expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
         places: &|_| String::new(),
+        keep: &|_| {},
     };
     measure::measure(&request).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -188,9 +189,10 @@ fn figures_say_what_the_device_is_like() {
         for direction in ["h2d_at_once", "d2h_at_once"] {
             assert!((found[direction] - 1.0).abs() < 0.01, "{streams} streams: {found:?}");
         }
-        // An odd number leaves one direction with a copy more.
-        let (most, all) = (if streams == "7" { 4.0 } else { 1.0 }, if streams == "7" { 7.0 } else { 2.0 });
-        assert!((found["both_at_once"] - all / most).abs() < 0.01, "{streams} streams: {found:?}");
+        // Both directions together reach 0.88 of twice the one; an odd number leaves one direction with a copy more.
+        let together = 2.0 * 97.8 / (55.3 + 55.4);
+        let expected = if streams == "7" { 7.0 / (6.0 / together + 1.0) } else { together };
+        assert!((found["both_at_once"] - expected).abs() < 0.01, "{streams} streams: {found:?}");
     }
     // Large copies reach the link's rate, small ones do not, and more bytes are never slower.
     let found = figures("size_sweep", &[]);

@@ -16,10 +16,12 @@ own; theirs are forked from one that has imported PyTorch and has not touched th
   in the order of issue. It has to be ours, operation by operation; what differs is printed, and the exit code is 1.
   PyTorch's profiler counts the kernels that these calls launch.
 - Theirs takes the time of an iteration between two events on an idle stream, one recorded by the host before it issues
-  the first kernel, one after it has waited for every stream in turn: issuing and waiting are inside. Ours goes from an
-  event before the first kernel to one behind the last of all streams. With `in_flight=1` the host issues an iteration
-  when the one before is complete, as theirs does, so that issuing is inside too; the host's waiting is not. Neither
-  side times single operations.
+  the first kernel, one after it has waited for every stream in turn: issuing and waiting are inside. Its like of ours is
+  the host-paced time: from an event before the first kernel to one behind the last of all streams, without the gate
+  that holds an iteration until the host has issued it. With `in_flight=1` the host issues an iteration when the one
+  before is complete, as theirs does, so that issuing is inside too; the host's waiting is not. Ratios compare these
+  two. The time at the gate, which is the device's alone, has a column and no ratio: theirs has nothing like it.
+  A graph is issued by one call. Neither side times single operations.
 - Throughput is in the toolkit's unit: its own number of operations of an iteration, over the mean time of one.
 - f32 products are f32 on both sides. The toolkit leaves PyTorch's matmul precision at `highest`; `compute: auto` never
   rounds. Variables that would override that are taken out of the environment.
@@ -218,6 +220,11 @@ def ratio(theirs, mine):
     return f"{theirs.mean / mine.mean:.3g} × ({min(rounds):.3g} to {max(rounds):.3g})"
 
 
+def host_paced(variant):
+    """The samples of a variant without the gate. Where it could not be held, these are its headline."""
+    return (variant.get("ungated") or variant["time"])["samples_ns"]
+
+
 def shown(side, work):
     """Median, and throughput of the whole."""
     return f"{side.median:.3f} | {work / side.mean * 1e3:.4g}" if side.rounds else "– | –"
@@ -248,12 +255,14 @@ def measure(args, theirs, folder, environment):
                 # Its own number of operations of an iteration, which it does not print.
                 work = result["throughput"] * result["total_time_ms"] / 1e3 / len(result["iteration_times_ms"])
                 results[case] = {"unit": result["throughput_unit"], "work": work, "theirs": Side(), "stream": Side(),
-                                 "graph": Side(), "issue": Side()}
+                                 "gate": Side(), "graph": Side(), "issue": Side()}
             sides = results[case]
             sides["theirs"].add(result["iteration_times_ms"])
             for variant in record["variants"]:
-                sides[variant["launch"]].add([sample / 1e6 for sample in variant["time"]["samples_ns"]])
+                sides[variant["launch"]].add([sample / 1e6 for sample in host_paced(variant)])
                 if variant["launch"] == "stream":
+                    if variant.get("ungated"):
+                        sides["gate"].add([sample / 1e6 for sample in variant["time"]["samples_ns"]])
                     sides["issue"].add([sample / 1e6 for sample in variant["issue"]["samples_ns"]])
             failures += [f"{name}, {streams} streams: {text}" for text in record["warnings"] if "no graph" in text]
     return results, counted, failures, notes, about
@@ -266,14 +275,14 @@ def report(args, results, counted, failures, notes, about):
              "warm-up and measured iterations: "
              + ", ".join(f"{name} {' and '.join(map(str, (10, 100) if args.full else ITERATIONS[name]))}"
                          for name in args.workloads) + ".", "",
-             "| workload | streams | unit | AORTA, ms | rate | as streams, ms | rate | over AORTA (by round) "
-             "| host issues, ms | as a graph, ms | rate | over AORTA (by round) |",
-             "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+             "| workload | streams | unit | AORTA, ms | rate | as streams, host-paced, ms | rate | over AORTA (by round) "
+             "| host issues, ms | at the gate, ms | as a graph, ms | rate | over AORTA (by round) |",
+             "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for (name, streams), sides in results.items():
         theirs, work = sides["theirs"], sides["work"]
-        issue = f"{sides['issue'].median:.3f}" if sides["issue"].rounds else "–"
+        issue, gate = (f"{sides[of].median:.3f}" if sides[of].rounds else "–" for of in ("issue", "gate"))
         lines.append(f"| {name} | {streams} | {sides['unit']} | {shown(theirs, work)} | "
-                     f"{shown(sides['stream'], work)} | {ratio(theirs, sides['stream'])} | {issue} | "
+                     f"{shown(sides['stream'], work)} | {ratio(theirs, sides['stream'])} | {issue} | {gate} | "
                      f"{shown(sides['graph'], work)} | {ratio(theirs, sides['graph'])} |")
     lines += ["", "Times are medians of an iteration, rates the work over the mean time.", "", *counted]
     lines += ["", "Their kernels in one iteration:", "", *(f"- {note}" for note in notes)] if notes else []

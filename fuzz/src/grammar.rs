@@ -224,6 +224,8 @@ const GRAMMAR: &[(u8, &[&str])] = &[
             "serial_time",
             "time.p50",
             "time.max",
+            "time.slot[$n]",
+            "busy(t$@).slot[0].p95",
             "overlap(a, s)",
             "$g / $g",
             "$g + $g",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aorta::base::{MemoryId, SourceMap};
-use aorta::model::{self, MemoryKind, ModelError, OpKind, Options, Program};
+use aorta::model::{self, MemoryKind, Mistake, OpKind, Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Topology};
@@ -102,7 +102,7 @@ pub fn format(text: &str) {
 
 /// The tree of a text that has no syntax errors. What could be understood of another is worked out too, as the program
 /// does.
-fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<ModelError>>)> {
+fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<Mistake>>)> {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     let result = model::analyze(&ast, &options());
     if let Err(errors) = &result {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::Nanos;
-use crate::config::{Links, Profile};
+use crate::config::Profile;
 use crate::cost;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, ImageOp, NO_COMM, NO_CROSSING, Timer, Work};
 use crate::ops::{self, Launch, Spec};
@@ -19,14 +19,12 @@ pub struct Emulated {
     backend: Box<dyn Backend>,
     /// By which it is told how long anything takes between ranks.
     profile: Profile,
-    links: Links,
 }
 
 impl Emulated {
     /// What ranks do together takes as long as between devices of that profile.
     pub fn new(backend: Box<dyn Backend>, profile: Profile) -> Emulated {
-        let links = Links::named(&profile.topology).expect("a profile is checked when it is read");
-        Emulated { backend, profile, links }
+        Emulated { backend, profile }
     }
 
     /// Replaces everything that an image does together with other ranks.
@@ -51,15 +49,15 @@ impl Emulated {
     fn kernel(&self, image: &Image, op: &ImageOp) -> Option<Spec> {
         let work = &image.works[op.work as usize];
         let most = self.backend.device().units.unwrap_or(u32::MAX);
-        let units = (self.links.units.value() as u32).clamp(1, most);
+        let units = (self.profile.topology.units.value() as u32).clamp(1, most);
         match work.launches.first()? {
             Launch::Collective(collectives) => {
                 let ranks = &image.comms[op.comm as usize].ranks;
-                let times = collectives.iter().map(|one| cost::exchange(one, ranks, &self.links));
+                let times = collectives.iter().map(|one| cost::exchange(one, ranks, &self.profile.topology));
                 Some(ops::held(nanos(times.fold(0.0, f64::max)), units))
             }
             Launch::Peer(peer) => {
-                let task = cost::peer(&work.spec, &self.profile, &self.links);
+                let task = cost::peer(&work.spec, &self.profile);
                 let by_kernel = peer.sends.as_ref().is_some_and(|sent| matches!(*sent.launch, Launch::Kernel(_)));
                 // A copy engine takes no unit, and what stands for it a single thread.
                 let units = if by_kernel { units } else { 0 };

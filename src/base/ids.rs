@@ -38,6 +38,8 @@ id! {
     LabelId,
     /// A phase at one place and loop turn.
     PhaseId,
+    /// A turn of a loop, or a call, at one place; 0 is the step itself.
+    TurnId,
     /// A group of ranks; 0 is all of them.
     GroupId,
     /// A real stream of a schedule: a row of the timeline.

@@ -3,11 +3,13 @@
 //! Nothing here knows the language, a device or a file system.
 
 pub mod dims;
+pub mod divisors;
 pub mod dtype;
 pub mod ids;
 pub mod parallel;
 pub mod plural;
 pub mod random;
+pub mod shell;
 pub mod source_map;
 pub mod space;
 pub mod span;
@@ -17,6 +19,7 @@ pub mod units;
 pub mod workflow;
 
 pub use dims::Dims;
+pub use divisors::{gcd, lcm};
 pub use dtype::DType;
 pub use ids::*;
 pub use plural::counted;

@@ -60,8 +60,14 @@ impl std::iter::Sum for Nanos {
     }
 }
 
+/// The value, and 0 in place of negative zero, which nobody wants to read.
+pub fn unsigned_zero(value: f64) -> f64 {
+    value + 0.0
+}
+
 /// Four significant digits, without trailing noise: 0.01234, 1.234, 12.34, 123.4, 1234; 1.234e-6 where it is tiny.
 fn digits(value: f64) -> String {
+    let value = unsigned_zero(value);
     let size = value.abs();
     // Each bound rounds up to the power of ten above it.
     let places = match size {
@@ -126,7 +132,7 @@ impl fmt::Display for Flops {
 
 /// The number scaled by a decimal prefix, as text, and the prefix.
 fn scaled(value: f64) -> (String, &'static str) {
-    let (scaled, prefix) = decimal(value);
+    let (scaled, prefix) = decimal(unsigned_zero(value));
     let whole = scaled.fract() == 0.0 && scaled.abs() < 1000.0;
     (if whole { format!("{scaled}") } else { digits(scaled) }, prefix)
 }
@@ -201,6 +207,19 @@ impl Dimension {
         }
     }
 
+    /// A quantity of this dimension as it is written, such as `1us`; `None` for a plain number, and where no unit of the
+    /// language measures it.
+    pub fn example(self) -> Option<&'static str> {
+        match (self.time, self.bytes, self.flops) {
+            (1, 0, 0) => Some("1us"),
+            (0, 1, 0) => Some("1MiB"),
+            (-1, 1, 0) => Some("1GB/s"),
+            (0, 0, 1) => Some("1GFLOP"),
+            (-1, 0, 1) => Some("1TFLOP/s"),
+            _ => None,
+        }
+    }
+
     /// A value of this dimension, given in base units, for people: `1.5 ms`, `64 MiB`, `400 GB/s`.
     pub fn display(self, value: f64) -> String {
         match (self.time, self.bytes, self.flops) {
@@ -220,7 +239,7 @@ impl Dimension {
         match unit(name) {
             None => Count(value * self.to_si(), name).to_string(),
             Some(unit) => {
-                let value = value / unit.factor;
+                let value = unsigned_zero(value / unit.factor);
                 let number = if value.fract() == 0.0 && value.abs() < 1e9 { format!("{value}") } else { digits(value) };
                 format!("{number} {name}")
             }
@@ -242,7 +261,7 @@ impl Dimension {
 pub fn plain(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e15 {
-        return format!("{value:.0}");
+        return format!("{:.0}", unsigned_zero(value));
     }
     match size {
         _ if size < 1e6 => digits(value),
@@ -322,6 +341,19 @@ mod tests {
         assert_eq!(plain(0.001_234_6), "0.001235");
         assert_eq!(plain(7.0), "7");
         assert_eq!(plain(2.5e7 + 0.5), "25.00M");
+    }
+
+    #[test]
+    fn negative_zero_prints_as_zero() {
+        let times = [Dimension::NONE, Dimension::TIME, Dimension::TIME.inverse()];
+        let all = times.iter().flat_map(|time| [time.bytes, 1].map(|bytes| Dimension { bytes, ..*time }));
+        for dimension in all.flat_map(|of| [of.flops, 1].map(|flops| Dimension { flops, ..of })) {
+            assert_eq!(dimension.display(-0.0), dimension.display(0.0));
+            for unit in UNITS.iter().map(|unit| unit.name).chain(["tokens/s", "kernels"]) {
+                assert_eq!(dimension.display_in(-0.0, unit), dimension.display_in(0.0, unit), "{unit}");
+            }
+        }
+        assert_eq!((Flops(-0.0).to_string(), Rate(-0.0, "B/s").to_string()), ("0 FLOP".into(), "0 B/s".into()));
     }
 
     #[test]

@@ -4,7 +4,9 @@ mod args;
 mod child;
 mod course;
 mod side;
+mod unquoted;
 
+use crate::base::shell;
 use crate::measure::ab::AbRecord;
 use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::Side;
@@ -16,6 +18,7 @@ use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
 
 pub use args::AbArgs;
 pub use side::SideArgs;
+pub use unquoted::quoted;
 
 use args::{FailOnArg, ROUNDS};
 use child::Failure;
@@ -71,7 +74,7 @@ fn side(side: Side, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     match exec::examine(exec) {
         Ok(_) => Ok(read),
         Err(error) => {
-            output::eprint(&format!("Side {}, `aorta exec {}`:\n", side.name(), read.arguments.join(" ")));
+            output::eprint(&format!("Side {}, `aorta exec {}`:\n", side.name(), shell::command(&read.arguments)));
             Err(error)
         }
     }

@@ -10,7 +10,7 @@ use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::Sim;
-use crate::config::{Figure, Profile, Settings};
+use crate::config::{Figure, Links, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 
 use super::error::{CliError, InputError};
@@ -178,7 +178,7 @@ fn failed(error: ExecError) -> CliError {
     CliError::Exec { error, sources: std::sync::Arc::new(crate::base::SourceMap::new()) }
 }
 
-/// The profile that the simulator takes for its device: an embedded one, or a file. The variables that set a real
+/// The profile that the simulator takes for its device, with its topology: embedded ones, or files. The variables that set a real
 /// device's hardware queues set the simulated one's too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let name = &settings.profile;
@@ -188,6 +188,13 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     } else {
         Profile::named(name)?
     };
+    if let Some(name) = &settings.topology {
+        profile.topology = if name.ends_with(".ron") {
+            Links::parse(name, &load::read(std::path::Path::new(name), load::Kind::Topology)?)?
+        } else {
+            Links::named(name)?
+        };
+    }
     if let Some((variable, count)) = environment::queues(&profile.vendor) {
         profile.queues.count = Figure(f64::from(count), variable.to_owned());
     }

@@ -18,6 +18,8 @@ pub struct Ready {
     pub launch: String,
     /// Iterations after which the program repeats.
     pub period: usize,
+    /// Whether iterations are held until the host has issued them; `None` of a graph.
+    pub held: Option<bool>,
     pub warmup: WarmupRecord,
     /// How long an iteration may take before the run calls itself hung.
     pub timeout: Nanos,

@@ -84,8 +84,11 @@ fn check_world(
     let alone = loaded.ranks.windows(2).filter(|pair| !pair[1].shares_with(&pair[0])).map(|pair| &pair[1]);
     for rank in std::iter::once(&loaded.ranks[0]).chain(alone) {
         let schedule = plan::place_rank(&loaded, rank, &profile);
-        schedule::check_memory(&rank.program, &schedule, available, &has)
-            .map_err(|error| CliError::Source { diagnostics: vec![error], sources: loaded.sources.clone() })?;
+        schedule::check_memory(&rank.program, &schedule, available, &has).map_err(|error| CliError::Source {
+            diagnostics: vec![error],
+            sources: loaded.sources.clone(),
+            check: None,
+        })?;
     }
     // What looks like a mistake looks so in every world.
     let mut told: Vec<Boxed> = if first { diagnostics::lint(&loaded) } else { Vec::new() };

@@ -85,6 +85,16 @@ impl Diagnostic for OnRank {
 
 /// Shows diagnostics, and their number where people read them.
 pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticsArg) {
+    show_noted(all, sources, how, "");
+}
+
+/// Shows diagnostics, and where people read them their number with a note behind it.
+pub fn show_noted<'a>(
+    all: impl IntoIterator<Item = &'a dyn Diagnostic>,
+    sources: &SourceMap,
+    how: DiagnosticsArg,
+    note: &str,
+) {
     let mut text = String::new();
     let mut counts = [0; 3];
     for one in all {
@@ -95,7 +105,7 @@ pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &Sou
         counts[level(one)] += 1;
     }
     match how {
-        DiagnosticsArg::Text => output::eprint(&format!("{text}{}\n", numbers(counts))),
+        DiagnosticsArg::Text => output::eprint(&format!("{text}{}{note}\n", numbers(counts))),
         DiagnosticsArg::Json | DiagnosticsArg::Github => output::print(&text),
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::sim::Sim;
 use crate::config::{CacheSetting, GateSetting};
-use crate::exec::{self, Backend, Control, LaunchMode, Trace};
+use crate::exec::{self, Backend, Control, LaunchMode, Observation, Trace};
 use crate::report::dump;
 use crate::syntax;
 
@@ -49,7 +49,7 @@ pub fn run(args: DumpArgs) -> CliResult {
             true => Ok(DONE),
             false => {
                 let diagnostics = errors.into_iter().map(|error| Box::new(error) as _).collect();
-                Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources) })
+                Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources), check: None })
             }
         };
     }
@@ -91,8 +91,9 @@ fn traces(
     let failed = |error| CliError::Exec { error, sources: loaded.sources.clone() };
     let mut session = exec::prepare(&loaded.program, schedule, backend, options).map_err(failed)?;
     session.capture().map_err(failed)?;
+    let observation = Observation::once(loaded.program.cycle.len());
     let mut observe = |mode| {
-        let traces = session.observe(mode, 1, &Control::default()).map_err(failed)?;
+        let traces = session.observe(mode, observation, &Control::default()).map_err(failed)?;
         let most = options.observed_operations;
         traces.into_iter().next().ok_or_else(|| CliError::from(InputError::TooManyToObserve { most }))
     };

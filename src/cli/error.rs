@@ -18,6 +18,8 @@ pub enum CliError {
     Source {
         diagnostics: Vec<Boxed>,
         sources: Arc<SourceMap>,
+        /// The command that checks the same; `None` where this is one that does, or there is none.
+        check: Option<String>,
     },
     Input(InputError),
     Config(ConfigError),
@@ -80,9 +82,9 @@ pub enum InputError {
     #[error("none of the {count} cases can run; what is wrong with the first, {first}, stands above")]
     #[diagnostic(
         code(aorta::cli::no_valid_case),
-        help("mend what all cases have in common; `aorta exec FILE` with the values of one case tells the same")
+        help("mend what all cases have in common; `aorta exec {command}` runs the first case alone")
     )]
-    NoValidCase { count: usize, first: String },
+    NoValidCase { count: usize, first: String, command: String },
 
     #[error("{name} is no file of cases: {why}")]
     #[diagnostic(code(aorta::cli::no_cases), help("`aorta sweep FILE --json PATH` writes one"))]
@@ -171,7 +173,8 @@ pub enum InputError {
     #[diagnostic(
         code(aorta::cli::no_common_case),
         help(
-            "cases are matched by workload, parameters and how they were launched; the lists above say what each side has"
+            "cases are matched by the name of the workload's file, parameters and how they were launched; the lists above say \
+             what each side has"
         )
     )]
     NoCommonCase { base: String, other: String },
@@ -237,7 +240,7 @@ impl CliError {
     pub fn print(&self, how: DiagnosticsArg) {
         let empty = SourceMap::new();
         let (all, sources): (Vec<&dyn Diagnostic>, &SourceMap) = match self {
-            CliError::Source { diagnostics, sources } => {
+            CliError::Source { diagnostics, sources, .. } => {
                 (diagnostics.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect(), sources)
             }
             CliError::Input(error) => (vec![error], &empty),
@@ -245,7 +248,10 @@ impl CliError {
             CliError::Exec { error, sources } => (vec![error], sources),
         };
         match self {
-            CliError::Source { .. } => diagnostics::show(all, sources, how),
+            CliError::Source { check, .. } => {
+                let note = check.as_ref().map(|check| format!("; `{check}` shows the same"));
+                diagnostics::show_noted(all, sources, how, note.as_deref().unwrap_or(""));
+            }
             _ => diagnostics::show_one(all[0], sources, how),
         }
     }

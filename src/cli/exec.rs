@@ -10,21 +10,25 @@ mod record;
 mod restart;
 mod scenario;
 mod standing;
+mod telling;
 mod together;
 
+use std::sync::Arc;
+
 use crate::base::counted;
+use crate::exec::Control;
 use crate::measure::RunRecord;
-use crate::report;
 
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, expected, launcher, load, output};
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, launcher, load, output};
 
 pub use args::{EffortArg, ExecArgs};
 pub use prepare::{examine, settle};
 
 use measuring::Run;
 use prepare::{Ready, prepare};
+use telling::Telling;
 
 /// What is said of a file with collectives that runs as one rank without having been asked to.
 const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
@@ -38,6 +42,7 @@ struct Part {
     facts: Vec<(String, String)>,
     /// What is done when it fails.
     aftermath: failure::Aftermath,
+    control: Arc<Control>,
 }
 
 pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
@@ -55,7 +60,7 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     match launcher::here()? {
         Some(launcher) => together::run(launcher, settled, how),
         None => {
-            let alone = Part { leads: true, launched: false, facts: Vec::new(), aftermath };
+            let alone = Part { leads: true, launched: false, facts: Vec::new(), aftermath, control: Arc::default() };
             let done = settled.and_then(|(args, settings)| finish(&prepare(args, settings, None)?, &alone, how));
             done.inspect_err(|error| aftermath.look_again(error))
         }
@@ -72,12 +77,16 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         if ready.one_rank {
             output::eprint(ONE_RANK);
         }
-        remind(loaded, &args.file, how);
+        remind(loaded, how);
     }
-    let run = Run::new(ready, part);
-    let (sources, aftermath) = (loaded.sources.clone(), part.aftermath);
-    run.control
-        .when_stuck(move |error| aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() }));
+    let telling = Arc::new(Telling::of(ready, part.leads));
+    let run = Run::new(ready, part, &telling);
+    let (sources, aftermath, kept) = (loaded.sources.clone(), part.aftermath, telling.clone());
+    run.control.when_stuck(move |error| {
+        if kept.tell_kept(error) {
+            aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
+        }
+    });
     if let Some(what) = args.diagnose {
         return run.diagnose(what);
     }
@@ -85,34 +94,23 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return run.stand();
     }
     let (mut record, failure) = run.record()?;
-    expected::judge(&mut record, ready.expected.as_ref());
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
     };
-    if !part.leads {
-        failure.map_or(outputs, Err)?;
-        return Ok(exit_code(&record));
-    }
-    output::print(&report::table(&record));
-    args.expected.list(&record, ready.expected.as_ref());
-    if let Some(top) = args.top {
-        output::print(&report::top(&record, top as usize));
-    }
-    // What cannot be written does not keep the rest from it.
-    let json = args.json.as_ref().map_or(Ok(()), |path| output::write_file(path, record.to_json().as_bytes()));
-    let others = super::report::write(&record, args.csv.as_ref(), args.trace.as_ref());
+    let told = telling.tell(&mut record);
     failure.map_or(outputs, Err)?;
-    json.and(others)?;
+    told?;
     Ok(exit_code(&record))
 }
 
 /// Says that the file has warnings, to whoever runs it without having checked it.
-fn remind(loaded: &load::Loaded, file: &str, how: DiagnosticsArg) {
+fn remind(loaded: &load::Loaded, how: DiagnosticsArg) {
     let warnings = diagnostics::warnings(&diagnostics::lint(loaded));
     if warnings > 0 && how == DiagnosticsArg::Text {
         let them = if warnings == 1 { "it" } else { "them" };
-        output::eprint(&format!("{}: `aorta check {file}` shows {them}.\n", counted(warnings, "warning")));
+        let command = loaded.check.as_deref().unwrap_or("aorta check");
+        output::eprint(&format!("{}: `{command}` shows {them}.\n", counted(warnings, "warning")));
     }
 }
 

@@ -160,7 +160,7 @@ fn mistakes(name: &str, text: &str, settings: &Settings) -> CliError {
     let mut sources = SourceMap::new();
     let base = sources.add(name, text).unwrap_or_default();
     let (_, errors) = syntax::parse(text, base, &load::limits(settings));
-    CliError::Source { diagnostics: diagnostics::boxed(errors), sources: Arc::new(sources) }
+    CliError::Source { diagnostics: diagnostics::boxed(errors), sources: Arc::new(sources), check: None }
 }
 
 /// What changes from one text to another, as `diff -u` tells it; nothing where nothing does.

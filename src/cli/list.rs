@@ -20,8 +20,7 @@ pub fn run() -> CliResult {
             text += &format!("{own}\n");
             category = own;
         }
-        let about = ast.about.first().map_or("", String::as_str);
-        text += &format!("  {:width$}  {about}\n", shipped.stem);
+        text += &format!("  {:width$}  {}\n", shipped.stem, ast.summary());
     }
     text += "\n`aorta show NAME` tells more of one, `aorta exec NAME` runs it.\n";
     output::print(&text);

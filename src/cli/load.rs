@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::base::{SourceMap, SrcSpan};
+use crate::base::{SourceMap, SrcSpan, shell};
 use crate::config::Settings;
 use crate::measure::record::Workload;
 use crate::model::{self, Program};
@@ -26,6 +26,24 @@ pub struct Text {
     pub name: String,
     pub origin: String,
     pub text: String,
+    /// Where a command that runs the workload loads it, the words of the command that checks it, but for what makes the
+    /// program: `aorta check FILE`. Else empty.
+    pub check: Vec<String>,
+}
+
+impl Text {
+    /// The command that checks the text as it is loaded here.
+    fn check_command(&self, args: &WorkloadArgs, world: u32) -> Option<String> {
+        let mut words = self.check.clone();
+        if words.is_empty() {
+            return None;
+        }
+        words.extend(args.words());
+        if world > 1 {
+            words.extend(["--ranks".to_owned(), world.to_string()]);
+        }
+        Some(shell::command(words))
+    }
 }
 
 /// A workload that has been parsed.
@@ -48,6 +66,8 @@ pub struct Loaded {
     pub sources: Arc<SourceMap>,
     /// The ceiling of real streams: `--streams` where the file has no parameter of that name.
     pub ceiling: Option<u32>,
+    /// The command that checks the same; `None` where that is what loads it.
+    pub check: Option<String>,
 }
 
 impl Loaded {
@@ -56,7 +76,7 @@ impl Loaded {
         let parsed = &self.parsed;
         Workload {
             name: parsed.name.clone(),
-            summary: parsed.ast.about.first().cloned().unwrap_or_default(),
+            summary: parsed.ast.summary(),
             origin: parsed.origin.clone(),
             sha256: parsed.sha256.clone(),
             category: list::category_of(&parsed.ast),
@@ -98,6 +118,7 @@ pub enum Kind {
     Settings,
     Scenario,
     Profile,
+    Topology,
     Expected,
     Suite,
     Record,
@@ -110,7 +131,7 @@ impl Kind {
     fn limit(self) -> usize {
         match self {
             Kind::Workload(limit) => limit,
-            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Expected | Kind::Suite => 1 << 20,
+            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Topology | Kind::Expected | Kind::Suite => 1 << 20,
             Kind::Record | Kind::Runs | Kind::Plan => 1 << 30,
         }
     }
@@ -126,6 +147,7 @@ impl Kind {
             }
             Kind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
             Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
+            Kind::Topology => "a topology was looked for, since the name ends in `.ron`",
             Kind::Plan => {
                 "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
             }
@@ -209,7 +231,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let kind = Kind::Workload(settings.max_file_bytes);
     if name == STANDARD_INPUT {
         let text = read_from("standard input", std::io::stdin().lock(), kind)?;
-        return Ok(Text { name: "<stdin>".to_owned(), origin: "<stdin>".to_owned(), text });
+        return Ok(Text { name: "<stdin>".to_owned(), origin: "<stdin>".to_owned(), text, check: Vec::new() });
     }
     let path = Path::new(name);
     let shipped = library::find(name);
@@ -217,11 +239,11 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if is_there && (shipped.is_none() || path.is_file()) {
         let text = read(path, kind)?;
-        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text });
+        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, check: Vec::new() });
     }
     if let Some(shipped) = shipped {
         let name = format!("{}.aorta", shipped.stem);
-        return Ok(Text { name, origin: "library".to_owned(), text: shipped.text.to_owned() });
+        return Ok(Text { name, origin: "library".to_owned(), text: shipped.text.to_owned(), check: Vec::new() });
     }
     Err(library::unknown(name).into())
 }
@@ -282,7 +304,7 @@ fn may_copy_to_others(ast: &Ast) -> bool {
 
 /// Parses, analyzes and plans a workload for every rank of a world, and checks the ranks beside each other.
 pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: World) -> Result<Loaded, CliError> {
-    let (mut parsed, syntax_errors) = parse(text, settings)?;
+    let (mut parsed, syntax_errors) = parse(text.clone(), settings)?;
     let (mut world, sure) = match world {
         World::Of(ranks) => (ranks, true),
         World::OfCollectives(ranks) if has_collectives(&parsed.ast) => (ranks, true),
@@ -314,6 +336,9 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         (world, options.world) = (1, 1);
         analyzed = model::analyze(&parsed.ast, &options);
     }
+    let check = text.check_command(args, world);
+    // With the file alone, nobody has to be told how to check it.
+    let again = check.clone().filter(|check| *check != shell::command(&text.check[..3]));
     let Parsed { ast, sources, name, origin, sha256 } = parsed;
     let sources = Arc::new(sources);
     let program = match analyzed {
@@ -323,13 +348,14 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
             let broken = !diagnostics.is_empty();
             let lost = ast.lost.iter().flat_map(|&span| syntax::declared(sources.text(span))).collect();
             let errors = other.err().unwrap_or_default();
-            let told = errors.into_iter().filter(|error| !broken || !is_consequence(error, &lost));
+            let told = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
             diagnostics.extend(boxed(told));
             diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
-            return Err(CliError::Source { diagnostics, sources });
+            return Err(CliError::Source { diagnostics, sources, check: again });
         }
     };
-    let wrong = |diagnostics: Vec<Boxed>| CliError::Source { diagnostics, sources: sources.clone() };
+    let wrong =
+        |diagnostics: Vec<Boxed>| CliError::Source { diagnostics, sources: sources.clone(), check: again.clone() };
     let on_rank = |all: Vec<Boxed>, rank: u32| match rank {
         0 => wrong(all),
         _ => wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect()),
@@ -351,7 +377,7 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
     let parsed = ParsedInfo { ast, name, origin, sha256, preset: args.preset.clone() };
     let ceiling = args.streams.filter(|_| !has_streams);
     let (program, plan) = (ranks[0].program.clone(), ranks[0].plan.clone());
-    Ok(Loaded { parsed, program, plan, ranks, sources, ceiling })
+    Ok(Loaded { parsed, program, plan, ranks, sources, ceiling, check })
 }
 
 fn planned(program: Program) -> Result<Rank, Vec<plan::PlanError>> {
@@ -404,7 +430,7 @@ fn given(
 fn is_consequence(error: &model::ModelError, lost: &HashSet<&str>) -> bool {
     use model::ModelError::*;
     match error {
-        NoStep { .. } | NothingToRun { .. } => true,
+        NoStep { .. } | NothingToRun { .. } | SlotOutOfRange { .. } => true,
         UnknownName { name, .. }
         | UnknownOperation { name, .. }
         | UnknownSet { name, .. }

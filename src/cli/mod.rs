@@ -121,6 +121,24 @@ struct WorkloadArgs {
     cycle: Option<u64>,
 }
 
+impl WorkloadArgs {
+    /// The arguments as they are typed.
+    fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.set.iter().flat_map(|pair| ["--set".to_owned(), pair.clone()]).collect();
+        let sync = self.sync.and_then(|sync| Some(sync.to_possible_value()?.get_name().to_owned()));
+        let others = [
+            ("--preset", self.preset.clone()),
+            ("--streams", self.streams.map(|streams| streams.to_string())),
+            ("--sync", sync),
+            ("--cycle", self.cycle.map(|cycle| cycle.to_string())),
+        ];
+        for (option, value) in others {
+            words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+        }
+        words
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum SyncArg {
     /// An iteration begins when the last is complete
@@ -142,7 +160,7 @@ struct ConfigArgs {
 
 /// Reads the arguments and does what they say.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(ab::quoted(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version go to standard output and are no failure.

@@ -139,6 +139,7 @@ fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocu
         program: &rank.program,
         plan: &rank.plan,
         schedule: &schedule,
+        rank: args.rank,
         profile: &profile,
         places: &|span| loaded.sources.place(span),
     }))

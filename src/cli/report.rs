@@ -3,15 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use indexmap::IndexSet;
 
+use crate::base::suggest;
 use crate::measure::RunRecord;
-use crate::measure::cases::{Cases, Kind};
+use crate::measure::cases::{Cases, Header, Kind};
+use crate::measure::order::Order;
 use crate::report;
 use crate::report::suite::Page;
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
 use super::{CliResult, DONE, load, output};
+
+/// Names of columns that a message lists at most.
+const LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -22,6 +28,9 @@ pub struct ReportArgs {
     top: Option<u32>,
     #[command(flatten)]
     expected: ExpectedArgs,
+    /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    sort: Option<String>,
     /// Write the record as CSV
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
@@ -37,6 +46,9 @@ pub fn run(args: ReportArgs) -> CliResult {
     let text = load::read(&args.record, load::Kind::Record)?;
     if Cases::is_meant(text.as_bytes()) {
         return cases(&args, &text);
+    }
+    if let Some(name) = &args.sort {
+        return Err(unsorted(name, "this is the record of one run", "`--sort` is for the cases of a sweep").into());
     }
     let own = args.expected.own()?;
     let mut record = RunRecord::from_json(&text)
@@ -69,16 +81,53 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
         output::eprint("The file ends in the middle of a line, of a case that was cut short.\n");
     }
     let (header, latest) = (&read.header, read.latest());
+    if let (Kind::Suite, Some(name)) = (header.kind, &args.sort) {
+        return Err(unsorted(name, "a suite's cases are those of different workloads", "leave `--sort` away").into());
+    }
+    let metrics = latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|of| &of.metrics);
+    let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     output::print(&match header.kind {
-        Kind::Sweep => report::sweep(header, &latest),
+        Kind::Sweep => report::sweep(header, &latest, order.as_ref()),
         Kind::Suite => {
             let planned = latest.len();
             report::suite::table(&Page { header, description: "", cases: latest, planned })
         }
     });
-    let csv = args.csv.as_ref().map(|path| (path, report::cases_csv(&read.header, &read.latest())));
+    let latest = read.latest();
+    let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
+    let csv = args.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
     csv.map_or(Ok(()), |(path, csv)| output::write_file(path, csv.as_bytes()))?;
     Ok(DONE)
+}
+
+/// The order that `--sort` asks for, of cases with these metrics.
+///
+/// # Errors
+/// Nothing is called so.
+pub fn order<'a>(
+    sort: Option<&str>,
+    header: &'a Header,
+    metrics: impl Iterator<Item = &'a str>,
+) -> Result<Option<Order>, InputError> {
+    let Some(text) = sort else { return Ok(None) };
+    let order = Order::new(text);
+    let names: IndexSet<&str> = Order::names(header, metrics).into_iter().collect();
+    if names.contains(order.name()) {
+        return Ok(Some(order));
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(LISTED)]));
+    let help = suggest::did_you_mean(order.name(), names.iter().copied()).unwrap_or_else(listed);
+    Err(unsorted(text, "no column is called so", &help))
+}
+
+fn unsorted(name: &str, why: &str, help: &str) -> InputError {
+    InputError::BadValue {
+        what: "`--sort`".to_owned(),
+        value: name.to_owned(),
+        why: why.to_owned(),
+        help: help.to_owned(),
+    }
 }
 
 /// Writes the forms of a record that were asked for. One that cannot be written does not keep the other from it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::measure::cases::{Axis, Case, Header, Status};
+use crate::measure::pace::Pace;
 use crate::measure::paired::Side;
 use crate::measure::search::{self, Found, Objective, Search};
 use crate::report;
@@ -40,9 +41,25 @@ pub fn run(searching: Searching) -> CliResult {
     let search = Search { axes, budget, seed };
     let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
     let planned = |point: &[usize]| case(&orders.iter().zip(point).map(place).collect::<Vec<_>>());
-    let mut cases = Cases { header, planned: &planned, fits, run, fitting: BTreeMap::new(), last: BTreeMap::new() };
-    let (found, ended) = search.run(None, &mut cases);
-    let Cases { fitting, last, .. } = cases;
+    let mut cases = Cases {
+        header,
+        planned: &planned,
+        fits,
+        run,
+        fitting: BTreeMap::new(),
+        left: budget,
+        runs: BTreeMap::new(),
+        taken: BTreeMap::new(),
+        last: BTreeMap::new(),
+        pace: Pace::Headline,
+    };
+    let (mut found, mut ended) = search.run(None, &mut cases);
+    if let Some(End::Mixed) = ended {
+        // The points that were run are known: the search goes through them again, and then further.
+        (cases.pace, cases.taken, cases.last) = (Pace::Host, BTreeMap::new(), BTreeMap::new());
+        (found, ended) = search.run(None, &mut cases);
+    }
+    let Cases { fitting, last, pace, .. } = cases;
     let shown = report::Searched {
         header,
         points: search.points(),
@@ -50,6 +67,7 @@ pub fn run(searching: Searching) -> CliResult {
         found: &found,
         case: &|point| planned(point).values,
         last: &|point| last.get(&planned(point).name),
+        pace,
     };
     output::print(&report::search(&shown));
     match ended {
@@ -58,7 +76,7 @@ pub fn run(searching: Searching) -> CliResult {
             output::eprint("Interrupted: the same command with `--resume` goes on.\n");
             return Ok(INTERRUPTED);
         }
-        None => {}
+        Some(End::Spent | End::Mixed) | None => {}
     }
     let Some(best) = found.best() else { return Ok(FAILED) };
     let best = [&header.arguments[..], &planned(&best.point).arguments[..]].concat();
@@ -107,14 +125,46 @@ struct Cases<'a> {
     fits: &'a dyn Fn(&[String]) -> bool,
     run: &'a mut dyn FnMut(&Planned) -> Result<Option<Case>, CliError>,
     fitting: BTreeMap<Vec<usize>, bool>,
-    /// The last run of each case, by its name.
+    /// Runs that may still be made.
+    left: usize,
+    /// All runs of each case, by its name, and how many of them this search has taken.
+    runs: BTreeMap<String, Vec<Case>>,
+    taken: BTreeMap<String, usize>,
+    /// The last run of each case that this search has taken.
     last: BTreeMap<String, Case>,
+    /// Which times are compared.
+    pace: Pace,
 }
 
 /// Why a search has ended early.
 enum End {
     Interrupted,
     Failed(CliError),
+    /// A case could not be held at the gate and another was: the costs so far cannot be compared.
+    Mixed,
+    /// All runs have been made.
+    Spent,
+}
+
+impl Cases<'_> {
+    /// The next run of a case: one that an earlier search has had, or a new one.
+    fn next(&mut self, planned: &Planned) -> Result<Case, End> {
+        let taken = self.taken.entry(planned.name.clone()).or_default();
+        let known = self.runs.entry(planned.name.clone()).or_default();
+        if known.len() == *taken {
+            // A search that begins again has spent some already.
+            self.left = self.left.checked_sub(1).ok_or(End::Spent)?;
+            known.push((self.run)(planned).map_err(End::Failed)?.ok_or(End::Interrupted)?);
+        }
+        *taken += 1;
+        Ok(known[*taken - 1].clone())
+    }
+
+    /// Whether the runs that are known have other times in common than those that are compared.
+    fn is_mixed(&self) -> bool {
+        let records = self.runs.values().flatten().filter_map(|case| case.record.as_ref()?.variants.first());
+        self.pace != Pace::common(records)
+    }
 }
 
 impl Objective for Cases<'_> {
@@ -132,8 +182,11 @@ impl Objective for Cases<'_> {
 
     fn run(&mut self, point: &[usize]) -> Result<Option<f64>, End> {
         let planned = (self.planned)(point);
-        let case = (self.run)(&planned).map_err(End::Failed)?.ok_or(End::Interrupted)?;
-        let cost = report::cost(&case).filter(|_| case.status != Status::NotHeld);
+        let case = self.next(&planned)?;
+        if self.pace == Pace::Headline && self.is_mixed() {
+            return Err(End::Mixed);
+        }
+        let cost = report::cost(&case, self.pace).filter(|_| case.status != Status::NotHeld);
         self.last.insert(planned.name, case);
         Ok(cost)
     }

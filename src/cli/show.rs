@@ -35,7 +35,11 @@ pub fn run(args: ShowArgs) -> CliResult {
     if errors.is_empty() {
         return Ok(DONE);
     }
-    Err(CliError::Source { diagnostics: diagnostics::boxed(errors), sources: std::sync::Arc::new(parsed.sources) })
+    Err(CliError::Source {
+        diagnostics: diagnostics::boxed(errors),
+        sources: std::sync::Arc::new(parsed.sources),
+        check: None,
+    })
 }
 
 fn describe(parsed: &load::Parsed) -> String {

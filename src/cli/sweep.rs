@@ -13,8 +13,9 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::counted;
+use crate::base::{counted, shell};
 use crate::measure::cases::{self, Case, Header, Kind, Status};
+use crate::measure::order::Order;
 use crate::report;
 
 use super::case::{self, Interrupt};
@@ -39,6 +40,8 @@ struct Sweep {
     unfit: IndexMap<String, String>,
     /// SHA-256 of the workload that every case is expected to run.
     workload: String,
+    /// What the table is sorted by.
+    order: Option<Order>,
 }
 
 pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
@@ -133,14 +136,15 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
             }
             Err(error) => {
                 unfit.insert(case.name.clone(), error.text());
-                first = first.or(Some((case.name.clone(), error)));
+                first = first.or(Some((case, error)));
             }
         }
     }
     let Some(loaded) = fit else {
         let (first, error) = first.expect("there is a case, and none that can run");
         error.print(how);
-        return Err(InputError::NoValidCase { count: planned.len(), first }.into());
+        let command = shell::command([&arguments, &first.arguments[..]].concat());
+        return Err(InputError::NoValidCase { count: planned.len(), first: first.name.clone(), command }.into());
     };
     let workload = loaded.parsed.sha256;
     // A scenario says more than its workload.
@@ -156,7 +160,9 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         axes: options.axes,
         zip: args.zip,
     };
-    Ok(Sweep { header, planned, unfit, workload })
+    let metrics = loaded.program.metrics.iter().map(|metric| metric.name.as_str());
+    let order = super::report::order(args.sort.as_deref(), &header, metrics)?;
+    Ok(Sweep { header, planned, unfit, workload, order })
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -274,11 +280,12 @@ fn finish(
     complete: bool,
 ) -> CliResult {
     let cases: Vec<&Case> = sweep.planned.iter().filter_map(|planned| known.get(&planned.name)).collect();
-    output::print(&report::sweep(&sweep.header, &cases));
+    output::print(&report::sweep(&sweep.header, &cases, sweep.order.as_ref()));
+    let rows = sweep.order.as_ref().map_or_else(|| cases.clone(), |order| order.sorted(&sweep.header, &cases));
     let csv = args
         .csv
         .as_ref()
-        .map_or(Ok(()), |path| output::write_file(path, report::cases_csv(&sweep.header, &cases).as_bytes()));
+        .map_or(Ok(()), |path| output::write_file(path, report::cases_csv(&sweep.header, &rows).as_bytes()));
     if !complete {
         let left = counted(sweep.planned.len() - cases.len(), "case");
         output::eprint(&format!("Interrupted with {left} left: the same command with `--resume` goes on.\n"));

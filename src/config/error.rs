@@ -59,6 +59,14 @@ pub enum ConfigError {
         help: Option<String>,
     },
 
+    #[error("there is no topology `{name}`")]
+    #[diagnostic(code(aorta::config::unknown_topology))]
+    UnknownTopology {
+        name: String,
+        #[help]
+        help: Option<String>,
+    },
+
     #[error("there is no device profile `{name}`")]
     #[diagnostic(code(aorta::config::unknown_profile))]
     UnknownProfile {

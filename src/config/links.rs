@@ -1,6 +1,9 @@
 //! What connects devices: figures by which the simulator times collectives, each with its source.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::base::suggest;
 
 use super::error::{ConfigError, bad_ron};
 use super::profile::Figure;
@@ -11,9 +14,17 @@ use super::profile::Figure;
 pub struct Links {
     pub name: String,
     pub ranks_per_node: Figure,
+    /// Network cards of a node, which its devices share evenly.
+    pub cards_per_node: Figure,
     /// Compute units that a collective holds.
     pub units: Figure,
+    pub wiring: Wiring,
+    /// A transfer between two devices of a node.
     pub within: Link,
+    /// The most that crosses a device's port (or, in a mesh, one link) in one direction, in bytes per second: by copies, and
+    /// by the kernels of collectives.
+    pub port: Port,
+    /// A transfer between two nodes, by one network card on each side.
     pub across: Link,
     /// What one rank more adds to a small collective.
     pub hop: Figure,
@@ -29,6 +40,25 @@ pub struct Link {
     /// The least time of a transfer.
     pub latency: Figure,
     pub bandwidth: Figure,
+}
+
+/// How the devices of a node are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wiring {
+    /// Each device has one port, through which it reaches all others.
+    Switch,
+    /// Each pair of devices has a link of its own.
+    Mesh,
+}
+
+/// Rates that a device's port reaches in one direction, however many share it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// By copy engines, and by kernels that copy.
+    pub copies: Figure,
+    /// By collectives, sends and receives, whose protocols cost more.
+    pub collectives: Figure,
 }
 
 /// Times of a collective within a node.
@@ -63,14 +93,31 @@ impl Links {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
+    /// The node that a rank is in.
+    pub fn node(&self, rank: u32) -> u32 {
+        rank / self.ranks_per_node.value() as u32
+    }
+
+    /// The network card of its node that a rank uses.
+    pub fn card(&self, rank: u32) -> u32 {
+        let (ranks, cards) = (self.ranks_per_node.value() as u64, self.cards_per_node.value() as u64);
+        (u64::from(rank) % ranks * cards / ranks) as u32
+    }
+
+    /// Reads the name of embedded links in place of links.
+    pub(super) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Links, D::Error> {
+        let name = String::deserialize(from)?;
+        Links::named(&name).map_err(D::Error::custom)
+    }
+
     /// Embedded links.
     pub fn named(name: &str) -> Result<Links, ConfigError> {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Links::parse(&format!("{name}.ron"), text),
-            None => Err(ConfigError::UnknownProfile {
-                name: name.to_owned(),
-                help: crate::base::suggest::did_you_mean(name, Links::names().collect::<Vec<_>>()),
-            }),
+            None => {
+                let help = suggest::did_you_mean(name, Links::names().collect::<Vec<_>>());
+                Err(ConfigError::UnknownTopology { name: name.to_owned(), help })
+            }
         }
     }
 
@@ -81,6 +128,9 @@ impl Links {
         };
         let figures = [
             ("ranks_per_node", &self.ranks_per_node),
+            ("cards_per_node", &self.cards_per_node),
+            ("port.copies", &self.port.copies),
+            ("port.collectives", &self.port.collectives),
             ("units", &self.units),
             ("within.bandwidth", &self.within.bandwidth),
             ("across.bandwidth", &self.across.bandwidth),

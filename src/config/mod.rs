@@ -15,8 +15,8 @@ mod suite;
 
 pub use error::ConfigError;
 pub use expected::Expected;
-pub use links::{Link, Links, Table};
-pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, Profile, QueueRule, Queues};
+pub use links::{Link, Links, Table, Wiring};
+pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use quantity::{Quantity, Span};
 pub use scenario::Scenario;
 pub use settings::{

@@ -59,6 +59,9 @@ impl Profile {
             &mut self.host_to_device.link,
             &mut self.device_to_host.bandwidth,
             &mut self.device_to_host.link,
+            &mut self.host_link.both,
+            &mut self.host_link.kernel_reads,
+            &mut self.host_link.kernel_writes,
             &mut self.pageable_bandwidth,
         ];
         figures.into_iter().for_each(each);

@@ -22,7 +22,7 @@ impl Figure {
 }
 
 /// A device as the simulator and the cost model know it. Times in nanoseconds, rates per second, sizes in bytes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     pub name: String,
@@ -67,12 +67,15 @@ pub struct Profile {
     pub queues: Queues,
     pub host_to_device: CopyEngines,
     pub device_to_host: CopyEngines,
+    /// The link to the host, as everything on it shares it.
+    pub host_link: HostLink,
     /// Bytes per second of copies to and from ordinary host memory, which hold the host.
     pub pageable_bandwidth: Figure,
     /// The least time of a collective on one rank.
     pub collective_floor: Figure,
-    /// How such devices are connected: the name of embedded links.
-    pub topology: String,
+    /// How such devices are connected: in a file, the name of embedded links.
+    #[serde(deserialize_with = "Links::by_name")]
+    pub topology: Links,
 }
 
 /// What calls cost the host, each until it returns.
@@ -124,6 +127,21 @@ pub enum QueueRule {
     HeadOfLine,
     /// When the entry is complete: the streams of one queue run one after the other.
     Serial,
+}
+
+/// The link to the host, where directions and kinds of traffic share it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostLink {
+    /// Bytes per second of copies in both directions together.
+    pub both: Figure,
+    /// Bytes per second that kernels read from pinned memory, and write to it.
+    pub kernel_reads: Figure,
+    pub kernel_writes: Figure,
+    /// What the first byte that a kernel reads or writes there adds to the kernel's time.
+    pub latency: Figure,
+    /// The share of the other direction that a kernel's traffic takes up.
+    pub kernel_other_way: Figure,
 }
 
 /// Copy engines of one direction.
@@ -179,7 +197,6 @@ impl Profile {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        Links::named(&self.topology)?;
         let positive = [
             ("chips", &self.chips),
             ("memory", &self.memory),
@@ -196,6 +213,9 @@ impl Profile {
             ("device_to_host.engines", &self.device_to_host.engines),
             ("device_to_host.bandwidth", &self.device_to_host.bandwidth),
             ("device_to_host.link", &self.device_to_host.link),
+            ("host_link.both", &self.host_link.both),
+            ("host_link.kernel_reads", &self.host_link.kernel_reads),
+            ("host_link.kernel_writes", &self.host_link.kernel_writes),
             ("pageable_bandwidth", &self.pageable_bandwidth),
         ];
         let bad = |name: &str, value: f64, why: &str| {
@@ -210,6 +230,8 @@ impl Profile {
         let times = [
             ("kernel_floor", &self.kernel_floor),
             ("memory_latency", &self.memory_latency),
+            ("host_link.latency", &self.host_link.latency),
+            ("host_link.kernel_other_way", &self.host_link.kernel_other_way),
             ("matrix_floor", &self.matrix_floor),
             ("gap_same", &self.gap_same),
             ("gap_event", &self.gap_event),

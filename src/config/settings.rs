@@ -129,6 +129,8 @@ pub struct Settings {
     pub rendezvous: Nanos,
     pub gemm_candidates: u32,
     pub profile: String,
+    /// Name or path of the topology; None for the one that the profile names.
+    pub topology: Option<String>,
     pub cycle: u64,
     pub max_file_bytes: usize,
     pub max_nesting: usize,
@@ -156,6 +158,7 @@ struct Layer {
     rendezvous: Option<String>,
     gemm_candidates: Option<u32>,
     profile: Option<String>,
+    topology: Option<String>,
     cycle: Option<u64>,
     max_file_bytes: Option<usize>,
     max_nesting: Option<usize>,
@@ -163,7 +166,7 @@ struct Layer {
     max_memory: Option<String>,
 }
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "sanity",
     "quick",
     "full",
@@ -180,6 +183,7 @@ const KEYS: [&str; 21] = [
     "rendezvous",
     "gemm_candidates",
     "profile",
+    "topology",
     "cycle",
     "max_file_bytes",
     "max_nesting",
@@ -266,6 +270,7 @@ fn example(key: &str) -> String {
         "timeout" | "rendezvous" => "60s",
         "max_memory" => "64GiB",
         "profile" => "h200",
+        "topology" => "hgx_h200",
         "observed_operations" | "max_operations" => "100000",
         "max_file_bytes" => "4194304",
         "cycle" | "max_nesting" => "64",
@@ -294,6 +299,7 @@ impl Layer {
             rendezvous: self.rendezvous.or(below.rendezvous),
             gemm_candidates: self.gemm_candidates.or(below.gemm_candidates),
             profile: self.profile.or(below.profile),
+            topology: self.topology.or(below.topology),
             cycle: self.cycle.or(below.cycle),
             max_file_bytes: self.max_file_bytes.or(below.max_file_bytes),
             max_nesting: self.max_nesting.or(below.max_nesting),
@@ -341,6 +347,7 @@ impl Layer {
             rendezvous: Nanos(wait as i64),
             gemm_candidates: self.gemm_candidates.expect(missing),
             profile: self.profile.expect(missing),
+            topology: self.topology.filter(|name| name != "auto"),
             cycle: self.cycle.expect(missing),
             max_file_bytes: self.max_file_bytes.expect(missing),
             max_nesting: self.max_nesting.expect(missing),

@@ -1,26 +1,55 @@
-//! What a collective costs: its latency and its bandwidth, from tables of what was measured.
+//! What collectives, sends and receives cost: their time from tables of what was measured, and what they put on each link.
 
-use crate::config::{Link, Links, Table};
+use crate::config::{Link, Links, Table, Wiring};
 use crate::ops::{Collective, CollectiveKind};
 
 /// Bytes that a barrier is told by: it adds up a number of each rank.
 const BARRIER: f64 = 4.0;
 
-/// The node that a rank of the world is in.
-fn node(rank: u32, links: &Links) -> u32 {
-    rank / links.ranks_per_node.value() as u32
+/// A link that transfers of several ranks may share, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Path {
+    /// The port of a rank's device, outwards and inwards.
+    Out(u32),
+    In(u32),
+    /// Between two devices of a mesh.
+    Pair {
+        from: u32,
+        to: u32,
+    },
+    /// A network card of a node, outwards and inwards.
+    CardOut {
+        node: u32,
+        card: u32,
+    },
+    CardIn {
+        node: u32,
+        card: u32,
+    },
+}
+
+/// Bytes that one rank's part of a transfer puts on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    pub path: Path,
+    pub bytes: f64,
+    /// The most that the link carries of such traffic, in bytes per second.
+    pub capacity: f64,
 }
 
 /// What connects two ranks of the world.
-pub fn link(one: u32, other: u32, links: &Links) -> &Link {
-    if node(one, links) == node(other, links) { &links.within } else { &links.across }
+fn link(one: u32, other: u32, links: &Links) -> &Link {
+    if links.node(one) == links.node(other) { &links.within } else { &links.across }
 }
 
-/// How long a collective takes from when the last rank has come, in ns. `ranks` are those of its group, as the world
-/// counts them.
+/// Bytes per second of a transfer between two ranks that has the links alone.
+pub fn link_rate(one: u32, other: u32, links: &Links) -> f64 {
+    link(one, other, links).bandwidth.value()
+}
+
+/// How long a collective takes from when the last rank has come, when it has the links alone, in ns. `ranks` are those of
+/// its group, as the world counts them.
 pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
-    let node = |rank: u32| node(rank, links);
-    let factor = collective.kind.bus_factor(collective.ranks).unwrap_or(1.0);
     let bytes = match collective.kind {
         CollectiveKind::Barrier => BARRIER,
         _ => collective.bytes() as f64,
@@ -29,18 +58,127 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
         let link = link(ranks[collective.rank as usize], ranks[collective.peer as usize], links);
         return link.latency.value() + bytes / link.bandwidth.value() * 1e9;
     }
-    let mut nodes: Vec<u32> = ranks.iter().map(|&rank| node(rank)).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    let local = (ranks.len() as u32).div_ceil(nodes.len() as u32);
+    let nodes = Node::of(ranks, links);
+    let local = nodes.iter().map(|node| node.ranks).max().unwrap_or(1);
     let within = if local > 1 { within(collective.kind, bytes, local, links) } else { 0.0 };
     if nodes.len() == 1 {
         return within;
     }
-    // Each device has its own way out, and what goes around the group goes over it once.
-    let steps = f64::from(nodes.len() as u32).log2().ceil();
-    let across = links.across.latency.value() * steps + bytes * factor / links.across.bandwidth.value() * 1e9;
+    let steps = (nodes.len() as f64).log2().ceil();
+    let busiest =
+        nodes.iter().map(|node| f64::from(node.most_on_card) * node.bytes_of_rank(collective.kind, bytes, &nodes));
+    let rate = links.across.bandwidth.value();
+    let across = links.across.latency.value() * steps + busiest.fold(0.0, f64::max) / rate * 1e9;
     within.max(across)
+}
+
+/// What a collective's rank puts on the links; nothing for a barrier, and on one rank.
+pub fn loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
+    let own = ranks[collective.rank as usize];
+    let bytes = collective.bytes() as f64;
+    if ranks.len() < 2 {
+        return Vec::new();
+    }
+    let sends = |to: u32, bytes: f64| outwards(own, to, bytes, links.port.collectives.value(), links);
+    let receives = |from: u32, bytes: f64| inwards(from, own, bytes, links.port.collectives.value(), links);
+    match collective.kind {
+        CollectiveKind::Barrier => Vec::new(),
+        CollectiveKind::Send => sends(ranks[collective.peer as usize], bytes).into_iter().collect(),
+        CollectiveKind::Recv => receives(ranks[collective.peer as usize], bytes).into_iter().collect(),
+        _ => together(collective.kind, bytes, own, ranks, links),
+    }
+}
+
+/// What a rank's part of a collective of several puts on the links: as much in as out.
+fn together(kind: CollectiveKind, bytes: f64, own: u32, ranks: &[u32], links: &Links) -> Vec<Load> {
+    let mut loads = Vec::new();
+    let near: Vec<u32> = ranks.iter().copied().filter(|&rank| links.node(rank) == links.node(own)).collect();
+    if near.len() > 1 {
+        // Of an all-to-all, what the node's ranks have for each other stays within the node.
+        let part = match kind {
+            CollectiveKind::AllToAll => near.len() as f64 / ranks.len() as f64,
+            _ => 1.0,
+        };
+        let capacity = links.port.collectives.value();
+        let bytes = wire_bytes(kind, bytes * part, near.len() as u32);
+        match links.wiring {
+            Wiring::Switch => loads.extend([Path::Out(own), Path::In(own)].map(|path| Load { path, bytes, capacity })),
+            Wiring::Mesh => {
+                let bytes = bytes / (near.len() - 1) as f64;
+                let others = near.iter().filter(|rank| **rank != own);
+                loads.extend(others.map(|&to| Load { path: Path::Pair { from: own, to }, bytes, capacity }));
+            }
+        }
+    }
+    let nodes = Node::of(ranks, links);
+    if let Some(home) = nodes.iter().find(|node| node.number == links.node(own)).filter(|_| nodes.len() > 1) {
+        let (node, card) = (links.node(own), links.card(own));
+        let bytes = home.bytes_of_rank(kind, bytes, &nodes);
+        let capacity = links.across.bandwidth.value();
+        let paths = [Path::CardOut { node, card }, Path::CardIn { node, card }];
+        loads.extend(paths.map(|path| Load { path, bytes, capacity }));
+    }
+    loads
+}
+
+/// Bytes of a collective that each rank sends to others of its node.
+fn wire_bytes(kind: CollectiveKind, bytes: f64, ranks: u32) -> f64 {
+    bytes * kind.bus_factor(ranks).unwrap_or(1.0)
+}
+
+/// What a transfer between two ranks puts on the sender's side; nothing where a rank sends to itself. `port` is what a
+/// device's port carries of such traffic, in bytes per second.
+pub fn outwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
+    let node = links.node(from);
+    let (path, capacity) = match (node == links.node(to), links.wiring) {
+        (true, Wiring::Switch) => (Path::Out(from), port),
+        (true, Wiring::Mesh) => (Path::Pair { from, to }, port),
+        (false, _) => (Path::CardOut { node, card: links.card(from) }, links.across.bandwidth.value()),
+    };
+    (from != to).then_some(Load { path, bytes, capacity })
+}
+
+/// The same of the receiver's side; nothing where the sender's link is all that there is between them.
+pub fn inwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
+    let node = links.node(to);
+    let (path, capacity) = match (links.node(from) == node, links.wiring) {
+        (true, Wiring::Switch) => (Path::In(to), port),
+        (true, Wiring::Mesh) => return None,
+        (false, _) => (Path::CardIn { node, card: links.card(to) }, links.across.bandwidth.value()),
+    };
+    (from != to).then_some(Load { path, bytes, capacity })
+}
+
+/// The ranks of a collective in one node.
+struct Node {
+    number: u32,
+    ranks: u32,
+    /// The most of them that share a network card.
+    most_on_card: u32,
+}
+
+impl Node {
+    /// The nodes of a group, by their numbers.
+    fn of(ranks: &[u32], links: &Links) -> Vec<Node> {
+        let mut places: Vec<(u32, u32)> = ranks.iter().map(|&rank| (links.node(rank), links.card(rank))).collect();
+        places.sort_unstable();
+        let node = |places: &[(u32, u32)]| Node {
+            number: places[0].0,
+            ranks: places.len() as u32,
+            most_on_card: places.chunk_by(|a, b| a.1 == b.1).map(|card| card.len() as u32).max().unwrap_or(1),
+        };
+        places.chunk_by(|a, b| a.0 == b.0).map(node).collect()
+    }
+
+    /// Bytes that each of its ranks sends to other nodes, and as many that it receives: its share of a ring over nodes, or
+    /// its own part of an all-to-all.
+    fn bytes_of_rank(&self, kind: CollectiveKind, bytes: f64, nodes: &[Node]) -> f64 {
+        let all: u32 = nodes.iter().map(|node| node.ranks).sum();
+        match kind {
+            CollectiveKind::AllToAll => bytes * f64::from(all - self.ranks) / f64::from(all),
+            _ => bytes * kind.bus_factor(nodes.len() as u32).unwrap_or(1.0) / f64::from(self.ranks),
+        }
+    }
 }
 
 fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
@@ -54,7 +192,9 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
     let tables = links.tables.iter().filter(|table| table.collective == name);
     let table = tables.min_by_key(|table| (table.ranks > ranks, table.ranks.abs_diff(ranks)));
     let Some(table) = table else {
-        return links.within.latency.value() + bytes / links.within.bandwidth.value() * 1e9;
+        let paths = if links.wiring == Wiring::Mesh { f64::from(ranks - 1) } else { 1.0 };
+        let rate = links.port.collectives.value() * paths;
+        return links.within.latency.value() + wire_bytes(kind, bytes, ranks) / rate * 1e9;
     };
     let least = table.times[0].1;
     let share = |ranks: u32| f64::from(ranks - 1) / f64::from(ranks);
@@ -109,6 +249,55 @@ mod tests {
         assert_eq!(all_reduce(512 << 20), 2.0 * 896_000.0);
         let all_gather = collective(CollectiveKind::AllGather, 2, (4 << 20) / 8);
         assert_eq!(exchange(&all_gather, &[0, 1], &links), 27_700.0);
+    }
+
+    /// What each rank of a collective puts on a link, as a share of what the link carries in the collective's time.
+    fn shares(kind: CollectiveKind, ranks: &[u32], count: u64, links: &Links) -> Vec<(Path, f64)> {
+        let mut shares = std::collections::BTreeMap::<Path, f64>::new();
+        for rank in 0..ranks.len() as u32 {
+            let collective = Collective { rank, ..collective(kind, ranks.len() as u32, count) };
+            let time = exchange(&collective, ranks, links);
+            for load in loads(&collective, ranks, links) {
+                *shares.entry(load.path).or_default() += load.bytes / load.capacity / time * 1e9;
+            }
+        }
+        shares.into_iter().collect()
+    }
+
+    #[test]
+    fn no_network_card_carries_more_than_it_can() {
+        let mut links = Links::named("hgx_h200").unwrap();
+        for cards in [1.0, 2.0, 3.0, 4.0, 8.0] {
+            links.cards_per_node.0 = cards;
+            for ranks in [&[0, 8][..], &[0, 1, 2, 9], &[0, 1, 4, 8, 16, 17, 18, 19], &(0..16).collect::<Vec<_>>()] {
+                for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::AllGather] {
+                    let shares = shares(kind, ranks, 1 << 26, &links);
+                    let cards =
+                        shares.iter().filter(|(path, _)| matches!(path, Path::CardOut { .. } | Path::CardIn { .. }));
+                    assert!(cards.clone().count() > 0 && cards.clone().all(|(_, share)| *share < 1.0), "{shares:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_with_more_network_cards_is_faster() {
+        let mut links = Links::named("hgx_h200").unwrap();
+        let world: Vec<u32> = (0..32).collect();
+        let time = |links: &Links| exchange(&collective(CollectiveKind::AllReduce, 32, 1 << 28), &world, links);
+        let eight = time(&links);
+        links.cards_per_node.0 = 1.0;
+        let ratio = time(&links) / eight;
+        assert!((7.5..8.5).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn a_mesh_uses_all_of_its_links() {
+        let links = Links::named("mi300x").unwrap();
+        let world: Vec<u32> = (0..8).collect();
+        for (_, share) in shares(CollectiveKind::AllGather, &world, 1 << 28, &links) {
+            assert!((0.9..1.0).contains(&share), "{share}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The least time in which a device can do some operations, whatever runs beside what: less is a mistake of measurement.
 
+use crate::base::Space;
 use crate::config::Profile;
-use crate::ops::{self, Category, Direction, Launch, Spec};
+use crate::ops::{self, Category, Direction, Launch, Spec, Tensor};
 
 /// How far clocks may lift a device over its datasheet's peak: 1.98 GHz for an H200's 1.83.
 const BOOST: f64 = 1.1;
@@ -30,11 +31,14 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
         match link_bytes(spec) {
             Some((Direction::HostToDevice, bytes)) => to_device += bytes / link(Direction::HostToDevice, profile),
             Some((Direction::DeviceToHost, bytes)) => to_host += bytes / link(Direction::DeviceToHost, profile),
-            // What lies on the host, or comes from other ranks, passes by other ways.
+            // Links between ranks have no limit here.
             _ if between_ranks(spec) => {}
             _ => {
                 let fast = profile.cache_bandwidth.value().max(profile.bandwidth.value());
-                cache += cost.bytes() as f64 / (fast * CACHES) * 1e9;
+                cache += (cost.read + cost.written).device as f64 / (fast * CACHES) * 1e9;
+                let (read, written) = host_bytes(spec);
+                to_device += read / link(Direction::HostToDevice, profile);
+                to_host += written / link(Direction::DeviceToHost, profile);
             }
         }
     }
@@ -52,7 +56,17 @@ pub fn ideal(spec: &Spec, profile: &Profile) -> (f64, f64) {
         Some(arithmetic) => super::matrix_peak(arithmetic, profile),
         None => profile.peak["vector"].value(),
     };
-    (cost.flops / peak * 1e9, cost.bytes() as f64 / profile.bandwidth.value() * 1e9)
+    let device = (cost.read + cost.written).device;
+    (cost.flops / peak * 1e9, device as f64 / profile.bandwidth.value() * 1e9)
+}
+
+/// Bytes that a kernel reads from and writes to the host's memory at least: what it reads more than once may be cached.
+fn host_bytes(spec: &Spec) -> (f64, f64) {
+    let cost = spec.cost();
+    let distinct = |tensors: &[Tensor]| -> u64 {
+        tensors.iter().filter(|tensor| tensor.space != Space::Device).map(Tensor::bytes).sum()
+    };
+    (cost.read.host.min(distinct(&spec.inputs)) as f64, cost.written.host.min(distinct(&spec.outputs)) as f64)
 }
 
 fn between_ranks(spec: &Spec) -> bool {

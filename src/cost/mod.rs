@@ -2,14 +2,15 @@
 //!
 //! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
 
+pub mod cache;
 mod exchange;
 pub mod floor;
 mod peer;
 
-use crate::config::{Links, Profile};
-use crate::ops::{Arithmetic, Cost, Direction, Launch, Spec};
+use crate::config::Profile;
+use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
 
-pub use exchange::exchange;
+pub use exchange::{Load, Path, exchange, inwards, link_rate, loads, outwards};
 pub use peer::peer;
 
 /// What one launch takes from a device.
@@ -23,8 +24,8 @@ pub enum Task {
         share: u32,
         /// How long one takes when memory is no limit, in ns.
         block_time: f64,
-        /// How long memory takes for all of its traffic when it has memory alone, in ns.
-        memory_time: f64,
+        /// How long its traffic keeps memories and links busy.
+        busy: Busy,
         /// From its start until its blocks begin, in ns.
         floor: f64,
     },
@@ -37,46 +38,78 @@ pub enum Task {
     },
     /// Moves bytes to another device.
     Peer {
+        /// The rank that gets them.
+        to: u32,
         bytes: f64,
         /// Bytes per second of the link.
         rate: f64,
     },
 }
 
-/// The tasks of an operation, one for each of its launches; `cached` is the share of its bytes that the device's cache
-/// serves, from 0 to 1.
-pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
-    let cost = spec.cost();
-    if let [Launch::Peer(_)] = launches {
-        let links = Links::named(&profile.topology).expect("a profile is checked when it is read");
-        return vec![peer(spec, profile, &links)];
-    }
-    let parts = launches.len() as f64;
-    let memory_time = (memory_time(cost.bytes() as f64, cached, profile) + reread_time(&cost, cached, profile)) / parts;
-    launches.iter().map(|launch| task(launch, &cost, parts, memory_time, profile)).collect()
+/// How long a kernel's traffic keeps each memory and link busy when the kernel has it alone, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Busy {
+    /// The device's memory.
+    pub memory: f64,
+    /// The link from the host, by what the kernel reads there.
+    pub to_device: f64,
+    /// The link to the host, by what the kernel writes there.
+    pub to_host: f64,
+    /// The link to another rank; None where nothing goes to one.
+    pub peer: Option<(u32, f64)>,
 }
 
-fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Profile) -> Task {
+impl Busy {
+    /// What limits the kernel: its traffic goes on side by side.
+    pub fn longest(&self) -> f64 {
+        let peer = self.peer.map_or(0.0, |(_, time)| time);
+        [self.memory, self.to_device, self.to_host, peer].into_iter().fold(0.0, f64::max)
+    }
+
+    /// That of a part of the kernel's traffic.
+    pub fn scaled(self, part: f64) -> Busy {
+        Busy {
+            memory: self.memory * part,
+            to_device: self.to_device * part,
+            to_host: self.to_host * part,
+            peer: self.peer.map(|(to, time)| (to, time * part)),
+        }
+    }
+}
+
+/// The tasks of an operation, one for each of its launches; `cached` is the share of its bytes in device memory that the
+/// device's cache serves, from 0 to 1.
+pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
+    if let [Launch::Peer(_)] = launches {
+        return vec![peer(spec, profile)];
+    }
+    let cost = spec.cost();
+    let parts = launches.len() as f64;
+    let busy = busy(spec, cached, profile).scaled(1.0 / parts);
+    launches.iter().map(|launch| task(launch, &cost, parts, busy, profile)).collect()
+}
+
+fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile) -> Task {
     // The first byte takes its time, however few there are.
-    let latency = if cost.bytes() > 0 { profile.memory_latency.value() } else { 0.0 };
+    let latency = match (cost.read + cost.written, cost.matrix) {
+        (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
+        (Traffic { device: 1.., .. }, None) => profile.memory_latency.value(),
+        _ => 0.0,
+    };
     match launch {
         Launch::Copy(copy) if copy.direction != Direction::DeviceToDevice => {
             Task::Copy { direction: copy.direction, bytes: copy.bytes() as f64, pageable: copy.pageable }
         }
-        Launch::Copy(_) | Launch::Memset { .. } => Task::Kernel {
-            blocks: 1,
-            share: 1,
-            block_time: 0.0,
-            memory_time,
-            floor: profile.kernel_floor.value() + latency,
-        },
+        Launch::Copy(_) | Launch::Memset { .. } => {
+            Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() + latency }
+        }
         Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
         Launch::Collective(_) => Task::Kernel {
             // A channel a block, as the vendors' libraries use them.
             blocks: 16,
             share: Cost::WHOLE_UNIT,
             block_time: 0.0,
-            memory_time,
+            busy,
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(_) => {
@@ -90,9 +123,9 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, memory_time: f64, profile: &Pr
             };
             let floor = match cost.matrix {
                 Some(_) => profile.matrix_floor.value(),
-                None => profile.kernel_floor.value() + latency,
+                None => profile.kernel_floor.value(),
             };
-            Task::Kernel { blocks, share: cost.share.max(1), block_time, memory_time, floor }
+            Task::Kernel { blocks, share: cost.share.max(1), block_time, busy, floor: floor + latency }
         }
     }
 }
@@ -131,6 +164,20 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.matrix_efficiency[arithmetic.name()].value()
 }
 
+/// How long an operation's traffic keeps memories and links busy, each alone.
+fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
+    let cost = spec.cost();
+    let device = (cost.read + cost.written).device as f64;
+    let link = &profile.host_link;
+    Busy {
+        memory: memory_time(device, cached, profile) + reread_time(&cost, cached, profile),
+        // No cache of the device keeps what lies on the host.
+        to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
+        to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
+        peer: None,
+    }
+}
+
 /// How long memory takes for that many bytes, of which the cache serves a share.
 fn memory_time(bytes: f64, cached: f64, profile: &Profile) -> f64 {
     let memory = profile.bandwidth.value() * profile.bandwidth_efficiency.value();
@@ -142,8 +189,9 @@ fn memory_time(bytes: f64, cached: f64, profile: &Profile) -> f64 {
 fn reread_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     let at_once = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
     let share = (at_once / cost.blocks.max(1) as f64).min(1.0);
-    let held = cost.reread as f64 * share <= cache_room(profile);
-    memory_time(cost.reread as f64, if held { 1.0 } else { cached }, profile)
+    let bytes = cost.reread.device as f64;
+    let held = bytes * share <= cache_room(profile);
+    memory_time(bytes, if held { 1.0 } else { cached }, profile)
 }
 
 /// Bytes that stay in the cache from one use to the next: not all of it, since its sets fill unevenly.
@@ -153,16 +201,18 @@ pub fn cache_room(profile: &Profile) -> f64 {
 
 /// Whether the cache holds all that an operation touches, so that it is found there when nothing comes between.
 pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
-    spec.cost().bytes() as f64 <= cache_room(profile)
+    let cost = spec.cost();
+    (cost.read + cost.written).device as f64 <= cache_room(profile)
 }
 
 /// How long a task takes when it has the device alone, in ns.
 pub fn alone(task: &Task, profile: &Profile) -> f64 {
     match *task {
-        Task::Kernel { blocks, share, block_time, memory_time, floor } => {
+        Task::Kernel { blocks, share, block_time, busy, floor } => {
             let at_once = (profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(share)).floor().max(1.0);
             let waves = (blocks as f64 / at_once).ceil();
-            floor + (waves * block_time).max(memory_time)
+            // Rounded as the simulator rounds them.
+            floor.round() + (waves * block_time).max(busy.longest()).round()
         }
         Task::Copy { direction, bytes, pageable } => {
             let engines = engines(direction, profile);
@@ -173,7 +223,7 @@ pub fn alone(task: &Task, profile: &Profile) -> f64 {
             };
             engines.latency.value() + bytes / rate * 1e9
         }
-        Task::Peer { bytes, rate } => profile.device_to_host.latency.value() + bytes / rate * 1e9,
+        Task::Peer { bytes, rate, .. } => profile.device_to_host.latency.value() + bytes / rate * 1e9,
     }
 }
 
@@ -185,10 +235,35 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
     }
 }
 
-/// How long an operation takes when it has the device alone and finds its operands in the cache if they fit, in ns.
-pub fn duration(spec: &Spec, profile: &Profile) -> f64 {
-    let cached = if fits_cache(spec, profile) { 1.0 } else { 0.0 };
-    tasks(spec, &spec.launch(), cached, profile).iter().map(|task| alone(task, profile)).sum()
+/// How long an operation takes when it has the device and all links alone, and no rank is late, in ns. `ranks` are those of
+/// its group, as the world counts them; `cached` is as for [`tasks`].
+pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
+    let launches = spec.launch();
+    let tasks = tasks(spec, &launches, cached, profile);
+    let apart = profile.gap_same.value() * launches.len().saturating_sub(1) as f64;
+    let each = launches.iter().zip(&tasks).map(|(launch, task)| match launch {
+        Launch::Collective(collectives) if ranks.len() > 1 => {
+            let times = collectives.iter().map(|one| exchange(one, ranks, &profile.topology));
+            profile.kernel_floor.value().round() + times.fold(0.0, f64::max).round()
+        }
+        Launch::Peer(_) => alone(task, profile) + flags(spec, profile),
+        _ => alone(task, profile),
+    });
+    each.sum::<f64>() + apart
+}
+
+/// How long a rank waits for the flags of a copy between ranks: until what arrives may be written, and has arrived.
+fn flags(spec: &Spec, profile: &Profile) -> f64 {
+    let rank = spec.team.rank;
+    let crossing = ops::crossing(spec);
+    let sends = crossing.and_then(|crossing| crossing.sends.as_ref()).is_some_and(|(to, _)| *to != rank);
+    let receives = crossing.is_some_and(|crossing| crossing.from.iter().any(|from| *from != rank));
+    let flags = match (sends, receives) {
+        (_, true) => 2.0,
+        (true, false) => 1.0,
+        (false, false) => 0.0,
+    };
+    profile.topology.flag.value() * flags
 }
 
 /// What issuing a launch costs the host, until the call returns, in ns.

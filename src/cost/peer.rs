@@ -1,32 +1,33 @@
 //! What a copy between ranks costs a rank, from when both sides have come to it.
 
-use crate::config::{Links, Profile};
+use crate::config::Profile;
 use crate::ops::{self, Cost, Launch, Spec};
 
-use super::Task;
-use super::exchange::link;
+use super::exchange::link_rate;
+use super::{Busy, Task};
 
 /// What a rank does in a copy between ranks, once it may: it sends, or else waits for what arrives.
-pub fn peer(spec: &Spec, profile: &Profile, links: &Links) -> Task {
+pub fn peer(spec: &Spec, profile: &Profile) -> Task {
+    let links = &profile.topology;
     let sends = ops::crossing(spec).and_then(|crossing| crossing.sends.as_ref());
     let Some((to, copy)) = sends else {
         let arrives: u64 = spec.outputs.iter().map(ops::Tensor::bytes).sum();
-        return Task::Peer { bytes: arrives as f64, rate: links.within.bandwidth.value() };
+        return Task::Peer { to: spec.team.rank, bytes: arrives as f64, rate: links.within.bandwidth.value() };
     };
     let launches = copy.launch();
     if *to == spec.team.rank {
         return super::tasks(copy, &launches, 0.0, profile)[0];
     }
-    let rate = link(spec.team.rank, *to, links).bandwidth.value();
-    let bytes = spec.cost().read as f64;
+    let rate = link_rate(spec.team.rank, *to, links);
+    let bytes = spec.cost().read.total() as f64;
     match launches.first() {
-        Some(Launch::Copy(_)) => Task::Peer { bytes, rate },
+        Some(Launch::Copy(_)) => Task::Peer { to: *to, bytes, rate },
         // As many units as a collective holds, for as long as the link takes.
         _ => Task::Kernel {
             blocks: links.units.value() as u64,
             share: Cost::WHOLE_UNIT,
-            block_time: bytes / rate * 1e9,
-            memory_time: 0.0,
+            block_time: 0.0,
+            busy: Busy { peer: Some((*to, bytes / rate * 1e9)), ..super::busy(copy, 0.0, profile) },
             floor: profile.kernel_floor.value(),
         },
     }

@@ -18,7 +18,7 @@ impl std::fmt::Debug for Leave {
 #[derive(Debug)]
 pub struct Control {
     /// Set by a signal: the run ends after the iteration under way.
-    pub stop: AtomicBool,
+    pub stop: Arc<AtomicBool>,
     /// Iterations done, warm-up included.
     pub done: AtomicU64,
     /// Iterations have begun, so that there may be figures to keep.
@@ -28,8 +28,8 @@ pub struct Control {
     /// The first of them, by its place among those of this process; [`u32::MAX`] for none of them.
     first: AtomicU32,
     leave: OnceLock<Leave>,
-    /// Iterations that are still issued: ranks that were told to stop do so at the same one.
-    last: AtomicU64,
+    /// Watchdogs that look after a phase.
+    watched: AtomicU32,
     /// Other processes have ranks too. They cannot be told in the middle of a phase: one ends when all have agreed to.
     linked: AtomicBool,
     /// All processes have agreed to stop.
@@ -39,13 +39,13 @@ pub struct Control {
 impl Default for Control {
     fn default() -> Self {
         Control {
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             done: AtomicU64::new(0),
             begun: AtomicBool::new(false),
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
             leave: OnceLock::new(),
-            last: AtomicU64::new(u64::MAX),
+            watched: AtomicU32::new(0),
             linked: AtomicBool::new(false),
             agreed: AtomicBool::new(false),
         }
@@ -84,8 +84,24 @@ impl Control {
         let _ = self.leave.set(Leave(Box::new(leave)));
     }
 
-    pub(super) fn leave(&self, error: &ExecError) {
-        self.leave.get().iter().for_each(|leave| (leave.0)(error));
+    /// Does what [`Control::when_stuck`] was told. Returns whether there was anything.
+    pub(super) fn leave(&self, error: &ExecError) -> bool {
+        let leave = self.leave.get();
+        leave.iter().for_each(|leave| (leave.0)(error));
+        leave.is_some()
+    }
+
+    /// A watchdog begins to look after a phase, and ends.
+    pub(super) fn watched(&self, on: bool) {
+        match on {
+            true => self.watched.fetch_add(1, Ordering::Relaxed),
+            false => self.watched.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether a watchdog looks after a phase.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) > 0
     }
 
     /// A rank has failed, by its place among those of this process.
@@ -111,17 +127,7 @@ impl Control {
 
     /// Ranks are about to begin something together.
     pub(super) fn begin(&self) {
-        self.last.store(u64::MAX, Ordering::Relaxed);
         self.first.store(u32::MAX, Ordering::Release);
         self.failed.store(false, Ordering::Release);
-    }
-
-    /// Whether a rank that has issued that many iterations has to stop. Collectives keep ranks from being more than
-    /// `apart` iterations apart, so that none has passed the one that the first to be told agrees to.
-    pub(super) fn stops_at(&self, issued: u64, apart: u64) -> bool {
-        if self.stopped() {
-            self.last.fetch_min(issued + apart, Ordering::Relaxed);
-        }
-        issued >= self.last.load(Ordering::Relaxed)
     }
 }

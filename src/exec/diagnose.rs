@@ -25,7 +25,7 @@ pub enum Diagnosis {
 impl Ranks {
     /// Runs a round of the period, and fails with what it finds. Nothing fails: there is nothing to be found this way.
     pub fn diagnose(&mut self, diagnosis: Diagnosis, control: &Control) -> Result<(), ExecError> {
-        self.each_or_none("the search", control, |session| session.diagnose(diagnosis, control)).map(drop)
+        self.each_or_none("the search", control, |session| session.diagnose(diagnosis, control), |_| ()).map(drop)
     }
 }
 
@@ -34,7 +34,7 @@ impl Session {
         self.begin();
         for iteration in 0..self.period().max(2) as u64 {
             match diagnosis {
-                Diagnosis::Hang => self.issue(LaunchMode::Stream, iteration, true)?,
+                Diagnosis::Hang => self.issue(LaunchMode::Stream, iteration, true, (1, None))?,
                 Diagnosis::Fault => self.one_by_one(iteration, control)?,
             }
             self.retire(LaunchMode::Stream, iteration, control)?;
@@ -44,7 +44,7 @@ impl Session {
 
     /// Issues an iteration, each operation when the one before has ended.
     fn one_by_one(&mut self, iteration: u64, control: &Control) -> Result<(), ExecError> {
-        let index = (iteration % self.period() as u64) as usize;
+        let index = self.index(iteration);
         let origin = self.origin(index);
         self.issued = iteration + 1;
         self.driver.stamp(Self::begin_stamp(iteration), origin).map_err(device)?;

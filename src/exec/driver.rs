@@ -71,6 +71,30 @@ pub struct Progress {
     pub running: bool,
 }
 
+/// Where a rank is in its iterations when it has issued one.
+#[derive(Clone, Copy, Debug)]
+pub struct Issued {
+    /// Iterations that have been issued and not been waited for, with this one.
+    pub under_way: u64,
+    /// The place of the next iteration in the period.
+    pub slot: u64,
+    /// The stamp at which the next iteration begins, and how many stamps iterations use in turn, two each. Iterations use
+    /// as many gates, one each.
+    pub next_stamp: u32,
+    pub stamps: u32,
+    /// Iterations that are still issued; None where the coming ones are not issued and measured as these are.
+    pub left: Option<u64>,
+}
+
+/// Iterations that are equal to earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// How many iterations before each the equal one is.
+    pub period: u64,
+    /// How many there are: a multiple of the period.
+    pub iterations: u64,
+}
+
 impl Fault {
     pub fn new(call: &'static str, message: impl Into<String>) -> Box<Fault> {
         Box::new(Fault { call, code: 0, message: message.into(), late: false })
@@ -128,7 +152,13 @@ pub trait Driver: Send {
 
     /// This rank has issued one more iteration. Where ranks go on one at a time, those of a process cannot look at each
     /// other: `wait` then lets the others come as far first, in so far as they can.
-    fn issued(&mut self, _wait: bool) {}
+    fn issued(&mut self, _wait: bool, _issued: Issued) {}
+
+    /// Iterations that are certain to be equal to the last ones, so that they need not be issued. Says so once; None where
+    /// nobody knows, as on every device that is not simulated.
+    fn repeats(&mut self) -> Option<Repeat> {
+        None
+    }
 
     /// Opens a gate.
     fn release(&mut self, _gate: u32) {}

@@ -5,8 +5,10 @@
 //! it. So what does not fit with room to spare is not held.
 
 use crate::base::Nanos;
+use crate::model::Sync;
 use crate::ops::Launch;
 
+use super::driver::Issued;
 use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
 use super::session::{LaunchMode, POLLS, RING, Session, device};
@@ -64,14 +66,14 @@ impl Gate {
         self.on && self.forced < ENOUGH && (self.observed_fit || !observed)
     }
 
-    pub fn set_held(&mut self, slot: u32, held: bool) {
-        if let Some(place) = self.held.get_mut(slot as usize) {
+    pub fn set_held(&mut self, gate: u32, held: bool) {
+        if let Some(place) = self.held.get_mut(gate as usize) {
             *place = held;
         }
     }
 
-    pub fn held(&self, slot: u32) -> bool {
-        self.held.get(slot as usize).copied().unwrap_or(false)
+    pub fn held(&self, gate: u32) -> bool {
+        self.held.get(gate as usize).copied().unwrap_or(false)
     }
 
     /// Notes that a gate opened by itself.
@@ -81,8 +83,8 @@ impl Gate {
 }
 
 impl Session {
-    /// What stands before an iteration: caches are emptied, and the device is held, where it can be and `hold` says so,
-    /// until `issue` is through.
+    /// Issues what comes before an iteration's first stamp, outside of its time: waits for the end of the iteration before,
+    /// empties the caches, and holds the device until `issue` has returned, where `hold` asks for it and the gate allows it.
     pub(super) fn lead_in(
         &mut self,
         mode: LaunchMode,
@@ -92,9 +94,12 @@ impl Session {
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
         let origin = match mode {
-            LaunchMode::Stream => self.origin((iteration % self.lowered.outline.period.len() as u64) as usize),
+            LaunchMode::Stream => self.origin(self.index(iteration)),
             LaunchMode::Graph => 0,
         };
+        if mode == LaunchMode::Stream && self.lowered.sync == Sync::Iteration {
+            self.await_last(iteration, origin)?;
+        }
         if self.lowered.cold {
             self.driver.flush(origin).map_err(device)?;
         }
@@ -108,14 +113,24 @@ impl Session {
 
     /// Opens the gate of an iteration that has been issued, when every rank of the process has issued it: the time of a
     /// rank that has less to issue would contain how long the others take.
-    pub(super) fn let_go(&mut self, iteration: u64) {
+    pub(super) fn let_go(&mut self, iteration: u64, (under_way, left): (u64, Option<u64>)) {
         let gate = (iteration % RING) as u32;
         let issued = self.beat.issued_one();
         let held = self.lowered.gate.held(gate);
         if self.in_turns {
             self.issued_at = Some(self.driver.now());
-            self.driver.issued(held);
         }
+        let next = iteration + 1;
+        self.driver.issued(
+            held && self.in_turns,
+            Issued {
+                under_way,
+                slot: next % self.lowered.outline.period.len() as u64,
+                next_stamp: Self::begin_stamp(next),
+                stamps: 2 * RING as u32,
+                left,
+            },
+        );
         if held {
             self.wait_for_others(issued);
             self.driver.release(gate);
@@ -156,6 +171,11 @@ impl Session {
     /// Holds iterations until they are issued, as far as that can be, or no longer.
     pub fn set_gate(&mut self, on: bool) {
         self.lowered.gate.set(on);
+    }
+
+    /// Whether iterations are held, as streams.
+    pub fn is_gated(&self) -> bool {
+        self.lowered.gate.on
     }
 
     /// Why iterations are not held, where they might be.
@@ -201,11 +221,15 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
                 Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
             }
         }
-        // The gate, both stamps of the iteration, each lane's wait for the first and what joins them.
-        for &lane in &step.used {
-            add(lane, 5);
+        // What `Session::lead_in` and `Session::issue` add: on the origin the wait for the iteration before, the emptying of
+        // the caches, the gate and both stamps; on each other lane a wait for the first stamp; and the joins at the end.
+        let origin = step.used.first().copied().unwrap_or(0);
+        add(origin, 5);
+        step.used.iter().filter(|lane| **lane != origin).for_each(|&lane| add(lane, 1));
+        for &lane in step.leaves.iter().filter(|lane| **lane != origin) {
+            add(lane, 1);
+            add(origin, 1);
         }
-        add(step.used.first().copied().unwrap_or(0), step.leaves.len() as u32);
         most = most.max(queues.values().copied().max().unwrap_or(0));
     }
     most

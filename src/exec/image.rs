@@ -123,7 +123,7 @@ pub enum Step {
 /// One iteration of the period.
 #[derive(Debug)]
 pub struct StepCommands {
-    /// Which iteration of the program's cycle it is.
+    /// Which slot of the program's cycle it is.
     pub step: usize,
     pub commands: Vec<Step>,
     /// The operation of each launch, in their order.
@@ -187,7 +187,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                     for &view in step.inputs(op).iter().chain(step.outputs(op)) {
                         let memory = program.views.memory(view);
                         let layout = program.layout(memory);
-                        let (space, base) = schedule.memory.offset(memory, planned.slot);
+                        let (space, base) = schedule.memory.offset(memory, planned.copy);
                         let offset = base + program.views.offset(view, &layout.dims) * layout.dtype.size();
                         image.addresses.push(Address { space, offset });
                     }

@@ -47,7 +47,7 @@ pub struct Inspected {
 /// An operation of an iteration.
 #[derive(Debug)]
 pub struct Launched {
-    /// The iteration of the program's cycle, and the operation.
+    /// The slot of the cycle, and the operation.
     pub op: (usize, OpId),
     pub work: Work,
     pub inputs: Vec<Address>,

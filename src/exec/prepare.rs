@@ -1,6 +1,6 @@
 //! From a schedule to what a session needs: the image for a backend, and what is kept beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{Bytes, MemoryId, Nanos, Space, SrcSpan};
@@ -71,6 +71,8 @@ pub(super) struct Lowered {
     pub gate: Gate,
     /// The caches of data are emptied before each iteration.
     pub cold: bool,
+    /// The ranks that this one exchanges data with, maybe with itself among them.
+    pub partners: Vec<u32>,
 }
 
 /// Opens a backend for a program that runs alone, and makes everything that the schedule needs.
@@ -132,13 +134,15 @@ pub(super) fn lower(
         .map(MemoryId::from)
         .map(|id| (*schedule.memory.placement(id), schedule.memory.offset(id, 0).1))
         .collect();
+    let transfers = transfers(&image);
+    let partners = partners(&image, &transfers);
     let outline = Outline {
         period: period.into(),
         launches: launches.into(),
         lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
         comms: image.comms.as_slice().into(),
         comm_of: image.ops.iter().map(|op| op.comm).collect(),
-        transfers: Arc::new(transfers(&image)),
+        transfers: Arc::new(transfers),
         timeout: options.timeout,
     };
     let lowered = Lowered {
@@ -152,6 +156,7 @@ pub(super) fn lower(
         clock_stamps,
         gate,
         cold,
+        partners,
     };
     (image, lowered)
 }
@@ -170,6 +175,24 @@ fn transfers(image: &Image) -> Transfers {
         Some(calls.iter().filter_map(side).collect())
     };
     (0..).zip(&image.ops).filter_map(|(number, op)| Some((number, of(op)?))).collect()
+}
+
+/// The ranks with which some operation exchanges data.
+fn partners(image: &Image, transfers: &Transfers) -> Vec<u32> {
+    let mut partners = BTreeSet::new();
+    for (number, op) in (0..).zip(&image.ops) {
+        match (transfers.get(&number), image.comms.get(op.comm as usize)) {
+            (Some(sides), _) => partners.extend(sides.iter().map(|(_, rank)| *rank)),
+            (None, Some(comm)) => partners.extend(&comm.ranks),
+            (None, None) => {}
+        }
+        for launch in image.works[op.work as usize].launches.iter() {
+            if let Launch::Peer(peer) = launch {
+                partners.extend(peer.from.iter().copied().chain(peer.sends.iter().map(|sent| sent.to)));
+            }
+        }
+    }
+    partners.into_iter().collect()
 }
 
 /// Each launch with the place of its own operation, not that of the first with the same spec.

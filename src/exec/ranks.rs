@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos};
-use crate::model::Program;
+use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
 use super::control::Control;
@@ -22,9 +22,11 @@ use super::error::ExecError;
 use super::hang;
 use super::health::Health;
 use super::image::{Address, Image, StepCommands};
+use super::observe::Observation;
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
 use super::session::{self, LaunchMode, Samples, Session};
+use super::stopping::Stopping;
 use super::trace::Trace;
 use super::watchdog::{self, Watched};
 
@@ -42,27 +44,31 @@ pub struct Rank<'a> {
 pub struct RankSamples {
     /// Each iteration as it was on the rank that took longest.
     pub slowest: Samples,
-    /// In the order of the ranks.
+    /// Those of each rank, in their order. Of ranks in other processes only rank 0 has any.
     pub ranks: Vec<Samples>,
 }
 
-impl RankSamples {
-    fn of(ranks: Vec<Samples>) -> RankSamples {
-        let largest = |of: fn(&Samples) -> &[Nanos]| {
-            let count = ranks.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
-            let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
-            (0..count).map(at).collect()
-        };
-        let slowest = Samples {
-            time: largest(|samples| &samples.time),
-            issue: largest(|samples| &samples.issue),
-            gated: ranks.iter().all(|samples| samples.gated),
-            ungated: ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0),
-            stopped: ranks.iter().any(|samples| samples.stopped),
-        };
-        RankSamples { slowest, ranks }
+/// Each iteration as it was on the rank that took longest.
+fn slowest(ranks: &[&Samples]) -> Samples {
+    let largest = |of: fn(&Samples) -> &[Nanos]| {
+        // Ranks that have nothing to do with each other may have stopped after different iterations.
+        let count = ranks.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
+        let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
+        (0..count).map(at).collect()
+    };
+    let time: Vec<Nanos> = largest(|samples| &samples.time);
+    let ungated = ranks.iter().map(|samples| samples.ungated).max().unwrap_or(0);
+    Samples {
+        first: ranks.first().map_or(0, |samples| samples.first),
+        ungated: ungated.min(time.len() as u64),
+        time,
+        issue: largest(|samples| &samples.issue),
+        gated: ranks.iter().all(|samples| samples.gated),
+        stopped: ranks.iter().any(|samples| samples.stopped),
     }
+}
 
+impl RankSamples {
     /// Adds what further iterations gave.
     pub fn append(&mut self, later: RankSamples) {
         if self.ranks.is_empty() {
@@ -79,6 +85,8 @@ pub struct Ranks {
     sessions: Vec<Session>,
     /// Of all ranks.
     numbers: Vec<u32>,
+    /// Iterations after which their programs repeat.
+    slots: usize,
     about: Vec<About>,
     /// The index of the first that runs here.
     first: usize,
@@ -89,7 +97,7 @@ pub struct Ranks {
 /// What the others want to know of a rank's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
-    period: usize,
+    gated: bool,
     gate_refused: Option<String>,
     cold: bool,
 }
@@ -97,7 +105,7 @@ struct About {
 impl About {
     fn of(session: &Session) -> About {
         let gate_refused = session.gate_refused().map(str::to_owned);
-        About { period: session.period(), gate_refused, cold: session.is_cold() }
+        About { gated: session.is_gated(), gate_refused, cold: session.is_cold() }
     }
 }
 
@@ -129,8 +137,13 @@ pub(super) fn prepare_with(
     peers::agree(peers.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
     let opened = backend.open(images).map(|drivers| {
-        let parts = parts.into_iter().zip(&ranks[own.clone()]);
-        let session = |(driver, (part, rank)): (_, (_, &Rank))| Session::new(driver, part, rank.number, alone);
+        let partners: Vec<(u32, Vec<u32>)> =
+            ranks[own.clone()].iter().zip(&parts).map(|(rank, part)| (rank.number, part.partners.clone())).collect();
+        let stopping = Stopping::of(&partners);
+        let parts = parts.into_iter().zip(&ranks[own.clone()]).zip(stopping);
+        let session = |(driver, ((part, rank), stopping)): (_, ((_, &Rank), _))| {
+            Session::new(driver, part, rank.number, alone, stopping)
+        };
         let mut sessions = drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>();
         acquaint(&mut sessions);
         sessions
@@ -138,10 +151,11 @@ pub(super) fn prepare_with(
     let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
     let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
     let numbers = ranks.iter().map(|rank| rank.number).collect();
+    let slots = model::slots(ranks.iter().map(|rank| rank.program));
     match (opened, about) {
         (Ok(sessions), Ok(about)) => {
             let about = about.into_iter().flatten().collect();
-            Ok(Ranks { sessions, numbers, about, first: own.start, peers })
+            Ok(Ranks { sessions, numbers, slots, about, first: own.start, peers })
         }
         (Ok(mut sessions), Err(error)) => {
             // Another rank may have left in the middle of a communicator: nobody waits for that.
@@ -181,7 +195,6 @@ fn run<T>(
     control: &Control,
     work: impl Fn(&mut Session) -> Result<T, ExecError>,
 ) -> Result<T, ExecError> {
-    session.beat.begin();
     let result = work(session);
     session.beat.end();
     if result.is_err() {
@@ -261,24 +274,37 @@ impl Ranks {
     }
 
     /// Does the same with every session, side by side. The first failure ends the others, and is what is told. `what`
-    /// names the phase.
-    fn each<T: Send + Serialize + DeserializeOwned>(
+    /// names the phase. Returns what `common` makes of what it gave on all ranks, and that of each rank as far as this
+    /// process knows it: only rank 0 is told of those in other processes.
+    fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
-    ) -> Result<Vec<T>, ExecError> {
+        common: impl Fn(&[&T]) -> A,
+    ) -> Result<(A, Vec<Option<T>>), ExecError> {
         control.begin();
-        let Some(peers) = self.peers.clone() else { return self.each_here(control, work) };
-        control.link();
-        peers.watch(Some(control.failed.clone()));
+        let peers = self.peers.clone();
+        if let Some(peers) = &peers {
+            control.link();
+            peers.watch(Some(control.failed.clone()));
+        }
         let done = self.each_here(control, work);
-        peers.watch(None);
-        let all = self.agree(what, done.map(|values| (values, control.asked())))?;
-        if all.iter().any(|(_, asked)| *asked) {
+        peers.iter().for_each(|peers| peers.watch(None));
+        let own = done.map(|values| (values, control.asked()));
+        let ((common, asked), known) = peers::report(peers.as_deref(), what, own, |all| {
+            let values: Vec<&T> = all.iter().flat_map(|(values, _)| values).collect();
+            (common(&values), all.iter().any(|(_, asked)| *asked))
+        })?;
+        if asked {
             control.agree();
         }
-        Ok(all.into_iter().flat_map(|(values, _)| values).collect())
+        // A process among others has one rank.
+        let ranks = known.into_iter().flat_map(|process| match process {
+            Some((values, _)) => values.into_iter().map(Some).collect(),
+            None => vec![None],
+        });
+        Ok((common, ranks.collect()))
     }
 
     /// Does the same with every session of this process.
@@ -287,11 +313,19 @@ impl Ranks {
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
+        // Before any rank runs: another would take what is left of the last phase for this one's.
+        for session in &self.sessions {
+            session.beat.begin();
+            session.stopping.reset();
+        }
         let (watched, numbers) = (self.watched(), self.numbers[self.own()].to_vec());
         let (end, ended) = mpsc::channel();
+        let peers = self.peers.clone();
+        let lost = move || peers.as_ref().and_then(|peers| peers.lost());
         let (results, found) = thread::scope(|scope| {
             let (watched, ended) = (&watched, ended);
-            let dog = (!watched.is_empty()).then(|| scope.spawn(move || watchdog::watch(watched, control, &ended)));
+            let watch = move || watchdog::watch(watched, control, &ended, lost);
+            let dog = (!watched.is_empty()).then(|| scope.spawn(watch));
             let results = match &mut self.sessions[..] {
                 [only] => vec![run(0, only, control, &work)],
                 several => side_by_side(several, &numbers, control, &work),
@@ -350,13 +384,14 @@ impl Ranks {
     }
 
     /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
-    pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned>(
+    pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
-    ) -> Result<Vec<T>, ExecError> {
-        let results = self.each(what, control, work);
+        common: impl Fn(&[&T]) -> A,
+    ) -> Result<(A, Vec<Option<T>>), ExecError> {
+        let results = self.each(what, control, work, common);
         if results.is_err() && self.numbers.len() > 1 {
             self.abandon();
         }
@@ -365,7 +400,7 @@ impl Ranks {
 
     /// Makes the graphs of the period on every rank: [`Session::capture`].
     pub fn capture(&mut self, control: &Control) -> Result<(), ExecError> {
-        self.each("graphs", control, Session::capture).map(drop)
+        self.each("graphs", control, Session::capture, |_| ()).map(drop)
     }
 
     /// Runs iterations on every rank: [`Session::iterate`].
@@ -377,13 +412,14 @@ impl Ranks {
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
         control.begin_iterations();
-        self.each_or_none("iterations", control, |session| session.iterate(mode, warmup, iterations, control))
-            .map(RankSamples::of)
+        let iterate = |session: &mut Session| session.iterate(mode, warmup, iterations, control);
+        let (slowest, ranks) = self.each_or_none("iterations", control, iterate, slowest)?;
+        Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
     }
 
     /// Runs a single iteration on every rank, to its end; those before it have been run: [`Session::once`].
     pub fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
-        self.each_or_none("an iteration", control, |session| session.once(mode, iteration, control)).map(drop)
+        self.each_or_none("an iteration", control, |session| session.once(mode, iteration, control), |_| ()).map(drop)
     }
 
     /// Whether iterations find the caches empty.
@@ -402,14 +438,19 @@ impl Ranks {
         session.driver.read(at.space, at.offset, bytes).map_err(session::device)
     }
 
-    /// The iterations of the first rank's period, as iterations of the program's cycle.
-    pub fn period(&self) -> usize {
-        self.about[0].period
+    /// Iterations after which the programs of all ranks repeat.
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
     /// Holds iterations until they are issued, as far as that can be, or no longer.
     pub fn set_gate(&mut self, on: bool) {
         self.sessions.iter_mut().for_each(|session| session.set_gate(on));
+    }
+
+    /// Whether iterations are held, as streams, once they have begun.
+    pub fn is_gated(&self) -> bool {
+        self.about.iter().all(|about| about.gated)
     }
 
     /// Why iterations are not held, where they might be.
@@ -431,14 +472,17 @@ impl Ranks {
         Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
     }
 
-    /// Times each operation on every rank: [`Session::observe`].
+    /// Times each operation on every rank: [`Session::observe`]. Of ranks in other processes only rank 0 has what was
+    /// observed; elsewhere there is nothing of them.
     pub fn observe(
         &mut self,
         mode: LaunchMode,
-        iterations: u64,
+        observation: Observation,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.each_or_none("observed iterations", control, |session| session.observe(mode, iterations, control))
+        let observe = |session: &mut Session| session.observe(mode, observation, control);
+        let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;
+        Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Gives all memory the contents that it had at the beginning.
@@ -448,7 +492,7 @@ impl Ranks {
             session.beat.end();
             session.reset()
         };
-        self.each_or_none("contents", control, reset).map(drop)
+        self.each_or_none("contents", control, reset, |_| ()).map(drop)
     }
 
     /// Reads a memory of the `index`-th rank; nothing where the backend has none, or another process has the rank.

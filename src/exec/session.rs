@@ -1,4 +1,4 @@
-//! An open backend with a schedule on it: issues iterations, times them, observes one operation by operation.
+//! An open backend with a schedule on it: issues iterations and times them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,26 +7,25 @@ use miette::LabeledSpan;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{LaneId, MemoryId, Nanos, SrcSpan};
+use crate::base::{MemoryId, Nanos, SrcSpan};
 use crate::model::Sync;
 
-use super::clock::Clock;
 use super::control::Control;
-use super::driver::{Driver, Fault, Progress};
+use super::driver::{Driver, Fault, Progress, Repeat};
 use super::error::ExecError;
 use super::gate::Gate;
 use super::hang::Stood;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
-use super::trace::{Span, Trace};
+use super::stopping::Stopping;
 use super::watchdog::Beat;
 
 /// Iterations whose stamps are kept until somebody reads them.
 pub(super) const RING: u64 = 256;
 
 /// Polls for a stamp between two looks at the clock.
-pub(super) const POLLS: u32 = 64;
+pub(super) const POLLS: u64 = 64;
 
 /// How operations reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +51,7 @@ pub struct Session {
     pub(super) lowered: Lowered,
     /// The graphs of the period, once they are made.
     graphs: Vec<u32>,
-    observed_graphs: Vec<Option<u32>>,
+    pub(super) observed_graphs: Vec<Option<u32>>,
     /// No other rank runs beside this one.
     pub(super) alone: bool,
     pub(super) rank: u32,
@@ -60,6 +59,8 @@ pub struct Session {
     pub(super) beat: Arc<Beat>,
     /// The other ranks of this process, where they run side by side.
     pub(super) others: Vec<Arc<Beat>>,
+    /// What it agrees on with the ranks of this process that it exchanges data with.
+    pub(super) stopping: Stopping,
     /// There are others, and one of all goes on at a time: the driver lets this one wait for them.
     pub(super) in_turns: bool,
     /// When the last iteration had been issued, by the host's clock, if others were waited for then.
@@ -76,6 +77,8 @@ pub struct Session {
 /// What iterating gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
+    /// The number of the first measured iteration, counted from the first that was issued: slots follow from it.
+    pub first: u64,
     /// The device's time for each measured iteration.
     pub time: Vec<Nanos>,
     /// How long the host took to issue it.
@@ -89,7 +92,17 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds those of further iterations.
+    /// Adds those of iterations that are equal to the last ones.
+    fn repeat(&mut self, Repeat { period, iterations }: Repeat) {
+        for samples in [&mut self.time, &mut self.issue] {
+            let from = samples.len() - period as usize;
+            for index in 0..iterations as usize {
+                samples.push(samples[from + index]);
+            }
+        }
+    }
+
+    /// Adds those of further iterations, the first of which is of the slot behind the last here.
     pub(super) fn append(&mut self, later: Samples) {
         self.time.extend(later.time);
         self.issue.extend(later.issue);
@@ -100,7 +113,13 @@ impl Samples {
 }
 
 impl Session {
-    pub(super) fn new(driver: Box<dyn Driver>, mut lowered: Lowered, rank: u32, alone: bool) -> Session {
+    pub(super) fn new(
+        driver: Box<dyn Driver>,
+        mut lowered: Lowered,
+        rank: u32,
+        alone: bool,
+        stopping: Stopping,
+    ) -> Session {
         if !driver.gates() {
             lowered.gate = Gate::default();
         }
@@ -116,6 +135,7 @@ impl Session {
             rank,
             beat: Arc::default(),
             others: Vec::new(),
+            stopping,
             in_turns: false,
             issued_at: None,
             base,
@@ -146,7 +166,7 @@ impl Session {
         Ok(())
     }
 
-    fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
+    pub(super) fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
         let origin = self.origin(index);
         self.driver.begin_capture(origin).map_err(device)?;
         let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
@@ -157,8 +177,25 @@ impl Session {
         graph
     }
 
+    /// The place of an iteration in the period.
+    pub(super) fn index(&self, iteration: u64) -> usize {
+        (iteration % self.lowered.outline.period.len() as u64) as usize
+    }
+
+    /// The lane that sets both stamps of an iteration of the period: the first that it uses.
     pub(super) fn origin(&self, index: usize) -> u32 {
         self.lowered.outline.period[index].used.first().copied().unwrap_or(0)
+    }
+
+    /// Lets the origin of an iteration wait for the end of the iteration before, where that ended on another lane. What
+    /// ended on the same lane is complete anyway when the lane comes to this iteration.
+    pub(super) fn await_last(&mut self, iteration: u64, origin: u32) -> Result<(), ExecError> {
+        match iteration.checked_sub(1) {
+            Some(last) if self.origin(self.index(last)) != origin => {
+                self.driver.wait_stamp(origin, Self::end_stamp(last)).map_err(device)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lets every lane of an iteration follow the origin.
@@ -238,18 +275,25 @@ impl Session {
         Self::begin_stamp(iteration) + 1
     }
 
-    /// Issues one whole iteration with its stamps, and opens its gate once the other ranks have come as far.
-    pub(super) fn issue(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+    /// Issues one whole iteration with its stamps, and opens its gate once the other ranks have come as far. `ahead` has the
+    /// iterations that are under way then, and those that are still issued, where they are like this one.
+    pub(super) fn issue(
+        &mut self,
+        mode: LaunchMode,
+        iteration: u64,
+        observe: bool,
+        ahead: (u64, Option<u64>),
+    ) -> Result<(), ExecError> {
         self.issued = iteration + 1;
         self.stamped = if observe { Some(iteration) } else { self.stamped };
         let issued = self.issue_held(mode, iteration, observe);
         self.issued_at = None;
-        self.let_go(iteration);
+        self.let_go(iteration, ahead);
         issued
     }
 
     fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
-        let index = (iteration % self.lowered.outline.period.len() as u64) as usize;
+        let index = self.index(iteration);
         let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
         let observed = self.lowered.observed.filter(|_| observe);
         match (mode, self.lowered.sync) {
@@ -317,12 +361,21 @@ impl Session {
             }
         }
         self.beat.retires(iteration + 1);
-        let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
-        let begin = match iteration.checked_sub(1) {
-            Some(before) if overlapping => Self::end_stamp(before),
-            _ => Self::begin_stamp(iteration),
-        };
+        let begin = self.first_stamp(mode, iteration);
         self.driver.elapsed(begin, end).map_err(device)
+    }
+
+    /// Whether iterations are under way at the same time on the device.
+    pub(super) fn overlap(&self, mode: LaunchMode) -> bool {
+        mode == LaunchMode::Stream && self.lowered.sync == Sync::End
+    }
+
+    /// The stamp from which the time of an iteration counts: its own, or the end of the one before where they overlap.
+    pub(super) fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
+        match iteration.checked_sub(1) {
+            Some(before) if self.overlap(mode) => Self::end_stamp(before),
+            _ => Self::begin_stamp(iteration),
+        }
     }
 
     /// Runs `warmup` iterations and then `iterations` that are measured.
@@ -347,8 +400,9 @@ impl Session {
         retired: &mut u64,
         control: &Control,
     ) -> Result<Samples, ExecError> {
-        let total = warmup + iterations;
+        let mut total = warmup + iterations;
         let mut samples = Samples {
+            first: warmup,
             time: Vec::with_capacity(iterations as usize),
             issue: Vec::with_capacity(iterations as usize),
             ..Samples::default()
@@ -357,17 +411,19 @@ impl Session {
         let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
         samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
-        let apart = if self.alone { 0 } else { ahead + 1 };
         let mut issued = 0;
         while *retired < total {
+            total -= self.repeat(&mut samples, control);
             if issued < total && issued - *retired < ahead && !samples.stopped {
-                if control.stops_at(issued, apart) {
+                if !self.stopping.may_begin(issued, control.stopped()) {
                     samples.stopped = true;
                     continue;
                 }
                 self.lead_in(mode, issued, false, issued >= first)?;
                 let start = self.driver.now();
-                self.issue(mode, issued, false)?;
+                let like_the_last = issued >= first && *retired >= warmup;
+                let left = like_the_last.then_some(total - issued - 1);
+                self.issue(mode, issued, false, (issued + 1 - *retired, left))?;
                 if issued >= warmup {
                     samples.issue.push(self.issued_at.unwrap_or_else(|| self.driver.now()) - start);
                 }
@@ -387,6 +443,8 @@ impl Session {
             control.done.fetch_add(1, Ordering::Relaxed);
         }
         self.driver.synchronize().map_err(device)?;
+        // A rank that ends here may not have heard yet what the others have.
+        self.repeat(&mut samples, control);
         samples.issue.truncate(samples.time.len());
         Ok(samples)
     }
@@ -396,96 +454,19 @@ impl Session {
         self.begin();
         let run = |session: &mut Session| {
             session.lead_in(mode, iteration, false, false)?;
-            session.issue(mode, iteration, false)?;
+            session.issue(mode, iteration, false, (1, None))?;
             session.retire(mode, iteration, control)?;
             session.driver.synchronize().map_err(device)
         };
         run(self).map_err(|error| self.explained(error, iteration, control))
     }
 
-    /// Whether operations can be timed one by one.
-    pub fn observable(&self) -> bool {
-        self.lowered.observed.is_some()
-    }
-
-    /// Times each operation in some iterations; each has an unobserved one before it, so that the host is ahead.
-    pub fn observe(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        self.begin();
-        let traces = self.observations(mode, iterations, control);
-        let oldest = self.stamped.unwrap_or(0);
-        traces.map_err(|error| self.explained(error, oldest, control))
-    }
-
-    fn observations(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Vec<Trace>, ExecError> {
-        let mut clock = self.begin_clock()?;
-        let mut traces = self.observe_by(&mut clock, mode, iterations, control)?;
-        self.end_clock(clock, &mut traces)?;
-        Ok(traces)
-    }
-
-    fn observe_by(
-        &mut self,
-        clock: &mut Clock,
-        mode: LaunchMode,
-        iterations: u64,
-        control: &Control,
-    ) -> Result<Vec<Trace>, ExecError> {
-        let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
-        let mut traces = Vec::with_capacity(iterations as usize);
-        let period = self.lowered.outline.period.len() as u64;
-        let lead = if self.lowered.sync == Sync::End && mode == LaunchMode::Stream {
-            self.lowered.ahead.max(2) - 1
-        } else {
-            1
-        };
-        for turn in 0..iterations {
-            self.begin();
-            // The iteration that is observed goes through the period with the turns.
-            let observed = lead + (turn + period - lead % period) % period;
-            let index = (observed % period) as usize;
-            if mode == LaunchMode::Graph && self.observed_graphs[index].is_none() {
-                self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
-            }
-            for iteration in 0..=observed {
-                // Ranks go through these few together: they all observe, or none does.
-                if self.alone && control.stopped() {
-                    self.driver.synchronize().map_err(device)?;
-                    return Ok(traces);
-                }
-                if let Some(before) = iteration.checked_sub(self.lowered.ahead.max(2)) {
-                    self.retire(mode, before, control)?;
-                }
-                self.lead_in(mode, iteration, iteration == observed, true)?;
-                self.issue(mode, iteration, iteration == observed)?;
-            }
-            let time = self.retire(mode, observed, control)?;
-            self.driver.synchronize().map_err(device)?;
-            let overlapping = mode == LaunchMode::Stream && self.lowered.sync == Sync::End;
-            let begin = match observed.checked_sub(1) {
-                Some(before) if overlapping => Self::end_stamp(before),
-                _ => Self::begin_stamp(observed),
-            };
-            traces.push(self.trace(index, begin, first, time)?);
-            self.note_begin(clock, begin)?;
-        }
-        Ok(traces)
-    }
-
-    fn trace(&mut self, index: usize, begin: u32, first: u32, time: Nanos) -> Result<Trace, ExecError> {
-        let Session { driver, lowered, .. } = self;
-        let period = &lowered.outline.period;
-        let step = &period[index];
-        let lanes = step.commands.iter().filter_map(|command| match command {
-            Step::Launch { lane, .. } => Some(LaneId(*lane)),
-            _ => None,
-        });
-        let mut spans = Vec::with_capacity(step.ops.len());
-        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
-            let start = driver.elapsed(begin, stamp).map_err(device)?;
-            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
-            spans.push(Span { op, lane, start, end });
-        }
-        Ok(Trace { step: step.step, time, origin: None, spans })
+    /// Adds the samples of iterations that need not be issued, and returns how many there are.
+    fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
+        let Some(repeat) = self.driver.repeats() else { return 0 };
+        samples.repeat(repeat);
+        control.done.fetch_add(repeat.iterations, Ordering::Relaxed);
+        repeat.iterations
     }
 
     /// Gives all memory the contents that it had at the beginning.
@@ -499,8 +480,8 @@ impl Session {
         self.driver.read(placement.space, offset, placement.bytes).map_err(device)
     }
 
-    /// The iterations of the period, as iterations of the program's cycle.
-    pub fn period(&self) -> usize {
+    /// Iterations after which the schedule repeats.
+    pub(super) fn period(&self) -> usize {
         self.lowered.outline.period.len()
     }
 

@@ -25,6 +25,9 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// How long ranks that have been told to end may take for it, and once more when what they do together has been ended.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long a watchdog takes at most until it has ended communicators and left the process.
+const RESCUE: Duration = Duration::from_secs(10);
+
 /// Collectives of a communicator that failed which are shown at most.
 const PLACES: usize = 8;
 
@@ -115,8 +118,25 @@ pub(super) struct Watched {
     pub breaker: Arc<dyn Breaker>,
 }
 
-/// Watches ranks until `end` is closed. Gives what it found wrong.
-pub(super) fn watch(ranks: &[Watched], control: &Control, end: &Receiver<()>) -> Option<ExecError> {
+/// Watches ranks until `end` is closed. Returns what it found wrong. `lost` tells of another process that is gone.
+pub(super) fn watch(
+    ranks: &[Watched],
+    control: &Control,
+    end: &Receiver<()>,
+    lost: impl Fn() -> Option<ExecError>,
+) -> Option<ExecError> {
+    control.watched(true);
+    let found = watch_to_end(ranks, control, end, lost);
+    control.watched(false);
+    found
+}
+
+fn watch_to_end(
+    ranks: &[Watched],
+    control: &Control,
+    end: &Receiver<()>,
+    lost: impl Fn() -> Option<ExecError>,
+) -> Option<ExecError> {
     let mut seen: Vec<(u64, Instant)> = ranks.iter().map(|rank| (rank.count(), Instant::now())).collect();
     let mut ending = None;
     let mut found = None;
@@ -130,7 +150,7 @@ pub(super) fn watch(ranks: &[Watched], control: &Control, end: &Receiver<()>) ->
             ending = Some(Ending { since: Instant::now(), aborted: false, left: false });
         }
         if let Some(ending) = &mut ending {
-            ending.go_on(ranks, control, found.as_ref());
+            ending.go_on(ranks, control, || found.clone().or_else(&lost));
         }
     }
     found
@@ -151,7 +171,7 @@ struct Ending {
 
 impl Ending {
     /// Whoever does not come by itself is helped; where that is of no use, whoever runs all this may leave.
-    fn go_on(&mut self, ranks: &[Watched], control: &Control, found: Option<&ExecError>) {
+    fn go_on(&mut self, ranks: &[Watched], control: &Control, why: impl FnOnce() -> Option<ExecError>) {
         let waiting: Vec<&Watched> = ranks.iter().filter(|rank| !rank.beat.is_over()).collect();
         if waiting.is_empty() {
             return;
@@ -167,9 +187,28 @@ impl Ending {
             self.since = Instant::now();
         } else if self.aborted && !self.left && self.since.elapsed() > GRACE {
             self.left = true;
-            let error = found.cloned().unwrap_or_else(|| waiting[0].does_not_come_back());
+            let error = why().unwrap_or_else(|| waiting[0].does_not_come_back());
             control.leave(&error);
         }
+    }
+}
+
+impl Control {
+    /// Ends a run from outside, in which `error` shows that nothing will come of it: ranks are told to end, a watchdog that
+    /// looks after them gets the time that it needs, and the process is left in the end. Returns false where nobody has
+    /// said how that is done, by [`Control::when_stuck`].
+    pub fn end(&self, error: &ExecError) -> bool {
+        let start = Instant::now();
+        let was_watched = self.is_watched();
+        self.fail(u32::MAX);
+        while self.is_watched() && start.elapsed() < RESCUE {
+            std::thread::sleep(LOOK);
+        }
+        if was_watched {
+            // A run that has come back tells its figures itself.
+            std::thread::sleep(GRACE);
+        }
+        self.leave(error)
     }
 }
 

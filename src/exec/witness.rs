@@ -4,11 +4,11 @@
 //! The marks and looks are launches like others, on the operations' own lanes, so they go wherever the operations go: as
 //! streams, as a graph, on a GPU and on the CPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{OpId, Space, SrcSpan};
-use crate::model::{OpKind, Program};
+use crate::model::{OpKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Spec, witness as ops};
 use crate::plan::{Plan, StepPlan};
@@ -34,13 +34,13 @@ pub struct Witness {
 /// The counters of a rank.
 #[derive(Debug, Default)]
 struct Counters {
-    /// Each dependency: an operation of the cycle and one that waits for it.
+    /// Each dependency: an operation of a slot and one that waits for it.
     edges: Vec<Edge>,
     /// Where the counters of misses begin.
     misses: u64,
 }
 
-/// A dependency that is witnessed: the iteration of the cycle and the operation, of what is waited for and of what waits.
+/// A dependency that is witnessed: the slot and the operation, of what is waited for and of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub from: (usize, OpId),
@@ -96,8 +96,8 @@ struct Dependency {
     edge: Edge,
 }
 
-/// Every dependency of the plan between operations that run. What only stands for a place in a stream, such as a
-/// `sync`, passes on what it waits for.
+/// Every dependency of the plan between operations that run, and under `sync: iteration` those of an iteration on the one
+/// before. A marker, such as a `sync`, passes on what it waits for.
 fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCommands]) -> Vec<Dependency> {
     let mut first = 0;
     let launches: Vec<BTreeMap<OpId, u32>> = period
@@ -112,27 +112,38 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
     let sources: Vec<Vec<Vec<OpId>>> =
         plan.steps.iter().enumerate().map(|(step, graph)| running(program, step, graph)).collect();
     let mut found = Vec::new();
-    let steps = period.len() as u32;
+    let steps = period.len();
+    let mut add = |index: usize, distance: usize, from: OpId, to: OpId| {
+        // `from` is of the iteration of the period that is `distance` back, so many rounds of the period before.
+        let at = (index + steps - distance % steps) % steps;
+        let rounds = distance.saturating_sub(index).div_ceil(steps) as u32;
+        if let (Some(&producer), Some(&consumer)) = (launches[at].get(&from), launches[index].get(&to))
+            && found.len() < EDGES
+        {
+            let edge = Edge { from: (period[at].step, from), to: (period[index].step, to) };
+            found.push(Dependency { from: producer, to: consumer, rounds, edge });
+        }
+    };
     for (index, step) in period.iter().enumerate() {
-        let mut add = |at: usize, from: OpId, to: OpId, rounds: u32| {
-            if let (Some(&producer), Some(&consumer)) = (launches[at].get(&from), launches[index].get(&to))
-                && found.len() < EDGES
-            {
-                let edge = Edge { from: (period[at].step, from), to: (step.step, to) };
-                found.push(Dependency { from: producer, to: consumer, rounds, edge });
-            }
-        };
         for &to in &step.ops {
             for &from in &sources[step.step][to.index()] {
-                add(index, from, to, 0);
+                add(index, 0, from, to);
             }
         }
         for edge in &plan.steps[step.step].across {
-            // So many iterations back in the period, and so many rounds of it.
-            let back = edge.distance as i64 - index as i64;
-            let rounds = if back > 0 { (back as u32).div_ceil(steps) } else { 0 };
-            let at = (index as i64 - i64::from(edge.distance)).rem_euclid(i64::from(steps)) as usize;
-            add(at, edge.from, edge.to, rounds);
+            add(index, edge.distance as usize, edge.from, edge.to);
+        }
+    }
+    if program.step.sync == Sync::Iteration {
+        for (index, step) in period.iter().enumerate() {
+            let mut before = (1..=steps).map(|distance| (distance, &period[(index + steps - distance) % steps]));
+            let Some((distance, before)) = before.find(|(_, step)| !step.ops.is_empty()) else { continue };
+            // What others of its iteration wait for has ended when they have.
+            let awaited: BTreeSet<OpId> = sources[before.step].iter().flatten().copied().collect();
+            let last: Vec<OpId> = before.ops.iter().copied().filter(|op| !awaited.contains(op)).collect();
+            for &to in step.ops.iter().filter(|op| sources[step.step][op.index()].is_empty()) {
+                last.iter().for_each(|&from| add(index, distance, from, to));
+            }
         }
     }
     found

@@ -9,8 +9,9 @@ use super::effect::{self, Direction, Effect, Verdict};
 use super::paired::{self, Paired, Side};
 use super::record::{RunRecord, WarmupRecord};
 use super::series;
+use super::slots;
 use super::standing::Block;
-use super::stats::percentile;
+use super::stats::Summary;
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.ab/1";
@@ -95,19 +96,11 @@ pub struct Judged {
     pub carried: [Option<Effect>; 2],
 }
 
-/// What a block says: the median of its iterations; of a program that repeats, the mean of the medians of those that did
-/// the same work.
-pub fn level(times: &[Nanos], period: usize) -> Option<f64> {
-    let period = period.max(1);
-    if times.len() < period {
-        return None;
-    }
-    let median = |phase: usize| {
-        let mut same: Vec<f64> = times.iter().skip(phase).step_by(period).map(|time| time.0 as f64).collect();
-        same.sort_by(f64::total_cmp);
-        percentile(&same, 50.0)
-    };
-    Some((0..period).map(median).sum::<f64>() / period as f64)
+/// What a block says: the median time of its iterations; of a program with several slots, the median over rounds of the
+/// mean time of an iteration. `None` without a whole round.
+pub fn level(times: &[Nanos], slots: usize) -> Option<f64> {
+    let times: Vec<f64> = times.iter().map(|time| time.0 as f64).collect();
+    Summary::of(&slots::rounds(&times, slots)).map(|summary| summary.p50)
 }
 
 impl AbRecord {

@@ -5,7 +5,7 @@ use crate::exec::Trace;
 
 use super::stats::Summary;
 
-/// Medians of durations, in ns, by the iteration of the cycle and the operation.
+/// Medians of durations, in ns, by the rank's own slot and the operation.
 #[derive(Debug)]
 pub struct Alone(Vec<Vec<Option<f64>>>);
 

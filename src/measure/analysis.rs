@@ -1,4 +1,4 @@
-//! What the iterations of the cycle's first step spent their time on: by category, along the chain, against the peaks.
+//! What the iterations of a slot spent their time on: by category, along the chain, against the peaks.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,10 @@ use super::verdict;
 pub struct Subject<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
-    pub traces: &'a [Trace],
+    /// Which slot of the rank's own cycle it is.
+    pub step: usize,
+    /// Observed iterations of that slot.
+    pub traces: &'a [&'a Trace],
     pub alone: Option<&'a Alone>,
     pub host_bound: bool,
     /// The hardware queue of each real stream; nothing where operations go by none, as in a graph.
@@ -32,13 +35,13 @@ pub struct Subject<'a> {
     pub profile: Option<&'a Profile>,
 }
 
-/// The analysis, unless no iteration of the first step was observed.
+/// The analysis, unless no iteration of the slot was observed.
 pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
-    let mut traces: Vec<&Trace> = subject.traces.iter().filter(|trace| trace.step == 0).collect();
+    let mut traces = subject.traces.to_vec();
     traces.sort_by_key(|trace| trace.time);
     let trace = *traces.get(traces.len().saturating_sub(1) / 2)?;
-    let step = &subject.plan.steps[0];
-    let category = |span: &Span| spec(subject.program, span.op).map(|spec| spec.operation.category());
+    let step = &subject.plan.steps[subject.step];
+    let category = |span: &Span| spec(subject, span.op).map(|spec| spec.operation.category());
     let queue = |span: &Span| {
         let queues = subject.queues.as_ref()?;
         // Copies go by their engines.
@@ -63,8 +66,8 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
     })
 }
 
-fn spec(program: &Program, op: OpId) -> Option<&Spec> {
-    program.op_spec(program.cycle[0].op(op))
+fn spec<'a>(subject: &Subject<'a>, op: OpId) -> Option<&'a Spec> {
+    subject.program.op_spec(subject.program.cycle[subject.step].op(op))
 }
 
 /// The median duration of each operation, in ns; 0 for one that was not observed.
@@ -79,12 +82,12 @@ pub fn medians(operations: usize, traces: &[&Trace]) -> Vec<f64> {
 fn categories(subject: &Subject, traces: &[&Trace], links: &[Link]) -> Vec<CategoryRecord> {
     let mut chain: BTreeMap<Category, i64> = BTreeMap::new();
     for link in links {
-        if let Some(spec) = spec(subject.program, link.op) {
+        if let Some(spec) = spec(subject, link.op) {
             *chain.entry(spec.operation.category()).or_default() += link.time;
         }
     }
     let mut present: BTreeMap<Category, usize> = BTreeMap::new();
-    for op in &subject.program.cycle[0].ops {
+    for op in &subject.program.cycle[subject.step].ops {
         if let Some(spec) = subject.program.op_spec(op) {
             *present.entry(spec.operation.category()).or_default() += 1;
         }
@@ -124,7 +127,7 @@ fn tail(trace: &Trace) -> Nanos {
     }
 }
 
-/// The share of the device's peaks that the iterations reach: the mean of the cycle over the median time.
+/// The share of the device's peaks that iterations reach: what a round takes at the peaks, over its time.
 fn peak(subject: &Subject) -> Option<PeakRecord> {
     let profile = subject.profile?;
     let time = subject.time.filter(|time| time.0 > 0)?;

@@ -36,10 +36,10 @@ pub fn iterate(
     control: &Control,
 ) -> Result<Blocks, ExecError> {
     let before = session.health()?;
-    let period = session.period() as u64;
-    let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, period) };
-    // A sample's place in the cycle follows from its number: each block begins at the same place.
-    let later = lead + (first + period - lead % period) % period;
+    let slots = session.slots() as u64;
+    let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, slots) };
+    // A sample's slot follows from its number: each block begins with the same slot.
+    let later = lead + (first + slots - lead % slots) % slots;
     let mut blocks = Blocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new() };
     let mut begin = 0;
     for end in ends {
@@ -56,10 +56,10 @@ pub fn iterate(
     Ok(blocks)
 }
 
-/// Where blocks end: as many as there may be, each of whole rounds of the cycle but the last.
-fn ends(iterations: u64, period: u64) -> Vec<u64> {
-    let count = (iterations / FEWEST.max(period)).clamp(1, BLOCKS);
-    let mut ends: Vec<u64> = (1..count).map(|block| iterations * block / count / period * period).collect();
+/// Where blocks end: as many as there may be, each of whole rounds but the last.
+fn ends(iterations: u64, slots: u64) -> Vec<u64> {
+    let count = (iterations / FEWEST.max(slots)).clamp(1, BLOCKS);
+    let mut ends: Vec<u64> = (1..count).map(|block| iterations * block / count / slots * slots).collect();
     ends.push(iterations);
     ends
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_whole_rounds_of_the_cycle() {
+    fn blocks_are_whole_rounds() {
         assert_eq!(ends(100, 1), [12, 25, 37, 50, 62, 75, 87, 100]);
         assert_eq!(ends(100, 4), [12, 24, 36, 48, 60, 72, 84, 100]);
         assert_eq!(ends(100, 64), [100]);

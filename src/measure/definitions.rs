@@ -24,8 +24,9 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|definition| definition.name == name)
 }
 
-const MEASURED: &str = "each measured iteration";
-const OBSERVED: &str = "each observed iteration";
+const MEASURED: &str = "each measured iteration, or round";
+const OBSERVED: &str = "each observed iteration, or round";
+const OF_ONE_SLOT: &str = "each observed iteration, of the slot that takes longest";
 const NO_SAMPLES: &str = "none: it is known before the run";
 
 /// Every figure: those that a file may ask for in their order, then those of reports.
@@ -36,7 +37,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how long an iteration takes, or a set in it",
         formula: "end of the last − begin; of a set, last end − first start",
         unit: "s",
-        samples: "each measured iteration; of a set, each observed one",
+        samples: "each measured iteration, or round; of a set, each observed one",
         good_for: "the headline: the time that everything else explains",
         traps: "`time(set)` holds what runs between, whether it belongs to the set or not; `busy` does not. With \
                 `sync: end`, the time of an iteration is from one end to the next: throughput, not latency",
@@ -108,7 +109,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "flops",
         usage: "`flops`, `flops(set)`",
         summary: "arithmetic of an iteration, or of a set in it",
-        formula: "Σ of the operations' costs; a multiply-add counts as two",
+        formula: "Σ of the operations' costs; a multiply-add counts as two; of several slots the mean",
         unit: "FLOP",
         samples: NO_SAMPLES,
         good_for: "rates: `flops / time`",
@@ -118,7 +119,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "bytes",
         usage: "`bytes`, `bytes(set)`",
         summary: "bytes that an iteration, or a set in it, has to move",
-        formula: "Σ of the operations' costs: each input read once, each output written once",
+        formula: "Σ of the operations' costs: each input read once, each output written once; of several slots the mean",
         unit: "B",
         samples: NO_SAMPLES,
         good_for: "rates: `bytes / time`",
@@ -130,7 +131,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "bytes over time",
         formula: "bytes / time; of a set, bytes(set) / |U(set)|",
         unit: "B/s",
-        samples: "each measured iteration; of a set, each observed one",
+        samples: "each measured iteration, or round; of a set, each observed one",
         good_for: "how near a copy or a kernel comes to its link or memory",
         traps: "of the memory only where the data does not fit the cache: in the cache it exceeds the memory's peak",
     },
@@ -163,7 +164,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "the time of the same operations on one stream",
         formula: "time, on one stream, in the same mode",
         unit: "s",
-        samples: "each iteration of the run on one stream",
+        samples: "each iteration, or round, of the run on one stream",
         good_for: "the other side of `speedup`",
         traps: "on one stream too, the host may be what limits",
     },
@@ -255,9 +256,9 @@ pub const DEFINITIONS: &[Definition] = &[
         usage: "",
         summary: "which part of the device's peak rate an iteration reaches",
         formula: "arithmetic: Σ flops / peak of its type, over time; memory: bytes / bandwidth, over time, without \
-                  copies between host and device and without collectives",
+                  copies between host and device and without collectives; of several slots, both sums over a round",
         unit: "1",
-        samples: "the median of the measured iterations",
+        samples: "the median of the measured iterations, or rounds",
         good_for: "how much a better kernel, or more of them, could gain at most",
         traps: "over the whole iteration, gaps included. Of memory it exceeds 100 % where the cache serves. Absent for \
                 a device that no profile describes",
@@ -268,7 +269,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "what an observed iteration spent its time on, along the chain that it waited for",
         formula: "time = operations + stretch + launch + queue + dependency + idle, exactly",
         unit: "s",
-        samples: "the observed iteration of the median time",
+        samples: "the observed iteration of the median time, of the slot that takes longest",
         good_for: "what to change first",
         traps: "of one observed iteration, stamps included. Without a run on one stream, operations hold their stretch",
     },
@@ -278,7 +279,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "what a collective takes once all its ranks have come",
         formula: "min over ranks of duration: the last to come waits for nobody",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "what the network takes, apart from waiting: the part that a faster link shortens",
         traps: "stamps included. A rank that may leave before the others have come, as the root of a small broadcast, \
                 makes it too short",
@@ -289,7 +290,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how much longer a collective takes on a rank than its transfer",
         formula: "duration − transfer",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "what uneven ranks cost: only balancing them helps",
         traps: "it holds units of the device, and slows down what runs beside it",
     },
@@ -299,7 +300,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how far apart ranks come to a collective, or begin an iteration",
         formula: "max over ranks of start − min over ranks of start, on one clock",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "whether ranks go together",
         traps: "it is never negative, so that equal ranks have some too: read it with its error",
     },
@@ -309,7 +310,7 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how long after all others a rank comes to a collective",
         formula: "start − max over the other ranks of start, on one clock",
         unit: "s",
-        samples: OBSERVED,
+        samples: OF_ONE_SLOT,
         good_for: "the straggler, where its median is beyond its error: that of both clocks and of the median",
         traps: "who is late for one collective made the others wait in the one before, and may itself have waited. Absent \
                 where it may be chance, and from hosts that do not share a clock",

@@ -6,7 +6,7 @@ use crate::cost::floor;
 use crate::exec::DeviceInfo;
 use crate::model::{OpKind, Program};
 
-use super::metrics::totals;
+use super::evidence::totals;
 
 /// What is known of a device; absent where nobody says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ impl<'a> Device<'a> {
     /// nanosecond.
     pub fn flops(&self, program: &Program) -> Result<f64, String> {
         let (time, _) = ideal(program, self.profile()?);
-        let flops = totals(program, None).0;
+        let flops = totals(program).0;
         if time > 0.0 { Ok(flops / time) } else { Err("the file has no arithmetic whose peak to tell".to_owned()) }
     }
 }

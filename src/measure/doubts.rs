@@ -4,7 +4,8 @@ use crate::base::Nanos;
 
 use super::record::{Times, WarmupRecord};
 use super::series::{self, Modes};
-use super::warmup::in_phase;
+use super::slots;
+use super::warmup::beside_own_slot;
 
 /// Variation beyond which a warning is given.
 const NOISE: f64 = 0.10;
@@ -12,13 +13,16 @@ const NOISE: f64 = 0.10;
 /// The share of the samples below which it is told that they tell less than their number.
 const FEW: f64 = 1.0 / 3.0;
 
-/// The warnings of a series; `period` is the number of iterations after which the work repeats.
-pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, period: usize) -> Vec<String> {
+/// The warnings of a series of a program with that many slots. Times are set beside those of their own slot alone: what
+/// the file makes different is no noise.
+pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec<String> {
     let mut doubts = Vec::new();
-    if let Some(cv) = times.cv.filter(|cv| *cv > NOISE) {
+    let floats: Vec<f64> = times.samples_ns.iter().map(|time| time.0 as f64).collect();
+    if let Some(variation) = slots::variation(&floats, slots).filter(|variation| *variation > NOISE) {
+        let of = if slots > 1 { "the mean of their slot" } else { "their mean" };
         doubts.push(format!(
-            "{name}: the times vary by {:.0} % of their mean: figures that differ by less say nothing",
-            cv * 100.0
+            "{name}: the times vary by {:.0} % of {of}: figures that differ by less say nothing",
+            variation * 100.0
         ));
     }
     if let (Some(false), Some(trend)) = (warmup.settled, warmup.trend) {
@@ -30,7 +34,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, period: usize) -> Ve
             trend.abs() * 100.0
         ));
     }
-    let samples = in_phase(&times.samples_ns, period);
+    let samples = beside_own_slot(&times.samples_ns, slots);
     if let Some(trend) = series::trend(&samples) {
         doubts.push(format!(
             "{name}: the times {} by {:.1} % from the first third to the last: the device heats up, slows down, or is \
@@ -82,6 +86,20 @@ mod tests {
     #[test]
     fn a_steady_series_raises_none() {
         assert_eq!(doubts((0..100).map(|index| 1000 + index * 37 % 7), &SETTLED), "");
+    }
+
+    #[test]
+    fn work_that_differs_is_no_noise() {
+        let slots = [100_000, 400_000, 2_000_000];
+        let times = |noise: &dyn Fn(i64) -> i64| -> Times {
+            let time = |index: i64| Nanos(slots[index as usize % 3] * (1000 + noise(index)) / 1000);
+            Times::of_slots(&(0..90).map(time).collect::<Vec<_>>(), 3, 0)
+        };
+        assert_eq!(of("stream", &times(&|index| index * 37 % 7), &SETTLED, 3), Vec::<String>::new());
+        let told = of("stream", &times(&|index| index * 37 % 7 * 60), &SETTLED, 3).join("\n");
+        assert!(told.starts_with("stream: the times vary by 10 % of the mean of their slot"), "{told}");
+        let told = of("stream", &times(&|index| index * 2), &SETTLED, 3).join("\n");
+        assert!(told.contains("the times rose by 11.0 % from the first third to the last"), "{told}");
     }
 
     #[test]

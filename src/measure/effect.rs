@@ -30,15 +30,6 @@ pub fn between_runs(graphs: bool) -> f64 {
     if graphs { BETWEEN_RUNS_OF_GRAPHS } else { BETWEEN_RUNS }
 }
 
-/// What was measured together: a run of the program, or a block of one.
-#[derive(Clone, Copy, Debug)]
-pub struct Group<'a> {
-    /// In the order in which they were taken.
-    pub samples: &'a [f64],
-    /// Iterations after which the program repeats.
-    pub period: usize,
-}
-
 /// Which way is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -114,11 +105,12 @@ struct Side {
 }
 
 impl Effect {
-    /// The effect on a percentile, from 50 on. Nothing where a side is empty, one of its groups cannot carry the
-    /// percentile, or a percentile is not positive.
+    /// The effect on a percentile, from 50 on. Each side has groups of samples that were taken together, in their order:
+    /// of a run, or of a block of one. `None` where a side is empty, one of its groups cannot carry the percentile, or a
+    /// percentile is not positive.
     pub fn of(
-        base: &[Group],
-        other: &[Group],
+        base: &[&[f64]],
+        other: &[&[f64]],
         percentile: f64,
         direction: Direction,
         threshold: f64,
@@ -212,14 +204,14 @@ impl Effect {
 }
 
 impl Side {
-    fn of_groups(groups: &[Group], percentile: f64) -> Option<Side> {
-        if let [group] = groups {
-            let quantile = quantile(group.samples, group.period, percentile)?;
+    fn of_groups(groups: &[&[f64]], percentile: f64) -> Option<Side> {
+        if let [samples] = groups {
+            let quantile = quantile(samples, percentile)?;
             let interval = quantile.interval.and_then(|(low, high)| Some((log(low)?, log(high)?)));
             return Some(Side { center: log(quantile.value)?, interval, variance: None, groups: 1 });
         }
         let values: Option<Vec<f64>> =
-            groups.iter().map(|group| Some(quantile(group.samples, group.period, percentile)?.value)).collect();
+            groups.iter().map(|samples| Some(quantile(samples, percentile)?.value)).collect();
         Side::of_values(&values?)
     }
 

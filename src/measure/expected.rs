@@ -34,7 +34,7 @@ pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
         _ if record.emulated.is_some() => "other ranks were emulated".to_owned(),
         _ if !record.complete => "the run did not come to its end".to_owned(),
-        _ if !record.measurement => "one iteration without warm-up is no measurement".to_owned(),
+        _ if !record.measurement => "the run was no measurement".to_owned(),
         _ if !known.is_about(&record.device.name) => {
             format!("{} is about {}, and this was {}", known.file, known.devices.join(", "), record.device.name)
         }

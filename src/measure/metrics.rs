@@ -1,63 +1,56 @@
-//! Figures, metrics and expectations from samples.
+//! Metrics and expectations from the samples of figures.
+//!
+//! An expression is worked out in a view: over rounds, or of one slot. Every figure in it then has samples of the same
+//! iterations, so that a rate divides work by the time in which it was done.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::Nanos;
 use crate::base::units::{self, Dimension};
-use crate::exec::Trace;
-use crate::model::{Expectation, Figure, FigureExpr, Metric, OpKind, OpSet, Program, Statistic};
-use crate::plan::Plan;
+use crate::model::{Expectation, FigureExpr, Metric, Statistic};
 
-use super::alone::Alone;
-use super::device::Device;
-use super::observed::{self, Observed};
-use super::plausible::Limits;
-use super::record::{ExpectationRecord, MetricRecord};
+use super::evidence::{Evidence, Figures, Quotient, Sampled};
+use super::record::{ExpectationRecord, MetricRecord, OverSlots};
 use super::stats::{Summary, samples_for};
 
-/// What a variant's figures are worked out from.
-#[derive(Debug)]
-pub struct Evidence<'a> {
-    pub program: &'a Program,
-    pub plan: &'a Plan,
-    pub time: &'a [Nanos],
-    pub serial: Option<&'a [Nanos]>,
-    pub traces: &'a [Trace],
-    /// What operations take when nothing runs beside them.
-    pub alone: Option<&'a Alone>,
-    /// Bytes of the device's memory that are laid out.
-    pub memory: u64,
-    /// What the device can do at most.
-    pub limits: Limits<'a>,
-    pub device: Device<'a>,
-    pub known: Known,
+/// Which iterations figures are of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum View {
+    /// Rounds of these slots, in increasing order.
+    Rounds(Rc<[usize]>),
+    Slot(usize),
 }
 
-/// What metrics are worth, once it has been asked: they may use each other any number of times.
+/// The slots that all parts of an expression have; `None` where no part of it differs between slots.
+type Slots = Option<Rc<[usize]>>;
+
+/// What figures and metrics are worth, once it has been asked: metrics may use each other any number of times.
 #[derive(Debug, Default)]
 pub struct Known {
-    values: Memo<f64>,
-    series: Memo<Series>,
+    pub(super) figures: Figures,
+    slots: Memo<usize, Slots>,
+    values: Memo<(usize, View), f64>,
+    series: Memo<(usize, View), Series>,
 }
 
-/// Results by the number of their metric.
+/// Results by what they are of.
 #[derive(Debug)]
-struct Memo<T>(RefCell<FxHashMap<usize, Result<T, String>>>);
+struct Memo<K, T>(RefCell<FxHashMap<K, Result<T, String>>>);
 
-impl<T> Default for Memo<T> {
+impl<K, T> Default for Memo<K, T> {
     fn default() -> Self {
         Memo(RefCell::default())
     }
 }
 
-impl<T: Clone> Memo<T> {
-    fn get(&self, metric: usize, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-        let known = self.0.borrow().get(&metric).cloned();
+impl<K: Eq + std::hash::Hash, T: Clone> Memo<K, T> {
+    fn get(&self, key: K, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let known = self.0.borrow().get(&key).cloned();
         known.unwrap_or_else(|| {
             let result = work();
-            self.0.borrow_mut().insert(metric, result.clone());
+            self.0.borrow_mut().insert(key, result.clone());
             result
         })
     }
@@ -71,6 +64,33 @@ enum Series {
 }
 
 impl Series {
+    /// The samples of a figure in a view.
+    fn of(sampled: &Sampled, view: &View) -> Result<Series, String> {
+        let absent = |slot: usize| format!("slot {slot} has no such figure");
+        let samples = match (sampled, view) {
+            (Sampled::Constant(value), _) => return Ok(Series::Constant(*value)),
+            (Sampled::Known(values), View::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
+            (Sampled::Known(values), View::Rounds(slots)) => {
+                let sum: f64 = slots.iter().map(|slot| values[*slot]).sum();
+                return Ok(Series::Constant(sum / slots.len() as f64));
+            }
+            (Sampled::Iterations(samples), View::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
+            (Sampled::Operations(samples), View::Slot(slot)) => samples[*slot].clone(),
+            (Sampled::Operations(samples), View::Rounds(slots)) => {
+                slots.iter().flat_map(|slot| &samples[*slot]).copied().collect()
+            }
+            (Sampled::Iterations(samples), View::Rounds(slots)) => {
+                let rounds = slots.iter().map(|slot| samples[*slot].len()).min().unwrap_or(0);
+                let round = |round: usize| joined(slots.iter().map(|slot| samples[*slot][round]));
+                (0..rounds).map(round).collect::<Vec<f64>>()
+            }
+        };
+        match view {
+            View::Slot(slot) if samples.is_empty() => Err(absent(*slot)),
+            _ => Ok(Series::Samples(samples)),
+        }
+    }
+
     fn map(self, function: impl Fn(f64) -> f64) -> Series {
         match self {
             Series::Constant(value) => Series::Constant(function(value)),
@@ -109,143 +129,67 @@ impl Series {
     }
 }
 
+/// One sample of several: what all of them amount to, over all that they are measured by.
+fn joined(samples: impl Iterator<Item = Quotient>) -> f64 {
+    let sum = samples.fold((0.0, 0.0), |sum, sample| (sum.0 + sample.over, sum.1 + sample.under));
+    sum.0 / sum.1
+}
+
+fn joined_one(sample: &Quotient) -> f64 {
+    sample.over / sample.under
+}
+
+/// The slots that both have.
+fn common(a: Slots, b: Slots) -> Slots {
+    match (a, b) {
+        (Some(a), Some(b)) if a == b => Some(a),
+        (Some(a), Some(b)) => Some(a.iter().filter(|slot| b.contains(slot)).copied().collect()),
+        (a, b) => a.or(b),
+    }
+}
+
 impl Evidence<'_> {
-    /// For each observed iteration, something of the operations of a set, or of all. Nothing of an iteration that has
-    /// none of them.
-    fn observed(
-        &self,
-        set: Option<&OpSet>,
-        values: impl Fn(&Observed) -> Result<Vec<f64>, String>,
-    ) -> Result<Series, String> {
-        let mut samples = Vec::new();
-        let mut ran = false;
-        for trace in self.traces {
-            let observed = Observed::of(self.program, self.plan, trace, set);
-            if !observed.spans.is_empty() {
-                ran = true;
-                samples.extend(values(&observed)?);
+    /// The slots that have all figures of an expression which are of no slot that it names.
+    fn slots_of(&self, expr: &FigureExpr) -> Result<Slots, String> {
+        match expr {
+            FigureExpr::Constant(_)
+            | FigureExpr::Figure { slot: Some(_), .. }
+            | FigureExpr::Metric { slot: Some(_), .. } => Ok(None),
+            FigureExpr::Figure { figure, set, beside, .. } => {
+                let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref())?;
+                let has = |slot: &usize| match &*sampled {
+                    Sampled::Constant(_) | Sampled::Known(_) => true,
+                    Sampled::Iterations(samples) => !samples[*slot].is_empty(),
+                    Sampled::Operations(samples) => !samples[*slot].is_empty(),
+                };
+                let differs = !matches!(&*sampled, Sampled::Constant(_));
+                Ok(differs.then(|| (0..self.slots).filter(has).collect()))
             }
-        }
-        let text = set.map_or("the iteration", |set| set.text.as_str());
-        match (samples.is_empty(), ran, self.traces.is_empty()) {
-            (false, ..) => Ok(Series::Samples(samples)),
-            (true, _, true) => Err("no iteration was observed operation by operation".to_owned()),
-            (true, true, _) => Err(format!("no operation of `{text}` has what it is measured from")),
-            (true, false, _) => Err(format!("no operation that ran belongs to `{text}`")),
-        }
-    }
-
-    /// For each observed iteration, one number that is a time in which the set does all its work.
-    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<Series, String> {
-        self.observed(set, |observed| {
-            let time = value(observed);
-            self.limits.check(time, observed.specs())?;
-            Ok(vec![time])
-        })
-    }
-
-    /// A rate of the bytes that `bytes` finds in a set, over the time in which any of what has some runs.
-    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&crate::ops::Spec) -> Option<f64>) -> Result<Series, String> {
-        self.observed(set, |observed| {
-            let moving = observed.only(|spec| bytes(spec).is_some());
-            let time = moving.busy();
-            self.limits.check(time, moving.specs())?;
-            let total: f64 = moving.specs().filter_map(&bytes).sum();
-            Ok(if moving.spans.is_empty() { Vec::new() } else { vec![total / time] })
-        })
-    }
-
-    fn times(&self) -> Result<Series, String> {
-        if self.time.is_empty() {
-            return Err("no iteration was measured".to_owned());
-        }
-        self.limits.check_iteration(self.program, self.time)?;
-        Ok(Series::Samples(self.time.iter().map(|time| time.0 as f64).collect()))
-    }
-
-    fn serial(&self) -> Result<Series, String> {
-        match self.serial {
-            Some(samples) if !samples.is_empty() => {
-                Ok(Series::Samples(samples.iter().map(|time| time.0 as f64).collect()))
+            FigureExpr::Metric { metric, .. } => {
+                self.known.slots.get(*metric, || self.slots_of(&self.program.metrics[*metric].value))
             }
-            _ => Err("the serial run was not measured".to_owned()),
-        }
-    }
-
-    fn figure(&self, figure: Figure, set: Option<&OpSet>, beside: Option<&OpSet>) -> Result<Series, String> {
-        match (figure, set) {
-            (Figure::Time, None) => self.times(),
-            (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
-            (Figure::Busy, _) => self.worked(set, |observed| observed.busy()),
-            (Figure::Overlap, _) => self.observed(set, |observed| {
-                let other = Observed::of(self.program, self.plan, observed.trace, beside);
-                Ok(observed.overlap(&other).into_iter().collect())
-            }),
-            (Figure::Exposed, None) => self.observed(None, |observed| {
-                Ok(vec![observed.only(|spec| !observed::computes(spec.operation.category())).exposed()])
-            }),
-            (Figure::Exposed, Some(_)) => self.observed(set, |observed| Ok(vec![observed.exposed()])),
-            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())),
-            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())),
-            (Figure::Stretch, _) => {
-                let alone = self.alone.ok_or("no operation was timed alone, on one stream")?;
-                self.observed(set, |observed| Ok(observed.stretch(alone).into_iter().collect()))
-            }
-            (Figure::Flops, set) => Ok(Series::Constant(totals(self.program, set).0)),
-            (Figure::Bytes, set) => Ok(Series::Constant(totals(self.program, set).1)),
-            (Figure::Bandwidth, None) => {
-                let bytes = totals(self.program, None).1;
-                Ok(self.times()?.map(|time| bytes / time))
-            }
-            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(spec.cost().bytes() as f64)),
-            (Figure::BusBandwidth, _) => {
-                self.rate(set, crate::ops::bus_bytes).map_err(|why| match self.traces.is_empty() {
-                    true => why,
-                    false => {
-                        "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()
-                    }
-                })
-            }
-            (Figure::CriticalPath, _) => self.observed(None, |observed| Ok(vec![observed.critical_path()])),
-            (Figure::SerialTime, _) => self.serial(),
-            (Figure::Speedup, _) => {
-                let serial = self.serial()?.median();
-                Ok(self.times()?.map(|time| serial / time))
-            }
-            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())),
-            (Figure::Utilization, _) => self.observed(set, |observed| Ok(observed.utilization().into_iter().collect())),
-            (Figure::MemoryPeak, _) => Ok(Series::Constant(self.memory as f64)),
-            (Figure::DeviceUnits, _) => self.device.units().map(Series::Constant),
-            (Figure::DeviceMemory, _) => self.device.memory().map(Series::Constant),
-            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(Series::Constant),
-            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(Series::Constant),
+            FigureExpr::Unary(_, inner) => self.slots_of(inner),
+            FigureExpr::Binary(_, left, right) => Ok(common(self.slots_of(left)?, self.slots_of(right)?)),
         }
     }
 
     /// The series of a metric, worked out once however often others use it.
-    fn metric(&self, metric: usize) -> Result<Series, String> {
-        self.known.series.get(metric, || self.series(&self.program.metrics[metric].value))
+    fn metric(&self, metric: usize, view: &View) -> Result<Series, String> {
+        let key = (metric, view.clone());
+        self.known.series.get(key, || self.series(&self.program.metrics[metric].value, view))
     }
 
-    fn series(&self, expr: &FigureExpr) -> Result<Series, String> {
+    /// The samples of an expression. What it names a slot of is one number.
+    fn series(&self, expr: &FigureExpr, view: &View) -> Result<Series, String> {
         match expr {
             FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
-            FigureExpr::Figure { figure, set, beside, statistic, .. } => {
-                let series = self.figure(*figure, set.as_ref(), beside.as_ref())?;
-                match statistic {
-                    None => Ok(series),
-                    Some(statistic) => series.statistic(*statistic).map(Series::Constant),
-                }
+            FigureExpr::Figure { figure, set, beside, slot: None, statistic: None, .. } => {
+                Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref())?, view)
             }
-            FigureExpr::Metric { metric, statistic } => {
-                let series = self.metric(*metric)?;
-                match statistic {
-                    None => Ok(series),
-                    Some(statistic) => series.statistic(*statistic).map(Series::Constant),
-                }
-            }
-            FigureExpr::Unary(function, inner) => Ok(self.series(inner)?.map(|value| function.apply(value))),
-            FigureExpr::Binary(function, left, right) => match (self.series(left)?, self.series(right)?) {
+            FigureExpr::Metric { metric, slot: None, statistic: None } => self.metric(*metric, view),
+            FigureExpr::Figure { .. } | FigureExpr::Metric { .. } => self.value(expr, view).map(Series::Constant),
+            FigureExpr::Unary(function, inner) => Ok(self.series(inner, view)?.map(|value| function.apply(value))),
+            FigureExpr::Binary(function, left, right) => match (self.series(left, view)?, self.series(right, view)?) {
                 (left, Series::Constant(right)) => Ok(left.map(|left| function.apply(left, right))),
                 (Series::Constant(left), right) => Ok(right.map(|right| function.apply(left, right))),
                 (Series::Samples(left), Series::Samples(right)) if left.len() == right.len() => Ok(Series::Samples(
@@ -256,30 +200,47 @@ impl Evidence<'_> {
         }
     }
 
-    /// The value of an expression, each bare figure its median, in base units.
-    pub fn value(&self, expr: &FigureExpr) -> Result<f64, String> {
+    /// The value of an expression in a view, each bare figure its median, in base units.
+    fn value(&self, expr: &FigureExpr, view: &View) -> Result<f64, String> {
+        let of = |slot: &Option<usize>| slot.map_or_else(|| view.clone(), View::Slot);
         let value = match expr {
             FigureExpr::Constant(value) => *value,
-            FigureExpr::Figure { figure, set, beside, statistic, .. } => {
-                let series = self.figure(*figure, set.as_ref(), beside.as_ref())?;
+            FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
+                let series = Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref())?, &of(slot))?;
                 match statistic {
                     None => series.median(),
                     Some(statistic) => series.statistic(*statistic)?,
                 }
             }
-            FigureExpr::Metric { metric, statistic } => match statistic {
-                None => self.known.values.get(*metric, || self.value(&self.program.metrics[*metric].value))?,
-                Some(statistic) => self.metric(*metric)?.statistic(*statistic)?,
-            },
-            FigureExpr::Unary(function, inner) => function.apply(self.value(inner)?),
-            FigureExpr::Binary(function, left, right) => function.apply(self.value(left)?, self.value(right)?),
+            FigureExpr::Metric { metric, slot, statistic: None } => {
+                let (metric, view) = (*metric, of(slot));
+                let value = || self.value(&self.program.metrics[metric].value, &view);
+                self.known.values.get((metric, view.clone()), value)?
+            }
+            FigureExpr::Metric { metric, slot, statistic: Some(statistic) } => {
+                self.metric(*metric, &of(slot))?.statistic(*statistic)?
+            }
+            FigureExpr::Unary(function, inner) => function.apply(self.value(inner, view)?),
+            FigureExpr::Binary(function, left, right) => {
+                function.apply(self.value(left, view)?, self.value(right, view)?)
+            }
         };
         if value.is_finite() { Ok(value) } else { Err("it divides by zero".to_owned()) }
     }
 
+    /// The value of an expression over the rounds of the slots that have all of its figures.
+    fn over_rounds(&self, expr: &FigureExpr) -> Result<f64, String> {
+        let slots = self.slots_of(expr)?.unwrap_or_else(|| (0..self.slots).collect());
+        if slots.is_empty() {
+            return Err("no slot has all figures that it is worked out from: name one for each, as in `time.slot[0]`"
+                .to_owned());
+        }
+        self.value(expr, &View::Rounds(slots))
+    }
+
     /// Whether an expectation holds; a figure that does not exist fails it.
     pub fn expectation(&self, expectation: &Expectation, text: String, place: String) -> ExpectationRecord {
-        let truth = |expr: &FigureExpr| self.value(expr).map(|value| value != 0.0);
+        let truth = |expr: &FigureExpr| self.over_rounds(expr).map(|value| value != 0.0);
         let verdict = match expectation.when.as_ref().map(truth) {
             Some(Ok(false)) => "skipped",
             Some(Err(_)) => "failed",
@@ -290,58 +251,74 @@ impl Evidence<'_> {
         };
         ExpectationRecord { text, place, verdict: verdict.to_owned() }
     }
+
+    /// For each metric its value in each slot; none for a metric whose value is the same in all slots by definition.
+    fn slot_values(&self) -> Vec<Vec<Option<f64>>> {
+        let metrics = &self.program.metrics;
+        if self.slots < 2 {
+            return vec![Vec::new(); metrics.len()];
+        }
+        let mut values: Vec<Vec<Option<f64>>> = vec![Vec::new(); metrics.len()];
+        for slot in 0..self.slots {
+            let view = View::Slot(slot);
+            for (index, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.has_slots) {
+                values[index].push(self.value(&metric.value, &view).ok());
+            }
+            // What is known of this slot serves no other.
+            self.known.values.0.borrow_mut().retain(|(_, of), _| *of != view);
+            self.known.series.0.borrow_mut().retain(|(_, of), _| *of != view);
+        }
+        values
+    }
 }
 
 /// Every metric of the program: over ranks, a time is the slowest's, anything else the mean; absent where a rank has none.
 pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
     let Some(first) = ranks.first() else { return Vec::new() };
-    first
-        .program
-        .metrics
-        .iter()
-        .enumerate()
-        .map(|(index, metric)| {
-            let values: Result<Vec<f64>, String> =
-                ranks.iter().map(|rank| rank.value(&rank.program.metrics[index].value)).collect();
-            let joined = values.map(|values| match metric.dimension {
-                Dimension::TIME => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-                _ => values.iter().sum::<f64>() / values.len() as f64,
-            });
-            record(metric, joined)
-        })
-        .collect()
+    let slots: Vec<Vec<Vec<Option<f64>>>> = ranks.iter().map(Evidence::slot_values).collect();
+    let metrics = first.program.metrics.iter().enumerate();
+    let all = metrics.map(|(index, metric)| {
+        let join = |values: Vec<f64>| match metric.dimension {
+            Dimension::TIME => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            _ => values.iter().sum::<f64>() / values.len() as f64,
+        };
+        let values: Result<Vec<f64>, String> =
+            ranks.iter().map(|rank| rank.over_rounds(&rank.program.metrics[index].value)).collect();
+        let slot = |slot: usize| {
+            let values: Option<Vec<f64>> = slots.iter().map(|of| *of[index].get(slot)?).collect();
+            values.map(join)
+        };
+        record(metric, values.map(join), (0..slots[0][index].len()).map(slot))
+    });
+    all.collect()
 }
 
-fn record(metric: &Metric, value: Result<f64, String>) -> MetricRecord {
+fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item = Option<f64>>) -> MetricRecord {
     let (value, note) = match value {
         Ok(value) => (Some(value), None),
         Err(note) => (None, Some(note)),
     };
-    let si = value.map(|value| value * metric.dimension.to_si());
+    let to_si = |value: f64| units::unsigned_zero(value * metric.dimension.to_si());
     // The value is in SI units; a unit of the language's own, such as `ms`, is one of the text alone.
     let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
     let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
-    let text = match (value, &metric.unit) {
-        (Some(value), Some(unit)) => metric.dimension.display_in(value, unit),
-        (Some(value), None) => metric.dimension.display(value),
-        (None, _) => "–".to_owned(),
-    };
-    MetricRecord { name: metric.name.clone(), value: si, unit, text, note }
+    let text = value.map_or_else(|| "–".to_owned(), |value| shown(metric, value));
+    let slots: Vec<Option<f64>> = slots.collect();
+    let over_slots = Summary::of(&slots.iter().copied().flatten().collect::<Vec<_>>()).map(|summary| OverSlots {
+        min: shown(metric, summary.min),
+        median: shown(metric, summary.p50),
+        max: shown(metric, summary.max),
+    });
+    let slots = slots.into_iter().map(|value| value.map(to_si)).collect();
+    MetricRecord { name: metric.name.clone(), value: value.map(to_si), unit, text, note, slots, over_slots }
 }
 
-/// Operations and bytes of an iteration, or of some of its operations: the mean over the cycle.
-pub fn totals(program: &Program, set: Option<&OpSet>) -> (f64, f64) {
-    let mut totals = (0.0, 0.0);
-    for op in program.cycle.iter().flat_map(|step| &step.ops) {
-        if let OpKind::Run(spec) = op.kind
-            && set.is_none_or(|set| set.contains(program, op))
-        {
-            let cost = program.spec(spec).cost();
-            totals = (totals.0 + cost.flops, totals.1 + cost.bytes() as f64);
-        }
+/// A value of a metric in base units, as people read it.
+fn shown(metric: &Metric, value: f64) -> String {
+    match &metric.unit {
+        Some(unit) => metric.dimension.display_in(value, unit),
+        None => metric.dimension.display(value),
     }
-    let cycle = program.cycle.len().max(1) as f64;
-    (totals.0 / cycle, totals.1 / cycle)
 }
 
 fn si_unit(dimension: Dimension) -> String {

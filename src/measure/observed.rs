@@ -61,11 +61,9 @@ impl<'a> Observed<'a> {
         spans::length(&self.stretches())
     }
 
-    /// The share of their busy time in which others are busy too; nothing where they take no time.
-    pub fn overlap(&self, others: &Observed) -> Option<f64> {
-        let own = self.stretches();
-        let busy = spans::length(&own);
-        (busy > 0.0).then(|| spans::length(&spans::common(&own, &others.stretches())) / busy)
+    /// How long any of them and any of the others run at once.
+    pub fn common(&self, others: &Observed) -> f64 {
+        spans::length(&spans::common(&self.stretches(), &others.stretches()))
     }
 
     /// How long any of them runs and no computation of the iteration does.
@@ -114,12 +112,11 @@ impl<'a> Observed<'a> {
         self.spans.iter().filter_map(delay).collect()
     }
 
-    /// The sum of their durations over the sum of what they take alone; nothing unless each was timed alone.
-    pub fn stretch(&self, alone: &Alone) -> Option<f64> {
-        let together: f64 = self.spans.iter().map(|span| span.duration().0 as f64).sum();
+    /// The sum of their durations, and the sum of what they take alone; `None` unless each was timed alone.
+    pub fn together_and_alone(&self, alone: &Alone) -> Option<(f64, f64)> {
+        let together = self.spans.iter().map(|span| span.duration().0 as f64).sum();
         let apart: Option<Vec<f64>> = self.spans.iter().map(|span| alone.of(self.trace.step, span.op)).collect();
-        let apart: f64 = apart?.iter().sum();
-        (apart > 0.0).then(|| together / apart)
+        Some((together, apart?.iter().sum()))
     }
 
     /// The duration of each operation, by its number; 0 for one that did not run.
@@ -135,12 +132,6 @@ impl<'a> Observed<'a> {
     pub fn slacks(&self) -> Vec<f64> {
         let slack = self.plan.steps[self.trace.step].timing(&self.durations()).slack;
         self.spans.iter().map(|span| slack[span.op.index()]).collect()
-    }
-
-    /// The share of the iteration in which any of them runs; nothing of one that took no time.
-    pub fn utilization(&self) -> Option<f64> {
-        let time = self.trace.time.0 as f64;
-        (time > 0.0).then(|| self.busy() / time)
     }
 
     /// The longest chain of dependencies when each operation takes as long as it did.

@@ -1,8 +1,8 @@
-//! The record of each operation of the cycle's first step, from the iterations in which it was observed.
+//! The record of each operation of a slot, from the iterations in which it was observed.
 
 use crate::base::{Nanos, OpId};
 use crate::exec::Trace;
-use crate::model::{OpKind, Program};
+use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, Category, Launch, Spec};
 
 use super::alone::Alone;
@@ -12,22 +12,22 @@ use super::record::OperationRecord;
 use super::run::{RankRequest, Request};
 use super::stats::Summary;
 
-/// What observing gave of each operation.
+/// What observing gave of each operation of a slot of the rank's own cycle; `traces` are of that slot.
 pub fn operations(
     request: &Request,
     rank: &RankRequest,
-    traces: &[Trace],
+    number: usize,
+    traces: &[&Trace],
     alone: Option<&Alone>,
 ) -> Vec<OperationRecord> {
-    let (program, step) = (rank.program, &rank.program.cycle[0]);
-    let graph = &rank.plan.steps[0];
-    let traces: Vec<&Trace> = traces.iter().filter(|trace| trace.step == 0).collect();
+    let (program, step) = (rank.program, &rank.program.cycle[number]);
+    let graph = &rank.plan.steps[number];
     let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
     for span in traces.iter().flat_map(|trace| &trace.spans) {
         starts[span.op.index()].push(span.start.0 as f64);
     }
     let round = |time: f64| Nanos(time.round() as i64);
-    let times = analysis::medians(step.ops.len(), &traces);
+    let times = analysis::medians(step.ops.len(), traces);
     let slack = (!traces.is_empty()).then(|| graph.timing(&times).slack);
     step.ids()
         .map(|op| {
@@ -49,7 +49,7 @@ pub fn operations(
                 stream: program.streams[info.stream.index()].name.clone(),
                 lane: rank.schedule.lane_of[info.stream.index()].0,
                 place: (request.places)(info.span),
-                shape: shape(program, op),
+                shape: shape(program, step, op),
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
@@ -60,7 +60,7 @@ pub fn operations(
                 after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
                 time_ns: start.filter(|_| refused.is_none()).map(|_| round(time)),
                 start_ns: start.map(round),
-                alone_ns: alone.and_then(|alone| alone.of(0, op)).map(round),
+                alone_ns: alone.and_then(|alone| alone.of(number, op)).map(round),
                 slack_ns: slack.as_ref().map(|slack| round(slack[op.index()])),
                 ideal_ns: request.profile.zip(spec).and_then(|(profile, spec)| analysis::ideal(spec, profile)),
                 refused,
@@ -85,8 +85,7 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
 }
 
 /// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
-pub fn shape(program: &Program, op: OpId) -> String {
-    let step = &program.cycle[0];
+fn shape(program: &Program, step: &Step, op: OpId) -> String {
     let OpKind::Run(_) = step.op(op).kind else { return String::new() };
     let list = |views: &[crate::base::ViewId]| {
         views.iter().map(|view| program.views.tensor(*view).to_string()).collect::<Vec<_>>().join(", ")

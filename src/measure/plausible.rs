@@ -3,10 +3,8 @@
 use crate::base::Nanos;
 use crate::config::Profile;
 use crate::cost::floor;
-use crate::model::Program;
+use crate::model::{Program, Step};
 use crate::ops::Spec;
-
-use super::stats::Summary;
 
 /// What is known of the device's limits; nothing of a device that no profile describes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +14,10 @@ impl Limits<'_> {
     /// Refuses a time, in ns, that is less than these operations can take; the error says why.
     pub fn check<'s>(&self, time: f64, specs: impl IntoIterator<Item = &'s Spec>) -> Result<(), String> {
         let Some(profile) = self.0 else { return Ok(()) };
-        let least = floor::floor(specs, profile);
+        self.check_least(time, floor::floor(specs, profile), profile)
+    }
+
+    fn check_least(&self, time: f64, least: f64, profile: &Profile) -> Result<(), String> {
         // Times are whole nanoseconds.
         if time + 1.0 >= least {
             return Ok(());
@@ -29,17 +30,11 @@ impl Limits<'_> {
         ))
     }
 
-    /// Refuses the times of iterations whose median no iteration of the cycle can have.
-    pub fn check_iteration(&self, program: &Program, times: &[Nanos]) -> Result<(), String> {
+    /// Refuses the mean time of an iteration over a round, in ns, that is less than all slots together can take.
+    pub fn check_round(&self, program: &Program, time: f64) -> Result<(), String> {
         let Some(profile) = self.0 else { return Ok(()) };
-        let samples: Vec<f64> = times.iter().map(|time| time.0 as f64).collect();
-        let Some(summary) = Summary::of(&samples) else { return Ok(()) };
-        let specs = |step: usize| {
-            let step = &program.cycle[step];
-            step.ops.iter().filter_map(|op| program.op_spec(op))
-        };
-        let shortest = (0..program.cycle.len())
-            .min_by(|&a, &b| floor::floor(specs(a), profile).total_cmp(&floor::floor(specs(b), profile)));
-        shortest.map_or(Ok(()), |step| self.check(summary.p50, specs(step)))
+        let floor = |step: &Step| floor::floor(step.ops.iter().filter_map(|op| program.op_spec(op)), profile);
+        let floors: f64 = program.cycle.iter().map(floor).sum();
+        self.check_least(time, floors / program.cycle.len().max(1) as f64, profile)
     }
 }

@@ -24,9 +24,9 @@ pub struct Quantile {
     pub interval: Option<(f64, f64)>,
 }
 
-/// The percentile, from 50 on, of samples in the order in which they were taken, of a program that repeats after `period`
-/// iterations. Nothing where the samples are too few to carry it, or one is no number.
-pub fn quantile(samples: &[f64], period: usize, wanted: f64) -> Option<Quantile> {
+/// The percentile, from 50 on, of samples in the order in which they were taken. `None` where the samples are too few to
+/// carry it, or one is no number.
+pub fn quantile(samples: &[f64], wanted: f64) -> Option<Quantile> {
     debug_assert!((50.0..100.0).contains(&wanted));
     let n = samples.len();
     let fewest = if wanted == 50.0 { 1 } else { samples_for(wanted) };
@@ -35,7 +35,7 @@ pub fn quantile(samples: &[f64], period: usize, wanted: f64) -> Option<Quantile>
     }
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let independent = (effective(&series::in_phase(samples, period), wanted) as usize).clamp(1, n);
+    let independent = (effective(samples, wanted) as usize).clamp(1, n);
     let interval = beyond(independent, 1.0 - wanted / 100.0).map(|(fewest, most)| {
         // Counted from the largest, and scaled from the independent samples to all.
         let (upper, lower) = (fewest * n / independent, (most * n).div_ceil(independent));
@@ -114,19 +114,19 @@ mod tests {
     #[test]
     fn few_samples_carry_no_tail() {
         let samples: Vec<f64> = (0..100).map(|index| f64::from(index * 37 % 100 + 1)).collect();
-        assert_eq!(quantile(&samples, 1, 50.0), Some(Quantile { value: 50.5, interval: Some((40.0, 61.0)) }));
-        assert_eq!(quantile(&samples[..19], 1, 95.0), None);
-        let tail = quantile(&samples[..60], 1, 95.0).unwrap();
+        assert_eq!(quantile(&samples, 50.0), Some(Quantile { value: 50.5, interval: Some((40.0, 61.0)) }));
+        assert_eq!(quantile(&samples[..19], 95.0), None);
+        let tail = quantile(&samples[..60], 95.0).unwrap();
         assert_eq!(tail.interval, None);
-        assert_eq!(quantile(&samples, 1, 99.0).unwrap().value, 99.0);
-        assert_eq!(quantile(&[], 1, 50.0), None);
-        assert_eq!(quantile(&[1.0, f64::NAN], 1, 50.0), None);
-        assert_eq!(quantile(&[4.0], 1, 50.0), Some(Quantile { value: 4.0, interval: None }));
+        assert_eq!(quantile(&samples, 99.0).unwrap().value, 99.0);
+        assert_eq!(quantile(&[], 50.0), None);
+        assert_eq!(quantile(&[1.0, f64::NAN], 50.0), None);
+        assert_eq!(quantile(&[4.0], 50.0), Some(Quantile { value: 4.0, interval: None }));
     }
 
     #[test]
     fn equal_samples_have_an_interval_without_width() {
-        let same = quantile(&[7.0; 30], 1, 50.0).unwrap();
+        let same = quantile(&[7.0; 30], 50.0).unwrap();
         assert_eq!(same, Quantile { value: 7.0, interval: Some((7.0, 7.0)) });
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos};
 
-use super::stats::Summary;
+pub use super::times::{SlotTimes, Times};
 pub use super::verify::record::{
     CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
 };
@@ -122,13 +122,17 @@ pub struct Environment {
 pub struct ProgramRecord {
     /// Operations of the first iteration.
     pub operations: usize,
-    /// Iterations after which the program repeats.
+    /// Slots: iterations after which the programs of all ranks repeat.
     pub cycle: usize,
-    /// Operations of all iterations of the cycle.
+    /// Operations of all slots of the cycle.
     pub cycle_operations: usize,
     /// Of an iteration; the mean over the cycle, as `bytes` is.
     pub flops: f64,
     pub bytes: u64,
+    /// SHA-256, in hexadecimal, of what all ranks run: memory, operations with their operands, streams and queues, the
+    /// order of issue, waits. Runs with equal ones run the same. Absent from records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     pub streams: usize,
     pub lanes: Vec<LaneRecord>,
     /// Waits between streams that a stream-mode iteration issues.
@@ -229,37 +233,32 @@ pub struct WarmupRecord {
     pub settled: Option<bool>,
 }
 
-/// A series of times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Times {
-    pub n: usize,
-    pub p50_ns: Option<Nanos>,
-    /// An interval that holds the true median with 95 % confidence.
-    pub p50_low_ns: Option<Nanos>,
-    pub p50_high_ns: Option<Nanos>,
-    pub mean_ns: Option<Nanos>,
-    pub std_ns: Option<Nanos>,
-    pub min_ns: Option<Nanos>,
-    pub max_ns: Option<Nanos>,
-    pub p5_ns: Option<Nanos>,
-    pub p95_ns: Option<Nanos>,
-    pub p99_ns: Option<Nanos>,
-    /// The standard deviation as a share of the mean.
-    pub cv: Option<f64>,
-    /// Every sample, in the order in which it was taken.
-    pub samples_ns: Vec<Nanos>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MetricRecord {
     pub name: String,
-    /// In SI units: seconds, bytes, per second; absent where it could not be worked out.
+    /// In SI units: seconds, bytes, per second; absent where it could not be worked out. Of a program whose iterations
+    /// differ, the value over a round.
     pub value: Option<f64>,
     pub unit: String,
     /// As people read it.
     pub text: String,
     /// Why there is no value.
     pub note: Option<String>,
+    /// The value of each slot, in the same unit, `None` where a slot has none. Empty where all iterations are alike, and
+    /// for what is no figure of iterations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<Option<f64>>,
+    /// What lies between these values; absent without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_slots: Option<OverSlots>,
+}
+
+/// The least, the median and the greatest of values of several slots, as people read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverSlots {
+    pub min: String,
+    pub median: String,
+    pub max: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -275,16 +274,19 @@ pub struct ExpectationRecord {
 pub struct RankRecord {
     pub rank: u32,
     pub time: Times,
+    /// The slot that all below is of, except for `observer_effect`: that with the longest time, the same on all ranks.
+    #[serde(default)]
+    pub slot: usize,
     /// What its time went into; nothing where no operation was observed.
     #[serde(default)]
     pub analysis: Option<AnalysisRecord>,
     /// Operation by operation, from iterations in which each was timed.
     pub operations: Vec<OperationRecord>,
-    /// What timing operations cost: the observed iterations' median over the headline's, less 1.
+    /// What timing operations cost: the median times of observed slots over their median times unobserved, less 1.
     pub observer_effect: Option<f64>,
     /// One iteration, operation by operation.
     pub trace: Vec<SpanRecord>,
-    /// When the observed iterations of the cycle's first step began, on the host's clock. The last is that of `trace`.
+    /// When the observed iterations of the slot began, on the host's clock. The last is that of `trace`.
     /// None where one rank runs alone, or where the device's clock could not be compared with the host's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<MomentRecord>,
@@ -317,7 +319,7 @@ pub struct VisitRecord {
     pub ends_ns: Vec<Nanos>,
 }
 
-/// How far ranks are apart in the observed iterations of the cycle's first step; times are medians.
+/// How far ranks are apart in the observed iterations of one slot; times are medians.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SkewRecord {
     /// From the first rank that begins an iteration to the last; nothing without a common clock.
@@ -361,7 +363,7 @@ pub struct LateRecord {
     pub of: usize,
 }
 
-/// What the iterations of the cycle's first step spent their time on.
+/// What the observed iterations of one slot spent their time on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AnalysisRecord {
     /// What the iteration waits for most, in words.
@@ -511,38 +513,6 @@ pub struct ExpectedRecord {
     /// What to look at first, where it is not normal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<String>,
-}
-
-impl Times {
-    pub fn of(samples: &[Nanos]) -> Times {
-        let floats: Vec<f64> = samples.iter().map(|sample| sample.0 as f64).collect();
-        let round = |value: f64| Nanos(value.round() as i64);
-        match Summary::of(&floats) {
-            None => Times::default(),
-            Some(summary) => Times {
-                n: summary.n,
-                p50_ns: Some(round(summary.p50)),
-                p50_low_ns: summary.interval.map(|(low, _)| round(low)),
-                p50_high_ns: summary.interval.map(|(_, high)| round(high)),
-                mean_ns: Some(round(summary.mean)),
-                std_ns: summary.std.map(round),
-                min_ns: Some(round(summary.min)),
-                max_ns: Some(round(summary.max)),
-                p5_ns: summary.p5.map(round),
-                p95_ns: summary.p95.map(round),
-                p99_ns: summary.p99.map(round),
-                cv: summary.cv(),
-                samples_ns: samples.to_vec(),
-            },
-        }
-    }
-}
-
-impl Times {
-    /// The samples alone, where no statistic of them can be believed.
-    pub fn bare(samples: &[Nanos]) -> Times {
-        Times { n: samples.len(), samples_ns: samples.to_vec(), ..Times::default() }
-    }
 }
 
 impl RunRecord {

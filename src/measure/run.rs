@@ -1,11 +1,13 @@
 //! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
 
+use std::collections::BTreeSet;
+
 use miette::SourceSpan;
 
 use crate::base::counted;
 use crate::config::{EffortPlan, Profile};
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks, Samples, Trace};
-use crate::model::{FigureExpr, Program};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, Rank, Ranks, Samples, Trace};
+use crate::model::{self, FigureExpr, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
@@ -15,6 +17,9 @@ use super::doubts;
 use super::record::{Times, Variant, WarmupRecord};
 use super::variant;
 use super::warmup;
+
+/// Iterations that are observed at most, unless a single round has more.
+const OBSERVED: u64 = 64;
 
 /// What is to be measured.
 pub struct Request<'a> {
@@ -32,6 +37,9 @@ pub struct Request<'a> {
     pub expectations: Vec<(String, String)>,
     /// Where each span of the program stands, as `file:line:column`.
     pub places: &'a dyn Fn(crate::base::SrcSpan) -> String,
+    /// Is given what has been measured so far, incomplete, before a further phase begins: a phase may never return, and
+    /// what was not given away by then is lost with the process.
+    pub keep: &'a dyn Fn(Measured),
 }
 
 /// What one rank runs.
@@ -47,6 +55,35 @@ impl<'a> Request<'a> {
     /// The first rank: what all have in common is asked of it.
     fn first(&self) -> &RankRequest<'a> {
         &self.ranks[0]
+    }
+
+    /// Slots of the world: iterations after which the programs of all ranks repeat.
+    pub(super) fn slots(&self) -> usize {
+        model::slots(self.ranks.iter().map(|rank| rank.program))
+    }
+
+    pub(super) fn times(&self, samples: &Samples) -> Times {
+        Times::of_slots(&samples.time, self.slots(), samples.first)
+    }
+
+    /// Whether a single iteration is asked for, which shows that the file runs and measures nothing.
+    fn is_look(&self) -> bool {
+        self.effort.iterations == 1
+    }
+
+    /// Iterations that are measured: up to a whole number of rounds more than were asked for, so that each slot is
+    /// measured as often.
+    fn whole_rounds(&self) -> u64 {
+        let slots = if self.is_look() { 1 } else { self.slots() as u64 };
+        u64::from(self.effort.iterations).next_multiple_of(slots)
+    }
+
+    /// What is observed: each slot as often as an iteration is to be, or less often in a long cycle.
+    fn observation(&self) -> Observation {
+        let slots = self.slots() as u64;
+        let times = u64::from(self.observed_iterations).min((OBSERVED / slots).max(1));
+        let most = if self.is_look() { u64::from(self.observed_iterations) } else { u64::MAX };
+        Observation { slots, times, most }
     }
 
     fn open(&self) -> Result<Ranks, ExecError> {
@@ -85,7 +122,8 @@ pub(super) struct Sampled {
     pub warmup: WarmupRecord,
     /// Without the gate, where the samples are with it.
     pub ungated: Option<Samples>,
-    /// Of each rank.
+    /// Of each rank, the observed iterations, of one slot after the other; none of one that was not observed, or that is in
+    /// another process, as far as this one does not lead.
     pub traces: Vec<Vec<Trace>>,
     pub notes: Vec<String>,
 }
@@ -99,7 +137,7 @@ pub(super) struct Serial {
 
 /// Iterations that a run takes, for its progress.
 pub fn iterations(request: &Request) -> u64 {
-    let each = u64::from(request.effort.warmup) + u64::from(request.effort.iterations);
+    let each = u64::from(request.effort.warmup) + request.whole_rounds();
     let runs = if wants_serial(request.first().program) { 2 } else { 1 };
     let gated = request.exec.gate_depth > 0 && request.modes.contains(&LaunchMode::Stream) && each > 1;
     each * (runs * request.modes.len() as u64 + u64::from(gated))
@@ -108,7 +146,7 @@ pub fn iterations(request: &Request) -> u64 {
 /// Runs everything that the request asks for. A run that is stopped, or fails, keeps what it has; without a headline
 /// it has nothing, and a failure is all there is to say.
 pub fn measure(request: &Request) -> Result<Measured, ExecError> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = unlike_cycles(request).into_iter().collect();
     let mut sampled = Vec::new();
     let mut failure = headlines(request, &mut sampled, &mut warnings).err();
     if let Some(error) = failure.take_if(|_| sampled.is_empty()) {
@@ -120,20 +158,48 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     }
     // Also where the headline was through: what was observed, and the serial run, may be missing.
     let complete = failure.is_none() && !request.control.stopped();
-    let variants = sampled
-        .iter()
-        .enumerate()
-        .map(|(index, sampled)| {
-            variant::record(request, sampled, serial.get(index).and_then(Option::as_ref), &mut warnings)
-        })
-        .collect();
+    let variants = records(request, &sampled, &serial, &mut warnings);
     Ok(Measured { variants, warnings, complete, failure })
+}
+
+fn records(
+    request: &Request,
+    sampled: &[Sampled],
+    serial: &[Option<Serial>],
+    warnings: &mut Vec<String>,
+) -> Vec<Variant> {
+    let serial = |index: usize| serial.get(index).and_then(Option::as_ref);
+    let record = |(index, sampled)| variant::record(request, sampled, serial(index), warnings);
+    sampled.iter().enumerate().map(record).collect()
+}
+
+/// Gives away what there is before the next phase.
+fn keep(request: &Request, sampled: &[Sampled], serial: &[Option<Serial>], warnings: &[String]) {
+    let mut warnings = warnings.to_vec();
+    let variants = records(request, sampled, serial, &mut warnings);
+    (request.keep)(Measured { variants, warnings, complete: false, failure: None });
+}
+
+/// A warning, where ranks repeat after numbers of iterations that have no common multiple among the cycles that are
+/// allowed.
+fn unlike_cycles(request: &Request) -> Option<String> {
+    let slots = request.slots();
+    let whole = request.ranks.iter().all(|rank| slots.is_multiple_of(rank.program.cycle.len().max(1)));
+    (!whole).then(|| {
+        format!(
+            "the ranks' cycles have no common length of up to {slots} iterations: figures are of {slots} slots, of which not \
+             all do the same work in each round"
+        )
+    })
 }
 
 /// Measures each mode.
 fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<String>) -> Result<(), ExecError> {
     let mut session = request.open()?;
     for &mode in request.modes {
+        if !sampled.is_empty() {
+            keep(request, sampled, &[], warnings);
+        }
         sample(request, &mut session, mode, sampled, warnings)
             .inspect_err(|error| warnings.push(failed(runs_as(mode), error)))?;
     }
@@ -147,9 +213,13 @@ fn serials(
     serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
+    keep(request, sampled, serial, warnings);
     let mut run = || {
         let mut session = request.open_serial()?;
         for variant in sampled {
+            if !serial.is_empty() {
+                keep(request, sampled, serial, warnings);
+            }
             if variant.mode == LaunchMode::Graph
                 && let Err(error) = session.capture(request.control)
             {
@@ -160,10 +230,10 @@ fn serials(
             let (blocks, warmup) = warmed(request, &mut session, variant.mode)?;
             let samples = blocks.samples.slowest;
             let name = format!("{}, on one stream", variant.mode.name());
-            warnings.extend(doubts::of(&name, &Times::of(&samples.time), &warmup, session.period()));
+            warnings.extend(doubts::of(&name, &request.times(&samples), &warmup, session.slots()));
             let traces = match samples.stopped {
                 true => Vec::new(),
-                false => session.observe(variant.mode, u64::from(request.observed_iterations), request.control)?,
+                false => session.observe(variant.mode, request.observation(), request.control)?,
             };
             serial
                 .push(Some(Serial { samples, alone: traces.iter().map(|traces| Alone::of_serial(traces)).collect() }));
@@ -200,8 +270,7 @@ fn failed(what: &str, error: &ExecError) -> String {
 fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<(Blocks, WarmupRecord), ExecError> {
     let lead = u64::from(request.exec.in_flight.max(request.first().schedule.depth));
     let (warmup, first) = warmup::settle(session, mode, u64::from(request.effort.warmup), lead, request.control)?;
-    let iterations = u64::from(request.effort.iterations);
-    Ok((blocks::iterate(session, mode, (first, lead), iterations, request.control)?, warmup))
+    Ok((blocks::iterate(session, mode, (first, lead), request.whole_rounds(), request.control)?, warmup))
 }
 
 /// Adds the samples of one mode, unless it has to give way to one that is there already.
@@ -226,35 +295,51 @@ fn sample(
         mode = LaunchMode::Stream;
     }
     let (blocks, warmup) = warmed(request, session, mode)?;
-    let samples = &blocks.samples.slowest;
+    let (gated, stopped) = (blocks.samples.slowest.gated, blocks.samples.slowest.stopped);
     warnings.extend(blocks.warnings(mode));
-    let ungated = match samples.gated && !samples.stopped {
-        true => Some(as_issued(request, session, mode)?),
-        false => None,
-    };
+    warnings.extend(too_early(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    warnings.extend(too_early(mode, samples));
-    let observed = match samples.stopped {
-        true => Ok(Vec::new()),
-        false => session.observe(mode, u64::from(request.observed_iterations), request.control),
+    // From here on the headline is there, whatever fails.
+    let index = sampled.len();
+    sampled.push(Sampled { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
+    keep(request, sampled, &[], warnings);
+    let mut more = || {
+        let sampled = &mut sampled[index];
+        if gated && !stopped {
+            sampled.ungated = Some(as_issued(request, session, mode)?);
+        }
+        if !stopped {
+            sampled.traces = session.observe(mode, request.observation(), request.control)?;
+        }
+        Ok(())
     };
-    notes.extend(session.notes().unwrap_or_default());
-    let (traces, failure) = match observed {
-        Ok(traces) => (traces, Ok(())),
-        Err(error) => (Vec::new(), Err(error)),
-    };
-    sampled.push(Sampled { mode, blocks, warmup, ungated, traces, notes });
-    failure
+    let done = more();
+    let unobserved = sampled[index].traces.first().and_then(|traces| unobserved_note(traces, request.slots()));
+    sampled[index].notes.extend(session.notes().unwrap_or_default());
+    sampled[index].notes.extend(unobserved);
+    done
 }
 
 /// The same iterations as they are issued, without the gate.
 fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<Samples, ExecError> {
-    let (warmup, iterations) = (u64::from(request.effort.warmup), u64::from(request.effort.iterations));
     session.set_gate(false);
-    let samples = session.iterate(mode, warmup, iterations, request.control);
+    let samples = session.iterate(mode, u64::from(request.effort.warmup), request.whole_rounds(), request.control);
     session.set_gate(true);
     samples.map(|samples| samples.slowest)
+}
+
+/// Which slots of a long cycle were observed, where that is not all of them.
+fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
+    let observed: BTreeSet<usize> = traces.iter().map(|trace| trace.slot).collect();
+    let [first, second, ..] = observed.iter().copied().take(2).collect::<Vec<_>>()[..] else { return None };
+    (observed.len() < slots).then(|| {
+        format!(
+            "{} of {slots} slots were observed, slots {first}, {second} and so on: figures of sets and of single operations \
+             are of these",
+            observed.len()
+        )
+    })
 }
 
 /// Why iterations were not held, where they might have been.

@@ -9,9 +9,10 @@ mod point;
 use indexmap::IndexMap;
 
 use super::cases::{Axis, Case, Header};
+use super::pace::Pace;
 
 pub use effect::Effect;
-pub use point::{Interval, Point, seconds};
+pub use point::{Interval, Point, is_conclusive, number, seconds};
 
 /// The share of the best rate from which on a value is as good as the best, for practical purposes.
 pub const ENOUGH: f64 = 0.95;
@@ -99,6 +100,10 @@ pub struct Curve {
     pub simulated: bool,
     /// A figure is of a device that stands for a rank of several.
     pub emulated: bool,
+    /// Which times the figures are made from.
+    pub pace: Pace,
+    /// Whether a best value and a knee can be told: every case is a measurement of several samples.
+    pub conclusive: bool,
     pub unit: Unit,
     /// In the order in which values were given. Those without a figure are left out.
     pub points: Vec<Point>,
@@ -118,10 +123,16 @@ pub struct Curve {
     pub knee: Option<usize>,
 }
 
+/// Which times the cases of a sweep have alike. What is no measurement does not count.
+pub fn pace(cases: &[&Case]) -> Pace {
+    let records = cases.iter().filter_map(|case| case.record.as_ref());
+    Pace::common(records.filter(|record| record.measurement).filter_map(|record| record.variants.first()))
+}
+
 /// What the rates of a sweep count: the same for all of its cases. What computes is judged by its arithmetic, what
 /// moves by its bytes.
 pub fn unit(cases: &[&Case]) -> Unit {
-    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, "")).collect();
+    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, "", Pace::Headline)).collect();
     let computes = points.iter().any(|point| point.flops > COMPUTES * point.bytes);
     match () {
         () if computes && points.iter().all(|point| point.flops > 0.0) => Unit::Flops,
@@ -133,8 +144,8 @@ pub fn unit(cases: &[&Case]) -> Unit {
 /// What there is to say of each axis of a sweep, or of all together that go together. Nothing of an axis with fewer than
 /// two figures anywhere.
 pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
-    let unit = unit(cases);
-    let rate = |case: &Case| Point::of(case, "").map(|point| point.rate(unit).value);
+    let (unit, pace) = (unit(cases), pace(cases));
+    let rate = |case: &Case| Point::of(case, "", pace).map(|point| point.rate(unit).value);
     let measured: Vec<(&Case, f64)> = cases.iter().filter_map(|case| Some((*case, rate(case)?))).collect();
     // Of equal ones the first.
     let Some((best, _)) = measured.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
@@ -143,10 +154,10 @@ pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
         false => header.axes.iter().map(|axis| vec![axis]).collect(),
     };
     let measured: Vec<&Case> = measured.iter().map(|(case, _)| *case).collect();
-    together.iter().filter_map(|axes| one(axes, best, &measured, unit)).collect()
+    together.iter().filter_map(|axes| one(axes, best, &measured, (unit, pace))).collect()
 }
 
-fn one(axes: &[&Axis], best: &Case, cases: &[&Case], unit: Unit) -> Option<Along> {
+fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Along> {
     let mut groups: IndexMap<Vec<(String, String)>, Vec<&Case>> = IndexMap::new();
     for case in cases {
         groups.entry(others(axes, case)).or_default().push(case);
@@ -155,12 +166,12 @@ fn one(axes: &[&Axis], best: &Case, cases: &[&Case], unit: Unit) -> Option<Along
     let mut curve = None;
     for (held, group) in groups {
         let here = held == others(axes, best);
-        let found = self::curve(axes, held, &group, unit);
+        let found = self::curve(axes, held, &group, (unit, pace));
         if here { curve = found } else { elsewhere.extend(found) }
     }
     // The best case may be the only one of its values.
     let curve = curve.or_else(|| (!elsewhere.is_empty()).then(|| elsewhere.remove(0)))?;
-    let effect = Effect::of(axes, cases);
+    let effect = Effect::of(axes, cases, pace);
     Some(Along { axes: axes.iter().map(|axis| axis.name.clone()).collect(), curve, elsewhere, effect })
 }
 
@@ -177,8 +188,8 @@ fn is_resource(axis: &Axis) -> bool {
 }
 
 /// A curve through measured cases that differ along these axes alone.
-fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Unit) -> Option<Curve> {
-    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, &label(axes, case))).collect();
+fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Curve> {
+    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, &label(axes, case), pace)).collect();
     if points.len() < 2 {
         return None;
     }
@@ -197,12 +208,15 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], unit: Uni
         (Baseline::First, Some(numbers)) => smallest(numbers),
         _ => best,
     };
-    let simulated = cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.simulated);
+    let records = || cases.iter().filter_map(|case| case.record.as_ref());
+    let simulated = records().any(|record| record.simulated);
     let as_good = |other: &usize| *other != best && rates[*other].meets(&rates[best], point::slack(simulated));
     Some(Curve {
         held,
         simulated,
-        emulated: cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.emulated.is_some()),
+        emulated: records().any(|record| record.emulated.is_some()),
+        pace,
+        conclusive: records().all(|record| is_conclusive(record, pace)),
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,

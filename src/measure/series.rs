@@ -37,14 +37,14 @@ pub struct Modes {
     pub upper: f64,
 }
 
-/// The samples of a program that repeats after `period` iterations, each as a share of the median of those that did the
-/// same work: what is left does not come from the work.
-pub fn in_phase(samples: &[f64], period: usize) -> Vec<f64> {
-    let period = period.max(1);
-    let medians: Vec<f64> = (0..period.min(samples.len()))
-        .map(|phase| median(&samples.iter().skip(phase).step_by(period).copied().collect::<Vec<_>>()))
+/// Each sample as a share of the median of its own slot, of a program with that many slots: what is left does not come
+/// from the work. A sample that is the only one of its slot becomes 1.
+pub fn beside_own_slot(samples: &[f64], slots: usize) -> Vec<f64> {
+    let slots = slots.max(1);
+    let medians: Vec<f64> = (0..slots.min(samples.len()))
+        .map(|slot| median(&samples.iter().skip(slot).step_by(slots).copied().collect::<Vec<_>>()))
         .collect();
-    let share = |(index, sample): (usize, &f64)| match medians[index % period] {
+    let share = |(index, sample): (usize, &f64)| match medians[index % slots] {
         0.0 => 1.0,
         median => sample / median,
     };
@@ -292,9 +292,9 @@ mod tests {
     #[test]
     fn work_that_differs_is_no_trend() {
         let growing: Vec<f64> = (0..30).map(|index| 100.0 + 10.0 * f64::from(index % 15)).collect();
-        assert_eq!(in_phase(&growing, 15), [1.0; 30]);
-        assert_eq!(in_phase(&growing[..15], 15), [1.0; 15]);
-        assert_eq!(in_phase(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
+        assert_eq!(beside_own_slot(&growing, 15), [1.0; 30]);
+        assert_eq!(beside_own_slot(&growing[..15], 15), [1.0; 15]);
+        assert_eq!(beside_own_slot(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
     }
 
     #[test]

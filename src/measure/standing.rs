@@ -60,12 +60,12 @@ impl<'a> Standing<'a> {
         let least = u64::from(self.options.in_flight.max(depth)).max(LEAD);
         let warmup = u64::from(self.warmup);
         let (warmup, first) = warmup::settle(&mut session, self.mode, warmup, least, self.control)?;
-        // A sample's place in the cycle follows from its number: each block begins where the cycle does.
-        let period = session.period() as u64;
-        let (least, lead) = (least.next_multiple_of(period), first.max(least).next_multiple_of(period));
+        // A sample's slot follows from its number: each block begins with slot 0.
+        let slots = session.slots() as u64;
+        let (least, lead) = (least.next_multiple_of(slots), first.max(least).next_multiple_of(slots));
         let mut stood = Stood { session, mode: self.mode, lead, control: self.control, warmup };
         // The first block throws away what is left of the warm-up; all others the same, shorter lead.
-        stood.session.iterate(self.mode, lead, period, self.control)?;
+        stood.session.iterate(self.mode, lead, slots, self.control)?;
         stood.lead = least;
         Ok(stood)
     }
@@ -73,8 +73,13 @@ impl<'a> Standing<'a> {
 
 impl Stood<'_> {
     /// Iterations after which the program repeats.
-    pub fn period(&self) -> usize {
-        self.session.period()
+    pub fn slots(&self) -> usize {
+        self.session.slots()
+    }
+
+    /// Whether iterations are held until the host has issued them; `None` of a graph, which is issued by one call.
+    pub fn held(&self) -> Option<bool> {
+        (self.mode == LaunchMode::Stream).then(|| self.session.is_gated())
     }
 
     /// What the drivers have to say.
@@ -82,9 +87,9 @@ impl Stood<'_> {
         self.session.notes().unwrap_or_default()
     }
 
-    /// Measures that many iterations, or up to a whole number of cycles more.
+    /// Measures that many iterations, or up to a whole number of rounds more.
     pub fn block(&mut self, iterations: u64) -> Result<Block, ExecError> {
-        let iterations = iterations.max(1).next_multiple_of(self.session.period() as u64);
+        let iterations = iterations.max(1).next_multiple_of(self.session.slots() as u64);
         let before = self.session.health()?;
         let samples = self.session.iterate(self.mode, self.lead, iterations, self.control)?.slowest;
         let after = self.session.health()?;

@@ -2,7 +2,7 @@
 
 use super::record::{RunRecord, Times, Variant};
 use super::series;
-use super::warmup::in_phase;
+use super::warmup::beside_own_slot;
 
 /// How wide the interval of the median may be, as a share of the median.
 const WIDTH: f64 = 0.10;
@@ -19,15 +19,15 @@ pub fn doubt(record: &RunRecord) -> Option<String> {
     if record.simulated || !record.measurement {
         return None;
     }
-    let period = record.program.cycle;
-    let doubt = |variant: &Variant| Some(format!("{}: {}", variant.launch, unsteady(&variant.time, period)?));
+    let slots = record.program.cycle;
+    let doubt = |variant: &Variant| Some(format!("{}: {}", variant.launch, unsteady(&variant.time, slots)?));
     record.variants.iter().find_map(doubt)
 }
 
-/// What is wrong with a series of times; `period` is the number of iterations after which the work repeats.
-fn unsteady(time: &Times, period: usize) -> Option<String> {
+/// What is wrong with a series of times of a program with that many slots.
+fn unsteady(time: &Times, slots: usize) -> Option<String> {
     let median = time.p50_ns.filter(|median| median.0 > 0)?.0 as f64;
-    let samples = in_phase(&time.samples_ns, period);
+    let samples = beside_own_slot(&time.samples_ns, slots);
     if let Some(trend) = series::trend(&samples).filter(|trend| trend.abs() > DRIFT) {
         let moved = if trend > 0.0 { "rose" } else { "fell" };
         return Some(format!("the times {moved} by {:.0} % while measuring", trend.abs() * 100.0));

@@ -2,14 +2,15 @@
 
 use crate::base::{LaneId, Nanos, OpId};
 use crate::config::Profile;
-use crate::exec::{Span, Trace};
+use crate::exec::{Samples, Span, Trace};
 use crate::model::{self, Program};
 use crate::plan::{self, Plan};
 use crate::syntax;
 
 use super::alone::Alone;
 use super::device::Device;
-use super::metrics::{Evidence, Known};
+use super::evidence::Evidence;
+use super::metrics::Known;
 use super::plausible::Limits;
 
 pub fn planned(text: &str) -> (Program, Plan) {
@@ -28,7 +29,7 @@ pub fn trace(time: i64, spans: &[(u32, i64, i64)]) -> Trace {
         start: Nanos(start),
         end: Nanos(end),
     };
-    Trace { step: 0, time: Nanos(time), origin: None, spans: spans.iter().enumerate().map(span).collect() }
+    Trace { step: 0, slot: 0, time: Nanos(time), origin: None, spans: spans.iter().enumerate().map(span).collect() }
 }
 
 /// Two maps in a row on one stream, a copy to the device and a map that reads it on the other.
@@ -47,10 +48,11 @@ step {
 fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Profile>) -> String {
     let (program, plan) = planned(&format!("{TWO}{metrics}"));
     let alone = Alone::of_serial(alone);
-    let time: Vec<Nanos> = traces.iter().map(|trace| trace.time).collect();
+    let time = Samples { time: traces.iter().map(|trace| trace.time).collect(), ..Samples::default() };
     let evidence = Evidence {
         program: &program,
         plan: &plan,
+        slots: 1,
         time: &time,
         serial: None,
         traces,

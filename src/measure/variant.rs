@@ -1,13 +1,16 @@
 //! What was measured of a variant, as the record has it.
 
-use crate::base::{Nanos, Space};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::Space;
 use crate::exec::{Health, LaunchMode, Samples, Trace};
 
 use super::alone::Alone;
 use super::analysis::{self, Subject};
 use super::device::Device;
 use super::doubts;
-use super::metrics::{self, Evidence, Known};
+use super::evidence::Evidence;
+use super::metrics::{self, Known};
 use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
@@ -27,23 +30,26 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let Sampled { blocks, ungated, warmup, mode, .. } = sampled;
     let samples = &blocks.samples;
     let limits = Limits(request.profile);
-    let checked = request.ranks.iter().map(|rank| limits.check_iteration(rank.program, &samples.slowest.time));
+    let whole = request.times(&samples.slowest);
+    // What less than a round takes at least is not worked out.
+    let median = whole.p50_ns.filter(|_| whole.n >= request.slots());
+    let checked = request.ranks.iter().map(|rank| match median {
+        Some(median) => limits.check_round(rank.program, median.0 as f64),
+        None => Ok(()),
+    });
     let refused = checked.filter_map(Result::err).next();
-    let time = match &refused {
-        None => Times::of(&samples.slowest.time),
-        Some(_) => Times::bare(&samples.slowest.time),
-    };
-    let issue = Times::of(&samples.slowest.issue);
-    let ungated = ungated.as_ref().map(|samples| Times::of(&samples.time));
+    let time = if refused.is_none() { whole } else { Times::bare(&samples.slowest.time) };
+    let issue = Times::of_slots(&samples.slowest.issue, request.slots(), samples.slowest.first);
+    let ungated = ungated.as_ref().map(|samples| request.times(samples));
     let name = mode.name();
-    let period = request.ranks[0].schedule.period.len();
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
-    warnings.extend(doubts::of(name, &time, warmup, period));
+    warnings.extend(doubts::of(name, &time, warmup, request.slots()));
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
     // Held until it is issued, an iteration waits for the host no more.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
     let device = Device::new(&request.backend.device(), request.profile);
-    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some(), device };
+    let slot = longest_slot(&time, &sampled.traces);
+    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some(), device, slot };
     let ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
     if let Some(effect) = effects.max_by(|a, b| a.abs().total_cmp(&b.abs())).filter(|effect| effect.abs() > OBSERVER) {
@@ -60,7 +66,7 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
         launch: name.to_owned(),
         metrics: metrics::of_ranks(&evidence),
         expectations: expectations(request, &evidence),
-        serial: serial.map(|serial| Times::of(&serial.samples.time)),
+        serial: serial.map(|serial| request.times(&serial.samples)),
         skew: skew::of(&ranks),
         ranks,
         time,
@@ -98,6 +104,8 @@ struct Of<'a> {
     /// No device can be as fast as its times say.
     refused: bool,
     device: Device<'a>,
+    /// The slot that is looked into, operation by operation.
+    slot: usize,
 }
 
 impl<'a> Of<'a> {
@@ -110,8 +118,9 @@ impl<'a> Of<'a> {
         Evidence {
             program,
             plan,
-            time: &self.sampled.blocks.samples.slowest.time,
-            serial: self.serial.map(|serial| serial.samples.time.as_slice()),
+            slots: self.request.slots(),
+            time: &self.sampled.blocks.samples.slowest,
+            serial: self.serial.map(|serial| &serial.samples),
             traces: traces(self.sampled, index),
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),
@@ -123,20 +132,19 @@ impl<'a> Of<'a> {
 
     fn rank(&self, index: usize) -> RankRecord {
         let of = &self.request.ranks[index];
+        let step = self.slot % of.program.cycle.len();
         let none = Samples::default();
         let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
-        let traces = traces(self.sampled, index);
-        let time = if self.refused { Times::bare(&samples.time) } else { Times::of(&samples.time) };
-        let observed: Vec<f64> = traces.iter().map(|trace| trace.time.0 as f64).collect();
-        let observer_effect = match (Summary::of(&observed), time.p50_ns) {
-            (Some(summary), Some(Nanos(headline))) if headline > 0 => Some(summary.p50 / headline as f64 - 1.0),
-            _ => None,
-        };
+        let all = traces(self.sampled, index);
+        let traces: Vec<&Trace> = all.iter().filter(|trace| trace.slot == self.slot).collect();
+        let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
+        let observer_effect = observer_effect(all, &time);
         let as_streams = self.sampled.mode == LaunchMode::Stream;
         let analysis = analysis::analyze(&Subject {
             program: of.program,
             plan: of.plan,
-            traces,
+            step,
+            traces: &traces,
             alone: self.alone(index),
             host_bound: self.host_bound,
             queues: as_streams.then(|| of.schedule.lanes.iter().map(|lane| lane.queue).collect()),
@@ -145,12 +153,13 @@ impl<'a> Of<'a> {
         });
         RankRecord {
             rank: of.number,
+            slot: self.slot,
             analysis,
-            operations: operations(self.request, of, traces, self.alone(index)),
+            operations: operations(self.request, of, step, &traces, self.alone(index)),
             observer_effect,
-            trace: spans(traces),
-            origins: visits::origins(traces),
-            collectives: visits::visits(of.program, traces),
+            trace: spans(&traces),
+            origins: visits::origins(&traces),
+            collectives: visits::visits(of.program, step, &traces),
             time,
         }
     }
@@ -191,10 +200,32 @@ pub(super) fn health_record(health: &Health) -> HealthRecord {
     }
 }
 
-/// The spans of the last observed iteration of the cycle's first step.
-fn spans(traces: &[Trace]) -> Vec<SpanRecord> {
-    let trace = traces.iter().rev().find(|trace| trace.step == 0);
-    trace.map_or_else(Vec::new, |trace| {
+/// The slot that takes longest, of those that were observed: most of a round's time is in such iterations. Of equal ones
+/// the first.
+fn longest_slot(time: &Times, traces: &[Vec<Trace>]) -> usize {
+    let observed: BTreeSet<usize> = traces.iter().flatten().map(|trace| trace.slot).collect();
+    let median = |slot: &usize| time.slots.get(*slot).and_then(|times| times.p50_ns);
+    observed.into_iter().rev().max_by_key(median).unwrap_or(0)
+}
+
+/// How much longer slots take while they are observed, as a share: the sum of their median times over the sum of what they
+/// take unobserved, less 1. `None` where nothing was observed.
+fn observer_effect(traces: &[Trace], time: &Times) -> Option<f64> {
+    let mut observed: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for trace in traces {
+        observed.entry(trace.slot).or_default().push(trace.time.0 as f64);
+    }
+    let mut sums = (0.0, 0.0);
+    for (slot, times) in observed {
+        let unobserved = time.slots.get(slot).map_or(time.p50_ns, |times| times.p50_ns)?;
+        sums = (sums.0 + Summary::of(&times)?.p50, sums.1 + unobserved.0 as f64);
+    }
+    (sums.1 > 0.0).then(|| sums.0 / sums.1 - 1.0)
+}
+
+/// The spans of the last of some observed iterations.
+fn spans(traces: &[&Trace]) -> Vec<SpanRecord> {
+    traces.last().map_or_else(Vec::new, |trace| {
         trace.spans.iter().map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end }).collect()
     })
 }

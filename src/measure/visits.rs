@@ -9,23 +9,19 @@ use crate::ops::{Category, CollectiveKind, Launch, Spec};
 
 use super::record::{MomentRecord, VisitRecord};
 
-/// The observed iterations that are compared: those of the cycle's first step, as operations are of it too.
-fn of_first_step(traces: &[Trace]) -> impl Iterator<Item = &Trace> {
-    traces.iter().filter(|trace| trace.step == 0)
-}
-
 /// When each observed iteration began; none unless all are known.
-pub fn origins(traces: &[Trace]) -> Vec<MomentRecord> {
-    let moment = |trace: &Trace| {
+pub fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
+    let moment = |trace: &&Trace| {
         let origin = trace.origin?;
         Some(MomentRecord { at_ns: origin.at, error_ns: origin.error, clock: origin.clock })
     };
-    of_first_step(traces).map(moment).collect::<Option<_>>().unwrap_or_default()
+    traces.iter().map(moment).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// The rank's part in each collective of several ranks, in the order of the text.
-pub fn visits(program: &Program, traces: &[Trace]) -> Vec<VisitRecord> {
-    let step = &program.cycle[0];
+/// The rank's part in each collective of several ranks, in the order of the text, in a slot of its own cycle that
+/// `traces` are of.
+pub fn visits(program: &Program, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
+    let step = &program.cycle[number];
     let mut counts: BTreeMap<(Vec<u32>, &str), u32> = BTreeMap::new();
     let mut visits = Vec::new();
     // Where the visit of an operation stands; nothing for one that is no collective.
@@ -52,7 +48,7 @@ pub fn visits(program: &Program, traces: &[Trace]) -> Vec<VisitRecord> {
             visits[place].ends_ns.push(end);
         }
     };
-    for Span { op, start, end, .. } in of_first_step(traces).flat_map(|trace| &trace.spans) {
+    for Span { op, start, end, .. } in traces.iter().flat_map(|trace| &trace.spans) {
         note(*op, *start, *end);
     }
     visits

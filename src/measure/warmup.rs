@@ -13,8 +13,8 @@ const JUDGED: u64 = series::TREND_SAMPLES as u64;
 const ROUNDS: u64 = 10;
 
 /// Warms up, and says how many more iterations go right before the measured ones. Rounds of `warmup` iterations are run
-/// until one shows no trend, ten at most; `lead` more let the host get ahead again. Fewer than ten show no trend: then
-/// they are run once, right before.
+/// until one shows no trend, ten at most; `lead` more let the host get ahead again. Fewer than ten show no trend, nor do
+/// fewer than two rounds of the program's slots: then they are run once, right before.
 pub fn settle(
     session: &mut Ranks,
     mode: LaunchMode,
@@ -22,7 +22,8 @@ pub fn settle(
     lead: u64,
     control: &Control,
 ) -> Result<(WarmupRecord, u64), ExecError> {
-    if warmup < JUDGED {
+    let slots = session.slots();
+    if warmup < JUDGED.max(2 * slots as u64) {
         return Ok((WarmupRecord { iterations: warmup, trend: None, settled: None }, warmup));
     }
     let mut rounds = 0;
@@ -30,7 +31,7 @@ pub fn settle(
     while rounds < ROUNDS && !control.stopped() {
         let samples = session.iterate(mode, 0, warmup, control)?.slowest;
         rounds += 1;
-        trend = series::trend(&in_phase(&samples.time, session.period()));
+        trend = series::trend(&beside_own_slot(&samples.time, slots));
         if trend.is_none() {
             break;
         }
@@ -39,7 +40,7 @@ pub fn settle(
     Ok((record, lead))
 }
 
-/// Times without what follows from the work of their place in the cycle.
-pub fn in_phase(times: &[Nanos], period: usize) -> Vec<f64> {
-    series::in_phase(&times.iter().map(|time| time.0 as f64).collect::<Vec<_>>(), period)
+/// Times without what follows from the work of their slot.
+pub fn beside_own_slot(times: &[Nanos], slots: usize) -> Vec<f64> {
+    series::beside_own_slot(&times.iter().map(|time| time.0 as f64).collect::<Vec<_>>(), slots)
 }

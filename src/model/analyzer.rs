@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol};
+use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
+use super::mistakes::{Mistake, Mistakes};
 use super::program::*;
 use super::scopes::Scopes;
+use super::turns::Turns;
 use super::value::Value;
-use super::{Options, check};
-
-/// Errors shown of one file: what comes after is noise.
-pub(super) const MAX_ERRORS: usize = 100;
+use super::{Options, check, declared};
 
 /// Names that every file knows.
 pub(super) struct Builtins {
@@ -37,8 +36,7 @@ pub(super) struct CycleUse {
 
 impl CycleUse {
     pub fn add(&mut self, modulus: i64) {
-        let (known, modulus) = (self.modulus.unwrap_or(1), modulus.unsigned_abs());
-        self.modulus = (known / gcd(known, modulus)).checked_mul(modulus).or(Some(u64::MAX));
+        self.modulus = lcm(self.modulus.unwrap_or(1), modulus.unsigned_abs()).or(Some(u64::MAX));
     }
 
     /// Iterations after which everything repeats: what remainders need, or `base` rounded up to a multiple of that.
@@ -49,10 +47,6 @@ impl CycleUse {
             true => base.max(1).checked_next_multiple_of(modulus).unwrap_or(u64::MAX),
         }
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 pub(super) struct Analyzer<'a> {
@@ -72,6 +66,8 @@ pub(super) struct Analyzer<'a> {
     /// The iteration that is being expanded; nothing outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
+    /// Slots of the cycle; `None` before the step is worked out, and where it has mistakes.
+    pub slots: Option<usize>,
     pub expansion: Expansion<'a>,
     /// The metrics above the one that is looked at, by their place.
     pub metrics: FxHashMap<Symbol, usize>,
@@ -83,8 +79,7 @@ pub(super) struct Analyzer<'a> {
     pub members: usize,
     /// Where `meta` stands.
     pub meta: Option<SrcSpan>,
-    errors: Vec<ModelError>,
-    seen: FxHashSet<(std::mem::Discriminant<ModelError>, usize)>,
+    pub mistakes: Mistakes,
     /// Where a name was found to be wrong: what follows from that is not told again.
     pub bad_names: FxHashSet<usize>,
 }
@@ -117,6 +112,7 @@ impl<'a> Analyzer<'a> {
             specs: indexmap::IndexSet::default(),
             labels: vec![Label::default()],
             phases: vec![Label::default()],
+            turns: Turns::default(),
             step: StepOptions { sync: Sync::Iteration, depth: 1, declared_order: false, allow_races: false },
             cycle: Vec::new(),
             crossings: 0,
@@ -129,20 +125,20 @@ impl<'a> Analyzer<'a> {
             builtins,
             scopes: Scopes::new(),
             words: words_of(ast, &names),
-            label_families: check::label_families(ast),
+            label_families: declared::label_families(ast),
             program,
             defs: defs.collect(),
             mesh: None,
             iteration: None,
             cycle_use: CycleUse::default(),
+            slots: None,
             expansion: Expansion::default(),
             metrics: FxHashMap::default(),
             metric_families: FxHashMap::default(),
             sets: Default::default(),
             members: 0,
             meta: None,
-            errors: Vec::new(),
-            seen: FxHashSet::default(),
+            mistakes: Mistakes::default(),
             bad_names: FxHashSet::default(),
             names,
         }
@@ -150,20 +146,12 @@ impl<'a> Analyzer<'a> {
 
     /// Notes an error, unless the same mistake at the same place has been noted (a loop meets it in every turn).
     pub fn error(&mut self, error: ModelError) {
-        let place = match &error {
-            // However often its result is used, the division is the mistake.
-            ModelError::NotWhole { division: Some(division), .. } => division.offset(),
-            error => error.offset(),
-        };
-        let key = (std::mem::discriminant(&error), place);
         if matches!(error, ModelError::UnknownName { .. } | ModelError::NotAllowed { .. })
             && self.bad_names.contains(&error.offset())
         {
             return;
         }
-        if self.errors.len() < MAX_ERRORS && self.seen.insert(key) {
-            self.errors.push(error);
-        }
+        self.mistakes.add(error, self.expansion.call);
     }
 
     /// Makes a name known; without a meaning where another has the name, so that the uses of neither are told.
@@ -174,15 +162,15 @@ impl<'a> Analyzer<'a> {
 
     /// Whether another error would be told; else what would word it need not be worked out.
     pub fn listens(&self) -> bool {
-        self.errors.len() < MAX_ERRORS
+        !self.mistakes.is_full()
     }
 
     pub fn failed(&self) -> bool {
-        !self.errors.is_empty()
+        !self.mistakes.is_empty()
     }
 
     /// Works through the whole file.
-    pub fn run(mut self) -> Result<Program, Vec<ModelError>> {
+    pub fn run(mut self) -> Result<Program, Vec<Mistake>> {
         let found = check::names(self.ast, &self.names, &self.words);
         let names: FxHashSet<usize> = found.iter().map(ModelError::offset).collect();
         found.into_iter().for_each(|error| self.error(error));
@@ -192,14 +180,15 @@ impl<'a> Analyzer<'a> {
             self.declaration(decl);
         }
         self.steps();
+        self.slots = self.mistakes.is_empty().then_some(self.program.cycle.len());
         self.figures();
-        if self.errors.is_empty() {
+        if self.mistakes.is_empty() {
             let name = |memory: MemoryId| self.names.name(self.program.memory(memory).name).to_owned();
             let unwritten = super::unwritten::reads(&self.program, name);
             unwritten.into_iter().for_each(|error| self.error(error));
             self.check_memory();
         }
-        if self.errors.is_empty() {
+        if self.mistakes.is_empty() {
             let mut program = self.program;
             program.names = self.names;
             program.memories.shrink_to_fit();
@@ -210,8 +199,7 @@ impl<'a> Analyzer<'a> {
             }
             return Ok(program);
         }
-        self.errors.sort_by_key(ModelError::offset);
-        Err(self.errors)
+        Err(self.mistakes.sorted())
     }
 
     /// Names that could have been meant where one is unknown.

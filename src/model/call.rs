@@ -8,7 +8,7 @@ use crate::syntax::ast::*;
 use super::analyzer::Analyzer;
 use super::callee::Callee;
 use super::error::ModelError;
-use super::expand::Written;
+use super::expand::{Expansion, Written};
 use super::labels::LabelData;
 use super::lower::Lowering;
 use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
@@ -52,13 +52,8 @@ impl Inputs {
 
 impl<'a> Analyzer<'a> {
     pub(super) fn call(&mut self, call: &'a Call) {
-        let [callee] = call.callee.as_slice() else {
-            // Of a file that is used, that is told.
-            if !self.ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Use { .. } | DeclKind::Later { .. })) {
-                self.not_yet("a name with dots", "`use` comes with a later version", call.callee[0].span);
-            }
-            return self.give_unknown(call);
-        };
+        // What the check of names has told of.
+        let [callee] = call.callee.as_slice() else { return self.give_unknown(call) };
         match self.callee(callee.symbol) {
             Callee::Def(decl) => {
                 self.no_group(call);
@@ -162,8 +157,8 @@ impl<'a> Analyzer<'a> {
             return None;
         }
         let stream = self.current_stream();
-        let new =
-            NewOp { kind, stream, label: label.unwrap_or(self.expansion.label), phase: self.expansion.phase, span };
+        let Expansion { phase, turn, .. } = self.expansion;
+        let new = NewOp { kind, stream, label: label.unwrap_or(self.expansion.label), phase, turn, span };
         let op = self.expansion.step.push(new, inputs, outputs);
         let mut waiting = std::mem::take(&mut self.expansion.after);
         for block in &mut waiting {
@@ -288,6 +283,7 @@ impl<'a> Analyzer<'a> {
                 help: Some(help),
             });
             inputs.failed = true;
+            return;
         }
         for (arg, input) in call.inputs.iter().zip(signature.inputs) {
             self.no_peer(arg);

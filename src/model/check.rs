@@ -6,16 +6,18 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{DType, Interner, SrcSpan, Symbol};
+use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
 use crate::ops::{self, Input, Kind, Operation};
 use crate::syntax::ast::*;
 
-use super::analyzer::{Analyzer, MAX_ERRORS};
 use super::callee::MARKERS;
+use super::declared::{collect_labels, declared_names, stream_name, worded_name};
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;
+use super::mistakes::MAX_ERRORS;
 use super::unknown::{self, Place};
+use super::unknown_operation::unknown_operation;
 
 /// Names that no declaration may take.
 const BUILTINS: [(&str, &str); 3] = [
@@ -34,55 +36,17 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         defs: FxHashMap::default(),
         locals: Locals::default(),
         later: FxHashMap::default(),
+        step_labels: FxHashMap::default(),
+        inner_labels: FxHashMap::default(),
         place: Place::Any,
+        has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Use { .. } | DeclKind::Later { .. })),
+        streams: ast.decls.iter().filter_map(stream_name).collect(),
+        worded: ast.decls.iter().filter_map(|decl| worded_name(decl, words)).collect(),
+        has_mesh: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Mesh(_))),
         errors: Vec::new(),
     };
     checker.file(ast);
     checker.errors
-}
-
-/// All names of labels and of phases in a file.
-pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol>) {
-    fn walk(block: &Block, labels: &mut BTreeSet<Symbol>, phases: &mut BTreeSet<Symbol>) {
-        for stmt in block {
-            match &stmt.kind {
-                StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
-                StmtKind::Phase { label, body } => {
-                    phases.insert(label.name.symbol);
-                    walk(body, labels, phases);
-                }
-                StmtKind::For { body, .. } | StmtKind::On { body, .. } | StmtKind::Group { body } => {
-                    walk(body, labels, phases);
-                }
-                StmtKind::If { arms, otherwise } => {
-                    arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| walk(body, labels, phases));
-                }
-                StmtKind::Let(_) | StmtKind::Buffer { .. } => {}
-            }
-        }
-    }
-    let (mut labels, mut phases) = (BTreeSet::new(), BTreeSet::new());
-    for decl in &ast.decls {
-        if let DeclKind::Step { body, .. }
-        | DeclKind::Def { body, .. }
-        | DeclKind::Setup(body)
-        | DeclKind::Teardown(body) = &decl.kind
-        {
-            walk(body, &mut labels, &mut phases);
-        }
-    }
-    (labels, phases)
-}
-
-/// All names that are given to families of labels in a file.
-pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
-    let mut families = FxHashMap::default();
-    for decl in &ast.decls {
-        if let DeclKind::Step { body, .. } | DeclKind::Def { body, .. } = &decl.kind {
-            collect_labels(body, true, &mut families);
-        }
-    }
-    families.into_keys().collect()
 }
 
 struct Checker<'a> {
@@ -96,8 +60,17 @@ struct Checker<'a> {
     locals: Locals,
     /// Labels of the step or `def` that is checked, wherever they stand in it.
     later: FxHashMap<Symbol, SrcSpan>,
+    /// Labels of the step, and those of definitions, each with the definition.
+    step_labels: FxHashMap<Symbol, SrcSpan>,
+    inner_labels: FxHashMap<Symbol, Symbol>,
     /// What the expression that is checked could be.
     place: Place,
+    has_mesh: bool,
+    /// Parameters that list words.
+    worded: FxHashSet<Symbol>,
+    /// Whether another file is used, or something is declared that this version does not know.
+    has_used: bool,
+    streams: FxHashSet<Symbol>,
     errors: Vec<ModelError>,
 }
 
@@ -165,6 +138,17 @@ impl<'a> Checker<'a> {
                 self.declared.insert(name.symbol, name.span);
             }
         }
+        for decl in &ast.decls {
+            match &decl.kind {
+                DeclKind::Step { body, .. } => collect_labels(body, false, &mut self.step_labels),
+                DeclKind::Def { name, body, .. } => {
+                    let mut labels = FxHashMap::default();
+                    collect_labels(body, false, &mut labels);
+                    self.inner_labels.extend(labels.into_keys().map(|label| (label, name.symbol)));
+                }
+                _ => {}
+            }
+        }
         // Bodies see every declaration, wherever it stands.
         self.declared = self.globals.clone();
         for decl in &ast.decls {
@@ -218,9 +202,12 @@ impl<'a> Checker<'a> {
             }
             DeclKind::Let(Binding { value, .. }) => self.expr(value),
             DeclKind::Preset { values, .. } => {
-                // Words are worth something only to the parameter that lists them.
+                // A parameter that lists words says by itself which there are.
                 for binding in values {
-                    self.expr(&binding.value);
+                    let is_word = self.worded.contains(&binding.name.symbol) && binding.value.as_name().is_some();
+                    if !is_word {
+                        self.expr(&binding.value);
+                    }
                 }
             }
             DeclKind::Stream { count, options, .. } => {
@@ -229,19 +216,7 @@ impl<'a> Checker<'a> {
                     self.setting(setting, &["high", "normal", "low", "gpu", "host"]);
                 }
             }
-            DeclKind::Buffer(buffer) => {
-                for family in &buffer.families {
-                    self.exprs(&family.count);
-                }
-                match &buffer.layout {
-                    Layout::Tensor(expr) => self.expr(expr),
-                    Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
-                    Layout::Like(_) => {}
-                }
-                if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
-                    self.exprs(args);
-                }
-            }
+            DeclKind::Buffer(buffer) => self.buffer(buffer),
             DeclKind::Mesh(factors) => factors.iter().for_each(|factor| self.expr(&factor.value)),
             DeclKind::Step { options, .. } => {
                 for setting in options {
@@ -257,6 +232,21 @@ impl<'a> Checker<'a> {
             }
             // Figures are resolved by themselves, and the rest is not part of this version.
             _ => {}
+        }
+    }
+
+    /// The sizes, the type and the init of buffers.
+    fn buffer(&mut self, buffer: &Buffer) {
+        for family in &buffer.families {
+            self.exprs(&family.count);
+        }
+        match &buffer.layout {
+            Layout::Tensor(expr) => self.expr(expr),
+            Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
+            Layout::Like(_) => {}
+        }
+        if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
+            self.exprs(args);
         }
     }
 
@@ -354,8 +344,7 @@ impl<'a> Checker<'a> {
                         self.expr(when);
                     }
                     match edge.previous {
-                        // Resolved among all labels of the step.
-                        true => self.indices(&edge.label),
+                        true => self.previous(&edge.label),
                         false => self.expr_at(&edge.label, Place::Label),
                     }
                 }
@@ -366,32 +355,40 @@ impl<'a> Checker<'a> {
                 self.block(body);
             }
             StmtKind::Group { body } => self.block(body),
-            StmtKind::Buffer { family, ty } => {
-                self.exprs(&family.count);
-                self.expr(ty);
-                self.local(family.name, false);
+            StmtKind::Buffer(buffer) => {
+                self.buffer(buffer);
+                buffer.families.iter().for_each(|family| self.local(family.name, false));
             }
             StmtKind::Call(call) => self.call(call),
         }
     }
 
-    /// The indices of a path whose name is looked up elsewhere.
-    fn indices(&mut self, expr: &Expr) {
+    /// A path in `prev(…)`: its name is that of any label in the step, and is looked up when all of them are known.
+    fn previous(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Index { base, items } => {
                 self.exprs(items);
-                self.indices(base);
+                self.previous(base);
             }
-            ExprKind::Field { base, .. } => self.indices(base),
+            ExprKind::Field { base, .. } => self.previous(base),
+            ExprKind::Name(symbol) if !self.step_labels.contains_key(symbol) => {
+                let symbol = *symbol;
+                self.error(|this| {
+                    let name = this.names.name(symbol).to_owned();
+                    let known = this.step_labels.keys().map(|label| this.names.name(*label));
+                    let help = suggest::nearest(&name, known).map_or_else(
+                        || format!("`prev` takes a label of the step: give an operation that label, `{name}: nop()`"),
+                        |near| format!("did you mean `{near}`?"),
+                    );
+                    ModelError::UnknownName { name, at: expr.span.into(), help: Some(help) }
+                });
+            }
             _ => {}
         }
     }
 
     fn call(&mut self, call: &'a Call) {
-        let operation = match call.callee.as_slice() {
-            [callee] => self.callee(*callee),
-            _ => None,
-        };
+        let operation = self.callee(call);
         for (index, arg) in call.inputs.iter().enumerate() {
             let input = operation.and_then(|operation| operation.signature().inputs.get(index));
             self.place = match input {
@@ -412,11 +409,13 @@ impl<'a> Checker<'a> {
             let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
             match option.map(|option| &option.kind) {
                 Some(Kind::Word(words)) => self.setting(setting, words),
+                // An option that does not exist may have had words.
+                None => self.setting(setting, &[]),
                 _ => self.expr(&setting.value),
             }
         }
         if let Some(over) = &call.over {
-            self.expr(over);
+            self.expr_at(over, self.group());
         }
         if let Some(label) = &call.label {
             self.exprs(&label.index);
@@ -424,17 +423,26 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn callee(&mut self, callee: Name) -> Option<&'static dyn Operation> {
-        let name = self.names.name(callee.symbol);
-        if self.defs.contains_key(&callee.symbol) || MARKERS.contains(&name) {
-            return None;
-        }
-        let operation = ops::find(name);
+    /// The operation that is called; nothing for a definition, a marker, and what does not exist.
+    fn callee(&mut self, call: &Call) -> Option<&'static dyn Operation> {
+        let operation = match call.callee.as_slice() {
+            [callee] => {
+                let name = self.names.name(callee.symbol);
+                if self.defs.contains_key(&callee.symbol) || MARKERS.contains(&name) {
+                    return None;
+                }
+                ops::find(name)
+            }
+            // Names with dots are of a file that is used, and that has been told.
+            _ if self.has_used => return None,
+            _ => None,
+        };
         if operation.is_none() {
             self.error(|this| {
                 let mut defs: Vec<&str> = this.defs.keys().map(|def| this.names.name(*def)).collect();
                 defs.sort_unstable();
-                Analyzer::unknown_operation(name, &defs, callee.span)
+                let on_stream = call.callee.len() == 2 && this.streams.contains(&call.callee[0].symbol);
+                unknown_operation(call, this.names, &defs, on_stream)
             });
         }
         operation
@@ -456,6 +464,11 @@ impl<'a> Checker<'a> {
         self.error(|this| this.unknown(symbol, at));
     }
 
+    /// Where a group of ranks is expected.
+    fn group(&self) -> Place {
+        Place::Group { mesh: self.has_mesh }
+    }
+
     /// Why a name is not known.
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
@@ -464,17 +477,29 @@ impl<'a> Checker<'a> {
                 let help = "a name is known below its declaration: its own value cannot use it";
                 return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
             }
-            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into() };
+            let help = "move the declaration above its first use".to_owned();
+            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
         if let Some(&label) = self.later.get(&symbol) {
-            let help = match label.start > at.start {
-                true => "a label is known below its operation: move that operation up",
-                false => {
-                    "a label is known in the loop, branch or `def` around it: `name[i]: …` makes a family, \
-                     known in the rest of the step"
-                }
-            };
-            return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
+            if label.start > at.start {
+                let help = format!(
+                    "operations wait for operations above them: move `{name}` up, or write `after prev({name})` to wait \
+                     for the one of the iteration before"
+                );
+                return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };
+            }
+            let help = format!(
+                "the label is known in the loop, branch or `def` around it alone: `{name}[i]: …` makes a family, known \
+                 in the rest of the step or `def`"
+            );
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
+        }
+        if let Some(definition) = self.inner_labels.get(&symbol).filter(|_| !self.locals.scopes.is_empty()) {
+            let of = self.names.name(*definition);
+            let help = format!(
+                "`{name}` is a label inside of `{of}`: give the call a label, `c: {of}(…)`, and write `c.{name}`"
+            );
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
         }
         let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
         let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
@@ -516,6 +541,7 @@ impl<'a> Checker<'a> {
                 if !known {
                     self.error(|this| ModelError::UnknownFunction {
                         name: name.to_owned(),
+                        of: "",
                         at: callee.span.into(),
                         help: unknown_function_help(name, args, this.names),
                     });
@@ -523,12 +549,16 @@ impl<'a> Checker<'a> {
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));
             }
             ExprKind::Index { base, items } => {
-                self.expr(base);
+                let of_family = if self.place == Place::Label { Place::LabelFamily } else { self.place };
+                self.expr_at(base, of_family);
                 let outer = std::mem::take(&mut self.place);
                 self.exprs(items);
                 self.place = outer;
             }
-            ExprKind::Field { base, .. } => self.expr(base),
+            ExprKind::Field { base, name } => {
+                let of_group = super::mesh::MEMBERS.contains(&self.names.name(name.symbol));
+                self.expr_at(base, if of_group { self.group() } else { self.place });
+            }
             ExprKind::List(items) => self.exprs(items),
             ExprKind::If { arms, otherwise } => {
                 for (condition, value) in arms {
@@ -543,44 +573,6 @@ impl<'a> Checker<'a> {
             | ExprKind::Text(_)
             | ExprKind::Bool(_)
             | ExprKind::Whole => {}
-        }
-    }
-}
-
-/// The names that a declaration makes known to those below it.
-pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
-    match &decl.kind {
-        DeclKind::Later { name, .. } => name.iter().copied().collect(),
-        DeclKind::Use { what: Expr { kind: ExprKind::Name(symbol), span } } => {
-            vec![Name { symbol: *symbol, span: *span }]
-        }
-        DeclKind::Use { what: Expr { kind: ExprKind::Field { name, .. }, .. } } => vec![*name],
-        DeclKind::Param { name, .. }
-        | DeclKind::Stream { name, .. }
-        | DeclKind::Draw { name, .. }
-        | DeclKind::Let(Binding { name, .. }) => vec![*name],
-        DeclKind::Buffer(buffer) => buffer.families.iter().map(|family| family.name).collect(),
-        DeclKind::Mesh(bindings) => bindings.iter().map(|binding| binding.name).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The labels of a block with the places where they first stand: all of them, or families only.
-fn collect_labels(block: &Block, families: bool, labels: &mut FxHashMap<Symbol, SrcSpan>) {
-    for stmt in block {
-        match &stmt.kind {
-            StmtKind::Call(Call { label: Some(label), .. }) if !families || !label.index.is_empty() => {
-                labels.entry(label.name.symbol).or_insert(label.name.span);
-            }
-            StmtKind::For { body, .. }
-            | StmtKind::On { body, .. }
-            | StmtKind::Phase { body, .. }
-            | StmtKind::Group { body } => collect_labels(body, families, labels),
-            StmtKind::If { arms, otherwise } => {
-                let bodies = arms.iter().map(|(_, body)| body).chain(otherwise);
-                bodies.for_each(|body| collect_labels(body, families, labels));
-            }
-            _ => {}
         }
     }
 }

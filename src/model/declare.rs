@@ -4,13 +4,15 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, suggest};
 use crate::ops::init::Init;
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
-use super::check;
+use super::declared::declared_names;
 use super::error::ModelError;
 use super::limits;
 use super::program::*;
 use super::units::Units;
+use super::unknown;
 use super::value::Value;
 
 /// What the members of a family are.
@@ -53,7 +55,7 @@ impl<'a> Analyzer<'a> {
             _ => "make the number a `param`",
         };
         self.not_yet(&format!("`{word}`"), help, decl.span);
-        for name in check::declared_names(decl) {
+        for name in declared_names(decl) {
             self.scopes.declare(name.symbol, Value::Unknown);
         }
     }
@@ -78,8 +80,7 @@ impl<'a> Analyzer<'a> {
     }
 
     pub(super) fn unknown_option(&mut self, of: &str, name: String, known: &[&str], at: SrcSpan) {
-        let help = suggest::did_you_mean(&name, known.iter().copied())
-            .or_else(|| known.is_empty().then(|| format!("`{of}` has no options")));
+        let help = Some(unknown::option_help(of, &name, known));
         self.error(ModelError::UnknownOption { of: of.to_owned(), name, at: at.into(), help });
     }
 
@@ -100,7 +101,7 @@ impl<'a> Analyzer<'a> {
                 expected: format!("one of {}", suggest::listed(words)),
                 found: format!("`{text}`"),
                 at: expr.span.into(),
-                help: suggest::nearest(&text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+                help: unknown::word_help(&text, words),
             });
         }
         found
@@ -287,18 +288,7 @@ impl<'a> Analyzer<'a> {
 
     fn buffer(&mut self, buffer: &Buffer) {
         let space = self.space(buffer.space.as_ref());
-        let ty = match &buffer.layout {
-            Layout::Tensor(expr) => self.tensor_type(expr),
-            Layout::Like(expr) => {
-                self.not_yet("`like`", "write the type again", expr.span);
-                None
-            }
-            Layout::Parts(parts) => {
-                let at = parts.first().map_or(buffer.families[0].name.span, |part| part.0.span);
-                self.not_yet("a buffer with parts", "declare a buffer for each", at);
-                None
-            }
-        };
+        let ty = self.layout(buffer);
         for family in &buffer.families {
             let number = self.program.memories.len() as u64 + 1;
             let init = match &buffer.init {
@@ -313,6 +303,62 @@ impl<'a> Analyzer<'a> {
                 _ => Value::Unknown,
             };
             self.scopes.declare(family.name.symbol, value);
+        }
+    }
+
+    /// A buffer of a block: scratch memory in the device's memory, which holds nothing before the step writes it.
+    pub(super) fn local_buffer(&mut self, buffer: &Buffer) {
+        self.check_local(buffer);
+        let ty = self.layout(buffer);
+        for family in &buffer.families {
+            let count = self.family(&family.count, FamilyOf::Buffers, family.name);
+            let value = match (count, ty) {
+                (Some(count), Some(ty)) => self.add_family(family.name, MemoryKind::Scratch, Space::Device, count, ty),
+                _ => Value::Unknown,
+            };
+            self.scopes.declare(family.name.symbol, value);
+        }
+    }
+
+    /// Says so where a buffer of a block has a space or an init.
+    fn check_local(&mut self, buffer: &Buffer) {
+        let space = self.space(buffer.space.as_ref());
+        let space_at = buffer.space.filter(|_| space != Space::Device);
+        let Some(at) = space_at.map(|name| name.span).or(buffer.init.as_ref().map(|init| init.span)) else { return };
+        let (family, text) = (&buffer.families[0], |expr: &Expr| written(expr, &self.names));
+        let name = self.names.name(family.name.symbol).to_owned();
+        let index = match family.count.iter().map(text).collect::<Vec<_>>() {
+            count if count.is_empty() => String::new(),
+            count => format!("[{}]", count.join(", ")),
+        };
+        let ty = if let Layout::Tensor(ty) = &buffer.layout { text(ty) } else { "f32[8]".to_owned() };
+        let place = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
+        let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
+        let fill = match init.as_str() {
+            " = zeros" if space_at.is_none() && index.is_empty() => format!("write `fill(0 -> {name})` below it, or "),
+            " = ones" if space_at.is_none() && index.is_empty() => format!("write `fill(1 -> {name})` below it, or "),
+            _ => String::new(),
+        };
+        let (wants, why) = match space_at {
+            Some(_) => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
+            None => ("be filled before the run".to_owned(), "buffers of a block hold nothing at first"),
+        };
+        let help = format!("{fill}declare it above the step: `buffer {name}{index}: {ty}{place}{init}`");
+        self.error(ModelError::LocalBuffer { name, wants, why, help, at: at.into() });
+    }
+
+    fn layout(&mut self, buffer: &Buffer) -> Option<(DType, Dims)> {
+        match &buffer.layout {
+            Layout::Tensor(expr) => self.tensor_type(expr),
+            Layout::Like(expr) => {
+                self.not_yet("`like`", "write the type again", expr.span);
+                None
+            }
+            Layout::Parts(parts) => {
+                let at = parts.first().map_or(buffer.families[0].name.span, |part| part.0.span);
+                self.not_yet("a buffer with parts", "declare a buffer for each", at);
+                None
+            }
         }
     }
 
@@ -357,7 +403,7 @@ impl<'a> Analyzer<'a> {
                 expected: format!("one of {}", suggest::listed(&spaces)),
                 found: format!("`{text}`"),
                 at: name.span.into(),
-                help: suggest::nearest(&text, spaces).map(|near| format!("did you mean `{near}`?")),
+                help: unknown::word_help(&text, &spaces),
             });
         }
         Space::from_name(&text).unwrap_or(Space::Device)
@@ -393,8 +439,11 @@ impl<'a> Analyzer<'a> {
                     expected: format!("one of {}", suggest::listed(&known)),
                     found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
                     at: expr.span.into(),
-                    help: suggest::nearest(&word, ["random", "zeros", "ones", "iota"])
-                        .map(|near| format!("did you mean `{near}`?")),
+                    help: Some(match suggest::nearest(&word, ["random", "zeros", "ones", "iota"]) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => "write `zeros` or `random(1)`; the step can write any other value: `fill(3 -> x)`"
+                            .to_owned(),
+                    }),
                 });
                 None
             }
@@ -416,7 +465,7 @@ impl<'a> Analyzer<'a> {
                 self.error(ModelError::ArgumentCount {
                     function: "random".to_owned(),
                     expected: "a seed, with a standard deviation or without".to_owned(),
-                    found: format!("{} are", args.len()),
+                    found: if args.is_empty() { "none is".to_owned() } else { format!("{} are", args.len()) },
                     at: span.into(),
                     help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),
                 });

@@ -26,9 +26,10 @@ pub enum ModelError {
     },
 
     #[error("`{name}` is declared below")]
-    #[diagnostic(code(aorta::model::declared_below), help("move the declaration above its first use"))]
+    #[diagnostic(code(aorta::model::declared_below), help("{help}"))]
     DeclaredBelow {
         name: String,
+        help: String,
         #[label("used here")]
         at: SourceSpan,
         #[label("declared here")]
@@ -67,10 +68,12 @@ pub enum ModelError {
         help: Option<String>,
     },
 
-    #[error("there is no function `{name}`")]
+    #[error("there is no function `{name}`{of}")]
     #[diagnostic(code(aorta::model::unknown_function))]
     UnknownFunction {
         name: String,
+        /// The kind of value it is called on, where that matters: ` of figures`.
+        of: &'static str,
         #[label("not known")]
         at: SourceSpan,
         #[help]
@@ -143,7 +146,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::units_differ), help("{help}"))]
     UnitsDiffer {
         op: &'static str,
-        help: &'static str,
+        help: String,
         left: String,
         #[label("{left}")]
         left_at: SourceSpan,
@@ -155,9 +158,10 @@ pub enum ModelError {
     #[error("a whole number is needed here, and this is {value}")]
     #[diagnostic(
         code(aorta::model::not_whole),
-        help(
-            "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a rest, `floor(x)` or `ceil(x)` for a whole number near `x`, or change what is divided"
-        )
+        help("{}", match division {
+            Some(_) => "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a rest, or change what is divided",
+            None => "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`",
+        })
     )]
     NotWhole {
         value: String,
@@ -223,7 +227,7 @@ pub enum ModelError {
         #[label("allowed: {allowed}")]
         declared: SourceSpan,
         allowed: String,
-        help: &'static str,
+        help: String,
     },
 
     #[error("{what} is {value}")]
@@ -348,6 +352,18 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
+    #[error("`{name}` is declared in a block, and cannot {wants}")]
+    #[diagnostic(code(aorta::model::local_buffer), help("{help}"))]
+    LocalBuffer {
+        name: String,
+        /// What it was to do: lie elsewhere, or hold something at first.
+        wants: String,
+        why: &'static str,
+        help: String,
+        #[label("{why}")]
+        at: SourceSpan,
+    },
+
     #[error("there is a label `{name}` already")]
     #[diagnostic(code(aorta::model::label_twice), help("{help}"))]
     LabelTwice {
@@ -359,7 +375,7 @@ pub enum ModelError {
         first: SourceSpan,
     },
 
-    #[error("`{name}` has no member {index} yet")]
+    #[error("there is no label `{name}{index}` yet")]
     #[diagnostic(code(aorta::model::no_member), help("{help}"))]
     NoMember {
         name: String,
@@ -479,6 +495,25 @@ pub enum ModelError {
         at: SourceSpan,
         #[help]
         help: Option<String>,
+    },
+
+    #[error("`{name}` has no slot {slot}")]
+    #[diagnostic(code(aorta::model::slot_out_of_range), help("{help}"))]
+    SlotOutOfRange {
+        name: String,
+        slot: i64,
+        slots: String,
+        help: String,
+        #[label("{slots}")]
+        at: SourceSpan,
+    },
+
+    #[error("`{name}` has no slots")]
+    #[diagnostic(code(aorta::model::no_slots), help("leave the slot out"))]
+    NoSlots {
+        name: String,
+        #[label("has one value for all iterations")]
+        at: SourceSpan,
     },
 
     #[error("this metric is {found}, and its unit `{unit}` is for {of}")]

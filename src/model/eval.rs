@@ -3,6 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan, Symbol, suggest};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -226,6 +227,25 @@ impl Analyzer<'_> {
     pub(super) fn wrong_type<T>(&mut self, expected: &str, found: &Value, span: SrcSpan) -> Option<T> {
         if !matches!(found, Value::Unknown) {
             let help = match expected {
+                _ if matches!(found, Value::Group(_)) => Some(
+                    "a group is no number: `tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one",
+                ),
+                "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => {
+                    Some("pick one of its operations: `f[0]`")
+                }
+                "a label" if matches!(found, Value::Stream { .. }) => {
+                    Some("a block waits for operations: label the last one on that stream, `f: …`, and write `after f`")
+                }
+                "a label" if matches!(found, Value::Tensor { .. }) => {
+                    Some("a block waits for operations: label the one that writes it, `f: …`, and write `after f`")
+                }
+                "a range, such as `0..n`, or a list" if matches!(found, Value::Tensor { .. } | Value::Label(_)) => {
+                    Some("the turns of a loop are known before the run: write `0..n`")
+                }
+                "a tensor type, such as `f32[n]`" if matches!(found, Value::List(_)) => {
+                    Some("write the element type before the brackets: `f32[64]`")
+                }
+                "a tensor type, such as `f32[n]`" => Some("write an element type with its sizes: `f32[4, 8]`"),
                 "a stream" => Some("declare one with `stream s`, and write `on s { … }`"),
                 "a label" => Some("name an operation that stands above: `f: nop()`, and write `f`"),
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
@@ -235,8 +255,8 @@ impl Analyzer<'_> {
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
                 "`true` or `false`" => Some("write a comparison, such as `n > 0`"),
-                "a whole number" if matches!(found, Value::Number(_)) => {
-                    Some("divide it by its unit for a plain number: `size / 1B`, `time / 1us`")
+                "a whole number" | "an index: a whole number" if matches!(found, Value::Number(_)) => {
+                    Some("divide it by a unit for a plain number: `size / 1B`, `time / 1us`")
                 }
                 _ => None,
             };
@@ -278,16 +298,7 @@ impl Analyzer<'_> {
                     _ => {
                         self.error(ModelError::UnitsDiffer {
                             op: op.text(),
-                            help: match (op, &left) {
-                                (BinaryOp::Equal | BinaryOp::NotEqual, _) => {
-                                    "both sides have to be of one kind: two numbers, two texts, or two words"
-                                }
-                                (
-                                    BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual,
-                                    Value::Bool(_),
-                                ) => "two comparisons are joined by `and`: `1 < n and n < 3`",
-                                _ => "it is for numbers alone",
-                            },
+                            help: operands_help(op, &left, &right),
                             left: left.describe(&self.names),
                             left_at: spans.0.into(),
                             right: right.describe(&self.names),
@@ -343,7 +354,7 @@ impl Analyzer<'_> {
             And | Or => {
                 self.error(ModelError::UnitsDiffer {
                     op: op.text(),
-                    help: "both sides have to be conditions: `a > 0 and b > 0`",
+                    help: "both sides have to be conditions: `a > 0 and b > 0`".to_owned(),
                     left: a.text(),
                     left_at: spans.0.into(),
                     right: b.text(),
@@ -393,15 +404,14 @@ impl Analyzer<'_> {
     pub(super) fn text_of(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),
-            ExprKind::Index { base, .. } => format!("{}[…]", self.text_of(base)),
-            ExprKind::Field { base, name } => format!("{}.{}", self.text_of(base), self.names.name(name.symbol)),
+            ExprKind::Index { .. } | ExprKind::Field { .. } => written(expr, &self.names),
             _ => "this".to_owned(),
         }
     }
 }
 
 /// A number that is whole, measures nothing and has no rest to tell of.
-fn plain(number: &Number) -> Option<i64> {
+pub(super) fn plain(number: &Number) -> Option<i64> {
     match number {
         Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None } => Some(*value),
         _ => None,
@@ -431,15 +441,40 @@ fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
     }
 }
 
+/// What to write where an operator has operands that are no numbers.
+fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
+    let computed = |value: &Value| matches!(value, Value::Tensor { .. } | Value::Label(_) | Value::Labels(_));
+    let order = matches!(op, BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual);
+    match (op, left, right) {
+        (_, Value::Group(_), _) | (_, _, Value::Group(_)) => {
+            "a group is no number: `tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one"
+                .to_owned()
+        }
+        _ if computed(left) || computed(right) => {
+            "what a tensor holds is known only in the run: `map(…)` computes with its elements".to_owned()
+        }
+        (BinaryOp::Equal | BinaryOp::NotEqual, Value::Word(_), Value::Text(text))
+        | (BinaryOp::Equal | BinaryOp::NotEqual, Value::Text(text), Value::Word(_)) => {
+            format!("write the word without quotes: `{text}`")
+        }
+        (BinaryOp::Equal | BinaryOp::NotEqual, ..) => {
+            "both sides have to be of one kind: two numbers, two texts, or two words".to_owned()
+        }
+        (_, Value::Bool(_), _) if order => "two comparisons are joined by `and`: `1 < n and n < 3`".to_owned(),
+        _ => "it is for numbers alone".to_owned(),
+    }
+}
+
 /// What to write where the dimensions of two numbers do not go together.
-pub(super) fn units_help(a: Dimension, b: Dimension) -> &'static str {
-    match (a, b) {
-        (Dimension::NONE, Dimension::TIME) | (Dimension::TIME, Dimension::NONE) => {
-            "write a unit behind the plain number: `10us`"
+pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
+    let example = match (a, b) {
+        (Dimension::NONE, of) | (of, Dimension::NONE) => of.example(),
+        _ => None,
+    };
+    match example {
+        Some(unit) => {
+            format!("write a unit behind the plain number, such as `{unit}`, or divide the other side by `{unit}`")
         }
-        (Dimension::NONE, Dimension::BYTES) | (Dimension::BYTES, Dimension::NONE) => {
-            "write a unit behind the plain number: `64MiB`"
-        }
-        _ => "both sides have to measure the same; `*` and `/` combine what differs",
+        None => "both sides have to measure the same; `*` and `/` combine what differs".to_owned(),
     }
 }

@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{LabelId, MemoryId, OpId, PhaseId, Space, SrcSpan, StreamId, Symbol, ViewId, counted};
-use crate::syntax::ast::{self, *};
+use crate::base::{LabelId, MemoryId, OpId, PhaseId, SrcSpan, StreamId, Symbol, TurnId, ViewId};
+use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::batch::Batch;
@@ -12,9 +12,10 @@ use super::callee::Callee;
 use super::error::{LimitError, ModelError};
 use super::index::Index;
 use super::labels::{self, LabelData, StepLabels};
-use super::limits::{CALLS, CYCLE, TURNS_PER_OPERATION};
-use super::program::{After, Label, MemoryKind, Priority, Step, Stream};
+use super::limits::{CYCLE, TURNS_PER_OPERATION};
+use super::program::{After, Label, Priority, Step, Stream};
 use super::specs::Specs;
+use super::turns::TurnOf;
 use super::value::Value;
 
 /// What a turn counts for once there is a mistake.
@@ -41,6 +42,8 @@ pub(super) struct Expansion<'a> {
     pub stream: Option<StreamId>,
     pub label: LabelId,
     pub phase: PhaseId,
+    /// The innermost loop turn or call that is open.
+    pub turn: TurnId,
     /// The `group { … }` that is open.
     pub batch: Option<Batch>,
     /// What the open blocks wait for.
@@ -54,7 +57,12 @@ pub(super) struct Expansion<'a> {
     before: usize,
     turns: usize,
     stopped: bool,
-    calls: Vec<Symbol>,
+    /// The definitions whose calls are open, the outermost first.
+    pub calls: Vec<Symbol>,
+    /// The number of the innermost call that is open, from 1; 0 outside of all.
+    pub call: u32,
+    /// Calls so far.
+    pub called: u32,
     pub callees: FxHashMap<Symbol, Callee<'a>>,
     pub specs: Specs,
     /// Room for the operands of an operation.
@@ -94,7 +102,7 @@ pub(super) struct Previous {
 }
 
 impl<'a> Analyzer<'a> {
-    /// Expands the step for each iteration of its cycle.
+    /// Expands the step for each slot of its cycle.
     pub(super) fn steps(&mut self) {
         let ast = self.ast;
         let mut steps = ast.decls.iter().filter_map(|decl| match &decl.kind {
@@ -109,6 +117,9 @@ impl<'a> Analyzer<'a> {
         };
         for (span, _) in steps {
             self.error(ModelError::Second { what: "step", at: span.into(), first: first.into() });
+        }
+        if self.program.step.declared_order && !self.program.step.allow_races {
+            self.program.turns.keep();
         }
         let names = &mut self.expansion.previous_names;
         previous_names(body, names);
@@ -193,7 +204,7 @@ impl<'a> Analyzer<'a> {
                 self.expansion.phase = outer;
             }
             StmtKind::Group { body } => self.group(body, stmt.span),
-            StmtKind::Buffer { family, ty } => self.local_buffer(family, ty),
+            StmtKind::Buffer(buffer) => self.local_buffer(buffer),
             StmtKind::Call(call) => self.call(call),
         }
     }
@@ -220,15 +231,20 @@ impl<'a> Analyzer<'a> {
                 return self.forget(body);
             }
         };
+        let outer = self.expansion.turn;
         for value in values {
             if !self.room_for_turns(1, over.span) {
-                return;
+                break;
             }
+            let number = if let Value::Number(number) = &value { super::eval::plain(number) } else { None };
+            let of = TurnOf::Loop { span: over.span, variable: variable.symbol, value: number };
+            self.expansion.turn = self.program.turns.enter(outer, of);
             self.scopes.enter();
             self.declare(variable, value);
             self.block(body);
             self.scopes.close();
         }
+        self.expansion.turn = outer;
     }
 
     fn if_(&mut self, arms: &'a [(Expr, Block)], otherwise: Option<&'a Block>) {
@@ -274,7 +290,7 @@ impl<'a> Analyzer<'a> {
                 | StmtKind::Phase { body, .. }
                 | StmtKind::Group { body } => self.forget(body),
                 StmtKind::If { arms, otherwise } => self.neither(arms, otherwise.as_ref()),
-                StmtKind::Let(_) | StmtKind::Buffer { .. } => {}
+                StmtKind::Let(_) | StmtKind::Buffer(_) => {}
             }
         }
     }
@@ -337,15 +353,6 @@ impl<'a> Analyzer<'a> {
         main
     }
 
-    fn local_buffer(&mut self, family: &ast::Family, ty: &Expr) {
-        let count = self.family(&family.count, super::declare::FamilyOf::Buffers, family.name);
-        let value = match (count, self.tensor_type(ty)) {
-            (Some(count), Some(ty)) => self.add_family(family.name, MemoryKind::Scratch, Space::Device, count, ty),
-            _ => Value::Unknown,
-        };
-        self.scopes.declare(family.name.symbol, value);
-    }
-
     /// Stops the expansion when there are too many operations.
     pub(super) fn room_for_operation(&mut self, span: SrcSpan) -> bool {
         let limit = self.options.max_operations;
@@ -371,153 +378,6 @@ impl<'a> Analyzer<'a> {
             self.expansion.stopped = true;
         }
         !self.expansion.stopped
-    }
-
-    // --- Calls of definitions ---------------------------------------------------------------------------------
-
-    pub(super) fn call_def(&mut self, call: &'a Call, decl: &'a Decl) {
-        let DeclKind::Def { name, signature, body } = &decl.kind else {
-            unreachable!("the table of definitions holds nothing else");
-        };
-        let text = self.names.name(name.symbol).to_owned();
-        if self.expansion.calls.contains(&name.symbol) {
-            self.error(ModelError::Recursion { name: text, at: call.span.into() });
-            return self.give_unknown(call);
-        }
-        if self.expansion.calls.len() >= CALLS {
-            self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() }.into());
-            return self.give_unknown(call);
-        }
-        if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
-            return;
-        }
-        for setting in &call.options {
-            let option = self.names.name(setting.key.symbol).to_owned();
-            self.error(ModelError::UnknownOption {
-                of: text.clone(),
-                name: option,
-                at: setting.key.span.into(),
-                help: Some(
-                    "the arguments of a `def` have no names at the call: write the value in its place".to_owned(),
-                ),
-            });
-        }
-        let (inputs, outputs) = (&signature.inputs, &signature.outputs);
-        if call.inputs.len() != inputs.len() || call.outputs.len() > outputs.len() {
-            let list = |params: &[Param]| {
-                let names: Vec<&str> = params.iter().map(|param| self.names.name(param.name.symbol)).collect();
-                names.join(", ")
-            };
-            let arrow = if outputs.is_empty() { String::new() } else { format!(" -> {}", list(outputs)) };
-            let help = format!("it is `{text}({}{arrow})`", list(inputs));
-            let (expected, given) = match call.inputs.len() == inputs.len() {
-                true => (format!("at most {}", counted(outputs.len(), "output")), call.outputs.len()),
-                false => (counted(inputs.len(), "input"), call.inputs.len()),
-            };
-            self.error(ModelError::ArgumentCount {
-                function: text,
-                expected,
-                found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-                at: call.span.into(),
-                help: Some(help),
-            });
-            return self.give_unknown(call);
-        }
-        let mut values: Vec<Value> = Vec::new();
-        for (arg, param) in call.inputs.iter().zip(inputs) {
-            let value = self.argument(arg, param);
-            values.push(value);
-        }
-        let mut cells = Vec::new();
-        for index in 0..outputs.len() {
-            let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
-            let value = given.map(|arg| {
-                self.no_peer(arg);
-                self.output_argument(arg)
-            });
-            cells.push(value.unwrap_or_else(|| self.new_output()));
-        }
-        let label = self.open_label(call);
-        let first_op = self.expansion.step.ops.len();
-        let outer_label = self.expansion.label;
-        if let Some(label) = label {
-            self.expansion.label = label;
-        }
-        self.expansion.calls.push(name.symbol);
-        self.scopes.enter_frame();
-        for (param, value) in inputs.iter().chain(outputs).zip(values.into_iter().chain(cells)) {
-            self.scopes.declare(param.name.symbol, value);
-        }
-        self.block(body);
-        let members = self.scopes.leave_frame();
-        self.expansion.calls.pop();
-        self.expansion.label = outer_label;
-        if let Some(label) = label {
-            let members = members
-                .into_iter()
-                .map(|(name, value)| match value {
-                    Value::Output(cell) => (name, self.output_value(cell)),
-                    value => (name, value),
-                })
-                .filter(|(name, value)| {
-                    matches!(value, Value::Label(_) | Value::Labels(_) | Value::Unknown)
-                        || outputs.iter().any(|output| output.name.symbol == *name)
-                })
-                .collect();
-            let end = self.expansion.step.ops.len() + self.ops_of_batch();
-            let ops = first_op as u32..end as u32;
-            self.close_label(call, label, LabelData::call(ops, members));
-        }
-    }
-
-    /// An argument of a definition: any value; a bare type is memory of its own.
-    fn argument(&mut self, arg: &Arg, param: &Param) -> Value {
-        self.no_peer(arg);
-        let mut value = self.eval(&arg.value);
-        if let Value::Type(dtype, dims) = value {
-            let view = self.bare(dtype, *dims, param.name.symbol, arg.value.span);
-            value = Value::Tensor { view, family: 0 };
-        }
-        if let Some(ty) = &param.ty
-            && let Some((dtype, dims)) = self.tensor_type(ty)
-            && let Some(view) = self.view_of(&value, arg.value.span)
-        {
-            let tensor = *self.program.views.tensor(view);
-            if tensor.dtype != dtype || tensor.dims != dims {
-                self.error(ModelError::WrongType {
-                    expected: format!("{dtype}{dims}"),
-                    found: tensor.to_string(),
-                    at: arg.value.span.into(),
-                    help: None,
-                });
-            }
-        }
-        value
-    }
-
-    pub(super) fn new_output(&mut self) -> Value {
-        self.expansion.outputs.push(Written::NotYet);
-        Value::Output(self.expansion.outputs.len() as u32 - 1)
-    }
-
-    pub(super) fn output_value(&self, cell: u32) -> Value {
-        match self.expansion.outputs[cell as usize] {
-            Written::To(view) => Value::Tensor { view, family: 0 },
-            Written::NotYet => Value::Output(cell),
-            Written::Failed => Value::Unknown,
-        }
-    }
-
-    /// An output of a definition as an operand: known once something has written it.
-    pub(super) fn written_output(&mut self, cell: u32, name: Symbol, span: SrcSpan) -> Value {
-        match self.output_value(cell) {
-            Value::Output(_) => {
-                let name = self.names.name(name).to_owned();
-                self.error(ModelError::ReadBeforeWrite { name, at: span.into() });
-                Value::Unknown
-            }
-            value => value,
-        }
     }
 }
 

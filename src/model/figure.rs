@@ -149,6 +149,18 @@ impl Figure {
         }
     }
 
+    /// Whether it may differ from one slot of the cycle to the next; else it has nothing to do with iterations.
+    pub fn has_slots(self) -> bool {
+        !matches!(
+            self,
+            Figure::MemoryPeak
+                | Figure::DeviceUnits
+                | Figure::DeviceMemory
+                | Figure::DeviceBandwidth
+                | Figure::DeviceFlops
+        )
+    }
+
     /// Whether it compares with the same operations on one stream, which have to be run for it.
     pub fn wants_serial(self) -> bool {
         matches!(self, Figure::SerialTime | Figure::Speedup | Figure::Stretch)

@@ -1,10 +1,10 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, Symbol, counted, suggest};
+use crate::base::{SrcSpan, Symbol, suggest};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
-use crate::syntax::written;
+use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -23,6 +23,8 @@ pub struct Metric {
     /// What it measures; its unit follows, unless the file names one.
     pub dimension: Dimension,
     pub unit: Option<String>,
+    /// Whether it may differ from one slot of the cycle to the next.
+    pub has_slots: bool,
     pub span: SrcSpan,
 }
 
@@ -43,12 +45,15 @@ pub enum FigureExpr {
         set: Option<OpSet>,
         /// The second set, where the figure compares two.
         beside: Option<OpSet>,
+        /// The slot that it is of; `None` for what its surroundings are of.
+        slot: Option<usize>,
         statistic: Option<Statistic>,
         span: SrcSpan,
     },
     /// An earlier metric, by its place.
     Metric {
         metric: usize,
+        slot: Option<usize>,
         statistic: Option<Statistic>,
     },
     Unary(Unary, Box<FigureExpr>),
@@ -57,10 +62,21 @@ pub enum FigureExpr {
 
 /// What kind of value a part of an expression has.
 #[derive(Clone, Copy, PartialEq)]
-enum Type {
+pub(super) enum Type {
     Number(Dimension),
     Bool,
 }
+
+/// What is taken of a figure: `.slot[0].p95`.
+#[derive(Clone, Copy, Default)]
+struct Pick {
+    /// The slot with its place in the text.
+    slot: Option<(i64, SrcSpan)>,
+    statistic: Option<Statistic>,
+}
+
+/// What picks a slot of a figure.
+const SLOT: &str = "slot";
 
 /// What figures begin with that are of something: `memory.peak`, `device.units`.
 const OWNERS: [&str; 2] = ["memory", "device"];
@@ -68,12 +84,12 @@ const OWNERS: [&str; 2] = ["memory", "device"];
 /// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
 
-type Lowered = Option<(FigureExpr, Type)>;
+pub(super) type Lowered = Option<(FigureExpr, Type)>;
 
 impl<'a> Analyzer<'a> {
     pub(super) fn figures(&mut self) {
         let ast = self.ast;
-        self.sets = super::check::labels_and_phases(ast);
+        self.sets = super::declared::labels_and_phases(ast);
         for decl in &ast.decls {
             match &decl.kind {
                 DeclKind::Metric { name, each: None, value, unit } => {
@@ -108,7 +124,8 @@ impl<'a> Analyzer<'a> {
             None => (FAILED, Dimension::NONE),
         };
         let unit = unit.map(str::to_owned);
-        self.program.metrics.push(Metric { name, value, dimension, unit, span });
+        let has_slots = has_slots(&self.program.metrics, &value);
+        self.program.metrics.push(Metric { name, value, dimension, unit, has_slots, span });
         self.program.metrics.len() - 1
     }
 
@@ -142,42 +159,39 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Whether a part of the expression is known only after a run.
-    fn mentions_figure(&self, expr: &Expr) -> bool {
+    pub(super) fn mentions_figure(&self, expr: &Expr) -> bool {
         let is_figure = |symbol: Symbol| {
             let name = self.names.name(symbol);
             let metric = self.metric(symbol).is_some() || self.metric_families.contains_key(&symbol);
             self.scopes.get(symbol).is_none() && (is_name_of_figure(name) || metric)
         };
-        match &expr.kind {
-            ExprKind::Name(symbol) => is_figure(*symbol),
-            ExprKind::Call { callee, args } => {
-                is_figure(callee.symbol) || args.iter().any(|arg| self.mentions_figure(arg))
+        let mut found = false;
+        walk::expr(expr, &mut |part| {
+            found |= match &part.kind {
+                ExprKind::Name(symbol) => is_figure(*symbol),
+                ExprKind::Call { callee, .. } => is_figure(callee.symbol),
+                _ => false,
             }
-            ExprKind::Field { base, .. } | ExprKind::Negate(base) | ExprKind::Not(base) => self.mentions_figure(base),
-            ExprKind::Binary { left, right, .. } => self.mentions_figure(left) || self.mentions_figure(right),
-            ExprKind::Index { base, items } => {
-                self.mentions_figure(base) || items.iter().any(|item| self.mentions_figure(item))
-            }
-            _ => false,
-        }
+        });
+        found
     }
 
     fn metric(&self, symbol: Symbol) -> Option<usize> {
         self.metrics.get(&symbol).copied()
     }
 
-    fn figure(&mut self, expr: &Expr) -> Lowered {
+    pub(super) fn figure(&mut self, expr: &Expr) -> Lowered {
         if !self.mentions_figure(expr) {
             return self.plain_figure(expr);
         }
         match &expr.kind {
-            ExprKind::Name(symbol) => self.named(*symbol, None, None, expr.span),
+            ExprKind::Name(_) => self.picked(expr, Pick::default(), expr.span),
             ExprKind::Call { callee, args } if self.scopes.get(callee.symbol).is_none() => {
                 let name = self.names.name(callee.symbol).to_owned();
                 if is_name_of_figure(&name) {
-                    return self.named(callee.symbol, Some(args), None, expr.span);
+                    return self.picked(expr, Pick::default(), expr.span);
                 }
-                self.figure_function(&name, args, expr)
+                self.figure_function(*callee, args, expr)
             }
             ExprKind::Field { base, name } if self.owner(base).is_some() => {
                 let owner = self.owner(base).expect("asked just now").to_owned();
@@ -190,43 +204,16 @@ impl<'a> Analyzer<'a> {
                 Some(whole(figure, expr.span))
             }
             ExprKind::Field { base, name } => {
-                let text = self.names.name(name.symbol).to_owned();
-                let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) else {
-                    let known = Statistic::ALL.map(Statistic::name);
-                    let meant = match text.as_str() {
-                        "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
-                        "avg" | "average" => Some("write `mean`".to_owned()),
-                        "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
-                        _ => suggest::did_you_mean(&text, known),
-                    };
-                    let help =
-                        meant.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
-                    let of = self.text_of(base);
-                    self.error(ModelError::UnknownMember { name: of, member: text, at: name.span.into(), help });
-                    return None;
-                };
-                match &base.kind {
-                    ExprKind::Name(symbol) => self.named(*symbol, None, Some(statistic), expr.span),
-                    ExprKind::Call { callee, args } => {
-                        self.named(callee.symbol, Some(args), Some(statistic), expr.span)
-                    }
-                    ExprKind::Index { base, items } if self.names_metric_family(base) => {
-                        let metric = self.family_member(base, items)?;
-                        self.earlier(metric, Some(statistic))
-                    }
-                    _ => {
-                        self.error(ModelError::UnknownFigure {
-                            name: self.text_of(base),
-                            at: base.span.into(),
-                            help: Some("a statistic stands behind a figure or a metric: `time.p99`".to_owned()),
-                        });
-                        None
-                    }
-                }
+                let statistic = self.statistic(base, *name)?;
+                let (of, slot) = self.slot_behind(base)?;
+                self.picked(of, Pick { slot, statistic: Some(statistic) }, expr.span)
             }
-            ExprKind::Index { base, items } if self.names_metric_family(base) => {
-                let metric = self.family_member(base, items)?;
-                self.earlier(metric, None)
+            ExprKind::Index { base, .. } if self.names_metric_family(base) => {
+                self.picked(expr, Pick::default(), expr.span)
+            }
+            ExprKind::Index { base, .. } if self.names_slot(base) => {
+                let (of, slot) = self.slot_behind(expr)?;
+                self.picked(of, Pick { slot, statistic: None }, expr.span)
             }
             ExprKind::Negate(inner) => match self.figure(inner)? {
                 (value, Type::Number(dimension)) => {
@@ -239,11 +226,26 @@ impl<'a> Analyzer<'a> {
                 Some((FigureExpr::Unary(Unary::Not, Box::new(value)), Type::Bool))
             }
             ExprKind::Binary { op, left, right } => self.figure_binary(*op, left, right),
+            ExprKind::If { arms, otherwise } => self.figure_choice(arms, otherwise),
+            ExprKind::Index { base, items } if base.as_name().is_some() && self.mentions_figure(base) => {
+                let items: Vec<String> = items.iter().map(|item| written(item, &self.names)).collect();
+                let help =
+                    format!("a figure has its sets in parentheses: `{}({})`", self.text_of(base), items.join(", "));
+                let name = written(expr, &self.names);
+                self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help: Some(help) });
+                None
+            }
             _ => {
-                self.error(ModelError::UnknownFigure {
-                    name: self.text_of(expr),
+                let found = if let ExprKind::List(_) = expr.kind { "a list" } else { "an expression of figures" };
+                self.error(ModelError::WrongType {
+                    expected: "a number".to_owned(),
+                    found: found.to_owned(),
                     at: expr.span.into(),
-                    help: Some("figures combine by operators and functions".to_owned()),
+                    help: Some(
+                        "figures combine by operators, `abs`, `min` and `max`; several figures under one name are a \
+                         family: `metric t[i in 0..4] = time(f[i])`"
+                            .to_owned(),
+                    ),
                 });
                 None
             }
@@ -251,6 +253,29 @@ impl<'a> Analyzer<'a> {
     }
 
     fn plain_figure(&mut self, expr: &Expr) -> Lowered {
+        let mut unknown = None;
+        walk::expr(expr, &mut |part| {
+            if let ExprKind::Call { callee, .. } = part.kind
+                && !FUNCTIONS.contains(&self.names.name(callee.symbol))
+            {
+                unknown.get_or_insert(callee);
+            }
+        });
+        if let Some(callee) = unknown {
+            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
+        }
+        if let ExprKind::Field { base, name } = &expr.kind
+            && let Some(figure) = Figure::from_name(self.names.name(name.symbol))
+        {
+            let help = Some(format!("write `{}({})`", figure.name(), written(base, &self.names)));
+            self.error(ModelError::UnknownFigure { name: written(expr, &self.names), at: expr.span.into(), help });
+            return None;
+        }
+        if let Some((set, kind, at)) = self.mentioned_set(expr) {
+            let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
+            self.error(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
+            return None;
+        }
         if let Some(symbol) = expr.as_name()
             && self.scopes.get(symbol).is_none()
             && !self.words.contains(&symbol)
@@ -258,11 +283,6 @@ impl<'a> Analyzer<'a> {
         {
             let known = if self.listens() { self.known_names() } else { Vec::new() };
             return self.unknown_figure(symbol, expr.span, &known);
-        }
-        if let ExprKind::Call { callee, .. } = &expr.kind
-            && !FUNCTIONS.contains(&self.names.name(callee.symbol))
-        {
-            return self.unknown_figure(callee.symbol, callee.span, FUNCTIONS);
         }
         match self.eval(expr) {
             Value::Unknown => None,
@@ -272,14 +292,138 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// The first stream, label or phase that an expression names where a figure of it is meant: its text, what it is,
+    /// and its place.
+    fn mentioned_set(&self, expr: &Expr) -> Option<(String, &'static str, SrcSpan)> {
+        let mut found = None;
+        walk::expr(expr, &mut |part| {
+            let (name, whole) = match &part.kind {
+                ExprKind::Index { base, .. } => (base.as_name(), part),
+                _ => (part.as_name(), part),
+            };
+            let kind = name.and_then(|name| match self.scopes.get(name) {
+                Some(Value::Stream { .. }) => Some("a stream"),
+                Some(_) => None,
+                None if self.sets.0.contains(&name) => Some("a label"),
+                None if self.sets.1.contains(&name) => Some("a phase"),
+                None => None,
+            });
+            if let (None, Some(kind)) = (&found, kind) {
+                found = Some((written(whole, &self.names), kind, whole.span));
+            }
+        });
+        found
+    }
+
     fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
         let name = self.names.name(symbol).to_owned();
         let figures = Figure::ALL.map(Figure::name);
-        let help = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref))).map_or_else(
-            || format!("the figures are {}", suggest::listed(&figures)),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let near = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref)));
+        let help = match (figure_elsewhere(&name), near) {
+            (Some(help), _) => help.to_owned(),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => format!("the figures are {}", suggest::listed(&figures)),
+        };
         self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
+        None
+    }
+
+    /// The statistic that stands behind a figure.
+    fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
+        let text = self.names.name(name.symbol).to_owned();
+        if let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) {
+            return Some(statistic);
+        }
+        let known = Statistic::ALL.map(Statistic::name);
+        let help = match text.as_str() {
+            "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
+            "avg" | "average" => Some("write `mean`".to_owned()),
+            "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
+            SLOT => Some(format!("say which: `{}.slot[0]`", written(of, &self.names))),
+            _ => suggest::did_you_mean(&text, known),
+        };
+        let help = help.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
+        let name_of = self.text_of(of);
+        self.error(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help });
+        None
+    }
+
+    /// Whether an expression is something `.slot`.
+    fn names_slot(&self, expr: &Expr) -> bool {
+        matches!(&expr.kind, ExprKind::Field { name, .. } if self.names.name(name.symbol) == SLOT)
+    }
+
+    /// What stands before `.slot[…]`, with the slot; the expression itself where there is none.
+    fn slot_behind<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
+        let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
+        let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
+        if !self.names_slot(base) {
+            return Some((expr, None));
+        }
+        let [item] = items.as_slice() else {
+            let help = Some(format!("a slot has one number: `{}.slot[0]`", written(of, &self.names)));
+            let name = written(expr, &self.names);
+            self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
+            return None;
+        };
+        Some((of, Some((self.eval_whole(item)?, item.span))))
+    }
+
+    /// A figure or an earlier metric with what is taken of it.
+    fn picked(&mut self, expr: &Expr, pick: Pick, span: SrcSpan) -> Lowered {
+        match &expr.kind {
+            ExprKind::Name(symbol) => self.named(*symbol, None, pick, span),
+            ExprKind::Call { callee, args } => self.named(callee.symbol, Some(args), pick, span),
+            ExprKind::Index { base, items } if self.names_metric_family(base) => {
+                let metric = self.family_member(base, items)?;
+                self.earlier(metric, pick)
+            }
+            ExprKind::Field { base, .. } if pick.slot.is_some() && self.owner(base).is_some() => {
+                let name = self.text_of(expr);
+                self.error(ModelError::NoSlots { name, at: span.into() });
+                None
+            }
+            kind => {
+                let help = match kind {
+                    ExprKind::Field { .. } if pick.slot.is_some() => {
+                        "a slot stands before the statistic: `time.slot[0].p95`"
+                    }
+                    _ if pick.slot.is_some() => "a slot stands behind a figure or a metric: `time.slot[0]`",
+                    _ => "a statistic stands behind a figure or a metric: `time.p99`",
+                };
+                self.error(ModelError::UnknownFigure {
+                    name: self.text_of(expr),
+                    at: expr.span.into(),
+                    help: Some(help.to_owned()),
+                });
+                None
+            }
+        }
+    }
+
+    /// The slot that is picked of a figure, which has to have slots and that one.
+    fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
+        let Some((slot, at)) = pick.slot else { return Some(None) };
+        if !has_slots {
+            self.error(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
+            return None;
+        }
+        // How many there are is not known where the step has mistakes.
+        let slots = self.slots?;
+        if (0..slots as i64).contains(&slot) {
+            return Some(Some(slot as usize));
+        }
+        let (told, help) = match slots {
+            1 => (
+                "all iterations are alike, and there is slot 0 alone".to_owned(),
+                "iterations differ where the step uses `iteration`, as in `x[iteration % 2]`".to_owned(),
+            ),
+            _ => (
+                format!("the step repeats after {slots} iterations: slots 0 to {}", slots - 1),
+                format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
+            ),
+        };
+        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: told, help, at: at.into() });
         None
     }
 
@@ -290,9 +434,9 @@ impl<'a> Analyzer<'a> {
     }
 
     /// A metric, or a figure of the sets in the parentheses behind it.
-    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, statistic: Option<Statistic>, span: SrcSpan) -> Lowered {
+    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> Lowered {
         if let Some(metric) = self.metric(symbol) {
-            return self.earlier(metric, statistic);
+            return self.earlier(metric, pick);
         }
         if let Some(help) = self.first_member(symbol) {
             let name = self.names.name(symbol).to_owned();
@@ -303,22 +447,30 @@ impl<'a> Analyzer<'a> {
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
                 owner if OWNERS.contains(&owner) => Some(members_of(owner)),
-                name => suggest::did_you_mean(name, Figure::ALL.map(Figure::name)),
+                name => figure_elsewhere(name)
+                    .map(str::to_owned)
+                    .or_else(|| suggest::did_you_mean(name, Figure::ALL.map(Figure::name))),
             };
             self.error(ModelError::UnknownFigure { name, at: span.into(), help });
             return None;
         };
         let (set, beside) = self.sets_of(figure, args, span)?;
+        let slot = self.slot_of(&name, figure.has_slots(), pick)?;
+        let statistic = pick.statistic;
         let ty = measured(figure.dimension(), statistic);
-        Some((FigureExpr::Figure { figure, set, beside, statistic, span }, ty))
+        Some((FigureExpr::Figure { figure, set, beside, slot, statistic, span }, ty))
     }
 
     /// A metric that stands above, by its place.
-    fn earlier(&self, metric: usize, statistic: Option<Statistic>) -> Lowered {
+    fn earlier(&mut self, metric: usize, pick: Pick) -> Lowered {
         let earlier = &self.program.metrics[metric];
-        let failed = matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan());
-        let ty = measured(earlier.dimension, statistic);
-        (!failed).then_some((FigureExpr::Metric { metric, statistic }, ty))
+        if matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan()) {
+            return None;
+        }
+        let (name, has_slots) = (earlier.name.clone(), earlier.has_slots);
+        let ty = measured(earlier.dimension, pick.statistic);
+        let slot = self.slot_of(&name, has_slots, pick)?;
+        Some((FigureExpr::Metric { metric, slot, statistic: pick.statistic }, ty))
     }
 
     /// The sets that a figure is asked of, as many as it takes.
@@ -329,7 +481,7 @@ impl<'a> Analyzer<'a> {
         span: SrcSpan,
     ) -> Option<(Option<OpSet>, Option<OpSet>)> {
         let name = figure.name();
-        let (shown, help) = match (figure.sets(), args) {
+        let (expected, help) = match (figure.sets(), args) {
             (Sets::None | Sets::Optional, None) => return Some((None, None)),
             (Sets::Optional, Some(args)) => return Some((Some(self.set(args)?), None)),
             (Sets::Two, Some([first, second])) => {
@@ -337,15 +489,19 @@ impl<'a> Analyzer<'a> {
                 return Some((Some(sets.0?), Some(sets.1?)));
             }
             (Sets::None, Some(_)) => {
-                (format!("{name}(…)"), format!("`{name}` is of the whole iteration: write it without parentheses"))
+                ("no set of operations", format!("`{name}` is of the whole iteration: write it without parentheses"))
             }
-            (Sets::Two, None) => (name.to_owned(), format!("`{name}` compares two sets: `{name}(first, second)`")),
-            (Sets::Two, Some(args)) => (
-                format!("{name} of {}", counted(args.len(), "set")),
-                format!("`{name}` compares two sets: `{name}(first, second)`"),
-            ),
+            (Sets::Two, _) => {
+                ("two sets of operations", format!("each is a stream, a label or a phase: `{name}(compute, comm)`"))
+            }
         };
-        self.error(ModelError::UnknownFigure { name: shown, at: span.into(), help: Some(help) });
+        let found = match args.map_or(0, <[Expr]>::len) {
+            0 => "none is".to_owned(),
+            1 => "one is".to_owned(),
+            given => format!("{given} are"),
+        };
+        let (function, expected) = (name.to_owned(), expected.to_owned());
+        self.error(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) });
         None
     }
 
@@ -364,61 +520,24 @@ impl<'a> Analyzer<'a> {
             _ => None,
         };
         let Some(ty) = ty else {
-            let describe = |ty: Type| match ty {
-                Type::Bool => "a condition".to_owned(),
-                Type::Number(dimension) => dimension.describe(),
-            };
             let help = match (a_type, b_type) {
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
-                _ => "`and` and `or` join conditions, all other operators numbers",
+                _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
-            self.error(ModelError::UnitsDiffer {
-                op: op.text(),
-                help,
-                left: describe(a_type),
-                left_at: left.span.into(),
-                right: describe(b_type),
-                right_at: right.span.into(),
-            });
+            self.types_differ(op.text(), (a_type, left.span), (b_type, right.span), help);
             return None;
         };
         Some((FigureExpr::Binary(function, Box::new(a), Box::new(b)), ty))
     }
+}
 
-    fn figure_function(&mut self, name: &str, args: &[Expr], expr: &Expr) -> Lowered {
-        let lowered: Vec<Lowered> = args.iter().map(|arg| self.figure(arg)).collect();
-        let lowered: Vec<(FigureExpr, Type)> = lowered.into_iter().collect::<Option<_>>()?;
-        let first = lowered.first().map(|(_, ty)| *ty);
-        let alike = lowered.iter().all(|(_, ty)| Some(*ty) == first);
-        match (Unary::from_name(name), Binary::from_name(name), first) {
-            (Some(function), _, Some(Type::Number(dimension))) if lowered.len() == 1 => {
-                let keeps = matches!(function, Unary::Abs);
-                if keeps || dimension == Dimension::NONE {
-                    let value = lowered.into_iter().next()?.0;
-                    return Some((FigureExpr::Unary(function, Box::new(value)), Type::Number(dimension)));
-                }
-            }
-            (_, Some(function @ (Binary::Max | Binary::Min)), Some(ty @ Type::Number(_))) if alike => {
-                let values = lowered.into_iter().map(|(value, _)| value);
-                let value = values.reduce(|a, b| FigureExpr::Binary(function, Box::new(a), Box::new(b)))?;
-                return Some((value, ty));
-            }
-            _ => {}
+impl Type {
+    /// The type in words.
+    pub(super) fn describe(self) -> String {
+        match self {
+            Type::Bool => "a condition".to_owned(),
+            Type::Number(dimension) => dimension.describe(),
         }
-        let statistic = Statistic::ALL.into_iter().find(|statistic| statistic.name() == name);
-        if let (Some(statistic), [of]) = (statistic.map(Statistic::name).or((name == "median").then_some("p50")), args)
-        {
-            let help =
-                Some(format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names)));
-            self.error(ModelError::UnknownFunction { name: name.to_owned(), at: expr.span.into(), help });
-            return None;
-        }
-        self.error(ModelError::UnknownFunction {
-            name: name.to_owned(),
-            at: expr.span.into(),
-            help: Some("of figures there are `abs`, `min` and `max`, and functions of plain numbers".to_owned()),
-        });
-        None
     }
 }
 
@@ -429,13 +548,44 @@ fn measured(dimension: Dimension, statistic: Option<Statistic>) -> Type {
 
 /// A figure of the whole iteration.
 fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
-    let value = FigureExpr::Figure { figure, set: None, beside: None, statistic: None, span };
+    let value = FigureExpr::Figure { figure, set: None, beside: None, slot: None, statistic: None, span };
     (value, Type::Number(figure.dimension()))
+}
+
+/// Whether an expression may differ from one slot to the next.
+fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
+    match expr {
+        FigureExpr::Constant(_)
+        | FigureExpr::Figure { slot: Some(_), .. }
+        | FigureExpr::Metric { slot: Some(_), .. } => false,
+        FigureExpr::Figure { figure, .. } => figure.has_slots(),
+        FigureExpr::Metric { metric, .. } => metrics[*metric].has_slots,
+        FigureExpr::Unary(_, inner) => has_slots(metrics, inner),
+        FigureExpr::Binary(_, left, right) => has_slots(metrics, left) || has_slots(metrics, right),
+    }
 }
 
 /// Whether a name means something that only a run knows.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
+}
+
+/// What to write for a figure of other tools.
+fn figure_elsewhere(name: &str) -> Option<&'static str> {
+    const FIGURES: [(&[&str], &str); 8] = [
+        (
+            &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
+            "write `time`, or `time(f)` of a label",
+        ),
+        (&["throughput", "rate"], "write what is done over the time: `flops / time`, or `tokens / time \"tokens/s\"`"),
+        (&["tflops", "gflops", "flop_rate"], "write `flops / time`, or `flops(f) / time(f)` of a label"),
+        (&["mfu"], "write `flops / time / device.flops`"),
+        (&["gbps", "bw", "membw"], "write `bandwidth`, or `bandwidth(f)` of a label"),
+        (&["busbw"], "write `bus_bandwidth`"),
+        (&["occupancy", "util"], "write `utilization`: the share of an iteration in which operations run"),
+        (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
+    ];
+    FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
 }
 
 /// What there is of an owner, in words.

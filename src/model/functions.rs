@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
-use crate::base::{Interner, SrcSpan, suggest};
+use crate::base::{DType, Interner, SrcSpan, suggest};
 use crate::ops;
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, Name};
@@ -49,7 +49,7 @@ impl Analyzer<'_> {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
             let (name, help) = (wanted.to_owned(), unknown_function_help(wanted, args, &self.names));
-            self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+            self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
             return Value::Unknown;
         };
         let values: Vec<Value> = args.iter().map(|arg| self.eval(arg)).collect();
@@ -215,9 +215,10 @@ impl Analyzer<'_> {
         if value.is_infinite() && ["exp", "pow"].contains(&name) {
             return self.overflow(span);
         }
-        let found = format!("no number: `{name}` has no value there");
-        let help = Some(format!("give `{name}` a value that it is defined for"));
-        self.error(ModelError::WrongType { expected: "a number".to_owned(), found, at: span.into(), help });
+        let expected = format!("a number for which `{name}` has a value");
+        let help = Some(format!("`{name}` of this number is not defined: choose another one"));
+        let found = "one for which it has none".to_owned();
+        self.error(ModelError::WrongType { expected, found, at: span.into(), help });
         Value::Unknown
     }
 
@@ -240,24 +241,43 @@ impl Analyzer<'_> {
             [] => "nothing is".to_owned(),
             found => format!("{} {}", found.join(", "), if found.len() == 1 { "is" } else { "are" }),
         };
+        let computed = values.iter().any(|value| matches!(value, Value::Tensor { .. } | Value::Label(_)));
+        let help = match computed {
+            true => of_tensor(name),
+            false => format!("write `{name}({usage})`"),
+        };
         self.error(ModelError::ArgumentCount {
             function: name.to_owned(),
             expected: expected.to_owned(),
             found,
             at: span.into(),
-            help: Some(format!("write `{name}({usage})`")),
+            help: Some(help),
         });
         Value::Unknown
     }
 }
 
+/// What to write where a function of plain values is called on a tensor.
+pub(super) fn of_tensor(name: &str) -> String {
+    match Unary::from_name(name).is_some() || Binary::from_name(name).is_some() {
+        true => format!("for each element of a tensor, write an operation: `map({name}(x) -> y)`"),
+        false => "this version has no operation that reduces a tensor; a `gemm` with a matrix of ones adds up, and \
+                  `top_k(x, k: 1)` finds the largest of each row"
+            .to_owned(),
+    }
+}
+
 /// What functions of other languages are called here.
-const ELSEWHERE: [(&[&str], &str); 5] = [
+const ELSEWHERE: [(&[&str], &str); 6] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
     (&["mod", "fmod", "rem"], "write `a % b`"),
     (&["int", "trunc"], "write `floor(x)`"),
+    (
+        &["rand", "randn", "random", "normal", "uniform"],
+        "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",
+    ),
 ];
 
 /// The function that may have been meant, or all that there are.
@@ -269,6 +289,10 @@ pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner)
     }
     if let Some((_, help)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
         return Some((*help).to_owned());
+    }
+    if let Some(dtype) = DType::from_name(name) {
+        let sizes: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
+        return Some(format!("the sizes of a tensor stand in brackets: `{dtype}[{}]`", sizes.join(", ")));
     }
     suggest::did_you_mean(name, FUNCTIONS.iter().copied())
         .or_else(|| Some(format!("there are {}", suggest::listed(FUNCTIONS))))

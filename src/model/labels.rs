@@ -14,6 +14,7 @@ use super::error::ModelError;
 use super::expand::{Expansion, Previous};
 use super::index::Index;
 use super::program::{After, Label, OpKind, Step};
+use super::unknown;
 use super::value::Value;
 
 /// Dependencies that count as much as a turn of a loop.
@@ -64,11 +65,10 @@ impl Family {
         self.others.find(hash(index), |label| *labels[label.index()].index == *index).copied()
     }
 
-    /// The first and the last member, where there is each between and the given index passes them.
-    fn members(&self, given: &[i64]) -> Option<(i64, i64)> {
+    /// The indices of the first and the last member, where the family has one index and no gaps.
+    fn members(&self) -> Option<(i64, i64)> {
         let last = self.first + self.in_order as i64 - 1;
-        let passes = matches!(given, &[given] if given > last);
-        (passes && self.in_order > 1 && self.in_order == self.order.len()).then_some((self.first, last))
+        (self.in_order > 0 && self.in_order == self.order.len()).then_some((self.first, last))
     }
 
     /// Adds a member; returns the one that has its index already.
@@ -128,6 +128,31 @@ pub(super) enum StepLabel {
     Family(FxHashMap<Index, Vec<OpId>>),
 }
 
+/// What to write where a family, whose first and last member are known if it has no gaps, lacks the one that is given.
+fn missing_member(name: &str, given: &[i64], members: Option<(i64, i64)>) -> String {
+    match (members, given) {
+        _ if given.iter().any(|index| *index < 0) => format!(
+            "leave the first turn of the loop out: `after {name}[i - 1] when i > 0`, or \
+             `if i == 0 {{ … }} else {{ {name}[i - 1] }}` for an operand"
+        ),
+        (Some((first, last)), &[given]) if given > last => {
+            let there = match first == last {
+                true => format!("is `{name}[{first}]` alone"),
+                false => format!("are `{name}[{first}]` to `{name}[{last}]`"),
+            };
+            format!("a label is known below its operation, and above this there {there}: move the operation up")
+        }
+        (Some((first, _)), &[given]) if given < first => format!(
+            "above this the first is `{name}[{first}]`: give `{name}[{given}]` above the loop, as a prefetch needs, or \
+             leave this turn out by `when`"
+        ),
+        _ => format!(
+            "a label is known below its operation: move that up, or issue it a turn ahead, with `{name}[0]: …` above \
+             the loop and `{name}[i + 1]: …` in it, before what waits for `{name}[i]`"
+        ),
+    }
+}
+
 impl<'a> Analyzer<'a> {
     /// The indices behind a label's or a phase's name.
     pub(super) fn label_index(&mut self, label: &LabelName) -> Option<Index> {
@@ -169,7 +194,9 @@ impl<'a> Analyzer<'a> {
             _ => {
                 self.expansion.families.push(Family::default());
                 let family = self.expansion.families.len() as u32 - 1;
-                self.scopes.declare_in_frame(name.symbol, Value::Labels(family));
+                let value = Value::Labels(family);
+                let value = if self.bad_names.contains(&(name.span.start as usize)) { Value::Unknown } else { value };
+                self.scopes.declare_in_frame(name.symbol, value);
                 family
             }
         };
@@ -197,16 +224,7 @@ impl<'a> Analyzer<'a> {
                 let given = index;
                 let index: Vec<String> = given.iter().map(i64::to_string).collect();
                 let name = self.text_of(base);
-                let help = match known.and_then(|family| family.members(&given)) {
-                    Some((first, last)) => format!(
-                        "a label is known below its operation: here there are `{name}[{first}]` to `{name}[{last}]`"
-                    ),
-                    None => format!(
-                        "a label is known below its operation; leave the first turn of a loop out: \
-                         `after {name}[i - 1] when i > 0`, or `if i == 0 {{ … }} else {{ {name}[i - 1] }}` for an \
-                         operand"
-                    ),
-                };
+                let help = missing_member(&name, &given, known.and_then(Family::members));
                 let index = format!("[{}]", index.join(", "));
                 self.error(ModelError::NoMember { name, index, help, at: span.into() });
                 Value::Unknown
@@ -242,11 +260,13 @@ impl<'a> Analyzer<'a> {
             }
         };
         let text = self.names.name(member.symbol).to_owned();
-        let help = match known.is_empty() {
-            true => Some("it has no outputs and no labels inside".to_owned()),
-            false => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
-        };
         let name = self.text_of(base);
+        let help = match known.as_slice() {
+            [] => Some("it has no outputs and no labels inside".to_owned()),
+            [_] if unknown::is_tensor_member(&text) => Some(unknown::tensor_member(&name, &text)),
+            [only] => Some(format!("`{name}` alone stands for its only output, `{name}.{only}`")),
+            _ => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
+        };
         self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
         Value::Unknown
     }

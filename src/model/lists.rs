@@ -76,7 +76,7 @@ impl Analyzer<'_> {
             (Value::List(_), Value::List(_)) => {
                 self.error(ModelError::UnitsDiffer {
                     op,
-                    help: "lists are combined member by member: both have to be as long",
+                    help: "lists are combined member by member: both have to be as long".to_owned(),
                     left: left.describe(&self.names),
                     left_at: spans.0.into(),
                     right: right.describe(&self.names),

@@ -8,6 +8,7 @@ use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::functions::of_tensor;
 use super::limits::INPUTS;
 use super::value::Value;
 
@@ -169,10 +170,14 @@ impl Analyzer<'_> {
             }
             (None, None, _) => {
                 let known: Vec<&str> = elementwise_functions().collect();
-                let help = suggest::did_you_mean(name, known.iter().copied())
-                    .or_else(|| Some(format!("for each element there are {}", suggest::listed(&known))));
+                let help = match suggest::nearest(name, known.iter().copied()) {
+                    _ if ["sum", "mean"].contains(&name) => of_tensor(name),
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("for each element there are {}", suggest::listed(&known)),
+                };
+                let help = Some(help);
                 let name = name.to_owned();
-                self.error(ModelError::UnknownFunction { name, at: callee.span.into(), help });
+                self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
                 Part::Failed
             }
             (unary, ..) => {

@@ -1,26 +1,38 @@
-//! A call as it was probably meant: operands that were given by name, options and outputs in the place of inputs.
+//! A call as it was probably meant: operands that were given by name, options, outputs and groups in the place of inputs.
 
-use crate::ops::{Input, Operation, Preset};
-use crate::syntax::ast::{Call, Expr};
-use crate::syntax::written;
+use crate::base::{DType, suggest};
+use crate::ops::{Input, Kind, Operation, OptionSpec, Preset};
+use crate::syntax::ast::{Call, DeclKind, Expr, ExprKind};
+use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::value::Value;
+use super::value::{Scalar, Value};
 
 /// What operands are called elsewhere.
 const INPUTS: [&str; 6] = ["src", "source", "from", "input", "inputs", "x"];
 const OUTPUTS: [&str; 8] = ["dst", "dest", "destination", "to", "out", "output", "outputs", "y"];
 
 /// A call, sorted anew.
+#[derive(Default)]
 struct Parts<'a> {
     inputs: Vec<&'a Expr>,
     outputs: Vec<&'a Expr>,
     options: Vec<(&'static str, &'a Expr)>,
+    over: Option<&'a Expr>,
+}
+
+/// What an argument can be.
+enum Role {
+    /// Memory, or what stands for some.
+    Operand,
+    Group,
+    Value(Value),
+    Unknown,
 }
 
 impl Analyzer<'_> {
-    /// Whether the operands of a call stand in places that are not theirs, where a simple change mends it. That is told.
+    /// Whether the arguments of a call stand in places that are not theirs, where a simple change mends it. That is told.
     pub(super) fn misplaced(&mut self, operation: &dyn Operation, call: &Call) -> bool {
         let options = operation.signature().options;
         let foreign = call
@@ -34,13 +46,8 @@ impl Analyzer<'_> {
             return false;
         }
         let Some(parts) = self.sorted(operation, call) else { return false };
-        let list = |exprs: &[&Expr]| exprs.iter().map(|expr| written(expr, &self.names)).collect::<Vec<_>>();
-        let mut items = list(&parts.inputs);
-        items.extend(parts.options.iter().map(|(name, value)| format!("{name}: {}", written(value, &self.names))));
-        let arrow = if parts.outputs.is_empty() { "" } else { " -> " };
-        let outputs = list(&parts.outputs).join(", ");
-        let mended = format!("write `{}({}{arrow}{outputs})`", operation.name(), items.join(", "));
-        let (of, mended) = (operation.name().to_owned(), Some(mended.replace("( -> ", "(-> ")));
+        let mended = Some(format!("write `{}`", self.written_call(operation.name(), &parts)));
+        let of = operation.name().to_owned();
         let error = match foreign {
             Some(option) => ModelError::UnknownOption {
                 of,
@@ -60,6 +67,19 @@ impl Analyzer<'_> {
         true
     }
 
+    fn written_call(&self, name: &str, parts: &Parts) -> String {
+        let list = |exprs: &[&Expr]| exprs.iter().map(|expr| written(expr, &self.names)).collect::<Vec<_>>();
+        let mut items = list(&parts.inputs);
+        items.extend(parts.options.iter().map(|(name, value)| format!("{name}: {}", written(value, &self.names))));
+        let outputs = match list(&parts.outputs).join(", ") {
+            none if none.is_empty() => none,
+            outputs if items.is_empty() => format!("-> {outputs}"),
+            outputs => format!(" -> {outputs}"),
+        };
+        let over = parts.over.map(|over| format!(" over {}", written(over, &self.names))).unwrap_or_default();
+        format!("{name}({}{outputs}){over}", items.join(", "))
+    }
+
     /// Whether a buffer stands where a value should, as in `fill(x, 0)`.
     fn writes_value(&mut self, operation: &dyn Operation, call: &Call) -> bool {
         match (operation.signature().inputs, call.inputs.as_slice()) {
@@ -68,55 +88,136 @@ impl Analyzer<'_> {
         }
     }
 
+    /// What an argument can be, as far as that shows without an error.
+    fn role(&mut self, expr: &Expr) -> Role {
+        let is_mesh_name = |name| {
+            self.ast.decls.iter().any(|decl| match &decl.kind {
+                DeclKind::Mesh(factors) => factors.iter().any(|factor| factor.name.symbol == name),
+                _ => false,
+            })
+        };
+        if let Some(name) = expr.as_name() {
+            if is_mesh_name(name) {
+                return Role::Group;
+            }
+            match self.scopes.get(name) {
+                Some(Value::Output(_)) => return Role::Operand,
+                None if DType::from_name(self.names.name(name)).is_none() => return Role::Unknown,
+                _ => {}
+            }
+        }
+        let path = matches!(expr.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. });
+        let mut computes = false;
+        walk::expr(expr, &mut |part| {
+            let value = part.as_name().and_then(|name| self.scopes.get(name));
+            computes |= !path && matches!(value, Some(Value::Tensor { .. } | Value::Label(_) | Value::Output(_)));
+        });
+        if computes {
+            return Role::Unknown;
+        }
+        match self.eval(expr) {
+            Value::Tensor { .. } | Value::Label(_) | Value::Type(..) => Role::Operand,
+            Value::Group(_) => Role::Group,
+            Value::Unknown => Role::Unknown,
+            value => Role::Value(value),
+        }
+    }
+
     /// Each part of a call in the place that is its own; nothing where that cannot be told.
     fn sorted<'b>(&mut self, operation: &dyn Operation, call: &'b Call) -> Option<Parts<'b>> {
         let signature = operation.signature();
-        let mut outputs: Vec<&Expr> = call.outputs.iter().map(|arg| &arg.value).collect();
-        let mut inputs: Vec<&Expr> = Vec::new();
-        let mut options = Vec::new();
+        let takes_values = signature.inputs.iter().all(|input| matches!(input, Input::Scalar(_)));
+        let mut parts = Parts { over: call.over.as_ref(), ..Parts::default() };
+        parts.outputs = call.outputs.iter().map(|arg| &arg.value).collect();
         for arg in &call.inputs {
-            let takes_values = signature.inputs.iter().all(|input| matches!(input, Input::Scalar(_)));
-            match takes_values && matches!(self.eval(&arg.value), Value::Tensor { .. }) {
-                true => outputs.push(&arg.value),
-                false => inputs.push(&arg.value),
+            match takes_values && matches!(self.role(&arg.value), Role::Operand) {
+                true => parts.outputs.push(&arg.value),
+                false => parts.inputs.push(&arg.value),
             }
         }
+        let known = |name: &str| signature.options.iter().find(|option| option.name == name);
+        let is_given = |name: &str| call.options.iter().any(|given| self.names.name(given.key.symbol) == name);
+        let mut left: Vec<&'static OptionSpec> =
+            signature.options.iter().filter(|option| !is_given(option.name)).collect();
         for setting in &call.options {
-            let name = self.names.name(setting.key.symbol);
+            let name = self.names.name(setting.key.symbol).to_owned();
             let named = |input: &&Input| match input {
                 Input::Tensor(known) | Input::Optional(known) => *known == name,
                 Input::Scalar(option) => option.name == name,
                 Input::Expression => false,
             };
-            if let Some(option) = signature.options.iter().find(|option| option.name == name) {
-                options.push((option.name, &setting.value));
-            } else if signature.inputs.iter().any(|input| named(&input)) {
-                inputs.push(&setting.value);
-            } else if signature.outputs.contains(&name) || OUTPUTS.contains(&name) {
-                outputs.push(&setting.value);
-            } else if INPUTS.contains(&name) {
-                inputs.push(&setting.value);
-            } else {
-                return None;
+            if let Some(option) = known(&name) {
+                parts.options.push((option.name, &setting.value));
+                continue;
+            }
+            let near = suggest::nearest(&name, left.iter().map(|option| option.name)).map(str::to_owned);
+            match self.role(&setting.value) {
+                _ if signature.inputs.iter().any(|input| named(&input)) => parts.inputs.push(&setting.value),
+                Role::Operand if signature.outputs.contains(&name.as_str()) || OUTPUTS.contains(&name.as_str()) => {
+                    parts.outputs.push(&setting.value);
+                }
+                Role::Group if parts.over.is_none() => parts.over = Some(&setting.value),
+                Role::Operand if INPUTS.contains(&name.as_str()) => parts.inputs.push(&setting.value),
+                Role::Value(value) => {
+                    let option = taken(&mut left, |option| near.as_deref() == Some(option.name))
+                        .or_else(|| taken(&mut left, |option| is_required(option) && fits(&option.kind, &value)))?;
+                    parts.options.push((option.name, &setting.value));
+                }
+                // A word is no value by itself: its option has to be known by its name.
+                _ => {
+                    let option = taken(&mut left, |option| near.as_deref() == Some(option.name))?;
+                    parts.options.push((option.name, &setting.value));
+                }
             }
         }
-        // What is too much for the inputs is an option that is needed, or else an output.
-        for extra in inputs.split_off(signature.inputs.len().min(inputs.len())) {
-            let missing = |name: &str| options.iter().all(|(given, _)| *given != name);
-            let required = signature
-                .options
-                .iter()
-                .find(|option| matches!(option.default, Preset::Required) && missing(option.name));
-            match required {
-                Some(option) => options.push((option.name, extra)),
-                None if inputs.iter().any(|input| written(input, &self.names) == written(extra, &self.names)) => {
+        for extra in parts.inputs.split_off(signature.inputs.len().min(parts.inputs.len())) {
+            match self.role(extra) {
+                // A size: that of the memory counts.
+                Role::Value(Value::Number(_)) if takes_values && !parts.outputs.is_empty() => {}
+                Role::Group if parts.over.is_none() => parts.over = Some(extra),
+                Role::Value(value) => {
+                    let numbers = left.iter().filter(|option| matches!(option.kind, Kind::Int(..))).count();
+                    let clear = |option: &OptionSpec| match option.kind {
+                        Kind::Int(..) => numbers == 1,
+                        Kind::DType | Kind::Bool => true,
+                        _ => false,
+                    };
+                    let option = taken(&mut left, |option| is_required(option) && fits(&option.kind, &value))
+                        .or_else(|| taken(&mut left, |option| clear(option) && fits(&option.kind, &value)))?;
+                    parts.options.push((option.name, extra));
+                }
+                _ if parts.inputs.iter().any(|input| written(input, &self.names) == written(extra, &self.names)) => {
                     return None;
                 }
-                None => outputs.push(extra),
+                Role::Group => return None,
+                Role::Operand | Role::Unknown => parts.outputs.push(extra),
             }
         }
         let required = signature.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
-        let fits = inputs.len() >= required && outputs.len() <= signature.outputs.len();
-        fits.then_some(Parts { inputs, outputs, options })
+        let fits = parts.inputs.len() >= required && parts.outputs.len() <= signature.outputs.len();
+        fits.then_some(parts)
+    }
+}
+
+fn is_required(option: &OptionSpec) -> bool {
+    matches!(option.default, Preset::Required)
+}
+
+/// Takes the first option out of the list that is as asked.
+fn taken(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -> bool) -> Option<&'static OptionSpec> {
+    let place = left.iter().position(|option| asked(option))?;
+    Some(left.remove(place))
+}
+
+/// Whether a value is of the kind that an option takes.
+fn fits(kind: &Kind, value: &Value) -> bool {
+    match (kind, value) {
+        (Kind::Int(..), Value::Number(number)) => {
+            number.dimension == crate::base::units::Dimension::NONE && matches!(number.value, Scalar::Int(_))
+        }
+        (Kind::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
+        (Kind::Bool, Value::Bool(_)) | (Kind::DType, Value::DType(_)) => true,
+        (Kind::Axes | Kind::Counts, Value::List(_)) => true,
+        _ => false,
     }
 }

@@ -11,7 +11,7 @@ use super::program::Group;
 use super::value::Value;
 
 /// What a group has behind a dot.
-const MEMBERS: [&str; 2] = ["rank", "size"];
+pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];
 
 impl Analyzer<'_> {
     /// `mesh dp = 2, tp = 4`: ranks are numbered with the last factor running fastest.

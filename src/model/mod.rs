@@ -4,14 +4,18 @@
 
 mod analyzer;
 mod batch;
+mod buckets;
 mod call;
+mod call_def;
 mod callee;
 mod check;
 mod declare;
+mod declared;
 mod error;
 mod eval;
 mod expand;
 pub mod figure;
+mod figure_functions;
 pub mod figures;
 mod functions;
 mod index;
@@ -23,6 +27,7 @@ mod lower;
 mod mended;
 mod mesh;
 mod metric_families;
+mod mistakes;
 mod options;
 mod params;
 mod peers;
@@ -30,16 +35,17 @@ mod program;
 mod scopes;
 mod sets;
 mod slice;
-mod slots;
 mod specs;
 mod statistic;
+mod turns;
 mod units;
 mod unknown;
+mod unknown_operation;
 mod unwritten;
 mod value;
 mod views;
 
-use crate::base::SrcSpan;
+use crate::base::{SrcSpan, lcm};
 use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
@@ -48,10 +54,12 @@ pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
+pub use mistakes::Mistake;
 pub use peers::link;
 pub use program::*;
 pub use sets::{OpSet, SetPart};
 pub use statistic::Statistic;
+pub use turns::{Turn, TurnOf, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
 
@@ -97,11 +105,18 @@ impl Default for Options {
     }
 }
 
+/// Slots of a world: iterations after which the programs of all its ranks repeat. Where that would be more than the
+/// longest cycle of one rank may have, it is that many.
+pub fn slots<'a>(programs: impl Iterator<Item = &'a Program>) -> usize {
+    let cycles = programs.map(|program| program.cycle.len().max(1) as u64);
+    cycles.fold(1, |all, cycle| lcm(all, cycle).unwrap_or(u64::MAX).min(limits::CYCLE)) as usize
+}
+
 /// Bytes of stack for the analysis: expressions, blocks and calls nest up to limits that fit in it.
 const STACK: usize = 256 << 20;
 
 /// Works out the program of one rank, or everything that is wrong with the file.
-pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<ModelError>> {
+pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<Mistake>> {
     std::thread::scope(|scope| {
         let work = || analyzer::Analyzer::new(ast, options).run();
         std::thread::Builder::new()

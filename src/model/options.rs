@@ -97,14 +97,18 @@ impl Analyzer<'_> {
             Some(attr) => Some(attr),
             None => {
                 let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
-                let unit = match option.kind {
+                let help = match option.kind {
+                    Kind::Bool => Some("write `true` or `false`".to_owned()),
+                    _ if matches!(value, Value::Group(_)) => Some(
+                        "`tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one".to_owned(),
+                    ),
                     Kind::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
                     Kind::Number(Dimension::BYTES) if plain => Some("write its unit behind it: `64MiB`".to_owned()),
                     _ => None,
                 };
                 let found = value.describe(&self.names);
                 let expected = format!("{} for `{}`", option.kind.describe(), option.name);
-                self.error(ModelError::WrongType { expected, found, at: expr.span.into(), help: unit });
+                self.error(ModelError::WrongType { expected, found, at: expr.span.into(), help });
                 None
             }
         }

@@ -220,7 +220,7 @@ impl<'a> Analyzer<'a> {
                     at: at.into(),
                     declared: declared.into(),
                     allowed,
-                    help: "the default says what kind of value a parameter has: give one of that kind",
+                    help: "the default says what kind of value a parameter has: give one of that kind".to_owned(),
                 });
                 Value::Unknown
             }
@@ -284,7 +284,10 @@ impl<'a> Analyzer<'a> {
 
     fn not_allowed(&mut self, name: Name, value: String, at: SrcSpan, allowed: Option<&Expr>) {
         let text = allowed.map(|allowed| self.source_text(allowed)).unwrap_or_default();
-        let help = "write a value that is allowed, or widen what stands behind `in`";
+        let help = match suggest::nearest(&value, text.split(", ")) {
+            Some(near) => format!("did you mean `{near}`? Or widen what stands behind `in`"),
+            None => "write a value that is allowed, or widen what stands behind `in`".to_owned(),
+        };
         self.error(ModelError::NotAllowed {
             name: self.names.name(name.symbol).to_owned(),
             value,
@@ -347,6 +350,6 @@ mod tests {
         assert_eq!(file("t = bf16, c = f32"), [""; 0]);
         assert_eq!(file("t = auto"), ["`t` cannot be the word `auto`"]);
         assert_eq!(file("c = f16"), ["`c` cannot be f16"]);
-        assert_eq!(file("c = fast"), ["there is no `fast` here"]);
+        assert_eq!(file("c = fast"), ["`c` cannot be fast"]);
     }
 }

@@ -87,7 +87,7 @@ struct Comer {
     target: ViewId,
 }
 
-/// A place of the text at which ranks copy: the iteration of the cycle, the statement, and how often it came before.
+/// A place of the text at which ranks copy: the slot, the statement, and how often it came before.
 type Place = (usize, u32, u32);
 
 /// Adds to the programs of all ranks, in the order of their numbers, what their copies write on each other. Without it the

@@ -6,13 +6,14 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use crate::base::{
-    DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, ViewId,
+    DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, TurnId, ViewId,
 };
 use crate::ops::Spec;
 use crate::ops::init::Init;
 
 use super::figures::{Expectation, Metric};
 use super::index::Index;
+use super::turns::Turns;
 use super::units::Units;
 use super::views::{Layout, Views};
 
@@ -36,9 +37,10 @@ pub struct Program {
     pub specs: IndexSet<Spec, FxBuildHasher>,
     pub labels: Vec<Label>,
     pub phases: Vec<Label>,
+    pub turns: Turns,
     /// How iterations follow each other.
     pub step: StepOptions,
-    /// The operations of iteration 0, 1, … of the cycle, which then repeats.
+    /// The operations of each slot of the cycle, which then repeats.
     pub cycle: Vec<Step>,
     /// Places of the text at which ranks copy to each other, in all of the cycle; the same on all ranks.
     pub crossings: u32,
@@ -211,6 +213,8 @@ pub struct Step {
     after: Vec<After>,
     /// Copies to other ranks, in the order of the text.
     peers: Vec<Peer>,
+    /// The turn of each operation up to the last that is not the step's own.
+    turns: Vec<TurnId>,
 }
 
 /// A copy to another rank.
@@ -263,6 +267,10 @@ pub struct After {
 impl Step {
     pub(super) fn push(&mut self, op: NewOp, inputs: &[ViewId], outputs: &[ViewId]) -> OpId {
         let id = OpId::from(self.ops.len());
+        if op.turn != TurnId(0) {
+            self.turns.resize(self.ops.len(), TurnId(0));
+            self.turns.push(op.turn);
+        }
         self.ops.push(Op {
             kind: op.kind,
             stream: op.stream,
@@ -343,6 +351,11 @@ impl Step {
         &self.ops[op.index()]
     }
 
+    /// The innermost turn that the operation stands in, where the program keeps turns.
+    pub fn turn(&self, op: OpId) -> TurnId {
+        self.turns.get(op.index()).copied().unwrap_or_default()
+    }
+
     pub fn inputs(&self, op: OpId) -> &[ViewId] {
         let Op { operands, inputs, .. } = self.ops[op.index()];
         &self.operands[operands as usize..][..usize::from(inputs)]
@@ -378,6 +391,7 @@ pub(super) struct NewOp {
     pub stream: StreamId,
     pub label: LabelId,
     pub phase: PhaseId,
+    pub turn: TurnId,
     pub span: SrcSpan,
 }
 

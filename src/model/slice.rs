@@ -8,6 +8,7 @@ use crate::syntax::ast::{Expr, Name};
 
 use super::analyzer::Analyzer;
 use super::error::{ModelError, SliceError};
+use super::unknown;
 use super::value::Value;
 use super::views::Extent;
 
@@ -212,9 +213,17 @@ impl Analyzer<'_> {
             Value::Group(group) => self.group_member(*group, member),
             other => {
                 let name = self.text_of(base);
-                let found = other.describe(&self.names);
-                let help = format!("`{name}` is {found}; only labels and groups of ranks have members");
                 let member_text = self.names.name(member.symbol).to_owned();
+                let help = match (other, member_text.as_str()) {
+                    (Value::Labels(_), _) => {
+                        format!("`{name}` is a family of labels: pick a member, `{name}[0].{member_text}`")
+                    }
+                    (Value::Tensor { .. }, member) => unknown::tensor_member(&name, member),
+                    (other, _) => {
+                        let found = other.describe(&self.names);
+                        format!("`{name}` is {found}; only labels and groups of ranks have members")
+                    }
+                };
                 self.error(ModelError::UnknownMember {
                     name,
                     member: member_text,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::base::{Bytes, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{Bytes, GroupId, Space, SpecId, SrcSpan, ViewId};
 use crate::ops::{
-    self, Attrs, Category, Collective, CollectiveKind, Expression, Launch, Operand, Operation, Spec, Team,
+    self, Attrs, Category, Collective, CollectiveKind, Expression, Launch, OpError, Operand, Operation, Spec, Team,
 };
 use crate::syntax::ast::Call;
 
@@ -69,6 +69,18 @@ impl Analyzer<'_> {
         spec
     }
 
+    /// The groups of the mesh over which a collective would have the output that it is given, as they are written.
+    fn fitting_groups(&self, question: &ops::Call) -> Option<String> {
+        let groups = (1..self.program.groups.len()).map(GroupId::from);
+        let fitting = groups.filter(|&group| {
+            let question = ops::Call { team: self.team(group), ..*question };
+            question.operation.category() == Category::Collective && question.operation.infer(&question).is_ok()
+        });
+        let fitting: Vec<String> =
+            fitting.map(|group| format!("`over {}`", self.program.groups[group.index()].name)).collect();
+        (!fitting.is_empty()).then(|| fitting.join(" or "))
+    }
+
     fn infer(
         &mut self,
         operation: &'static dyn Operation,
@@ -98,7 +110,12 @@ impl Analyzer<'_> {
         };
         let types = match operation.infer(&question) {
             Ok(types) => types,
-            Err(error) => {
+            Err(mut error) => {
+                if let OpError::Output { over, .. } = &mut error
+                    && call.over.is_none()
+                {
+                    *over = self.fitting_groups(&question);
+                }
                 self.error(error.into());
                 return None;
             }

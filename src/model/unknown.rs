@@ -1,6 +1,7 @@
 //! What is said of a name that nothing declares.
 
 use crate::base::{DType, suggest};
+use crate::ops::{self, Category};
 
 /// What element types are called elsewhere.
 const TYPES: [(&[&str], DType); 7] = [
@@ -19,6 +20,36 @@ const OTHERS: [&str; 18] = [
     "f8", "fp4", "tf32", "size_t",
 ];
 
+/// What other tools call the words of an option, and the word here.
+const WORDS: [(&[&str], &str); 10] = [
+    (&["avg", "average"], "mean"),
+    (&["prod", "mul"], "product"),
+    (&["gpu", "cuda", "vram", "hbm", "global"], "device"),
+    (&["cpu", "ram", "dram", "pageable"], "host"),
+    (&["page_locked", "host_pinned", "pinned_host"], "pinned"),
+    (&["highest", "urgent"], "high"),
+    (&["lowest"], "low"),
+    (&["ce", "engine", "copy_engine"], "dma"),
+    (&["sm", "sms"], "kernel"),
+    (&["none", "off", "overlap"], "end"),
+];
+
+/// What other tools call an option, and the option here.
+const OPTIONS: [(&[&str], &str); 9] = [
+    (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
+    (&["dst", "dest", "destination", "peer", "target"], "to"),
+    (&["src", "source", "peer"], "from"),
+    (&["src", "source", "owner"], "root"),
+    (&["reduction", "reduce_op", "reduce"], "op"),
+    (&["engine", "method"], "via"),
+    (&["dtype", "type"], "to"),
+    (&["perm", "permutation", "axes", "dim"], "dims"),
+    (&["top", "num"], "k"),
+];
+
+/// What kernels of CUDA and HIP know of their place.
+const THREADS: [&str; 6] = ["threadIdx", "blockIdx", "blockDim", "gridDim", "hipThreadIdx_x", "hipBlockIdx_x"];
+
 /// What a figure begins with that is of the machine: `device.units`.
 const DEVICE: &str = "device";
 
@@ -31,8 +62,58 @@ pub(super) enum Place {
     Operand,
     /// It is waited for.
     Label,
+    /// It is waited for, and has an index.
+    LabelFamily,
     /// Operations run on it.
     Stream,
+    /// A collective runs over it. `true`: the file has a mesh, and this is none of its names.
+    Group { mesh: bool },
+}
+
+/// What to write in place of a word, of those that there are; `None` where none of them seems meant.
+pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
+    let here =
+        WORDS.iter().find(|(others, here)| others.contains(&text) && words.contains(here)).map(|(_, here)| *here);
+    let near = here.or_else(|| suggest::nearest(text, words.iter().copied()));
+    near.map(|near| format!("did you mean `{near}`?"))
+}
+
+/// What to write in place of an option of `of`, which has those that are known.
+pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
+    let here = OPTIONS.iter().find(|(others, here)| others.contains(&name) && known.contains(here));
+    let near = here.map(|(_, here)| *here).or_else(|| suggest::nearest(name, known.iter().copied()));
+    let along = ["dim", "axis", "axes"].contains(&name);
+    let by_rows = ops::find(of).is_some_and(|operation| operation.category() == Category::RowWise);
+    let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);
+    match (near, known) {
+        _ if collective && ["group", "comm", "process_group", "ranks"].contains(&name) => {
+            format!("the group of ranks stands behind the call: `{of}(…) over tp`")
+        }
+        _ if along && by_rows => format!("`{of}` works along the last dimension: `transpose` brings another one there"),
+        (Some(near), _) => format!("did you mean `{near}`?"),
+        (None, []) => format!("`{of}` has no options"),
+        (None, [only]) => format!("`{of}` has one option, `{only}`"),
+        (None, known) => format!("the options of `{of}` are {}", suggest::listed(known)),
+    }
+}
+
+/// Whether tensors have a member of that name in other tools.
+pub(super) fn is_tensor_member(member: &str) -> bool {
+    ["T", "mT", "t", "shape", "size", "numel", "dtype"].contains(&member)
+}
+
+/// What to write in place of a member of a tensor.
+pub(super) fn tensor_member(name: &str, member: &str) -> String {
+    match member {
+        "T" | "mT" | "t" => format!(
+            "write `transpose_a: true` or `transpose_b: true` in a `gemm`; elsewhere, `transpose({name})` exchanges the \
+             last two dimensions"
+        ),
+        member if is_tensor_member(member) => {
+            "the sizes and types of a file are its parameters: write the one that declares it".to_owned()
+        }
+        _ => format!("`{name}` is a tensor; only labels and groups of ranks have members"),
+    }
 }
 
 /// What to write in place of a name, of which `known` are near.
@@ -43,6 +124,12 @@ pub(super) fn help<'a>(name: &str, place: Place, known: impl IntoIterator<Item =
     if OTHERS.contains(&name) {
         let all = DType::ALL.map(|dtype| dtype.name());
         return format!("the element types are {}", suggest::listed(&all));
+    }
+    if ["yes", "no"].contains(&name) {
+        return format!("write `{}`", name == "yes");
+    }
+    if THREADS.contains(&name) {
+        return "an operation is for a whole tensor, and `map` goes through its elements: `map(x + 1 -> x)`".to_owned();
     }
     if let Some(near) = suggest::nearest(name, known) {
         return format!("did you mean `{near}`?");
@@ -55,6 +142,15 @@ pub(super) fn help<'a>(name: &str, place: Place, known: impl IntoIterator<Item =
         Place::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
         Place::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
         Place::Label => format!("give an operation above that label: `{name}: nop()`"),
+        Place::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
         Place::Stream => format!("declare it above: `stream {name}`"),
+        Place::Group { mesh: false } => {
+            format!("declare the group above: `mesh {name} = world`; a collective without `over` runs over all ranks")
+        }
+        Place::Group { mesh: true } => {
+            format!(
+                "make it a factor of the mesh, such as `mesh dp = world / 4, {name} = 4`; `over world` is all ranks"
+            )
+        }
     }
 }

@@ -8,7 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHasher};
 use crate::base::{DType, Dims, MemoryId, Space, ViewId};
 use crate::ops::Tensor;
 
-use super::slots::Slots;
+use super::buckets::Buckets;
 
 /// A stretch of one dimension of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ pub struct Views {
     /// The slices cut last: the next one is mostly cut alike.
     recent: [Option<u32>; 2],
     /// All other slices, by what they are.
-    table: Slots,
+    table: Buckets,
 }
 
 const NONE: u32 = u32::MAX;
@@ -125,7 +125,7 @@ impl Views {
         self.tensors.shrink_to_fit();
         self.wholes = Vec::new();
         self.whole_extents = Vec::new();
-        self.table = Slots::default();
+        self.table = Buckets::default();
     }
 
     fn push(&mut self, view: View) -> u32 {

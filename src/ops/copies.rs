@@ -123,6 +123,7 @@ impl Operation for Copy {
                 op: "copy",
                 expected: format!("{} elements of {}", from.elements(), from.dtype),
                 found: format!("{to}, which is {} of {}", to.elements(), to.dtype),
+                over: None,
                 at: target.span.into(),
                 call: source.span.into(),
             });
@@ -166,12 +167,11 @@ impl Operation for Copy {
             Some(Way::Kernel) => target.elements().div_ceil(1024).max(1),
             _ => 0,
         };
-        // The traffic of the device's memory: what comes over the link is moved once.
-        let (read, written) = match direction(source, target) {
-            Some(Direction::HostToDevice) => (0, bytes),
-            Some(Direction::DeviceToHost) => (bytes, 0),
-            _ => (bytes, bytes),
+        let counts_on = |tensor: &Tensor, other: &Tensor| match (tensor.space, other.space) {
+            (Space::Device, Space::Pinned | Space::Host) => Traffic::NONE,
+            (space, _) => Traffic::of(space, bytes),
         };
+        let (read, written) = (counts_on(source, target), counts_on(target, source));
         Cost { read, written, blocks, share: 4, ..Cost::default() }
     }
 

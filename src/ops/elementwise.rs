@@ -362,7 +362,7 @@ impl Call<'_> {
             Some(operand) => Err(OpError::Space {
                 op: self.operation.name(),
                 space: operand.tensor.space.name(),
-                help: "a kernel reaches `device` and `pinned` memory; `copy` brings the rest over",
+                help: "a kernel reaches `device` and `pinned` memory: declare it `in pinned`, or `copy` it to the device first",
                 at: operand.span.into(),
             }),
         }

@@ -53,12 +53,17 @@ pub enum OpError {
     #[error("the output of `{op}` is {expected}, and this is {found}")]
     #[diagnostic(
         code(aorta::ops::output),
-        help("change the declaration or the slice behind the arrow, so that it is {expected}")
+        help("{}", match over {
+            Some(groups) => format!("`{op}` runs over all ranks here: behind it, write {groups}"),
+            None => format!("change the declaration or the slice behind the arrow, so that it is {expected}"),
+        })
     )]
     Output {
         op: &'static str,
         expected: String,
         found: String,
+        /// The groups of ranks over which it would fit, as they are written.
+        over: Option<String>,
         #[label("{found}")]
         at: SourceSpan,
         #[label("the inputs make it {expected}")]

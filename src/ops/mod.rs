@@ -375,8 +375,8 @@ impl Spec {
         }
     }
 
-    fn bytes_of(tensors: &[Tensor]) -> u64 {
-        tensors.iter().map(Tensor::bytes).sum()
+    fn bytes_of(tensors: &[Tensor]) -> Traffic {
+        tensors.iter().map(|tensor| Traffic::of(tensor.space, tensor.bytes())).sum()
     }
 
     /// The cost of something that reads each input and writes each output once.
@@ -402,11 +402,12 @@ pub struct Cost {
     pub instructions: f64,
     /// Those of them that special-function units carry out: exponentials to base 2, reciprocals and roots.
     pub special: f64,
-    /// Bytes that have to be read and written at least.
-    pub read: u64,
-    pub written: u64,
-    /// Bytes that are read once more by the block that has read them before.
-    pub reread: u64,
+    /// Bytes that have to be read and written at least. A copy between the host and the device counts its bytes once, on
+    /// the host's side.
+    pub read: Traffic,
+    pub written: Traffic,
+    /// Bytes that kernels read again after they have read them before.
+    pub reread: Traffic,
     /// Thread blocks; zero when no compute unit is needed.
     pub blocks: u64,
     /// How much of a compute unit a block occupies, in 1/32.
@@ -421,8 +422,48 @@ impl Cost {
     /// A compute unit as a whole, in the unit of `share`.
     pub const WHOLE_UNIT: u32 = 32;
 
+    /// Bytes that have to be moved at least, whichever memory holds them.
     pub fn bytes(&self) -> u64 {
-        self.read + self.written
+        self.read.total() + self.written.total()
+    }
+}
+
+/// Bytes, by the memory that holds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// In the device's own memory.
+    pub device: u64,
+    /// In the host's memory, which a device reaches over its link.
+    pub host: u64,
+}
+
+impl Traffic {
+    /// No bytes.
+    pub const NONE: Traffic = Traffic { device: 0, host: 0 };
+
+    pub fn of(space: Space, bytes: u64) -> Traffic {
+        match space {
+            Space::Device => Traffic { device: bytes, host: 0 },
+            Space::Pinned | Space::Host => Traffic { device: 0, host: bytes },
+        }
+    }
+
+    pub fn total(self) -> u64 {
+        self.device + self.host
+    }
+}
+
+impl std::ops::Add for Traffic {
+    type Output = Traffic;
+
+    fn add(self, other: Traffic) -> Traffic {
+        Traffic { device: self.device + other.device, host: self.host + other.host }
+    }
+}
+
+impl std::iter::Sum for Traffic {
+    fn sum<I: Iterator<Item = Traffic>>(parts: I) -> Traffic {
+        parts.fold(Traffic::NONE, std::ops::Add::add)
     }
 }
 
@@ -434,6 +475,7 @@ impl Call<'_> {
                 op: self.operation.name(),
                 expected: format!("{dtype}{dims}"),
                 found: given.tensor.to_string(),
+                over: None,
                 at: given.span.into(),
                 call: self.span.into(),
             }),

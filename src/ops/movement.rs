@@ -208,10 +208,10 @@ impl Operation for Gather {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let written = spec.outputs[0].bytes();
+        let rows = Traffic::of(spec.inputs[0].space, spec.outputs[0].bytes());
         Cost {
-            read: written + spec.inputs[1].bytes(),
-            written,
+            read: rows + Spec::bytes_of(&spec.inputs[1..]),
+            written: Spec::bytes_of(&spec.outputs),
             blocks: spec.inputs[1].elements().max(1),
             share: 4,
             ..Cost::default()
@@ -365,7 +365,7 @@ impl Operation for Scatter {
         Cost {
             flops: (adds + weights) as f64,
             read: Spec::bytes_of(&spec.inputs),
-            written: spec.outputs[0].bytes(),
+            written: Spec::bytes_of(&spec.outputs),
             blocks: spec.outputs[0].dims[0].max(1),
             share: 4,
             ..Cost::default()

@@ -150,7 +150,7 @@ impl Operation for Softmax {
         Cost {
             instructions,
             special,
-            reread: if split.whole { 0 } else { spec.inputs[0].bytes() },
+            reread: if split.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
             blocks: split.blocks(),
             share: (split.block() * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
             ..spec.streaming_cost(5.0 * elements, 1)

@@ -220,7 +220,7 @@ impl Operation for Work {
     fn cost(&self, spec: &Spec) -> Cost {
         Cost {
             flops: spec.attrs.number("flops"),
-            read: spec.attrs.number("bytes") as u64,
+            read: Traffic::of(Space::Device, spec.attrs.number("bytes") as u64),
             blocks: Self::blocks(spec),
             share: 4,
             ..Cost::default()

@@ -16,7 +16,7 @@ pub struct Access {
 }
 
 /// An operation of an iteration, in the order of issue. Iterations are counted over the whole walk, not in the cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
     /// The iteration's number, counted from 1, so that there is something before all of them.
     turn: u32,

@@ -4,7 +4,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::base::{OpId, SrcSpan, ViewId};
 
-/// What waits for what, for each iteration of the program's cycle.
+/// What waits for what, for each slot of the program's cycle.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub steps: Vec<StepPlan>,

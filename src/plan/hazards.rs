@@ -67,7 +67,7 @@ impl Waits {
     }
 }
 
-/// Walks the iterations of the cycle, twice where they overlap: the second time around, what earlier iterations left is
+/// Walks the slots of the cycle, twice where they overlap: the second time around, what earlier iterations left is
 /// known. Without `declared`, what the text says with `after` and `wait` is left out.
 pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;

@@ -3,6 +3,7 @@
 //! Knows no device and no real stream. The only module that knows petgraph.
 
 mod accesses;
+mod affine;
 mod clock;
 mod clocks;
 mod critical_path;
@@ -14,6 +15,7 @@ mod lint;
 mod races;
 pub mod ranks;
 mod regions;
+mod remedy;
 
 pub use clocks::{Clocks, Place};
 pub use critical_path::{CriticalPath, Timing};

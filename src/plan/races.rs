@@ -1,17 +1,34 @@
 //! Races: two operations that touch the same memory, at least one writing, with no order between them, where the text
 //! declares the order itself.
 
-use crate::base::{StreamId, ViewId};
-use crate::model::{Op, Program, Step, Sync};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::base::{SrcSpan, StreamId, ViewId};
+use crate::model::{Op, Program, Sync};
 
 use super::accesses::{Access, Accesses, At};
 use super::clocks::{Clocks, Place};
 use super::error::PlanError;
 use super::graph::{Hazard, Plan};
 use super::regions::Regions;
+use super::remedy::{Collision, remedies};
 
 /// Races shown of one file.
 const MAX_RACES: usize = 20;
+
+/// Collisions of a race that are looked at.
+const MAX_COLLISIONS: usize = 4096;
+
+/// Two statements that race.
+struct Race {
+    /// The operations of theirs that collide, at least one pair.
+    collisions: Vec<Collision>,
+    /// What the second of the first collision works on, what it collides with, and how.
+    view: ViewId,
+    access: Access,
+    hazard: Hazard,
+}
 
 /// Walks that many iterations and looks at each access, whether the clocks know of those that it has to come after.
 pub fn check(program: &Program, plan: &Plan, regions: &Regions, iterations: u32) -> Result<(), Vec<PlanError>> {
@@ -23,12 +40,19 @@ pub fn check(program: &Program, plan: &Plan, regions: &Regions, iterations: u32)
         clocks: Clocks::new(program.streams.len()),
         places: vec![Vec::new(); depth as usize],
         ends: vec![Vec::new(); depth as usize],
-        errors: Vec::new(),
+        races: IndexMap::default(),
     };
     for iteration in 0..iterations {
         races.iteration(iteration, depth);
     }
-    if races.errors.is_empty() { Ok(()) } else { Err(races.errors) }
+    match races.races.is_empty() {
+        true => Ok(()),
+        false => {
+            let collisions: Vec<&[Collision]> = races.races.values().map(|race| race.collisions.as_slice()).collect();
+            let remedies = remedies(program, &collisions);
+            Err(races.races.values().zip(remedies).map(|(race, missing)| race.error(program, missing)).collect())
+        }
+    }
 }
 
 struct Races<'a> {
@@ -40,7 +64,8 @@ struct Races<'a> {
     places: Vec<Vec<Place>>,
     /// How many operations each stream had at the end of these iterations.
     ends: Vec<Vec<u32>>,
-    errors: Vec<PlanError>,
+    /// By the places of both statements.
+    races: IndexMap<(SrcSpan, SrcSpan), Race, FxBuildHasher>,
 }
 
 impl Races<'_> {
@@ -94,75 +119,47 @@ impl Races<'_> {
         }
     }
 
+    /// Notes a race; of those between the same two statements, each collision.
     fn report(&mut self, at: At, view: ViewId, access: Access, hazard: Hazard) {
         let program = self.program;
         let op = |at: At| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
         let (first, second) = (op(access.at), op(at));
-        let same = |error: &PlanError| {
-            matches!(error, PlanError::Race { first_at, second_at, .. }
-                if (*first_at, *second_at) == (first.span.into(), second.span.into()))
-        };
-        if self.errors.len() >= MAX_RACES || self.errors.iter().any(same) {
-            return;
+        let collision = Collision { first: access.at, second: at };
+        let key = (first.span, second.span);
+        if let Some(race) = self.races.get_mut(&key) {
+            if race.collisions.len() < MAX_COLLISIONS {
+                race.collisions.push(collision);
+            }
+        } else if self.races.len() < MAX_RACES {
+            self.races.insert(key, Race { collisions: vec![collision], view, access, hazard });
         }
-        let name = |op: &Op| program.op_text(op);
-        let before = at.iteration() - access.at.iteration();
-        let step = &program.cycle[at.iteration() as usize % program.cycle.len()];
-        self.errors.push(PlanError::Race {
-            missing: missing(program, first, second, before, step).into(),
-            first: name(first),
-            second: name(second),
-            memory: program.names.name(program.memory(program.views.memory(view)).name).to_owned(),
+    }
+}
+
+impl Race {
+    fn error(&self, program: &Program, missing: String) -> PlanError {
+        let op = |at: At| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
+        let Collision { first: first_at, second: second_at } = self.collisions[0];
+        let (first, second) = (op(first_at), op(second_at));
+        let stream = |op: &Op| program.streams[op.stream.index()].name.as_str().into();
+        PlanError::Race {
+            missing: missing.into(),
+            first: program.op_text(first),
+            second: program.op_text(second),
+            memory: program.names.name(program.memory(program.views.memory(self.view)).name).to_owned(),
             first_at: first.span.into(),
-            first_does: if hazard == Hazard::WriteAfterRead { "reads" } else { "writes" },
-            first_slice: program.view_text(access.view),
-            first_stream: program.streams[first.stream.index()].name.as_str().into(),
+            first_does: if self.hazard == Hazard::WriteAfterRead { "reads" } else { "writes" },
+            first_slice: program.view_text(self.access.view),
+            first_stream: stream(first),
             second_at: second.span.into(),
-            second_does: if hazard == Hazard::ReadAfterWrite { "reads" } else { "writes" },
-            second_slice: program.view_text(view),
-            second_stream: program.streams[second.stream.index()].name.as_str().into(),
-            second_when: match before {
+            second_does: if self.hazard == Hazard::ReadAfterWrite { "reads" } else { "writes" },
+            second_slice: program.view_text(self.view),
+            second_stream: stream(second),
+            second_when: match second_at.iteration() - first_at.iteration() {
                 0 => "",
                 1 => ", in the next iteration",
                 _ => ", in a later iteration",
             },
-        });
-    }
-}
-
-/// What to write so that `second` waits for `first`, which is of an iteration `before` it; `step` is the second's.
-fn missing(program: &Program, first: &Op, second: &Op, before: u32, step: &Step) -> String {
-    let stream = &program.streams[second.stream.index()].name;
-    let label = program.label_text(first.label);
-    let turns = |op: &Op| step.ops.iter().filter(|other| other.span == op.span).count() > 1;
-    if before < 2 && (turns(first) || turns(second)) {
-        return missing_in_loop(program, first, second, before, label.as_deref());
-    }
-    let (named, give) = match &label {
-        Some(label) => (label.as_str(), String::new()),
-        None => ("l", format!("name the first, `l: {}(…)`, and ", program.op_name(first))),
-    };
-    match before {
-        0 => format!("{give}write `on {stream} after {named} {{ … }}`"),
-        1 => format!("{give}write `on {stream} after prev({named}) {{ … }}`"),
-        _ => format!("{give}lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`"),
-    }
-}
-
-/// The same where one of them comes several times: a label needs the loop's variable, which may be called otherwise.
-fn missing_in_loop(program: &Program, first: &Op, second: &Op, before: u32, label: Option<&str>) -> String {
-    let name = label.map_or("l", |label| label.split('[').next().unwrap_or(label));
-    let give = match label {
-        Some(_) => String::new(),
-        None => {
-            format!("give the first a label with the variable of its loop, `l[i]: {}(…)`, and ", program.op_name(first))
         }
-    };
-    // Where the first stands below the second, it is of a turn before.
-    let wait = match before {
-        0 if first.span <= second.span => format!("for that turn: `after {name}[i]`"),
-        0 => format!("for the turn before: `after {name}[i - 1] when i > 0`"),
-        _ => format!("for all turns of the iteration before: `after prev({name})`"),
-    };
-    format!("{give}let the block of the second wait {wait}")
+    }
 }

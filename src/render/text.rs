@@ -18,8 +18,9 @@ const MAX_QUOTED: usize = 200;
 /// Lines that are shown before and after the one that is meant.
 const CONTEXT: usize = 1;
 
-/// Stands for a space between backticks, so that no line is broken there. No text has it: it is for private use.
-const JOINED: char = '\u{e000}';
+/// The first of the characters that stand for those between backticks at which a line could be broken. No text has
+/// them: they are for private use.
+const JOINED: u32 = 0xf_0000;
 
 /// A diagnostic as text, with the source that it points into.
 pub fn text(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> String {
@@ -41,7 +42,7 @@ pub fn text(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) 
     if handler.render_report(&mut out, &Shown { diagnostic, source, message, help, labels }).is_err() {
         out = format!("{diagnostic}\n");
     }
-    out.replace(JOINED, " ")
+    parted(&out)
 }
 
 /// `file:line:column` of a label, where the lines that would be shown with it are too long to be read.
@@ -81,13 +82,23 @@ fn shortened(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// The text with the spaces between backticks replaced.
+/// The text with the characters between backticks replaced by those at which no line is broken.
 fn joined(text: &str) -> String {
+    let replaced = |c: char| match c {
+        c if c.is_alphanumeric() => c,
+        c => char::from_u32(JOINED + c as u32).filter(|_| (c as u32) < 0xfffe).unwrap_or(c),
+    };
     let join = |(index, part): (usize, &str)| match index % 2 {
         0 => part.to_owned(),
-        _ => part.replace(' ', &JOINED.to_string()),
+        _ => part.chars().map(replaced).collect(),
     };
     text.split('`').enumerate().map(join).collect::<Vec<_>>().join("`")
+}
+
+/// The text with the characters that [`joined`] has replaced.
+fn parted(text: &str) -> String {
+    let original = |c: char| (c as u32).checked_sub(JOINED).filter(|code| *code < 0xfffe).and_then(char::from_u32);
+    text.chars().map(|c| original(c).unwrap_or(c)).collect()
 }
 
 /// A diagnostic as it is shown, beside the texts that its labels point into.
@@ -172,6 +183,13 @@ mod tests {
         // Its neighbours would be shown with it.
         let beside = shown(&format!("x\n{}", " ".repeat(MAX_LINE + 1)));
         assert!(beside.contains("a.aorta:1:1: here it is") && beside.lines().all(|line| line.len() < 200), "{beside}");
+    }
+
+    #[test]
+    fn characters_between_backticks_come_back() {
+        let text = "a b `on s { … } [é](x) -> y` c `d";
+        assert_eq!(parted(&joined(text)), text);
+        assert!(joined(text).contains("a b `on") && !joined(text).contains('…'));
     }
 
     #[test]

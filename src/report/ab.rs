@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::base::{Bytes, Flops, Nanos, counted};
+use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, Judged, SideRecord, Way};
 use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, FEWEST, Paired};
@@ -30,7 +30,7 @@ pub fn ab(record: &AbRecord) -> String {
 
 fn header(record: &AbRecord, out: &mut String) {
     for (name, side) in [("a", &record.a), ("b", &record.b)] {
-        let _ = writeln!(out, "{name}: aorta exec {}", side.arguments.join(" "));
+        let _ = writeln!(out, "{name}: aorta exec {}", shell::command(&side.arguments));
     }
     let (a, b) = (place(&record.a), place(&record.b));
     let _ = if a == b { writeln!(out, "on {a}") } else { writeln!(out, "a on {a}; b on {b}") };

@@ -37,7 +37,9 @@ pub fn section(record: &RunRecord, out: &mut String) {
             continue;
         }
         first = false;
-        let _ = writeln!(out, "Where the time goes, in one observed iteration ({name})");
+        let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
+        let of = super::slots::of(record, rank);
+        let _ = writeln!(out, "Where the time goes, in one observed iteration ({name}{of}{longest})");
         let _ = writeln!(out, "{}", analysis.verdict);
         let _ = writeln!(out, "of {}: {}", analysis.split.time_ns, split(analysis));
         if let Some(waiting) = waiting(variant, rank, analysis) {
@@ -132,7 +134,8 @@ pub fn top(record: &RunRecord, count: usize) -> String {
     for variant in &record.variants {
         let Some((rank, analysis)) = analyzed(variant) else { continue };
         let name = variant_name(record, variant);
-        let _ = writeln!(out, "Operations with the most time of their own ({name})");
+        let of = super::slots::of(record, rank);
+        let _ = writeln!(out, "Operations with the most time of their own ({name}{of})");
         let groups = groups(rank);
         let total: i64 = groups.iter().map(Group::time).sum();
         let header = ["operation", "category", "count", "in all", "share", "stretch", "slack", "of peak"];

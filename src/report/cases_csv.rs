@@ -3,7 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 
 use crate::measure::cases::{Case, Header};
-use crate::measure::record::{RunRecord, Variant};
+use crate::measure::record::{MetricRecord, RunRecord, Variant};
 
 /// The cases as CSV with a header. A case without figures has one row. A column for each axis comes first; a column of
 /// figures has its unit in its name, and is empty where a case has no such figure.
@@ -49,8 +49,12 @@ fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
 
 /// The columns of a run's own CSV; those of metrics with their units, and parameters that are axes left out.
 fn figures(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
-    let unit =
-        |name: &str| variant.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.unit.as_str());
+    let unit = |name: &str| {
+        let of = |metric: &&MetricRecord| {
+            name.strip_prefix(&metric.name).is_some_and(|rest| rest.is_empty() || rest.starts_with(".slot["))
+        };
+        variant.metrics.iter().find(of).map(|metric| metric.unit.as_str())
+    };
     let named = |(name, value): (String, String)| {
         let unit = name.strip_prefix("metric.").and_then(unit).filter(|unit| !unit.is_empty());
         (unit.map_or_else(|| name.clone(), |unit| format!("{name} ({unit})")), value)

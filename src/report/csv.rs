@@ -35,6 +35,11 @@ pub(super) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)
     times("time", &variant.time, &mut add);
     times("issue", &variant.issue, &mut add);
     times("serial", variant.serial.as_ref().unwrap_or(&Times::default()), &mut add);
+    // Every variant has the same columns, also one whose times have no statistics.
+    for slot in (0..record.program.cycle).filter(|_| record.program.cycle > 1) {
+        let median = variant.time.slots.get(slot).and_then(|times| times.p50_ns);
+        add(&format!("time.slot[{slot}].p50_ns"), median.map(|time| time.0.to_string()).unwrap_or_default());
+    }
     analysis(variant, &mut add);
     add("operations", record.program.operations.to_string());
     add("flops", record.program.flops.to_string());
@@ -44,7 +49,11 @@ pub(super) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)
         add(&format!("param.{name}"), value.clone());
     }
     for metric in &variant.metrics {
-        add(&format!("metric.{}", metric.name), metric.value.map(|value| value.to_string()).unwrap_or_default());
+        let text = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        add(&format!("metric.{}", metric.name), text(metric.value));
+        for (slot, value) in metric.slots.iter().enumerate() {
+            add(&format!("metric.{}.slot[{slot}]", metric.name), text(*value));
+        }
     }
     add("sha256", record.workload.sha256.clone());
     row

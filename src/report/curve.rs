@@ -6,6 +6,7 @@ use comfy_table::CellAlignment;
 
 use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
+use crate::measure::pace::Pace;
 use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
 
 use super::table::{new_table, percent, push};
@@ -20,29 +21,33 @@ const ELSEWHERE: usize = 8;
 pub(super) fn section(along: &Along, out: &mut String) {
     let name = along.axes.join(", ");
     let curve = &along.curve;
-    let mark = match (curve.simulated, curve.emulated) {
-        (false, false) => "",
-        (true, false) => " (simulated)",
-        (false, true) => " (emulated)",
-        (true, true) => " (simulated, emulated)",
-    };
+    let marks =
+        [(curve.simulated, "simulated"), (curve.emulated, "emulated"), (curve.pace == Pace::Host, "host-paced")];
+    let marks: Vec<&str> = marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
+    let mark = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
     let at = if curve.held.is_empty() { String::new() } else { format!(", at {}", held(curve)) };
     let _ = writeln!(out, "Over {name}{at}{mark}");
     bars(curve, &name, out);
     let moves = !matches!(along.effect, Effect::None | Effect::ProgramOnly);
     let _ = writeln!(out, "{}", work(curve));
-    if moves {
-        let _ = writeln!(out, "best: {}", best(curve));
+    if !curve.conclusive {
+        let _ = writeln!(out, "no conclusion: a case is no measurement, or has a single sample");
+    } else if moves {
+        let _ = writeln!(out, "best: {}", best(curve, &name));
         if let Some(knee) = curve.knee.filter(|knee| *knee != curve.best) {
             let (value, share) = (&curve.points[knee].value, scaling::ENOUGH * 100.0);
-            let _ = writeln!(out, "knee: {value} is the smallest that reaches {share:.0} % of the best rate");
+            let _ = writeln!(
+                out,
+                "knee: {name} = {value} is the smallest value that reaches {share:.0} % of the best rate"
+            );
         }
     }
     for line in effect(&along.effect, &name) {
         let _ = writeln!(out, "{line}");
     }
     for curve in along.elsewhere.iter().take(ELSEWHERE).filter(|_| moves) {
-        let _ = writeln!(out, "at {}: {} best: {}", held(curve), sparks(curve), best(curve));
+        let best = if curve.conclusive { format!(" best: {}", best(curve, &name)) } else { String::new() };
+        let _ = writeln!(out, "at {}: {}{best}", held(curve), sparks(curve));
     }
     let hidden = along.elsewhere.len().saturating_sub(ELSEWHERE);
     if hidden > 0 && moves {
@@ -143,18 +148,19 @@ fn work(curve: &Curve) -> String {
     }
 }
 
-/// The best value with its time, and those that cannot be told from it.
-fn best(curve: &Curve) -> String {
+/// The best value of an axis with its time, and those that cannot be told from it.
+fn best(curve: &Curve, name: &str) -> String {
     let point = &curve.points[curve.best];
     let Interval { value, low, high } = point.time;
     let [time, low, high] = [value, low, high].map(|seconds| Nanos::from_secs_f64(seconds).to_string());
-    let interval = if low == high { String::new() } else { format!(" ({low} to {high})") };
+    let interval = if low == high { String::new() } else { format!(", 95 % interval {low} to {high}") };
     let alike: Vec<&str> = curve.alike.iter().map(|&index| curve.points[index].value.as_str()).collect();
     let alike = match alike.len() {
         0 => String::new(),
-        _ => format!("; not to be told from it: {}", alike.join(", ")),
+        1 => format!("; {} is within noise of it", alike[0]),
+        _ => format!("; {} are within noise of it", alike.join(", ")),
     };
-    format!("{} with {time}{interval}{alike}", point.value)
+    format!("{name} = {} ({time}{interval}){alike}", point.value)
 }
 
 /// What an axis changed, where that is less than it should have.
@@ -162,20 +168,20 @@ fn effect(effect: &Effect, name: &str) -> Vec<String> {
     match effect {
         Effect::Unknown => Vec::new(),
         Effect::None => vec![format!(
-            "{name} had no effect: all values run the same program on the same streams and queues, and their times are \
-             within noise"
+            "{name} had no effect: all values run the same program by the same plan, and their times are within noise"
         )],
         Effect::TimeOnly => {
-            vec![format!("{name} leaves the program, its streams and its queues as they are: times alone differ")]
+            vec![format!("{name} leaves the program and its plan as they are: times alone differ")]
         }
         Effect::ProgramOnly => {
-            vec![format!(
-                "{name} changes the program, its streams or its queues, and makes no difference to the time beyond noise"
-            )]
+            vec![format!("{name} changes the program or its plan, and makes no difference to the time beyond noise")]
         }
         Effect::Both { same } => same
             .iter()
-            .map(|values| format!("{} run the same program: nothing but noise differs between them", values.join(", ")))
+            .map(|values| {
+                let values = values.join(", ");
+                format!("{name} = {values}: the same program runs by the same plan, so that only noise differs")
+            })
             .collect(),
     }
 }

@@ -15,6 +15,7 @@ mod npy;
 pub mod plan;
 mod ranks;
 mod search;
+mod slots;
 pub mod suite;
 mod sweep;
 mod table;

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use crate::base::{Nanos, Rate, counted};
 use crate::measure::cases::{Case, Header};
+use crate::measure::pace::Pace;
 use crate::measure::search::{Found, Tried};
 
 use super::ab::{between, change};
@@ -26,17 +27,19 @@ pub struct Searched<'a> {
     pub case: &'a dyn Fn(&[usize]) -> IndexMap<String, String>,
     /// The last run of a point.
     pub last: &'a dyn Fn(&[usize]) -> Option<&'a Case>,
+    /// Which times of the points were compared.
+    pub pace: Pace,
 }
 
 /// What is made small: the time of a unit of work, nanoseconds. The work is an iteration's arithmetic, or its bytes where it
-/// computes nothing; where it has neither, the iteration itself. Nothing of a case without figures.
-pub fn cost(case: &Case) -> Option<f64> {
+/// computes nothing; where it has neither, the iteration itself. `None` of a case without figures.
+pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
     let record = case.record.as_ref()?;
-    Some(median(case)?.0 as f64 / work(record.program.flops, record.program.bytes).0)
+    Some(median(case, pace)?.0 as f64 / work(record.program.flops, record.program.bytes).0)
 }
 
-fn median(case: &Case) -> Option<Nanos> {
-    case.record.as_ref()?.variants.first()?.time.p50_ns.filter(|median| median.0 > 0)
+fn median(case: &Case, pace: Pace) -> Option<Nanos> {
+    pace.times(case.record.as_ref()?.variants.first()?).p50_ns.filter(|median| median.0 > 0)
 }
 
 fn work(flops: f64, bytes: u64) -> (f64, &'static str) {
@@ -64,7 +67,9 @@ pub fn search(searched: &Searched) -> String {
     );
     let record = found.best().and_then(|best| (searched.last)(&best.point)).and_then(|case| case.record.as_ref());
     if let Some(record) = record {
-        let _ = writeln!(out, "{}, {}", record.device.name, counted(record.settings.iterations as usize, "iteration"));
+        let no = if record.measurement { "" } else { ", no measurement" };
+        let iterations = counted(record.settings.iterations as usize, "iteration");
+        let _ = writeln!(out, "{}, {iterations}{no}", record.device.name);
     }
     out.push('\n');
     table(searched, record.is_some_and(|record| record.simulated), &mut out);
@@ -80,7 +85,12 @@ fn table(searched: &Searched, simulated: bool, out: &mut String) {
         return;
     }
     let mut names: Vec<String> = header.axes.iter().map(|axis| axis.name.clone()).collect();
-    let mark = if simulated { " (simulated)" } else { "" };
+    let mark = match (simulated, searched.pace) {
+        (false, Pace::Headline) => "",
+        (true, Pace::Headline) => " (simulated)",
+        (false, Pace::Host) => " (host-paced)",
+        (true, Pace::Host) => " (simulated, host-paced)",
+    };
     let varies = varies(searched, &measured);
     names.extend(["runs".to_owned(), format!("median{mark}")]);
     names.extend(varies.then(|| "rate".to_owned()));
@@ -90,7 +100,9 @@ fn table(searched: &Searched, simulated: bool, out: &mut String) {
         let mut row: Vec<String> = (searched.case)(&tried.point).into_values().collect();
         let last = (searched.last)(&tried.point);
         row.push(tried.runs().to_string());
-        row.push(last.and_then(median).map_or_else(|| "–".to_owned(), |time| time.to_string()));
+        row.push(
+            last.and_then(|case| median(case, searched.pace)).map_or_else(|| "–".to_owned(), |time| time.to_string()),
+        );
         if varies {
             row.push(tried.value().zip(last).map_or_else(|| "–".to_owned(), |(cost, case)| rate(cost, case)));
         }
@@ -101,6 +113,9 @@ fn table(searched: &Searched, simulated: bool, out: &mut String) {
         table.add_row(row);
     }
     push(out, &table);
+    if searched.pace == Pace::Host {
+        out.push_str("Some points could not be held at the gate: all are compared by their host-paced times.\n\n");
+    }
     let more = measured.len().saturating_sub(SHOWN);
     if more > 0 {
         let _ = writeln!(out, "{more} more were measured; the file of cases has all of them\n");

@@ -10,7 +10,8 @@ use comfy_table::CellAlignment;
 
 use crate::base::counted;
 use crate::measure::cases::{Case, Header, Status};
-use crate::measure::record::{ExpectedRecord, RunRecord, Variant};
+use crate::measure::pace::{self, Pace};
+use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
 pub use junit::junit;
 pub use markdown::markdown;
@@ -36,19 +37,37 @@ fn word(case: &Case) -> &'static str {
     }
 }
 
-/// The columns of a row behind its name and its status.
-const COLUMNS: [&str; 4] = ["as streams", "as a graph", "figure", "normal"];
-
-/// A case's columns, a dash where there is nothing to say.
-fn columns(case: &Case) -> [String; 4] {
-    let Some(record) = case.record.as_deref() else { return [""; 4].map(|_| "–".to_owned()) };
-    [median(record, "stream"), median(record, "graph"), headline(record), normal(record)]
+/// What the columns of a row are called behind its name and its status; times first.
+fn names(page: &Page) -> Vec<&'static str> {
+    match pace(page) {
+        Pace::Headline => vec!["as streams", "as a graph", "figure", "normal"],
+        Pace::Host => vec!["as streams, at the gate", "host-paced", "as a graph", "figure", "normal"],
+    }
 }
 
-fn median(record: &RunRecord, launch: &str) -> String {
-    let variant = record.variants.iter().find(|variant| variant.launch == launch);
-    let median = variant.and_then(|variant| variant.time.p50_ns);
-    median.map_or_else(|| "–".to_owned(), |median| median.to_string())
+/// Which times of streams all measurements have alike: that of a case at the gate cannot be set beside that of another
+/// without.
+fn pace(page: &Page) -> Pace {
+    Pace::common(records(page).filter(|record| record.measurement).flat_map(|record| &record.variants))
+}
+
+/// A case's columns, a dash where there is nothing to say.
+fn columns(case: &Case, pace: Pace) -> Vec<String> {
+    let none = || "–".to_owned();
+    let count = if pace == Pace::Host { 5 } else { 4 };
+    let Some(record) = case.record.as_deref() else { return (0..count).map(|_| none()).collect() };
+    let of = |launch: &str| record.variants.iter().find(|variant| variant.launch == launch);
+    let median = |times: Option<&Times>| times.and_then(|times| times.p50_ns).map_or_else(none, |of| of.to_string());
+    let streams = of("stream");
+    let mut columns = match pace {
+        Pace::Headline => vec![median(streams.map(|variant| &variant.time))],
+        Pace::Host => {
+            let held = streams.filter(|variant| pace::held(variant) == Some(true));
+            vec![median(held.map(|variant| &variant.time)), median(streams.map(|variant| pace.times(variant)))]
+        }
+    };
+    columns.extend([median(of("graph").map(|variant| &variant.time)), headline(record), normal(record)]);
+    columns
 }
 
 /// The first metric of the file, of the last variant that has it; of a family the last member, which is of the largest
@@ -150,13 +169,14 @@ fn doubts(page: &Page) -> Vec<String> {
 /// The page for the terminal.
 pub fn table(page: &Page) -> String {
     let mut out = format!("{}\n\n", title(page));
-    let header: Vec<String> = ["case", "status"].iter().chain(&COLUMNS).map(|name| (*name).to_owned()).collect();
+    let names = names(page);
+    let header: Vec<String> = ["case", "status"].iter().chain(&names).map(|name| (*name).to_owned()).collect();
     let mut table = new_table(&header);
-    for column in [1, 4, 5] {
+    for column in [1, names.len(), names.len() + 1] {
         table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Left));
     }
     for case in &page.cases {
-        table.add_row([vec![case.name.clone(), word(case).to_owned()], columns(case).to_vec()].concat());
+        table.add_row([vec![case.name.clone(), word(case).to_owned()], columns(case, pace(page))].concat());
     }
     push(&mut out, &table);
     for line in reasons(page).into_iter().chain(doubts(page)) {

@@ -6,7 +6,9 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::base::counted;
 use crate::measure::cases::{Case, Header, Status};
-use crate::measure::record::{RunRecord, Variant};
+use crate::measure::order::Order;
+use crate::measure::pace::{self, Pace};
+use crate::measure::record::{RunRecord, Times, Variant};
 use crate::measure::scaling::{self, Point, Unit};
 
 use super::curve;
@@ -15,11 +17,15 @@ use super::table::{marks, new_table, push};
 /// Rows of cases at most; the file of cases has all of them.
 const ROWS: usize = 200;
 
-/// The sweep as tables that somebody understands who sees one for the first time.
-pub fn sweep(header: &Header, cases: &[&Case]) -> String {
+/// Columns of metrics at most.
+const METRICS: usize = 6;
+
+/// The sweep as tables that somebody understands who sees one for the first time; rows in an order, or as the axes have
+/// them.
+pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> String {
     let mut out = String::new();
     heading(header, cases, &mut out);
-    table(header, cases, &mut out);
+    table(header, cases, order, &mut out);
     reasons(cases, &mut out);
     for along in scaling::along(header, cases) {
         curve::section(&along, &mut out);
@@ -56,66 +62,131 @@ fn mark(record: &RunRecord) -> &'static str {
     marks(record).trim_start_matches(", ")
 }
 
-fn table(header: &Header, cases: &[&Case], out: &mut String) {
-    let unit = scaling::unit(cases);
-    let variants = cases.iter().filter_map(|case| case.record.as_ref()).any(|record| record.variants.len() > 1);
-    let marked =
-        cases.iter().filter_map(|case| case.record.as_ref()).map(|record| mark(record)).find(|mark| !mark.is_empty());
-    let mut columns: Vec<String> = header.axes.iter().map(|axis| axis.name.clone()).collect();
-    if variants {
-        columns.push("launch".to_owned());
+/// The columns of a table of cases besides the axes.
+struct Columns<'a> {
+    unit: Unit,
+    pace: Pace,
+    launch: bool,
+    intervals: bool,
+    /// Names of metrics.
+    metrics: Vec<&'a str>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(header: &Header, cases: &[&'a Case], order: Option<&Order>) -> Columns<'a> {
+        let records = || cases.iter().filter_map(|case| case.record.as_ref());
+        let variants = || records().flat_map(|record| &record.variants);
+        let pace = scaling::pace(cases);
+        // A metric is of iterations that were held where they could be: of cases of both kinds it says nothing.
+        let alike = pace == Pace::Headline;
+        let names =
+            variants().filter(|_| alike).flat_map(|variant| &variant.metrics).map(|metric| metric.name.as_str());
+        let names: IndexSet<&str> = names.collect();
+        let sorted_by = order.filter(|order| order.is_metric(header)).map(Order::name);
+        let is_sorted_by = |name: &&str| sorted_by == Some(*name);
+        let (by, others): (Vec<&str>, Vec<&str>) = names.into_iter().partition(is_sorted_by);
+        Columns {
+            unit: scaling::unit(cases),
+            pace,
+            launch: records().any(|record| record.variants.len() > 1),
+            intervals: variants().any(|variant| interval(pace.times(variant)).is_some()),
+            metrics: by.into_iter().chain(others).take(METRICS).collect(),
+        }
     }
+
+    fn names(&self, mark: Option<&str>) -> Vec<String> {
+        let marked = |name: &str| mark.map_or_else(|| name.to_owned(), |mark| format!("{name} ({mark})"));
+        let mut names: Vec<String> = self.launch.then(|| "launch".to_owned()).into_iter().collect();
+        match self.pace {
+            Pace::Headline => names.push(marked("median")),
+            Pace::Host => names.extend([marked("median at the gate"), marked("median host-paced")]),
+        }
+        names.extend(self.intervals.then(|| "95 % interval".to_owned()));
+        names.push(self.unit.per_second().to_owned());
+        names.extend(self.metrics.iter().map(|name| (*name).to_owned()));
+        names.push("status".to_owned());
+        names
+    }
+
+    fn row(&self, case: &Case, record: &RunRecord, variant: &Variant) -> Vec<String> {
+        let none = || "–".to_owned();
+        let text = |times: &Times| times.p50_ns.map_or_else(none, |median| median.to_string());
+        let times = self.pace.times(variant);
+        let seconds = scaling::seconds(times, record.simulated);
+        let point = Point::of(case, "", self.pace).zip(seconds);
+        let rate = point.map(|(point, time)| Point { time, ..point }.rate(self.unit).value);
+        let mut row: Vec<String> = self.launch.then(|| variant.launch.clone()).into_iter().collect();
+        if self.pace == Pace::Host {
+            let held = pace::held(variant) != Some(false);
+            row.push(if held { text(&variant.time) } else { none() });
+        }
+        row.push(text(times));
+        row.extend(self.intervals.then(|| interval(times).unwrap_or_else(none)));
+        row.push(rate.map_or_else(none, |rate| curve::rate_text(self.unit, rate)));
+        let metric = |name: &&str| variant.metrics.iter().find(|metric| metric.name == *name);
+        row.extend(self.metrics.iter().map(|name| metric(name).map_or_else(none, |metric| metric.text.clone())));
+        row.push(case.status.word().to_owned());
+        row
+    }
+}
+
+fn table(header: &Header, cases: &[&Case], order: Option<&Order>, out: &mut String) {
     let records = || cases.iter().filter_map(|case| case.record.as_ref());
-    let intervals = records().flat_map(|record| &record.variants).any(|variant| interval(variant).is_some());
-    let median = marked.map_or_else(|| "median".to_owned(), |mark| format!("median ({mark})"));
-    columns.push(median);
-    columns.extend(intervals.then(|| "95 % interval".to_owned()));
-    columns.extend([unit.per_second().to_owned(), "status".to_owned()]);
-    let mut table = new_table(&columns);
-    for case in cases.iter().take(ROWS) {
+    let marked = records().map(|record| mark(record)).find(|mark| !mark.is_empty());
+    let columns = Columns::of(header, cases, order);
+    let axes: Vec<String> = header.axes.iter().map(|axis| axis.name.clone()).collect();
+    let names = columns.names(marked);
+    let width = names.len();
+    let mut table = new_table(&[axes, names].concat());
+    let sorted = order.map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));
+    for case in sorted.iter().take(ROWS) {
         let values = || header.axes.iter().map(|axis| case.values.get(&axis.name).cloned().unwrap_or_default());
         let Some(record) = &case.record else {
-            let none = columns.len() - header.axes.len() - 1;
-            table.add_row(values().chain((0..none).map(|_| "–".to_owned())).chain([case.status.word().to_owned()]));
+            let none = (1..width).map(|_| "–".to_owned());
+            table.add_row(values().chain(none).chain([case.status.word().to_owned()]));
             continue;
         };
         for variant in &record.variants {
-            let launch = variants.then(|| variant.launch.clone());
-            let [median, interval, rate] = figures(case, record, variant, unit);
-            let interval = intervals.then_some(interval);
-            table.add_row(
-                values()
-                    .chain(launch)
-                    .chain([median])
-                    .chain(interval)
-                    .chain([rate])
-                    .chain([case.status.word().to_owned()]),
-            );
+            table.add_row(values().chain(columns.row(case, record, variant)));
         }
     }
     push(out, &table);
     if cases.len() > ROWS {
         let _ = writeln!(out, "{} more cases; --csv and the file of cases have all of them\n", cases.len() - ROWS);
     }
+    let all: IndexSet<&str> = records()
+        .flat_map(|record| &record.variants)
+        .flat_map(|variant| &variant.metrics)
+        .map(|metric| metric.name.as_str())
+        .collect();
+    if columns.pace == Pace::Headline && all.len() > columns.metrics.len() {
+        let more = counted(all.len() - columns.metrics.len(), "more metric");
+        let _ = writeln!(out, "{more}; --csv has all of them, and `--sort NAME` shows one here\n");
+    }
+    if columns.pace == Pace::Host {
+        unlike(cases, out);
+    }
+}
+
+/// Says that some cases could not be held at the gate, and what is compared then.
+fn unlike(cases: &[&Case], out: &mut String) {
+    let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
+    let free: Vec<_> = variants().filter(|(_, variant)| pace::held(variant) == Some(false)).collect();
+    let reason = free.iter().find_map(|(_, variant)| variant.notes.iter().find_map(|note| note.split_once(", since ")));
+    let why = reason.map(|(_, why)| format!(" ({}: {why})", free[0].0.name)).unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "{} of {} could not be held at the gate{why}.\nAt the gate a time is the device's; without it, it may be the host's. \
+         So rates, best values and knees compare host-paced times, which every case has. Metrics are left out.\n",
+        free.len(),
+        counted(variants().count(), "case"),
+    );
 }
 
 /// The interval of the median; nothing of equal samples, as a simulator's are.
-fn interval(variant: &Variant) -> Option<String> {
-    let (low, high) = (variant.time.p50_low_ns?.to_string(), variant.time.p50_high_ns?.to_string());
+fn interval(times: &Times) -> Option<String> {
+    let (low, high) = (times.p50_low_ns?.to_string(), times.p50_high_ns?.to_string());
     (low != high).then(|| format!("{low} to {high}"))
-}
-
-/// Median, interval and rate.
-fn figures(case: &Case, record: &RunRecord, variant: &Variant, unit: Unit) -> [String; 3] {
-    let none = || "–".to_owned();
-    let time = &variant.time;
-    let seconds = scaling::seconds(time, record.simulated);
-    let rate = Point::of(case, "").zip(seconds).map(|(point, time)| Point { time, ..point }.rate(unit).value);
-    [
-        time.p50_ns.map_or_else(none, |median| median.to_string()),
-        interval(variant).unwrap_or_else(none),
-        rate.map_or_else(none, |rate| curve::rate_text(unit, rate)),
-    ]
 }
 
 /// Why cases are not just done, each reason once.

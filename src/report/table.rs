@@ -10,7 +10,7 @@ use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 pub(super) use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
-use super::{analysis, ranks, verification};
+use super::{analysis, ranks, slots, verification};
 
 /// Rows of operations at most.
 const OPERATIONS: usize = 16;
@@ -23,6 +23,7 @@ pub fn table(record: &RunRecord) -> String {
     let mut out = String::new();
     header(record, &mut out);
     times(record, &mut out);
+    slots::section(record, &mut out);
     ranks::section(record, &mut out);
     analysis::section(record, &mut out);
     if let Some(variant) = record.variants.first()
@@ -70,7 +71,7 @@ fn header(record: &RunRecord, out: &mut String) {
         let noun = if operations == 1.0 { "operation" } else { "operations" };
         writeln!(
             out,
-            "An iteration has {operations} {noun}, {flops} and {bytes} moved, on average over a cycle of {}; \
+            "An iteration has {operations} {noun}, {flops} and {bytes} moved, on average over the {} slots of a round; \
              on {streams} of {place}, {memory} of device memory",
             program.cycle
         )
@@ -198,6 +199,10 @@ pub(super) fn percent(share: f64) -> String {
 fn iteration_title(record: &RunRecord) -> String {
     let n = record.variants.first().map_or(0, |variant| variant.time.n);
     let iterations = if n == 1 { "1 iteration".to_owned() } else { format!("{n} iterations") };
+    let iterations = match record.variants.first().map_or(0, |variant| variant.time.slots.len()) {
+        0 => iterations,
+        slots => format!("{iterations}, {} of {slots} slots", counted(n / slots, "round")),
+    };
     match (record.measurement, record.complete) {
         (_, false) => format!("{iterations}, incomplete"),
         (false, true) => format!("{iterations}, no measurement"),
@@ -234,7 +239,8 @@ fn operations(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mu
     let total: i64 = groups.values().map(|group| group.time).sum();
     let mut rows: Vec<(String, Group)> = groups.into_iter().map(|((name, _), group)| (name, group)).collect();
     rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
-    let _ = writeln!(out, "Operations, timed one by one ({})", variant_name(record, variant));
+    let of = slots::of(record, rank);
+    let _ = writeln!(out, "Operations, timed one by one ({}{of})", variant_name(record, variant));
     let header = ["operation", "kind", "count", "in all", "share", "each", "rate"].map(str::to_owned);
     let mut table = new_table(&header);
     let hidden = rows.len().saturating_sub(OPERATIONS);
@@ -273,7 +279,8 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
     let observed = rank.trace.iter().map(|span| span.end_ns).max();
     let Some(end) = observed.filter(|end| end.0 > 0) else { return };
     let by_id = |id: u32| -> &OperationRecord { &rank.operations[id as usize] };
-    let _ = writeln!(out, "Streams, in one iteration ({})", variant_name(record, variant));
+    let of = slots::of(record, rank);
+    let _ = writeln!(out, "Streams, in one iteration ({}{of})", variant_name(record, variant));
     let mut table = new_table(&["stream", "operations", "busy", "share of time", "queue"].map(str::to_owned));
     for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
         let spans: Vec<_> = rank.trace.iter().filter(|span| by_id(span.id).lane as usize == index).collect();

@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 
-use crate::base::{EventId, LaneId, OpId};
+use crate::base::{EventId, LaneId, OpId, gcd};
 use crate::model::{OpKind, Program};
 use crate::plan::{Clocks, Place, Plan};
 
@@ -19,7 +19,7 @@ use super::{Command, Lane, Options, Schedule, StepSchedule};
 pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneId>, options: &Options) -> Schedule {
     let depth = program.step.under_way();
     let cycle = program.cycle.len() as u32;
-    let period = cycle / gcd(cycle, depth) * depth;
+    let period = cycle / gcd(cycle.into(), depth.into()) as u32 * depth;
     let mut placer = Placer::new(program, options.share_scratch, depth);
     let mut walk = Walk {
         program,
@@ -44,10 +44,6 @@ pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneI
     // The period begins at `start`, which is a multiple of it.
     let events = walk.events.number(&mut steps);
     Schedule { memory: placer.finish(), lanes, lane_of, period: steps, events, sync: program.step.sync, depth }
-}
-
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The events of a period: each operation of each of its iterations may have one.
@@ -204,8 +200,8 @@ impl Walk<'_> {
         }
         placer.end();
         self.under_way[turn].ends = self.clocks.lengths();
-        let slot = iteration % self.depth;
-        StepSchedule { step: index, slot, commands, used: ends.used(), leaves: ends.leaves() }
+        let copy = iteration % self.depth;
+        StepSchedule { step: index, copy, commands, used: ends.used(), leaves: ends.leaves() }
     }
 
     fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, spelled: bool) {

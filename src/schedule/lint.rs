@@ -11,7 +11,7 @@ use crate::cost;
 use crate::model::{MemoryKind, OpKind, Program};
 use crate::plan::Plan;
 
-use super::Schedule;
+use super::{Schedule, durations};
 
 /// A schedule that cannot run.
 #[derive(Clone, Debug, Error, Diagnostic)]
@@ -199,24 +199,18 @@ fn launch_bound(program: &Program, plan: &Plan, schedule: &Schedule, profile: &P
     let (mut host, mut path) = (0.0, 0.0);
     // For each place in the text: how often, the work, and the launches.
     let mut places: FxHashMap<SrcSpan, (usize, f64, f64)> = FxHashMap::default();
-    let mut known: FxHashMap<OpKind, (f64, f64)> = FxHashMap::default();
-    for (step, graph) in program.cycle.iter().zip(&plan.steps) {
-        let mut durations = Vec::with_capacity(step.ops.len());
-        for op in &step.ops {
-            let (work, launch) = *known.entry(op.kind).or_insert_with(|| match op.kind {
-                OpKind::Run(spec) => {
-                    (cost::duration(program.spec(spec), profile), launch_cost(program, op.kind, profile))
-                }
-                _ => (0.0, 0.0),
-            });
-            durations.push(work);
+    let mut known: FxHashMap<OpKind, f64> = FxHashMap::default();
+    let durations = durations(program, schedule, program.rank, profile);
+    for ((step, graph), durations) in program.cycle.iter().zip(&plan.steps).zip(&durations) {
+        for (op, &work) in step.ops.iter().zip(durations) {
+            let launch = *known.entry(op.kind).or_insert_with(|| launch_cost(program, op.kind, profile));
             host += launch;
             if work < launch {
                 let place = places.entry(op.span).or_default();
                 *place = (place.0 + 1, place.1 + work, place.2 + launch);
             }
         }
-        path += graph.critical_path(&durations).length;
+        path += graph.critical_path(durations).length;
     }
     let iterations = program.cycle.len() as f64;
     let waits = schedule.waits() as f64 * (profile.host.record.value() + profile.host.wait.value());

@@ -27,7 +27,7 @@ pub struct MemoryPlan {
     /// Bytes of one copy of the scratch memory, which lies in `device`.
     pub scratch: u64,
     /// Copies of it.
-    pub slots: u32,
+    pub copies: u32,
 }
 
 /// Where a memory lies.
@@ -41,10 +41,10 @@ pub struct Placement {
 }
 
 impl MemoryPlan {
-    /// Where a memory begins, for an iteration that uses the `slot`-th copy of scratch memory.
-    pub fn offset(&self, memory: MemoryId, slot: u32) -> (Space, u64) {
+    /// Where a memory begins, for an iteration that uses the `copy`-th copy of scratch memory.
+    pub fn offset(&self, memory: MemoryId, copy: u32) -> (Space, u64) {
         let placement = &self.placements[memory.index()];
-        let base = if placement.scratch { self.fixed[0] + self.scratch * u64::from(slot) } else { 0 };
+        let base = if placement.scratch { self.fixed[0] + self.scratch * u64::from(copy) } else { 0 };
         (placement.space, base + placement.offset)
     }
 
@@ -54,7 +54,7 @@ impl MemoryPlan {
 
     pub fn bytes(&self, space: Space) -> u64 {
         match space {
-            Space::Device => self.fixed[0] + self.scratch * u64::from(self.slots),
+            Space::Device => self.fixed[0] + self.scratch * u64::from(self.copies),
             Space::Pinned => self.fixed[1],
             Space::Host => self.fixed[2],
         }
@@ -93,7 +93,7 @@ struct Block {
 }
 
 impl<'a> Placer<'a> {
-    pub fn new(program: &'a Program, share: bool, slots: u32) -> Self {
+    pub fn new(program: &'a Program, share: bool, copies: u32) -> Self {
         let mut fixed = [0u64; 3];
         let placements = (0..program.memories.len())
             .map(MemoryId::from)
@@ -113,7 +113,7 @@ impl<'a> Placer<'a> {
         Placer {
             program,
             share,
-            plan: MemoryPlan { placements, fixed, scratch: 0, slots },
+            plan: MemoryPlan { placements, fixed, scratch: 0, copies },
             end: 0,
             free: BTreeMap::new(),
             left: vec![0; program.memories.len()],

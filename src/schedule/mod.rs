@@ -3,6 +3,7 @@
 //! Knows how many queues the device has and how many streams the caller allows; nothing else of the device, and no
 //! handle of any kind.
 
+mod durations;
 mod events;
 mod lanes;
 mod lint;
@@ -13,6 +14,7 @@ use crate::config::Profile;
 use crate::model::{Priority, Program, Sync, Units};
 use crate::plan::Plan;
 
+pub use durations::durations;
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
 pub use memory::{MemoryPlan, Placement};
 
@@ -47,10 +49,10 @@ pub struct Lane {
 /// One iteration.
 #[derive(Debug)]
 pub struct StepSchedule {
-    /// Which iteration of the program's cycle it is.
+    /// Which slot of the program's cycle it is.
     pub step: usize,
     /// Which copy of the scratch memory it uses.
-    pub slot: u32,
+    pub copy: u32,
     pub commands: Vec<Command>,
     /// Lanes with work in this iteration.
     pub used: Vec<LaneId>,

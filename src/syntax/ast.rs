@@ -14,6 +14,27 @@ pub struct Ast {
     pub lost: Vec<SrcSpan>,
 }
 
+impl Ast {
+    /// The first sentence of the `//!` lines, however many lines it takes; empty where the file has none.
+    pub fn summary(&self) -> String {
+        let lines = self.about.iter().map(|line| line.trim());
+        let paragraph: Vec<&str> =
+            lines.skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
+        first_sentence(&paragraph.join(" ")).to_owned()
+    }
+}
+
+/// The text up to the first mark that ends a sentence: one before a space and a word that is not in lower case. The dot
+/// of an abbreviation such as `e.g.` is none.
+fn first_sentence(text: &str) -> &str {
+    let ends = text.match_indices(['.', '?', '!']).map(|(at, _)| at + 1).find(|&end| {
+        let word = text[..end - 1].rsplit(' ').next().unwrap_or("");
+        let next = text[end..].strip_prefix(' ').and_then(|rest| rest.chars().next());
+        !word.contains('.') && next.is_some_and(|first| !first.is_lowercase())
+    });
+    &text[..ends.unwrap_or(text.len())]
+}
+
 /// A name at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -151,13 +172,30 @@ pub struct Stmt {
 
 #[derive(Debug)]
 pub enum StmtKind {
-    For { variable: Name, over: Expr, body: Block },
-    If { arms: Vec<(Expr, Block)>, otherwise: Option<Block> },
-    On { stream: Expr, after: Vec<Edge>, body: Block },
-    Phase { label: LabelName, body: Block },
-    Group { body: Block },
+    For {
+        variable: Name,
+        over: Expr,
+        body: Block,
+    },
+    If {
+        arms: Vec<(Expr, Block)>,
+        otherwise: Option<Block>,
+    },
+    On {
+        stream: Expr,
+        after: Vec<Edge>,
+        body: Block,
+    },
+    Phase {
+        label: LabelName,
+        body: Block,
+    },
+    Group {
+        body: Block,
+    },
     Let(Binding),
-    Buffer { family: Family, ty: Expr },
+    /// Scratch memory with a name.
+    Buffer(Buffer),
     Call(Call),
 }
 
@@ -303,5 +341,23 @@ impl Expr {
             ExprKind::Name(symbol) => Some(symbol),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_the_first_sentence() {
+        let summary = |about: &[&str]| {
+            Ast { about: about.iter().map(|line| (*line).to_owned()).collect(), ..Ast::default() }.summary()
+        };
+        assert_eq!(summary(&[]), "");
+        assert_eq!(summary(&["One line"]), "One line");
+        assert_eq!(summary(&["A file about", "two lines. More of it", "follows."]), "A file about two lines.");
+        assert_eq!(summary(&["", "Heading", "", "Text."]), "Heading");
+        assert_eq!(summary(&["Is it fast? It is."]), "Is it fast?");
+        assert_eq!(summary(&["Sizes, e.g. 1.5 MiB. Then B200 vs. others."]), "Sizes, e.g. 1.5 MiB.");
     }
 }

@@ -19,23 +19,36 @@ pub struct Outline {
     condition_end: Vec<u32>,
 }
 
+/// What tells where a bracket is missing, in a file whose brackets do not balance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Clues {
+    /// The brackets alone.
+    None,
+    /// A declaration at the beginning of a line ends whatever is open, so that one lost bracket hides no other mistake.
+    Declarations,
+    /// Also, in a declaration whose brackets do not balance: a brace at the beginning of a line closes the block whose
+    /// first line is indented alike. What is open inside was not closed.
+    Indentation,
+}
+
 impl Outline {
-    /// Nothing when the nesting passes its limit.
+    /// With `clues` for brackets that do not balance. Nothing when the nesting passes its limit.
     pub fn new(
         tokens: Vec<Token>,
         text: &str,
         base: u32,
         max_nesting: usize,
+        clues: Clues,
         errors: &mut Vec<SyntaxError>,
     ) -> Option<Outline> {
         let mut unbalanced = Vec::new();
-        let Some(mut closing) = match_brackets(&tokens, text, base, max_nesting, false, &mut unbalanced) else {
+        let Some(mut closing) = match_brackets(&tokens, text, base, max_nesting, Clues::None, &mut unbalanced) else {
             errors.append(&mut unbalanced);
             return None;
         };
         if !unbalanced.is_empty() {
             unbalanced.clear();
-            if let Some(recovered) = match_brackets(&tokens, text, base, max_nesting, true, &mut unbalanced) {
+            if let Some(recovered) = match_brackets(&tokens, text, base, max_nesting, clues, &mut unbalanced) {
                 closing = recovered;
             }
             errors.append(&mut unbalanced);
@@ -140,39 +153,43 @@ fn fits(opened: u8, closed: u8) -> bool {
 }
 
 /// For each opening bracket the index of its closing one (the number of tokens when there is none).
-/// Nothing when the nesting passes its limit. In a file whose brackets do not balance, `recover` takes a declaration
-/// at the beginning of a line for the end of whatever is open, so that one lost bracket hides no other mistake.
+/// Nothing when the nesting passes its limit.
 fn match_brackets(
     tokens: &[Token],
     text: &str,
     base: u32,
     max_nesting: usize,
-    recover: bool,
+    clues: Clues,
     errors: &mut Vec<SyntaxError>,
 ) -> Option<Vec<u32>> {
     let mut closing = vec![tokens.len() as u32; tokens.len()];
     let mut open: Vec<(usize, u8)> = Vec::new();
+    // Of the lines that the open brackets stand on.
+    let mut indentations = Vec::new();
+    let mut lines = Lines { text, base, end: 0, indentation: 0 };
+    // Whether the brackets of the declaration do not balance.
+    let mut broken = clues == Clues::Indentation && !balance(declaration(tokens, 0, text, base));
     for (index, token) in tokens.iter().enumerate() {
+        let first_on_line = lines.next(token.span);
+        let beside = (broken && first_on_line).then_some(lines.indentation);
+        indentations.truncate(open.len());
         match token.kind {
-            Kind::Word if recover && !open.is_empty() => {
-                let start = (token.span.start - base) as usize;
-                let word = &text[start..start + token.span.len as usize];
-                let first_on_line = start == 0 || text.as_bytes()[start - 1] == b'\n';
-                if first_on_line && DECLARATIONS.contains(&word) {
-                    for (inner, opened) in open.drain(..) {
-                        closing[inner] = index as u32 - 1;
-                        note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
-                    }
+            Kind::Word if clues != Clues::None && begins_declaration(token, text, base) => {
+                for (inner, opened) in open.drain(..) {
+                    closing[inner] = index as u32 - 1;
+                    note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
                 }
+                broken = clues == Clues::Indentation && !balance(declaration(tokens, index, text, base));
             }
             Kind::Open(bracket) => {
                 open.push((index, bracket));
+                indentations.push(lines.indentation);
                 if open.len() > max_nesting {
                     errors.push(SyntaxError::TooDeep { limit: max_nesting, at: token.span.into() });
                     return None;
                 }
             }
-            Kind::Close(bracket) => match open.iter().rposition(|&(_, opened)| fits(opened, bracket)) {
+            Kind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
                 // Of another kind, on the line of the one that it was to close; a brace closes far more than that.
                 None if bracket != b'}'
                     && open.last().is_some_and(|&(inner, opened)| {
@@ -203,6 +220,51 @@ fn match_brackets(
         note(errors, 1, unclosed(tokens[index].span, bracket, end));
     }
     Some(closing)
+}
+
+/// Whether a token is the word of a declaration at the beginning of a line.
+fn begins_declaration(token: &Token, text: &str, base: u32) -> bool {
+    let start = (token.span.start - base) as usize;
+    (start == 0 || text.as_bytes()[start - 1] == b'\n') && DECLARATIONS.contains(&token.text(text, base))
+}
+
+/// The tokens from one on, up to the next declaration at the beginning of a line.
+fn declaration<'a>(tokens: &'a [Token], from: usize, text: &str, base: u32) -> &'a [Token] {
+    let rest = &tokens[from..];
+    let next = rest.iter().skip(1).position(|token| begins_declaration(token, text, base));
+    &rest[..next.map_or(rest.len(), |next| next + 1)]
+}
+
+/// The place in `open` of the bracket that `bracket` closes: the innermost that it fits, and before that, of the braces
+/// on lines with this `indentation`, the innermost.
+fn partner(open: &[(usize, u8)], indentations: &[usize], bracket: u8, indentation: Option<usize>) -> Option<usize> {
+    let fitting = |&place: &usize| fits(open[place].1, bracket);
+    let innermost = (0..open.len()).rev().find(fitting)?;
+    let beside = indentation.filter(|_| bracket == b'}').and_then(|indentation| {
+        (0..open.len()).rev().filter(fitting).find(|&place| indentations[place] == indentation)
+    });
+    Some(beside.unwrap_or(innermost))
+}
+
+/// The indentation of the lines of tokens, read in their order.
+struct Lines<'a> {
+    text: &'a str,
+    base: u32,
+    /// Where the last token ended.
+    end: usize,
+    indentation: usize,
+}
+
+impl Lines<'_> {
+    /// Goes on to the next token; says whether it is the first on its line.
+    fn next(&mut self, span: SrcSpan) -> bool {
+        let start = (span.start - self.base) as usize;
+        let gap = self.text.get(self.end..start).unwrap_or("");
+        let begins = gap.rfind('\n').map(|at| gap.len() - at - 1).or((self.end == 0).then_some(gap.len()));
+        self.indentation = begins.unwrap_or(self.indentation);
+        self.end = start + span.len as usize;
+        begins.is_some()
+    }
 }
 
 fn on_one_line(from: SrcSpan, to: SrcSpan, text: &str, base: u32) -> bool {

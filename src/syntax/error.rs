@@ -6,6 +6,7 @@ use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
 use super::habits;
+use crate::base::counted;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SyntaxError {
@@ -16,7 +17,9 @@ pub enum SyntaxError {
     )]
     UnexpectedCharacter {
         character: char,
-        #[label("this has no meaning here")]
+        /// Other places at which it stands.
+        others: usize,
+        #[label("this has no meaning here{}", elsewhere(*others))]
         at: SourceSpan,
     },
 
@@ -167,6 +170,14 @@ pub enum SyntaxError {
         help("write repetition as a `for` loop, or raise the limit: --config max_file_bytes=…")
     )]
     FileTooLarge { limit: usize },
+}
+
+/// What is said of further places.
+fn elsewhere(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        others => format!(", nor in {}", counted(others, "other place")),
+    }
 }
 
 /// Errors that are kept of each pass through a file. More are never shown, and take memory.

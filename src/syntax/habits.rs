@@ -1,7 +1,7 @@
 //! Habits from other languages, and what they are here. Texts for helps; nothing here decides what is right.
 
 /// Words that begin a declaration elsewhere.
-const DECLARATIONS: [(&[&str], &str); 11] = [
+const DECLARATIONS: [(&[&str], &str); 14] = [
     (
         &["var", "val", "const", "auto", "define", "set"],
         "write `let n = 4`, or `param n = 4` for what a caller may set",
@@ -10,7 +10,13 @@ const DECLARATIONS: [(&[&str], &str); 11] = [
     (&["arg", "args", "option", "input", "parameter", "params"], "write `param n = 4`"),
     (&["fn", "func", "function", "fun", "proc", "macro"], "write `def f(x -> y) { … }`"),
     (&["tensor", "array", "matrix", "alloc", "malloc", "memory"], "write `buffer x: f32[1024]`"),
-    (&["queue", "lane", "thread"], "write `stream s`"),
+    (&["queue", "lane", "thread", "cudaStream_t", "hipStream_t"], "write `stream s`"),
+    (
+        &["event", "cudaEvent_t", "hipEvent_t", "semaphore"],
+        "an event is the label of an operation, or of a `signal()`: `e: signal()` in the step, and `wait(e)`",
+    ),
+    (&["graph"], "write the operations in `step { … }`: `aorta exec FILE --launch graph` launches them as a graph"),
+    (&["class", "struct", "type"], "a file has parameters, buffers, streams and definitions: `def f(x -> y) { … }`"),
     (&["main", "run", "program", "loop", "begin"], "write `step { … }`: it holds the operations of one iteration"),
     (&["assert", "require", "check"], "write `expect time > 0s`"),
     (&["measure", "report", "print", "output"], "write `metric rate = bytes / time`"),
@@ -32,18 +38,14 @@ const STATEMENTS: [(&[&str], &str); 6] = [
 ];
 
 /// Units that are spelled in another way here.
-const UNITS: [(&[&str], &str); 8] = [
+const UNITS: [(&[&str], &str); 7] = [
     (&["e", "E"], "an exponent has digits: `1e3`"),
     (&["sec", "secs", "second", "seconds"], "write `s`"),
     (&["msec", "millis"], "write `ms`"),
     (&["usec", "micros", "u"], "write `us`"),
     (&["nsec", "nanos", "n"], "write `ns`"),
-    (
-        &["k", "K", "M", "G", "T"],
-        "a plain number has no unit: write `1_000` or `1e3`; sizes are `KiB`, `MiB`, `KB`, `MB`",
-    ),
     (&["min", "h", "hour"], "write it in seconds: `60s`"),
-    (&["Gb", "Mb", "Kb", "kb", "gb", "mb", "Gbps", "Mbps"], "there are bytes and no bits: `MB`, `MiB`, `GB/s`"),
+    (&["x", "X", "times"], "a factor is a plain number: leave its unit away"),
 ];
 
 /// Characters with a spelling of their own here.
@@ -73,9 +75,29 @@ pub(super) fn statement(word: &str) -> Option<&'static str> {
     among(&STATEMENTS, word)
 }
 
-/// What to write in place of a unit of other tools.
-pub(super) fn unit(unit: &str) -> Option<&'static str> {
-    among(&UNITS, unit)
+/// What to write in place of a number with a unit of other tools.
+pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
+    const THOUSANDS: [(&[&str], u32); 4] = [(&["k", "K"], 3), (&["M"], 6), (&["G"], 9), (&["T"], 12)];
+    const BITS: [(&[&str], &str); 4] = [
+        (&["Gbps", "Gb/s", "Gbit/s"], "GB/s"),
+        (&["Mbps", "Mb/s"], "MB/s"),
+        (&["Gb", "gb"], "GB"),
+        (&["Mb", "mb"], "MB"),
+    ];
+    if let Some((_, power)) = THOUSANDS.iter().find(|(units, _)| units.contains(&unit)) {
+        let whole = number.parse::<u64>().ok().and_then(|whole| whole.checked_mul(10u64.pow(*power)));
+        let number = whole.map_or_else(|| format!("{number}e{power}"), |whole| whole.to_string());
+        return Some(format!("a plain number has no unit: write `{number}`; sizes have `KiB`, `MiB`, `KB`, `MB`"));
+    }
+    if let Some((_, bytes)) = BITS.iter().find(|(units, _)| units.contains(&unit))
+        && let Ok(bits) = number.parse::<f64>()
+    {
+        return Some(format!("there are bytes and no bits: write `{}{bytes}`", bits / 8.0));
+    }
+    if let Some(flops) = ["MFLOP", "GFLOP", "TFLOP"].into_iter().find(|flops| unit.strip_prefix(flops) == Some("S")) {
+        return Some(format!("write `{number}{flops}` for a number of operations, `{number}{flops}/s` for a rate"));
+    }
+    among(&UNITS, unit).map(str::to_owned)
 }
 
 /// What to write in place of a character that the language does not use.

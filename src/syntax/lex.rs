@@ -147,7 +147,11 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
                 at += character.len_utf8();
-                note(errors, 1, SyntaxError::UnexpectedCharacter { character, at: span(base, start, at).into() });
+                note(
+                    errors,
+                    1,
+                    SyntaxError::UnexpectedCharacter { character, others: 0, at: span(base, start, at).into() },
+                );
                 if character == ';' {
                     trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
                     continue;

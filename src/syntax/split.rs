@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::base::SrcSpan;
 
-use super::brackets::{self, Outline};
+use super::brackets::{self, Clues, Outline};
 use super::error::{SyntaxError, note};
 use super::lex::{Kind, Slashes, Trivia, lex};
 
@@ -74,14 +74,14 @@ pub struct Pieces {
 }
 
 /// Cuts `text`, whose first byte lies at `base` of the source map. Nothing when the nesting passes its limit.
-pub fn split(text: &str, base: u32, max_nesting: usize, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
+pub fn split(text: &str, base: u32, max_nesting: usize, clues: Clues, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
     let before = errors.len();
     let mut lexed = lex(text, base, Slashes::Comment, errors);
     if !brackets::balance(&lexed.tokens) {
         errors.truncate(before);
         lexed = lex(text, base, Slashes::Division, errors);
     }
-    let outline = Outline::new(lexed.tokens, text, base, max_nesting, errors)?;
+    let outline = Outline::new(lexed.tokens, text, base, max_nesting, clues, errors)?;
     let mut splitter = Splitter { text, base, outline: &outline, errors };
     let (about, decls) = splitter.file();
     Some(Pieces { about, decls, outline, trivia: lexed.trivia })
@@ -229,9 +229,7 @@ impl<'a> Splitter<'a> {
                     // `let` and the like can stand in no expression; `stream s` in none either.
                     // The formatter moves lines of blocks: where they begin decides nothing there.
                     let line = top && self.begins_line(index);
-                    let begins = matches!(word, "let" | "for" | "on")
-                        || (known.contains(&word) && self.kind(index + 1) == Some(Kind::Word) && word != "if")
-                        || line;
+                    let begins = matches!(word, "let" | "for" | "on") || line || self.is_head(index, end, top);
                     if begins && (!after_keyword || (unknown && line)) {
                         break;
                     }
@@ -268,6 +266,38 @@ impl<'a> Splitter<'a> {
         let first = start == 0 || self.text.as_bytes()[start - 1] == b'\n';
         let follows = matches!(self.kind(index + 1), Some(Kind::Word | Kind::Open(b'{' | b'(')));
         first && follows && DECLARATIONS.contains(&self.word(index))
+    }
+
+    /// Whether the word at `index`, where an operand is expected, begins a declaration or a statement whose
+    /// predecessor was broken off. Most such words may also be names, as in `let m = phase`; then another piece, or the
+    /// rest of the expression, follows.
+    fn is_head(&self, index: usize, end: usize, top: bool) -> bool {
+        let name = self.word(index + 1);
+        if index + 1 >= end || name.is_empty() || CONTINUING.contains(&name) {
+            return false;
+        }
+        // The token behind the name and its index.
+        let behind = match self.kind(index + 2) {
+            Some(Kind::Open(b'[')) => self.outline.past(index + 2),
+            _ => index + 2,
+        };
+        match self.word(index) {
+            word if top => word != "let" && DECLARATIONS.contains(&word) && !DECLARATIONS.contains(&name),
+            "phase" => self.kind(behind) == Some(Kind::Open(b'{')) && name != "group",
+            // `buffer f: map(…)` is the operand `buffer`, and an operation with a label.
+            "buffer" => self.is_punct(behind, ":") && !self.is_call(behind + 1),
+            _ => false,
+        }
+    }
+
+    fn is_punct(&self, index: usize, mark: &str) -> bool {
+        self.kind(index) == Some(Kind::Punct) && self.token_text(index) == mark
+    }
+
+    /// Whether the word at `index` is called, as an operation is.
+    fn is_call(&self, index: usize) -> bool {
+        let called = self.kind(index + 1) == Some(Kind::Open(b'(')) || self.is_punct(index + 1, ".");
+        self.kind(index) == Some(Kind::Word) && called
     }
 
     /// A piece whose block opens at `open`.

@@ -211,10 +211,7 @@ impl<'a> Writer<'a> {
             StmtKind::Phase { label, body } => self.block(&format!("phase {}", self.label(label)), body),
             StmtKind::Group { body } => self.block("group", body),
             StmtKind::Let(binding) => self.binding("let ", binding),
-            StmtKind::Buffer { family, ty } => {
-                let name = format!("{}{}", self.name(family.name.symbol), self.index(&family.count));
-                self.line(&format!("buffer {name}: {}", self.expr(ty)));
-            }
+            StmtKind::Buffer(buffer) => self.buffer(buffer),
             StmtKind::Call(call) => self.call(call),
         }
     }

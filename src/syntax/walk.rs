@@ -34,7 +34,7 @@ pub fn block<'a>(body: &'a Block, visit: &mut impl FnMut(&'a Stmt)) {
             StmtKind::If { arms, otherwise } => {
                 arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| block(body, visit));
             }
-            StmtKind::Let(_) | StmtKind::Buffer { .. } | StmtKind::Call(_) => {}
+            StmtKind::Let(_) | StmtKind::Buffer(_) | StmtKind::Call(_) => {}
         }
     }
 }
@@ -89,14 +89,7 @@ fn decl_exprs(decl: &Decl, visit: &mut impl FnMut(&Expr)) {
             list(count, visit);
             settings_exprs(options, visit);
         }
-        DeclKind::Buffer(buffer) => {
-            list(buffer.families.iter().flat_map(|family| &family.count), visit);
-            match &buffer.layout {
-                Layout::Tensor(ty) | Layout::Like(ty) => expr(ty, visit),
-                Layout::Parts(parts) => list(parts.iter().map(|(_, ty)| ty), visit),
-            }
-            list(&buffer.init, visit);
-        }
+        DeclKind::Buffer(buffer) => buffer_exprs(buffer, visit),
         DeclKind::Def { signature, body, .. } => {
             list(signature.inputs.iter().chain(&signature.outputs).filter_map(|param| param.ty.as_ref()), visit);
             block_exprs(body, visit);
@@ -123,6 +116,15 @@ fn decl_exprs(decl: &Decl, visit: &mut impl FnMut(&Expr)) {
     }
 }
 
+fn buffer_exprs(buffer: &Buffer, visit: &mut impl FnMut(&Expr)) {
+    list(buffer.families.iter().flat_map(|family| &family.count), visit);
+    match &buffer.layout {
+        Layout::Tensor(ty) | Layout::Like(ty) => expr(ty, visit),
+        Layout::Parts(parts) => list(parts.iter().map(|(_, ty)| ty), visit),
+    }
+    list(&buffer.init, visit);
+}
+
 fn settings_exprs(settings: &[Setting], visit: &mut impl FnMut(&Expr)) {
     list(settings.iter().map(|setting| &setting.value), visit);
 }
@@ -141,10 +143,7 @@ fn block_exprs(body: &Block, visit: &mut impl FnMut(&Expr)) {
         StmtKind::Phase { label, .. } => list(&label.index, visit),
         StmtKind::Group { .. } => {}
         StmtKind::Let(binding) => expr(&binding.value, visit),
-        StmtKind::Buffer { family, ty } => {
-            list(&family.count, visit);
-            expr(ty, visit);
-        }
+        StmtKind::Buffer(buffer) => buffer_exprs(buffer, visit),
         StmtKind::Call(call) => {
             list(call.label.iter().flat_map(|label| &label.index), visit);
             for arg in call.inputs.iter().chain(&call.outputs) {

@@ -57,8 +57,8 @@ fn sides_are_compared_in_turn_and_apart() {
     assert_eq!(record["result"]["verdict"], "better");
     assert_eq!(record["a"]["run"]["workload"]["params"]["streams"], "1");
     assert_eq!(record["b"]["run"]["workload"]["params"]["streams"], "2");
-    // The same again is the same.
-    let again = ab(&sandbox, &["--backend", "sim", "--a", "--streams 1", "--b", "--streams 2"]);
+    // The same again, and without quotes, is the same.
+    let again = ab(&sandbox, &["--backend", "sim", "--a", "--streams", "1", "--b", "--streams", "2"]);
     assert_eq!(again.stdout, output.stdout);
 }
 
@@ -218,4 +218,40 @@ fn a_launcher_starts_no_comparison() {
     let output = finish(command.env("MASTER_PORT", "29500").spawn().expect("the binary starts"));
     assert_eq!(output.code, Some(2), "{}", output.stderr);
     assert!(output.stderr.contains("start `aorta ab` by itself"), "{}", output.stderr);
+}
+
+/// Where one side cannot be held at the gate, the other is not held either.
+#[test]
+fn sides_are_measured_alike() {
+    let sandbox = Sandbox::new();
+    let text = "buffer x: f32[64]\nstep { for i in 0..12 { map(x + 1 -> x) } }";
+    sandbox.write("tiny.aorta", text);
+    let run = |a: &str, b: &str| {
+        let output = sandbox.run(&[
+            "ab",
+            "tiny.aorta",
+            "--backend",
+            "sim",
+            "--rounds",
+            "8",
+            "--no-apart",
+            "--json",
+            "ab.json",
+            "--a",
+            a,
+            "--b",
+            b,
+        ]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        (output.stdout, sandbox.json("ab.json"))
+    };
+    for (a, b) in [("--config gate_depth=4", ""), ("--gate auto", "--config gate_depth=4"), ("--gate=off", "")] {
+        let (told, record) = run(a, b);
+        assert_eq!(record["result"]["verdict"], "same", "{a}, {b}: {told}");
+        assert!(told.contains("is not held at the gate, so"), "{told}");
+        assert_eq!(record["a"]["run"]["settings"]["gate"], "off");
+    }
+    let (told, record) = run("--config in_flight=3", "");
+    assert!(!told.contains("at the gate"), "{told}");
+    assert_eq!(record["a"]["run"]["settings"]["gate"], "auto");
 }

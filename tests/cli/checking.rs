@@ -187,6 +187,29 @@ fn shells_complete() {
 }
 
 #[test]
+fn show_has_whole_expressions_and_sentences() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "w.aorta",
+        "//! Two lines make\n//! one sentence. This is the next.\nparam n = (4 + 2) * (3 - 1)\n\
+         stream s[(n + 1) - n](priority: -(1 + 1))\nbuffer x: f32[(n + 2) * n]\n\
+         step { on s[0] { a: map(x * 2 -> x) } }\nmetric m = (time + time(a)) / 2\nexpect (m > 1us) and not (m > 1s)\n",
+    );
+    let shown = sandbox.good(&["show", "w.aorta"]);
+    for whole in [
+        "n = (4 + 2) * (3 - 1)\n",
+        "s[(n + 1) - n]  priority: -(1 + 1)\n",
+        "f32[(n + 2) * n]\n",
+        "(time + time(a)) / 2\n",
+        "(m > 1us) and not (m > 1s)\n",
+    ] {
+        assert!(shown.contains(whole), "{whole:?} is not in\n{shown}");
+    }
+    let run = sandbox.good(&["exec", "w.aorta", "--backend", "sim"]);
+    assert!(run.starts_with("w.aorta: Two lines make one sentence.\n"), "{run}");
+}
+
+#[test]
 fn show_knows_every_name_of_every_file() {
     use aorta::syntax::ast::DeclKind::*;
     let sandbox = Sandbox::new();

@@ -178,7 +178,7 @@ fn a_cycle_is_told_of_by_its_mean() {
     let checked = sandbox.good(&["check", "a.aorta"]);
     assert_eq!(checked, "a.aorta: good: 6 operations on 1 stream in a cycle of 4 iterations\n");
     let printed = sandbox.good(&["exec", "a.aorta", "--backend", "sim", "--json", "a.json"]);
-    let said = "An iteration has 1.5 operations, 0 FLOP and 2 KiB moved, on average over a cycle of 4; \
+    let said = "An iteration has 1.5 operations, 0 FLOP and 2 KiB moved, on average over the 4 slots of a round; \
         on 1 stream of NVIDIA H200 (simulated), 4 KiB of device memory\n";
     assert!(printed.contains(said), "{printed}");
     assert_eq!(sandbox.good(&["report", "a.json"]), printed);

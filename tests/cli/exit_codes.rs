@@ -146,7 +146,7 @@ fn an_interrupted_run_keeps_what_it_has() {
         return;
     }
     // With `--env` the run takes the command's place, and the signal reaches it too.
-    for arguments in ["--backend sim", "--backend host", "--backend sim --env CUDA_A=1"] {
+    for arguments in ["--backend host", "--backend host --env CUDA_A=1"] {
         let sandbox = Sandbox::new();
         interrupted(&sandbox, &format!("moe --preset tiny --iterations 1000000 {arguments}"));
         let record = sandbox.json("a.json");

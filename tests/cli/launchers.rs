@@ -261,8 +261,9 @@ fn kill(child: &Child, signal: &str) {
 
 /// Starts three ranks of a long run, which is under way in the first.
 fn long(sandbox: &Sandbox) -> Vec<Child> {
-    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "host", "--iterations", "1000000"];
-    let mut children = start(sandbox, torchrun, &vec![arguments.to_vec(); 3]);
+    let arguments = "exec moe --preset tiny --backend host --iterations 1000000 --json a.json";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let mut children = start(sandbox, torchrun, &vec![arguments; 3]);
     wait_until_under_way(&mut children[0]);
     children
 }
@@ -283,6 +284,12 @@ fn a_rank_that_is_killed_ends_the_others() {
             assert_eq!(output.code, Some(4), "rank {rank}: {}", output.stderr);
             // Rank 0 says it for all, where it can.
             assert_eq!(output.stderr.contains(&told), killed == 0 || rank == 0, "rank {rank}: {}", output.stderr);
+        }
+        if killed != 0 {
+            let record = sandbox.json("a.json");
+            assert_eq!(record["complete"], false);
+            assert!(record["variants"][0]["time"]["n"].as_u64().is_some_and(|samples| samples > 0), "{record}");
+            assert!(outputs[0].stdout.contains(", incomplete "), "{}", outputs[0].stdout);
         }
     }
 }

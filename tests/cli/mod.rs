@@ -15,5 +15,6 @@ mod ranks;
 pub mod sandbox;
 mod search;
 mod settings;
+mod suggested;
 mod suite;
 mod trace;

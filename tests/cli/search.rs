@@ -87,3 +87,18 @@ fn mistakes_in_a_search_are_told() {
         assert!(output.stderr.contains(told), "{given:?}: {}", output.stderr);
     }
 }
+
+/// A search meets a point that cannot be held at the gate: all are compared by their host-paced times then, and no run is made
+/// twice for it.
+#[test]
+fn a_search_compares_like_with_like() {
+    let sandbox = Sandbox::new();
+    let text = "param n = 4\nbuffer x: f32[64]\nstep { for i in 0..n { map(x + 1 -> x) } }";
+    sandbox.write("tiny.aorta", text);
+    let search = "sweep tiny.aorta --search --budget 8 --backend sim --effort quick --json a.jsonl \
+                  --set n=12,24 --config gate_depth=20,512";
+    let told = sandbox.good(&search.split_whitespace().collect::<Vec<_>>());
+    assert!(told.contains("median (simulated, host-paced)"), "{told}");
+    assert!(told.contains("all are compared by their host-paced times"), "{told}");
+    assert!(sandbox.read("a.jsonl").lines().count() <= 9, "a budget of eight runs");
+}

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aorta::base::{Nanos, Space};
-use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Progress};
+use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, Progress, Repeat};
 use aorta::schedule::Topology;
 
 /// Does something to the image of a rank.
@@ -21,32 +22,54 @@ pub struct Altered<'a> {
     fails: Option<usize>,
     /// How many times slower the host's clock goes.
     slower: i64,
+    /// Lanes do not wait for stamps.
+    unordered: bool,
+    /// Operations that were launched.
+    launches: Arc<AtomicU64>,
 }
 
 impl<'a> Altered<'a> {
-    fn of(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, change: None, late: BTreeMap::new(), fails: None, slower: 1 }
+    fn not(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered {
+            backend,
+            change: None,
+            late: BTreeMap::new(),
+            fails: None,
+            slower: 1,
+            unordered: false,
+            launches: Arc::default(),
+        }
+    }
+
+    /// Nothing is altered; launches are counted.
+    pub fn counting(backend: &'a dyn Backend, launches: Arc<AtomicU64>) -> Altered<'a> {
+        Altered { launches, ..Altered::not(backend) }
     }
 
     /// The second rank fails at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { fails: Some(1), ..Altered::of(backend) }
+        Altered { fails: Some(1), ..Altered::not(backend) }
     }
 
     /// Every image is changed before it is opened.
     pub fn changing(backend: &'a dyn Backend, change: impl Fn(&mut Image) + 'a) -> Altered<'a> {
-        Altered { change: Some(Box::new(change)), ..Altered::of(backend) }
+        Altered { change: Some(Box::new(change)), ..Altered::not(backend) }
     }
 
     /// Launches come too late, each right behind another one, as if that did not wait for it.
     pub fn late(backend: &'a dyn Backend, late: BTreeMap<u32, u32>) -> Altered<'a> {
-        Altered { late, ..Altered::of(backend) }
+        Altered { late, ..Altered::not(backend) }
+    }
+
+    /// Lanes do not wait for stamps, so that iterations are not in order.
+    pub fn unordered(backend: &'a dyn Backend) -> Altered<'a> {
+        Altered { unordered: true, ..Altered::not(backend) }
     }
 
     /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
     /// happened before a limit has passed, also on a machine that is busy with other things.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { slower: 10, ..Altered::of(backend) }
+        Altered { slower: 10, ..Altered::not(backend) }
     }
 }
 
@@ -72,8 +95,10 @@ impl Backend for Altered<'_> {
             inner,
             fails: self.fails == Some(index),
             launches: 0,
+            all_launches: self.launches.clone(),
             slower: self.slower,
             late: self.late.clone(),
+            unordered: self.unordered,
         };
         Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
     }
@@ -83,8 +108,10 @@ struct AlteredDriver {
     inner: Box<dyn Driver>,
     fails: bool,
     launches: u32,
+    all_launches: Arc<AtomicU64>,
     slower: i64,
     late: BTreeMap<u32, u32>,
+    unordered: bool,
 }
 
 type Call<T = ()> = Result<T, Box<Fault>>;
@@ -92,6 +119,7 @@ type Call<T = ()> = Result<T, Box<Fault>>;
 impl Driver for AlteredDriver {
     fn launch(&mut self, op: u32) -> Call {
         self.launches += 1;
+        self.all_launches.fetch_add(1, Ordering::Relaxed);
         match self.fails && self.launches == 2 {
             true => return Err(Fault::new("launch", "told to fail")),
             false if self.late.contains_key(&op) => return Ok(()),
@@ -114,7 +142,7 @@ impl Driver for AlteredDriver {
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Call {
-        self.inner.wait_stamp(lane, stamp)
+        if self.unordered { Ok(()) } else { self.inner.wait_stamp(lane, stamp) }
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {
@@ -127,6 +155,14 @@ impl Driver for AlteredDriver {
 
     fn elapsed(&mut self, from: u32, to: u32) -> Call<Nanos> {
         self.inner.elapsed(from, to)
+    }
+
+    fn issued(&mut self, wait: bool, issued: Issued) {
+        self.inner.issued(wait, issued);
+    }
+
+    fn repeats(&mut self) -> Option<Repeat> {
+        self.inner.repeats()
     }
 
     fn now(&self) -> Nanos {

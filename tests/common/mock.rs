@@ -40,6 +40,8 @@ pub struct Script {
     pub stays: Option<(u32, &'static str)>,
     /// Being told to is not enough: only [`Mock::let_go`] is.
     pub stays_for_good: bool,
+    /// The rank whose thread begins late: when another has looked at the clock 200 times since the last phase, or is through.
+    pub enters_late: Option<u32>,
     /// The call in which that rank panics.
     pub panics: Option<(u32, &'static str)>,
     /// Its first communicator fails.
@@ -379,6 +381,18 @@ impl Driver for MockDriver {
         }
         self.graphs += 1;
         Ok(self.graphs - 1)
+    }
+
+    fn enter(&mut self) -> Result<(), Box<Fault>> {
+        let late = || {
+            let calls = self.log.as_ref().expect("it notes its calls").lock().expect("no test panics with it");
+            let looks = calls.iter().filter(|call| *call == "now?").count();
+            looks < 200 && !calls.contains(&"synchronize".to_owned())
+        };
+        while self.script.enters_late == Some(self.image.rank) && late() {
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     fn synchronize(&mut self) -> Result<(), Box<Fault>> {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "the tests that are programs of their own use a part")]
 
 pub mod altered;
+pub mod calls;
 pub mod doubles;
 pub mod kernels;
 pub mod mock;
@@ -11,6 +12,7 @@ pub mod parallel;
 pub mod programs;
 pub mod shipped;
 pub mod world;
+pub mod worlds;
 
 use aorta::base::SourceMap;
 use aorta::model::{self, Options, Program};

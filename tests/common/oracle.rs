@@ -420,13 +420,13 @@ pub fn judge_memory(program: &Program, schedule: &Schedule) -> Result<(), String
     let before = executed(&unrolled, schedule, None).before;
     let mut users: BTreeMap<(u32, MemoryId), Vec<usize>> = BTreeMap::new();
     for (number, &(iteration, op)) in unrolled.nodes.iter().enumerate() {
-        let slot = schedule.period[iteration % schedule.period.len()].slot;
+        let copy = schedule.period[iteration % schedule.period.len()].copy;
         let step = unrolled.step(iteration);
         let views = step.inputs(op).iter().chain(step.outputs(op));
         for memory in views.map(|&view| program.views.memory(view)) {
-            // Iterations that share a slot are in order; within one, each memory has its own life.
+            // Iterations that share a copy are in order; within one, each memory has its own life.
             if program.memory(memory).kind == MemoryKind::Scratch && iteration < schedule.depth as usize {
-                users.entry((slot, memory)).or_default().push(number);
+                users.entry((copy, memory)).or_default().push(number);
             }
         }
     }

@@ -141,11 +141,35 @@ pub fn operations(streams: usize, most: usize) -> impl Strategy<Value = Vec<Stat
     prop::collection::vec(statement(streams, false), 1..most)
 }
 
+/// Iterations of up to `most` statements each that take turns: they use different streams, and some are empty.
+pub fn turns(streams: usize, most: usize) -> impl Strategy<Value = Vec<Vec<Statement>>> {
+    prop::collection::vec(prop::collection::vec(statement(streams, true), 0..most), 1..5)
+}
+
 /// The text of a program. `options` stand behind `step`. Operations that could not be are left away.
 pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
-    let mut text = format!("stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\nstep{options} {{\n");
     // A step has to do something, even where nothing else is left.
-    text += "  on s[0] { nop() }\n";
+    format!("{}step{options} {{\n  on s[0] {{ nop() }}\n{}}}\n", declarations(streams), body(statements))
+}
+
+/// The text of a program whose iterations take turns: each of `turns` is an iteration of its cycle. Only the first is
+/// never empty, so that the program does something.
+pub fn turns_text(turns: &[Vec<Statement>], streams: usize, options: &str) -> String {
+    let mut text = format!("{}step{options} {{\n", declarations(streams));
+    for (turn, statements) in turns.iter().enumerate() {
+        let nop = if turn == 0 { format!("  on s[{}] {{ nop() }}\n", streams - 1) } else { String::new() };
+        text += &format!("  if iteration % {} == {turn} {{\n{nop}{}  }}\n", turns.len(), body(statements));
+    }
+    text + "}\n"
+}
+
+fn declarations(streams: usize) -> String {
+    format!("stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\n")
+}
+
+/// The statements of a step. Operations that could not be are left away.
+fn body(statements: &[Statement]) -> String {
+    let mut text = String::new();
     // The labels that later statements may name: all of them, and those whose output is one row of scratch.
     let mut labels: Vec<usize> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();
@@ -199,7 +223,7 @@ pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
             Statement::Sync { stream } => text += &format!("  on s[{stream}] {{ sync() }}\n"),
         }
     }
-    text + "}\n"
+    text
 }
 
 /// The same text with another row of the buffers `a` and `b` in each iteration of a cycle of `cycle`.

@@ -23,9 +23,18 @@ impl World {
 
     /// The ranks, prepared in this process. An iteration that takes longer than `timeout` hangs.
     pub fn open(&self, backend: &dyn Backend, timeout: Nanos) -> Result<Ranks, ExecError> {
+        self.open_with(backend, |options| exec::Options { timeout, ..options })
+    }
+
+    /// The same with other options.
+    pub fn open_with(
+        &self,
+        backend: &dyn Backend,
+        options: impl FnOnce(exec::Options) -> exec::Options,
+    ) -> Result<Ranks, ExecError> {
         let both = self.programs.iter().zip(&self.schedules);
         let ranks: Vec<Rank> =
             both.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
-        exec::prepare_ranks(&ranks, backend, &exec::Options { timeout, ..super::exec_options() })
+        exec::prepare_ranks(&ranks, backend, &options(super::exec_options()))
     }
 }

@@ -19,6 +19,10 @@ pub struct Fixture {
     pub variables: Vec<(&'static str, &'static str)>,
     /// Nanoseconds.
     pub samples: Vec<i64>,
+    /// Samples without the gate, where those above are with it.
+    pub ungated: Option<Vec<i64>>,
+    /// Iterations after which the program repeats.
+    pub slots: usize,
     pub memory: u64,
     /// Tokens of an iteration: the file's own metric is how many a second.
     pub tokens: f64,
@@ -44,6 +48,8 @@ impl Default for Fixture {
             driver: "550.54",
             variables: Vec::new(),
             samples: samples(1, 200, 178_700.0, 0.01),
+            ungated: None,
+            slots: 1,
             memory: 64 << 20,
             tokens: 2048.0,
             hidden: 0.75,
@@ -81,6 +87,7 @@ impl Fixture {
 
     pub fn value(&self) -> Value {
         let times = json!({"n": self.samples.len(), "samples_ns": self.samples});
+        let ungated = self.ungated.as_ref().map(|samples| json!({"n": samples.len(), "samples_ns": samples}));
         let rate = self.tokens / (median(&self.samples) * 1e-9);
         let busy = 40_000.0;
         let block = json!({"first": 0, "iterations": self.samples.len(), "health": [], "throttled": self.throttled});
@@ -103,12 +110,12 @@ impl Fixture {
                 "host": "lab", "os": "linux", "cpu": "a CPU", "cpus": 16, "variables": map(&self.variables),
             },
             "program": {
-                "operations": 2, "cycle": 1, "cycle_operations": 2, "flops": 1e9, "bytes": 1 << 20, "streams": 4,
+                "operations": 2, "cycle": self.slots, "cycle_operations": 2, "flops": 1e9, "bytes": 1 << 20, "streams": 4,
                 "lanes": [], "waits": 0, "events": 0,
                 "memory": {"device": self.memory, "pinned": 0, "host": 0, "scratch": 0},
             },
             "variants": [{
-                "launch": self.launch, "time": times, "issue": {"n": 0, "samples_ns": []}, "expectations": [],
+                "launch": self.launch, "time": times, "ungated": ungated, "issue": {"n": 0, "samples_ns": []}, "expectations": [],
                 "blocks": [block], "notes": [],
                 "metrics": [
                     {"name": "tokens_per_second", "value": rate, "unit": "tokens/s", "text": ""},

@@ -170,3 +170,82 @@ fn what_differs_of_the_machine_is_told() {
         .collect();
     assert_eq!(told, [("driver", Some("550.54"), Some("560.10")), ("CUDA_DEVICE_MAX_CONNECTIONS", None, Some("32"))]);
 }
+
+fn ratio(comparison: &Comparison) -> f64 {
+    let time = row(comparison, "time.p50");
+    time.other / time.base
+}
+
+/// A time at the gate is the device's, one without may be the host's: a record has both where it was held.
+#[test]
+fn runs_at_the_gate_are_compared_with_others_by_their_host_paced_times() {
+    let of = |seed, time: f64, ungated: Option<f64>| Fixture {
+        samples: samples(seed, 200, time, 0.01),
+        ungated: ungated.map(|median| samples(seed + 7, 200, median, 0.01)),
+        ..Fixture::default()
+    };
+    // Held, it takes a tenth; host-paced, both are the same.
+    let comparison = compared(&[of(1, 1e5, Some(1e6)).text()], &[of(2, 1e6, None).text()]);
+    let rows: Vec<&str> = comparison.others[0].pairs[0].rows.iter().map(|row| row.metric.as_str()).collect();
+    assert_eq!(rows, ["time.p50", "time.p95", "time.p99", "throughput", "memory.device"], "no other is alike");
+    let time = row(&comparison, "time.p50");
+    assert!((time.base - 1e-3).abs() < 2e-5 && ((time.other / time.base) - 1.0).abs() < 0.02, "{time:?}");
+    let doubts = &comparison.others[0].pairs[0].doubts;
+    assert!(doubts.iter().any(|doubt| doubt.contains("host-paced times are compared")), "{doubts:?}");
+    // Both held: the device's times. Neither: what there is.
+    for (base, other) in [(Some(1e6), Some(2e6)), (None, None)] {
+        let comparison = compared(&[of(1, 1e5, base).text()], &[of(2, 1e5, other).text()]);
+        assert!((row(&comparison, "time.p50").base - 1e-4).abs() < 2e-6);
+        assert!(comparison.others[0].pairs[0].doubts.is_empty());
+        assert!(comparison.others[0].pairs[0].rows.iter().any(|row| row.metric == "tokens_per_second"));
+    }
+    // The Python harness never holds anything.
+    let held = Fixture { device: "AMD Instinct MI300X", backend: "hip", ..of(1, 1e5, Some(2e6)) };
+    let comparison = compared(&[harness(4, &ms(2, 2.0)).to_string()], &[held.text()]);
+    assert!((ratio(&comparison) - 1.0).abs() < 0.02);
+}
+
+/// A workload is known by the name of its file. Another name is another workload, and a text without a name is known by
+/// itself alone.
+#[test]
+fn different_workloads_are_never_compared() {
+    let of = |workload, sha256| [Fixture { workload, sha256, ..Fixture::default() }.text()];
+    let (one, two) = ("1111111111111111", "2222222222222222");
+    for (base, other) in [
+        (of("moe.aorta", one), of("fsdp.aorta", two)),
+        (of("moe.aorta", one), of("fsdp.aorta", one)),
+        (of("<stdin>", one), of("<stdin>", two)),
+    ] {
+        assert_eq!(labels(&compared(&base, &other)), Vec::<&str>::new());
+    }
+    // An edited version has the same name, in this folder or in another one.
+    for other in ["moe.aorta", "edited/moe.aorta"] {
+        let comparison = compared(&of("moe.aorta", one), &of(other, two));
+        assert_eq!(comparison.others[0].pairs.len(), 1, "{other}");
+        let doubts = &comparison.others[0].pairs[0].doubts;
+        assert!(doubts.iter().any(|doubt| doubt.contains("the text of the workload is not the same")), "{doubts:?}");
+    }
+    assert_eq!(compared(&of("<stdin>", one), &of("<stdin>", one)).others[0].pairs.len(), 1);
+}
+
+/// Rounds are compared where iterations differ: what the file does makes no difference and no noise.
+#[test]
+fn rounds_are_compared_where_iterations_differ() {
+    let of = |seed, slots: [f64; 3]| {
+        let noise = samples(seed, 300, 1e6, 0.01);
+        let samples =
+            noise.iter().enumerate().map(|(index, noise)| (*noise as f64 * slots[index % 3]) as i64).collect();
+        [Fixture { samples, slots: 3, ..Fixture::default() }.text()]
+    };
+    let comparison = compared(&of(1, [0.1, 0.4, 2.0]), &of(2, [2.0, 0.1, 0.4]));
+    let time = row(&comparison, "time.p50");
+    assert_eq!(time.verdict, Verdict::Same, "{time:?}");
+    assert!((time.base / (2.5e-3 / 3.0) - 1.0).abs() < 0.01, "{time:?}");
+    let slower = compared(&of(1, [0.1, 0.4, 2.0]), &of(2, [0.1, 0.4, 2.3]));
+    assert_eq!(row(&slower, "time.p50").verdict, Verdict::Worse);
+    // Less than a round says nothing.
+    let short = Fixture { samples: samples(1, 2, 1e6, 0.01), slots: 3, ..Fixture::default() }.text();
+    let comparison = compared(&of(1, [0.1, 0.4, 2.0]), &[short]);
+    let refused = &comparison.others[0].pairs[0].refused;
+    assert!(refused.iter().any(|why| why.contains("less than a round of its 3 slots")), "{refused:?}");
+}

@@ -101,6 +101,14 @@ fn lines_of_a_block_may_move() {
 }
 
 #[test]
+fn the_indentation_of_a_lost_brace_moves_nothing() {
+    formatted("def t(a -> b) {def t(a -> b) {((\n}a(} else {");
+    let text = "step {\n  on s {\n    nop()\n  for i in 0..4 {\n    nop()\n  }\n}\n";
+    let (_, errors) = syntax::parse(text, 0, &Limits::default());
+    assert_eq!(format!("{:?}", format(text).errors), format!("{errors:?}"));
+}
+
+#[test]
 fn what_nests_too_deep_says_what_parsing_says() {
     let text = format!("a{}'%{}\n}}\nstep {{ nop()", "[".repeat(70), "[".repeat(4));
     let (_, errors) = syntax::parse(&text, 0, &Limits::default());

@@ -196,7 +196,7 @@ fn simple() -> impl Strategy<Value = StmtKind> {
     prop_oneof![
         4 => call().prop_map(StmtKind::Call),
         1 => binding().prop_map(StmtKind::Let),
-        1 => (family(), expr()).prop_map(|(family, ty)| StmtKind::Buffer { family, ty }),
+        1 => buffer().prop_map(StmtKind::Buffer),
     ]
 }
 

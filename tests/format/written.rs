@@ -379,12 +379,7 @@ impl<'a> Author<'a> {
                 self.put("let");
                 self.binding(binding);
             }
-            StmtKind::Buffer { family, ty } => {
-                self.put("buffer");
-                self.family(family);
-                self.put(":");
-                self.expr(ty);
-            }
+            StmtKind::Buffer(buffer) => self.buffer(buffer),
             StmtKind::Call(call) => self.call(call),
         }
     }

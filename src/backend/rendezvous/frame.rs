@@ -1,12 +1,13 @@
-//! What goes over a connection between two processes of a run: frames of a bounded length.
+//! What goes over a connection between two processes of a run: frames of a bounded length. What is longer goes in pieces, so
+//! that signs of life and alarms do not wait for all of it.
 
 use std::io::{self, Read, Write};
 
 /// Bytes of a frame's text at most.
 const TEXT: usize = 4096;
 
-/// Bytes that a frame carries at most: the observed iterations of all ranks fit many times.
-const BYTES: usize = 1 << 28;
+/// Bytes that a frame carries at most. Few in this file's tests, so that there are many pieces.
+const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +28,12 @@ pub enum Kind {
     Bye,
     /// The sender is still there.
     Alive,
+    /// A piece of what the sender says: the rest follows.
+    Piece,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Begin, Kind::Said, Kind::Failed, Kind::All, Kind::Alarm, Kind::Gone, Kind::Bye, Kind::Alive];
+const KINDS: [Kind; 9] =
+    [Kind::Begin, Kind::Said, Kind::Failed, Kind::All, Kind::Alarm, Kind::Gone, Kind::Bye, Kind::Alive, Kind::Piece];
 
 /// A frame. What a kind has no use for is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +60,16 @@ impl Frame {
 
     pub fn with_bytes(self, bytes: Vec<u8>) -> Frame {
         Frame { bytes, ..self }
+    }
+
+    /// The frames that carry this one: pieces, and in the end this frame with what is left.
+    pub fn pieces(mut self) -> impl Iterator<Item = Frame> {
+        let (rank, turn) = (self.rank, self.turn);
+        let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;
+        let left = self.bytes.split_off(last);
+        let bytes = std::mem::replace(&mut self.bytes, left);
+        let piece = move |at| Frame::new(Kind::Piece, rank, turn).with_bytes(bytes[at..at + BYTES].to_vec());
+        (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
     /// Writes it at once, so that frames of several threads do not mix as long as each holds the writer.
@@ -108,28 +121,6 @@ pub fn exactly(from: &mut impl Read, length: u32, most: usize) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Several texts of bytes as one.
-pub fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut all = Vec::with_capacity(parts.iter().map(|part| part.len() + 4).sum());
-    for part in parts {
-        all.extend((part.len() as u32).to_le_bytes());
-        all.extend(part);
-    }
-    all
-}
-
-/// The parts of what [`joined`] made; nothing of what it did not make.
-pub fn parted(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut parts = Vec::new();
-    while !all.is_empty() {
-        let (length, rest) = all.split_first_chunk::<4>()?;
-        let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        parts.push(part.to_vec());
-        all = rest;
-    }
-    Some(parts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +140,23 @@ mod tests {
     }
 
     #[test]
+    fn a_long_frame_goes_in_pieces() {
+        for length in [0, 1, BYTES - 1, BYTES, BYTES + 1, 3 * BYTES, 10 * BYTES + 7] {
+            let bytes: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
+            let frame = Frame::new(Kind::Said, 7, 3).with_text("iterations").with_bytes(bytes.clone());
+            let pieces: Vec<Frame> = frame.pieces().collect();
+            assert!(pieces.iter().all(|piece| piece.write(&mut Vec::new()).is_ok()), "{length} bytes");
+            let (last, pieces) = pieces.split_last().expect("there is a last");
+            assert_eq!((last.kind, last.text.as_str()), (Kind::Said, "iterations"));
+            assert!(pieces.iter().all(|piece| piece.kind == Kind::Piece));
+            let all: Vec<u8> = pieces.iter().chain([last]).flat_map(|piece| piece.bytes.clone()).collect();
+            assert_eq!(all, bytes);
+        }
+        let long = Frame::new(Kind::Said, 0, 0).with_bytes(vec![0; BYTES + 1]);
+        assert!(long.write(&mut Vec::new()).is_err(), "it has to go in pieces");
+    }
+
+    #[test]
     fn what_is_no_frame_is_refused() {
         let refused = |bytes: &[u8]| Frame::read(&mut &*bytes).unwrap_err().to_string();
         assert!(refused(b"GET / HTTP/1.1\r\n\r\n......").contains("no message of aorta"));
@@ -156,13 +164,5 @@ mod tests {
         Frame::new(Kind::Said, 0, 0).write(&mut long).unwrap();
         long[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(refused(&long).contains("4294967295 bytes"), "{}", refused(&long));
-    }
-
-    #[test]
-    fn parts_are_found_again() {
-        let parts = vec![vec![1, 2], Vec::new(), vec![3]];
-        assert_eq!(parted(&joined(&parts)), Some(parts));
-        assert_eq!(parted(&[1, 0, 0]), None);
-        assert_eq!(parted(&[9, 0, 0, 0, 1]), None);
     }
 }

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::exec::{ExecError, Peers};
+use crate::exec::{ExecError, MOST, Peers};
 
-use frame::{Frame, Kind, joined, parted};
+use frame::{Frame, Kind};
 
 /// Ports that rank 0 tries, from the first on: others may be taken.
 const PORTS: u16 = 16;
@@ -82,7 +82,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// What each connection has brought.
+    /// What each connection has brought, whole.
     inbox: BTreeMap<u32, VecDeque<Frame>>,
     /// Ranks that are through.
     through: BTreeSet<u32>,
@@ -213,9 +213,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sends a frame, in pieces where it is long. Frames of other threads come in between.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
-        frame.write(&mut *link.lock().unwrap_or_else(PoisonError::into_inner))
+        let write = |piece: Frame| piece.write(&mut *link.lock().unwrap_or_else(PoisonError::into_inner));
+        frame.clone().pieces().try_for_each(write)
     }
 
     /// Rank 0 hands on to the others what they have to know.
@@ -228,10 +230,18 @@ impl Shared {
 
     /// Takes what a connection brings, to its end.
     fn read(self: Arc<Self>, from: u32, mut stream: TcpStream) {
+        let mut pieces: Vec<u8> = Vec::new();
         loop {
             match Frame::read(&mut stream) {
-                Ok(frame) => match frame.kind {
-                    Kind::Said | Kind::Failed | Kind::All => self.put(from, frame),
+                Ok(mut frame) => match frame.kind {
+                    Kind::Piece if pieces.len() + frame.bytes.len() > MOST => {
+                        self.lose(from, "it says more than it may: a bug of aorta", from);
+                    }
+                    Kind::Piece => pieces.append(&mut frame.bytes),
+                    Kind::Said | Kind::Failed | Kind::All => {
+                        pieces.append(&mut frame.bytes);
+                        self.put(from, frame.with_bytes(std::mem::take(&mut pieces)));
+                    }
                     Kind::Alarm => self.alarm(frame.turn, frame.rank),
                     Kind::Gone => self.lose(frame.rank, &frame.text, from),
                     Kind::Bye => {
@@ -346,30 +356,35 @@ impl Shared {
         }
     }
 
-    /// Rank 0 hears all, and tells all.
-    fn collect(&self, turn: u64, what: &str, said: &[u8]) -> Result<Vec<Vec<u8>>, ExecError> {
+    /// Rank 0 hears all, and answers all.
+    fn collect(
+        &self,
+        turn: u64,
+        what: &str,
+        said: &[u8],
+        answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
+    ) -> Result<Vec<u8>, ExecError> {
         let mut parts = vec![said.to_vec()];
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
-        let all = Frame::new(Kind::All, 0, turn).with_text(what).with_bytes(joined(&parts));
+        let all = Frame::new(Kind::All, 0, turn).with_text(what).with_bytes(answer(parts));
         for &rank in self.links.keys() {
             self.send(rank, &all).map_err(|error| ExecError::LostRank { rank, why: reason(&error) })?;
         }
-        Ok(parts)
+        Ok(all.bytes)
     }
 
-    /// The others tell rank 0, and hear from it what all said.
-    fn tell(&self, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
+    /// The others tell rank 0, and hear its answer.
+    fn tell(&self, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { Kind::Failed } else { Kind::Said };
         let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
         // Where it cannot be reached, whoever reads from it knows why.
         let sent = self.send(0, &own);
-        let all = self.next(0, turn, what)?;
+        let answer = self.next(0, turn, what)?;
         sent.map_err(|error| lost(reason(&error)))?;
-        let parts = parted(&all.bytes).filter(|parts| parts.len() == self.world as usize);
-        parts.ok_or_else(|| lost("what it sent cannot be understood".to_owned()))
+        Ok(answer.bytes)
     }
 }
 
@@ -382,7 +397,13 @@ impl Peers for Rendezvous {
         self.shared.world
     }
 
-    fn gather(&self, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
+    fn consult(
+        &self,
+        what: &str,
+        said: &[u8],
+        failed: bool,
+        answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
+    ) -> Result<Vec<u8>, ExecError> {
         let shared = &self.shared;
         let mut state = shared.state();
         let turn = state.turn;
@@ -393,10 +414,15 @@ impl Peers for Rendezvous {
             if failed {
                 shared.relay(&Frame::new(Kind::Alarm, 0, turn), 0);
             }
-            shared.collect(turn, what, said)
+            shared.collect(turn, what, said, answer)
         } else {
             shared.tell(turn, what, said, failed)
         }
+    }
+
+    fn lost(&self) -> Option<ExecError> {
+        let lost = self.shared.state().lost.clone();
+        lost.map(|(rank, why)| ExecError::LostRank { rank, why })
     }
 
     fn watch(&self, flag: Option<Arc<AtomicBool>>) {

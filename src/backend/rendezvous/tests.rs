@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use crate::exec::gather;
+
 use super::*;
 
 /// A rank is gone, and rank 0 ends for it before its thread that found out has told the others.
@@ -19,7 +21,7 @@ fn whoever_goes_first_is_the_one_that_all_hear_of() {
     };
     let join = |rank| Rendezvous::join(&place(rank), Box::new(|_| {})).expect("all come");
     let heard = thread::scope(|scope| {
-        let others = [1, 2].map(|rank| scope.spawn(move || (rank, join(rank).gather("numbers", &[], false))));
+        let others = [1, 2].map(|rank| scope.spawn(move || (rank, gather(&join(rank), "numbers", &rank))));
         let first = join(0);
         first.shared.state().lost = Some((2, "its process ended".to_owned()));
         first.leave(Some("a rank is gone"));

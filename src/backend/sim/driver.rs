@@ -3,14 +3,14 @@
 use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
-use crate::config::{Links, Profile};
-use crate::exec::{Driver, Fault, Image, Progress};
+use crate::config::Profile;
+use crate::exec::{Driver, Fault, Image, Issued, Progress, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
-use super::machine::{Action, Machine, Placing, TaskId};
+use super::machine::{Action, Machine, Placing, TaskId, Time, whole};
 use super::parts::{Known, Op, Part, Parts};
-use super::world::{Awaited, State, World};
+use super::world::{Awaited, State, View, World};
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -43,16 +43,16 @@ struct Capture {
 }
 
 struct Costs {
-    record: f64,
-    wait: f64,
-    stamp: f64,
-    gap_same: f64,
-    gap_event: f64,
-    latency: f64,
-    graph_launch: f64,
-    graph_branch: f64,
-    graph_gap: f64,
-    graph_dispatch: f64,
+    record: Time,
+    wait: Time,
+    stamp: Time,
+    gap_same: Time,
+    gap_event: Time,
+    latency: Time,
+    graph_launch: Time,
+    graph_branch: Time,
+    graph_gap: Time,
+    graph_dispatch: Time,
     depth: u32,
 }
 
@@ -60,8 +60,11 @@ struct SimDriver {
     world: Arc<World>,
     place: Place,
     costs: Costs,
-    /// The host's time, in ns.
-    host: f64,
+    /// The host's time.
+    host: Time,
+    /// Calls since the last iteration was issued, and what was said of it.
+    calls: u64,
+    issued: Option<Issued>,
     /// What each operation comes to.
     ops: Vec<Op>,
     parts: Vec<Part>,
@@ -83,28 +86,31 @@ struct SimDriver {
 #[derive(Clone, Copy, Debug)]
 enum Launched {
     Task(TaskId),
-    /// A task that had ended when its call returned, and when that was, in ns.
-    Ended(f64),
+    /// A task that had ended when its call returned, and when that was.
+    Ended(Time),
     Node(u32),
 }
 
-/// A driver for each image, all on one machine.
-pub fn open(profile: &Profile, links: &Links, images: &[Image]) -> Vec<Box<dyn Driver>> {
+/// A driver for each image, all on one machine. With `each`, iterations are simulated also where they are equal to earlier
+/// ones.
+pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
     // Streams that keep to a part of the device have queues of their own behind those of all priorities.
     let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
     let queues = shared + apart.max().unwrap_or(0);
-    let lanes = images.iter().enumerate().flat_map(|(rank, image)| image.lanes.iter().map(move |_| rank as u32));
-    let mut machine = Machine::new(profile, links, lanes.collect(), images.len(), queues);
+    let lanes =
+        (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
+    let ranks = images.iter().map(|image| image.rank).collect();
+    let mut machine = Machine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
     }
-    let exchanges = Exchanges::new(images, links, profile);
+    let exchanges = Exchanges::new(images, profile);
     let mut known = Known::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
-    let stamps = images.iter().map(|image| image.stamps as usize).sum();
-    let world = Arc::new(World::new(machine, images.len(), stamps));
+    let stamps: Vec<u32> = images.iter().map(|image| image.stamps).collect();
+    let world = Arc::new(World::new(machine, &stamps, each));
     let (mut first_lane, mut first_stamp) = (0, 0);
     let drivers = images.iter().zip(parts).enumerate().map(|(rank, (image, parts))| {
         let place = Place { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
@@ -144,19 +150,21 @@ impl SimDriver {
             world,
             place,
             costs: Costs {
-                record: profile.host.record.value(),
-                wait: profile.host.wait.value(),
-                stamp: profile.host.stamp.value(),
-                gap_same: profile.gap_same.value(),
-                gap_event: profile.gap_event.value(),
-                latency: profile.launch_latency.value(),
-                graph_launch: profile.graph.launch.value(),
-                graph_branch: profile.graph.launch_branch.value(),
-                graph_gap: profile.graph.gap.value(),
-                graph_dispatch: profile.graph.dispatch.value(),
+                record: whole(profile.host.record.value()),
+                wait: whole(profile.host.wait.value()),
+                stamp: whole(profile.host.stamp.value()),
+                gap_same: whole(profile.gap_same.value()),
+                gap_event: whole(profile.gap_event.value()),
+                latency: whole(profile.launch_latency.value()),
+                graph_launch: whole(profile.graph.launch.value()),
+                graph_branch: whole(profile.graph.launch_branch.value()),
+                graph_gap: whole(profile.graph.gap.value()),
+                graph_dispatch: whole(profile.graph.dispatch.value()),
                 depth: profile.host.queue_depth.value() as u32,
             },
-            host: 0.0,
+            host: 0,
+            calls: 0,
+            issued: None,
             ops,
             parts,
             lanes: image.lanes.iter().enumerate().map(lane).collect(),
@@ -184,17 +192,39 @@ impl SimDriver {
         awaited: Awaited,
         call: &'static str,
     ) -> Result<MutexGuard<'a, State>, Box<Fault>> {
-        world.wait(state, self.place.rank, awaited).ok_or_else(|| Self::stuck(call))
+        world.wait(state, self.place.rank, awaited, || self.view()).ok_or_else(|| Self::stuck(call))
+    }
+
+    /// What decides what this rank does next.
+    fn view(&self) -> View {
+        let lane = |(_, last, waits): &(Placing, Option<TaskId>, Vec<TaskId>)| {
+            std::iter::once(*last).chain(waits.iter().copied().map(Some)).collect()
+        };
+        let mut tasks: Vec<Vec<Option<TaskId>>> = self.lanes.iter().map(lane).collect();
+        tasks.push(self.events.clone());
+        if let Some(Issued { under_way, next_stamp, stamps, .. }) = self.issued {
+            // Those of the iteration that is being issued, of the ones under way, and of the one before.
+            let window = under_way as u32 + 2;
+            let ago = |list: &[Option<TaskId>], next: u32, ring: u32, count: u32| {
+                (0..count.min(ring))
+                    .map(|ago| list.get(((next + ring - ago) % ring) as usize).copied().flatten())
+                    .collect()
+            };
+            tasks.push(ago(&self.stamps, next_stamp + 1, stamps, 2 * window));
+            tasks.push(ago(&self.gates, next_stamp / 2, stamps / 2, window));
+        }
+        View { clock: self.host, calls: self.calls, tasks }
     }
 
     /// Puts a task behind a lane's last, and behind what the lane was told to wait for.
     fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
+        self.calls += 1;
         let world = self.world.clone();
         let mut state = world.lock();
         let (placing, last, waits) = &mut self.lanes[lane as usize];
         // A mark has no gap before it: it is where the lane is.
         let (same, event) = match action {
-            Action::Mark(_) | Action::Meet(_) => (0.0, 0.0),
+            Action::Mark(_) | Action::Meet(_) => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
         };
         let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
@@ -231,7 +261,7 @@ impl SimDriver {
         match self.last.take() {
             None => self.opening = Some(number),
             Some(Launched::Task(task)) => self.world.lock().machine.observe(task, None, Some(number)),
-            Some(Launched::Ended(time)) => self.world.lock().times[number as usize] = time,
+            Some(Launched::Ended(time)) => self.world.lock().times[number as usize] = Some(time),
             Some(Launched::Node(node)) => {
                 let capture = self.capture.as_mut().expect("the node is its");
                 capture.nodes[node as usize].observed[1] = Some(number);
@@ -244,7 +274,7 @@ impl SimDriver {
         let number = self.stamp_of(stamp) as usize;
         let mut state = self.world.lock();
         state.take_stamps();
-        state.times[number] = f64::NAN;
+        state.times[number] = None;
     }
 
     fn stuck(call: &'static str) -> Box<Fault> {
@@ -299,6 +329,7 @@ impl Driver for SimDriver {
             capture.events[event as usize] = last.iter().copied().chain(waits.iter().copied()).collect();
             return Ok(());
         }
+        self.calls += 1;
         self.host += self.costs.record;
         if !self.lanes[lane as usize].2.is_empty() {
             self.submit(lane, Action::Mark(None), None)?;
@@ -313,6 +344,7 @@ impl Driver for SimDriver {
             capture.lanes[lane as usize].1.extend(nodes);
             return Ok(());
         }
+        self.calls += 1;
         self.host += self.costs.wait;
         if let Some(task) = self.events[event as usize] {
             self.lanes[lane as usize].2.push(task);
@@ -338,6 +370,7 @@ impl Driver for SimDriver {
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
+        self.calls += 1;
         self.host += self.costs.wait;
         if let Some(task) = self.stamps[stamp as usize] {
             self.lanes[lane as usize].2.push(task);
@@ -348,18 +381,18 @@ impl Driver for SimDriver {
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
         let number = graph as usize;
         let graph = std::mem::take(&mut self.graphs[number]);
-        self.host += self.costs.graph_launch + self.costs.graph_branch * f64::from(graph.branches.saturating_sub(1));
+        self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
         let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = 0.0;
+        let mut dispatched = 0;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
-                Action::Mark(stamp) => (0.0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
+                Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
                 Action::Run(_) | Action::Exchange(_) => (gap, node.action),
-                Action::Meet(_) => (0.0, node.action),
+                Action::Meet(_) => (0, node.action),
             };
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
@@ -391,20 +424,22 @@ impl Driver for SimDriver {
         let Some(task) = self.stamps[stamp as usize] else {
             return Err(Fault::new("reached", "the stamp was never set"));
         };
+        self.calls += 1;
         let world = self.world.clone();
         let mut state = self.wait_for(&world, world.lock(), Awaited::End(task), "reached")?;
         state.take_stamps();
-        self.host = self.host.max(state.times[self.stamp_of(stamp) as usize]);
+        let reached = state.times[self.stamp_of(stamp) as usize];
+        self.host = self.host.max(reached.unwrap_or(self.host));
         Ok(true)
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>> {
         let state = self.world.lock();
-        let time = state.times[self.stamp_of(to) as usize] - state.times[self.stamp_of(from) as usize];
-        if time.is_nan() {
+        let time = |stamp| state.times[self.stamp_of(stamp) as usize];
+        let (Some(from), Some(to)) = (time(from), time(to)) else {
             return Err(Fault::new("elapsed", "a stamp has not been reached"));
-        }
-        Ok(Nanos(time.round() as i64))
+        };
+        Ok(Nanos(to - from))
     }
 
     fn gates(&self) -> bool {
@@ -420,8 +455,14 @@ impl Driver for SimDriver {
         Ok(())
     }
 
-    fn issued(&mut self, wait: bool) {
-        self.host = self.world.issued(self.place.rank, self.host, wait);
+    fn issued(&mut self, wait: bool, issued: Issued) {
+        self.calls = 0;
+        self.issued = Some(issued);
+        self.host = self.world.issued(self.place.rank, wait, issued, || self.view());
+    }
+
+    fn repeats(&mut self) -> Option<Repeat> {
+        self.world.repeats(self.place.rank)
     }
 
     fn release(&mut self, gate: u32) {
@@ -440,7 +481,7 @@ impl Driver for SimDriver {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(self.host.round() as i64)
+        Nanos(self.host)
     }
 
     /// All ranks are on one machine, and their hosts go by its time.
@@ -450,10 +491,7 @@ impl Driver for SimDriver {
 
     fn reached_at(&mut self, stamp: u32) -> Result<Nanos, Box<Fault>> {
         let time = self.world.lock().times[self.stamp_of(stamp) as usize];
-        match time.is_nan() {
-            true => Err(Fault::new("reached_at", "a stamp has not been reached")),
-            false => Ok(Nanos(time.round() as i64)),
-        }
+        time.map(Nanos).ok_or_else(|| Fault::new("reached_at", "a stamp has not been reached"))
     }
 
     fn begin_capture(&mut self, _lane: u32) -> Result<(), Box<Fault>> {

@@ -5,32 +5,32 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::backend::crossings::{Crossings, Sharing};
-use crate::config::{Links, Profile};
+use crate::config::Profile;
 use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
 use crate::ops::{Collective, CollectiveKind, Peer};
 
-use super::machine::{Action, Channel, Exchange, Machine, Side};
+use super::machine::{Action, Channel, Exchange, Machine, Side, Time, whole};
 
 /// The communicators of all ranks, each with a number.
 #[derive(Debug)]
 pub struct Exchanges<'a> {
     comms: FxHashMap<&'a Comm, u32>,
-    links: &'a Links,
-    floor: f64,
+    profile: &'a Profile,
+    floor: Time,
     /// What each rank does where ranks copy to each other.
     crossings: BTreeMap<u32, Crossings>,
 }
 
 impl<'a> Exchanges<'a> {
-    pub fn new(images: &'a [Image], links: &'a Links, profile: &Profile) -> Self {
+    pub fn new(images: &'a [Image], profile: &'a Profile) -> Self {
         let mut comms = FxHashMap::default();
         for comm in images.iter().flat_map(|image| &image.comms) {
             let next = comms.len() as u32;
             comms.entry(comm).or_insert(next);
         }
         let crossings = images.iter().map(|image| (image.rank, Crossings::of(image))).collect();
-        Exchanges { comms, links, floor: profile.kernel_floor.value(), crossings }
+        Exchanges { comms, profile, floor: whole(profile.kernel_floor.value()), crossings }
     }
 
     /// What a copy between ranks is on the machine, one after the other, as a GPU does it: the rank says that what arrives
@@ -53,7 +53,11 @@ impl<'a> Exchanges<'a> {
         let mut meet = |said: u32, sends_waits: bool| {
             let channel =
                 |from, to| Channel { comm: self.comms.len() as u32 + 2 * crossing + said, pair: Some((from, to)) };
-            let side = |channel, receives, waits| Side { channel, needed: 2, receives, waits };
+            let flag = self.profile.topology.flag.value();
+            let side = |channel, receives, waits| {
+                let time = if waits { flag } else { 0.0 };
+                Side { channel, needed: 2, receives, waits, time, loads: Vec::new() }
+            };
             let out = sends.filter(|&to| needs(peer.rank, to, said));
             let out = out.map(|to| side(channel(peer.rank, to), false, sends_waits));
             let into = from().filter(|&from| needs(from, peer.rank, said));
@@ -62,8 +66,7 @@ impl<'a> Exchanges<'a> {
             if sides.is_empty() {
                 return None;
             }
-            let time = if sides.iter().any(|side| side.waits) { self.links.flag.value() } else { 0.0 };
-            let exchange = Exchange { calls: Vec::new(), sides, units: 0, floor: 0.0, time };
+            let exchange = Exchange { calls: Vec::new(), sides, units: 0, floor: 0 };
             Some(Action::Meet(machine.exchange(exchange)))
         };
         let before = meet(0, true);
@@ -85,10 +88,11 @@ impl<'a> Exchanges<'a> {
     ) -> Option<Action> {
         let comm = image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
         let number = self.comms[comm];
+        let links = &self.profile.topology;
         let mut sides = Vec::with_capacity(collectives.len());
-        let mut time: f64 = 0.0;
         for collective in collectives {
-            time = time.max(cost::exchange(collective, &comm.ranks, self.links));
+            let time = cost::exchange(collective, &comm.ranks, links);
+            let loads = cost::loads(collective, &comm.ranks, links);
             let pair = match collective.kind {
                 CollectiveKind::Send => Some((collective.rank, collective.peer)),
                 CollectiveKind::Recv => Some((collective.peer, collective.rank)),
@@ -96,10 +100,10 @@ impl<'a> Exchanges<'a> {
             };
             let needed = if pair.is_some() { 2 } else { comm.ranks.len() as u32 };
             let receives = collective.kind == CollectiveKind::Recv;
-            sides.push(Side { channel: Channel { comm: number, pair }, needed, receives, waits: true });
+            sides.push(Side { channel: Channel { comm: number, pair }, needed, receives, waits: true, time, loads });
         }
-        let units = self.links.units.value() as u64;
+        let units = links.units.value() as u64;
         let calls = collectives.to_vec();
-        Some(Action::Exchange(machine.exchange(Exchange { calls, sides, units, floor: self.floor, time })))
+        Some(Action::Exchange(machine.exchange(Exchange { calls, sides, units, floor: self.floor })))
     }
 }

@@ -1,26 +1,33 @@
 //! The simulated devices, one of each rank: a discrete-event simulation between whose events rates are constant.
 //!
 //! Kernels hold compute units by blocks and share the memory's bandwidth; copies hold an engine and share their link;
-//! hardware queues hold back what stands behind their head; exchanges hold units from where they begin on each device,
-//! and go on when all that take part have come. Everything is deterministic: ties are broken by number.
+//! hardware queues hold back what stands behind their head; exchanges hold units from where they begin on each device, and
+//! their transfers share links from when all that take part have come. Everything is deterministic: ties are broken by
+//! number. Times are whole nanoseconds, so that what happens does not depend on when it begins.
 
 use std::collections::{BinaryHeap, VecDeque};
 
 use rustc_hash::FxHashSet;
 
-use crate::config::{Links, Profile, QueueRule};
+use crate::config::{Profile, QueueRule};
 use crate::cost::{self, Task};
 use crate::ops::{Cost, Direction};
 
-use super::fluid::Fluid;
+use super::flows::Flows;
+pub use super::flows::Time;
+use super::slots::Slots;
 
 mod agenda;
 mod meetings;
+mod paths;
+mod state;
 mod units;
 mod watched;
 
-use agenda::{Event, FlowEnd, What};
+use agenda::{Event, What};
+use meetings::TransferId;
 pub use meetings::{Channel, Exchange, Side};
+use paths::Paths;
 use units::Blocks;
 
 /// A task by its number, counted over the whole run.
@@ -55,10 +62,10 @@ struct State {
     /// What it waits for and has not ended.
     open: u32,
     /// The earliest time at which it may start.
-    ready: f64,
+    ready: Time,
     /// Whom it holds up, and how long after its end these may start.
-    followers: Vec<(TaskId, f64)>,
-    end: Option<f64>,
+    followers: Vec<(TaskId, Time)>,
+    end: Option<Time>,
     /// Blocks of a kernel that have not begun, and that have not ended.
     waiting: u64,
     running: u64,
@@ -72,12 +79,7 @@ struct State {
 struct Engines {
     free: u32,
     waiting: VecDeque<TaskId>,
-    link: Fluid,
-    latency: f64,
-    /// The share of the link that one engine can fill.
-    demand: f64,
-    /// Bytes in a ns of one engine.
-    rate: f64,
+    latency: Time,
 }
 
 /// One device.
@@ -87,16 +89,21 @@ struct Device {
     free: u64,
     /// Kernels whose blocks wait for units: the most urgent first, then the earlier.
     admitted: Vec<TaskId>,
-    memory: Fluid,
     /// To the device, from the device, and to other devices.
     copies: [Engines; 3],
 }
 
-/// Shared capacities of a device: its memory, and the links of its copy engines.
-const FLOWS: usize = 4;
+/// Whose a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Blocks of a kernel that began together, by their number.
+    Blocks(u32),
+    Copy(TaskId),
+    Transfer(TransferId),
+}
 
-/// The copy engines that a task needs, by their place in [`Device::copies`]; nothing for a kernel.
-fn link_of(task: &Task) -> Option<usize> {
+/// The copy engines that a task needs, by their place in [`Device::copies`]; None for a kernel.
+fn engines_of(task: &Task) -> Option<usize> {
     match task {
         Task::Kernel { .. } => None,
         Task::Copy { direction, .. } => Some(usize::from(*direction == Direction::DeviceToHost)),
@@ -104,22 +111,30 @@ fn link_of(task: &Task) -> Option<usize> {
     }
 }
 
+/// A modelled time in whole ns.
+pub fn whole(time: f64) -> Time {
+    time.round() as Time
+}
+
 /// The devices.
 #[derive(Debug)]
 pub struct Machine {
-    now: f64,
+    now: Time,
     events: BinaryHeap<Event>,
     event_number: u64,
-    flow_ends: BinaryHeap<FlowEnd>,
-    flow_versions: Vec<u64>,
+    flows: Flows<Owner>,
+    paths: Paths,
     tasks: VecDeque<State>,
     first: TaskId,
     devices: Vec<Device>,
     /// The device of each lane.
     device_of: Vec<u32>,
     capacity: u64,
-    blocks: Vec<Blocks>,
-    unused_blocks: Vec<u32>,
+    /// The most urgent priority of all lanes.
+    most_urgent: i32,
+    /// The longest time after a task's end at which what waits for it may start.
+    longest_gap: Time,
+    blocks: Slots<Blocks>,
     meetings: meetings::Meetings,
     /// Tasks and lanes that a rank waits for, and whether one of them has moved.
     awaited: FxHashSet<TaskId>,
@@ -127,67 +142,61 @@ pub struct Machine {
     moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
-    pageable_rate: f64,
     /// Calls whose work has not ended, by lane.
     outstanding: Vec<u32>,
     /// For each lane the compute units that it may hold at once, and those that it holds, in 1/32. Work of a graph is on
     /// no lane's account.
     parts: Vec<(u64, u64)>,
     /// Stamps that have been reached, with their times.
-    stamps: Vec<(u32, f64)>,
+    stamps: Vec<(u32, Time)>,
     /// For each lane, operations that have begun, and that have ended.
     paces: Vec<[u64; 2]>,
 }
 
 impl Machine {
-    /// Devices of one kind with that many hardware queues each; `device_of` has the device of each lane.
-    pub fn new(profile: &Profile, links: &Links, device_of: Vec<u32>, devices: usize, queues: usize) -> Machine {
+    /// Devices of one kind with that many hardware queues each, one for each of the ranks; `lanes` has the device of each
+    /// lane, and its priority: less is more urgent.
+    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> Machine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
-            let rate = engines.bandwidth.value().min(engines.link.value());
-            Engines {
-                free: engines.engines.value() as u32,
-                waiting: VecDeque::new(),
-                link: Fluid::default(),
-                latency: engines.latency.value(),
-                demand: rate / engines.link.value(),
-                rate: rate * 1e-9,
-            }
+            let (free, latency) = (engines.engines.value() as u32, whole(engines.latency.value()));
+            Engines { free, waiting: VecDeque::new(), latency }
         };
-        let link = links.within.bandwidth.value();
-        let to_peers = || Engines { demand: 1.0, rate: link * 1e-9, ..engines(Direction::DeviceToHost) };
-        let device = |_| Device {
+        let device = |_: &u32| Device {
             free: capacity,
             admitted: Vec::new(),
-            memory: Fluid::default(),
-            copies: [engines(Direction::HostToDevice), engines(Direction::DeviceToHost), to_peers()],
+            copies: [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToHost].map(engines),
         };
-        let lanes = device_of.len();
+        let mut flows = Flows::new(0);
+        let paths = Paths::new(profile, &ranks, &mut flows);
         Machine {
-            now: 0.0,
+            now: 0,
             events: BinaryHeap::new(),
             event_number: 0,
-            flow_ends: BinaryHeap::new(),
-            flow_versions: vec![0; FLOWS * devices],
+            flows,
+            paths,
             tasks: VecDeque::new(),
             first: 0,
-            devices: (0..devices).map(device).collect(),
-            outstanding: vec![0; device_of.len()],
-            parts: vec![(u64::MAX, 0); device_of.len()],
-            device_of,
+            devices: ranks.iter().map(device).collect(),
+            outstanding: vec![0; lanes.len()],
+            parts: vec![(u64::MAX, 0); lanes.len()],
+            device_of: lanes.iter().map(|(device, _)| *device).collect(),
             capacity,
-            blocks: Vec::new(),
-            unused_blocks: Vec::new(),
+            longest_gap: [&profile.gap_same, &profile.gap_event, &profile.graph.gap]
+                .map(|gap| whole(gap.value()))
+                .into_iter()
+                .fold(0, Time::max),
+            most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
+            blocks: Slots::default(),
             meetings: meetings::Meetings::default(),
             awaited: FxHashSet::default(),
             awaited_lanes: FxHashSet::default(),
             moved: false,
-            queues: (0..devices * queues).map(|_| VecDeque::new()).collect(),
+            queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
-            pageable_rate: profile.pageable_bandwidth.value() * 1e-9,
             stamps: Vec::new(),
-            paces: vec![[0; 2]; lanes],
+            paces: vec![[0; 2]; lanes.len()],
         }
     }
 
@@ -202,8 +211,8 @@ impl Machine {
         placing.queue.map(|_| &mut self.parts[placing.lane as usize])
     }
 
-    /// The device's time, in ns.
-    pub fn now(&self) -> f64 {
+    /// The devices' time.
+    pub fn now(&self) -> Time {
         self.now
     }
 
@@ -222,8 +231,8 @@ impl Machine {
         &mut self,
         action: Action,
         placing: Placing,
-        visible: f64,
-        after: impl IntoIterator<Item = (TaskId, f64)>,
+        visible: Time,
+        after: impl IntoIterator<Item = (TaskId, Time)>,
     ) -> TaskId {
         let id = self.first + self.tasks.len() as u64;
         let mut open = 0;
@@ -279,7 +288,7 @@ impl Machine {
             action: Action::Mark(None),
             placing,
             open: 1,
-            ready: 0.0,
+            ready: 0,
             followers: Vec::new(),
             end: None,
             waiting: 0,
@@ -291,7 +300,7 @@ impl Machine {
     }
 
     /// Ends what was held, at `time`.
-    pub fn release(&mut self, task: TaskId, time: f64) {
+    pub fn release(&mut self, task: TaskId, time: Time) {
         self.state(task).open = 0;
         self.at(time, What::Ready(task));
     }
@@ -321,7 +330,7 @@ impl Machine {
         self.device_of[lane as usize] as usize
     }
 
-    fn at(&mut self, time: f64, what: What) {
+    fn at(&mut self, time: Time, what: What) {
         self.event_number += 1;
         self.events.push(Event { time: time.max(self.now), number: self.event_number, what });
     }
@@ -333,15 +342,15 @@ impl Machine {
 
     /// The next thing that happens. False when there is none.
     pub fn step(&mut self) -> bool {
-        while self.flow_ends.peek().is_some_and(|end| self.flow_versions[end.index] != end.version) {
-            self.flow_ends.pop();
-        }
-        let flow = self.flow_ends.peek().map(|end| (end.time, end.index));
-        match (flow, self.events.peek().map(|event| event.time)) {
+        match (self.flows.next(), self.events.peek().map(|event| event.time)) {
             (None, None) => return false,
-            (Some((time, index)), event) if event.is_none_or(|event| time < event) => {
-                self.now = self.now.max(time);
-                self.flow_ends(index);
+            (Some(time), event) if event.is_none_or(|event| time < event) => {
+                self.now = time;
+                match self.flows.finish().expect("the next one was found") {
+                    Owner::Blocks(group) => self.blocks_end(group),
+                    Owner::Copy(task) => self.copied(task),
+                    Owner::Transfer(transfer) => self.transferred(transfer),
+                }
             }
             _ => {
                 let event = self.events.pop().expect("peeked above");
@@ -352,41 +361,6 @@ impl Machine {
         true
     }
 
-    /// Notes when the next flow of a capacity ends, now that it has changed.
-    fn reflow(&mut self, index: usize) {
-        self.flow_versions[index] += 1;
-        let device = &self.devices[index / FLOWS];
-        let next = match index % FLOWS {
-            0 => device.memory.next(),
-            link => device.copies[link - 1].link.next(),
-        };
-        let version = self.flow_versions[index];
-        self.flow_ends.extend(next.map(|time| FlowEnd { time, index, version }));
-    }
-
-    fn flow_ends(&mut self, index: usize) {
-        let device = &mut self.devices[index / FLOWS];
-        match index % FLOWS {
-            0 => {
-                let group = device.memory.finish();
-                self.reflow(index);
-                group.into_iter().for_each(|group| self.blocks_end(group));
-            }
-            link => {
-                let engines = &mut device.copies[link - 1];
-                let flow = engines.link.finish();
-                engines.free += u32::from(flow.is_some());
-                self.reflow(index);
-                if let Some(flow) = flow {
-                    // Flows carry the lower half of the number; only tasks that are kept can be meant.
-                    let task = self.first + u64::from(flow.wrapping_sub(self.first as u32));
-                    self.ended(task);
-                    self.start_copies(index / FLOWS, link - 1);
-                }
-            }
-        }
-    }
-
     fn happen(&mut self, what: What) {
         match what {
             What::Ready(task) => self.ready(task),
@@ -394,24 +368,12 @@ impl Machine {
                 self.admit(task);
                 self.deal(self.device(task));
             }
-            What::Exchanged(task) => self.exchanged(task),
             What::BlocksEnd(group) => self.blocks_end(group),
+            What::Transferred(transfer) => self.transferred(transfer),
             What::CopyStarts(task) => {
                 let Action::Run(run) = self.state(task).action else { unreachable!("only copies start as such") };
-                let link = link_of(&run).expect("only copies start as such");
-                let pageable_rate = self.pageable_rate;
-                let device = self.device(task);
-                let engines = &mut self.devices[device].copies[link];
-                let (bytes, most) = match run {
-                    Task::Copy { bytes, pageable: true, .. } => (bytes, pageable_rate),
-                    Task::Copy { bytes, .. } => (bytes, f64::INFINITY),
-                    Task::Peer { bytes, rate } => (bytes, rate * 1e-9),
-                    Task::Kernel { .. } => unreachable!("it has no link"),
-                };
-                let rate = engines.rate.min(most);
-                let demand = engines.demand * rate / engines.rate;
-                engines.link.add(self.now, task as u32, bytes / rate, demand);
-                self.reflow(FLOWS * device + 1 + link);
+                let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
+                self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
         }
     }
@@ -429,10 +391,10 @@ impl Machine {
                 self.come(task);
             }
             (Action::Run(run @ (Task::Copy { .. } | Task::Peer { .. })), _) => {
-                let link = link_of(&run).expect("copies have one");
+                let engines = engines_of(&run).expect("copies have one");
                 let device = self.device(task);
-                self.devices[device].copies[link].waiting.push_back(task);
-                self.start_copies(device, link);
+                self.devices[device].copies[engines].waiting.push_back(task);
+                self.start_copies(device, engines);
             }
             (_, None) => {
                 self.started(task);
@@ -443,11 +405,11 @@ impl Machine {
     }
 
     /// From the start of a kernel or an exchange until it takes units.
-    fn floor(&self, action: Action) -> f64 {
+    fn floor(&self, action: Action) -> Time {
         match action {
-            Action::Run(Task::Kernel { floor, .. }) => floor,
+            Action::Run(Task::Kernel { floor, .. }) => whole(floor),
             Action::Exchange(exchange) => self.meetings.exchanges[exchange as usize].floor,
-            _ => 0.0,
+            _ => 0,
         }
     }
 
@@ -473,15 +435,24 @@ impl Machine {
         }
     }
 
-    fn start_copies(&mut self, device: usize, link: usize) {
-        while self.devices[device].copies[link].free > 0 {
-            let engines = &mut self.devices[device].copies[link];
+    fn start_copies(&mut self, device: usize, engines: usize) {
+        while self.devices[device].copies[engines].free > 0 {
+            let engines = &mut self.devices[device].copies[engines];
             let Some(task) = engines.waiting.pop_front() else { return };
             engines.free -= 1;
             let latency = engines.latency;
             self.started(task);
             self.at(self.now + latency, What::CopyStarts(task));
         }
+    }
+
+    /// An engine is done with a copy.
+    fn copied(&mut self, task: TaskId) {
+        let Action::Run(run) = self.state(task).action else { unreachable!("only copies are copied") };
+        let (device, engines) = (self.device(task), engines_of(&run).expect("copies have one"));
+        self.devices[device].copies[engines].free += 1;
+        self.ended(task);
+        self.start_copies(device, engines);
     }
 
     fn ended(&mut self, task: TaskId) {
@@ -518,7 +489,9 @@ impl Machine {
             self.queues[queue as usize].pop_front();
             self.pull(queue);
         }
-        while self.tasks.front().is_some_and(|task| task.end.is_some()) {
+        // Until then, what is submitted behind a task has to know when it ended.
+        let forgotten = now - self.longest_gap;
+        while self.tasks.front().is_some_and(|task| task.end.is_some_and(|end| end <= forgotten)) {
             self.tasks.pop_front();
             self.first += 1;
         }

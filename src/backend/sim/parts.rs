@@ -5,21 +5,22 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use crate::backend::crossings::Sharing;
+use crate::base::Space;
 use crate::config::Profile;
+use crate::cost::cache::{self, Access};
 use crate::cost::{self, Task};
-use crate::exec::Image;
+use crate::exec::{Image, ImageOp};
 use crate::ops::Launch;
 
-use super::cache;
 use super::exchange::Exchanges;
-use super::machine::{Action, Machine};
+use super::machine::{Action, Machine, Time, whole};
 
 /// What one launch is to the simulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub action: Action,
     /// What the call costs the host.
-    pub host: f64,
+    pub host: Time,
     pub holds_host: bool,
 }
 
@@ -44,10 +45,14 @@ pub struct Known {
 impl Known {
     pub fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
         self.ranges.clear();
-        let flag = profile.host.wait.value();
+        let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
-        let fits = |work: u32| cost::fits_cache(&image.works[work as usize].spec, profile);
-        let shares = cache::shares(image, profile, |work| if fits(work) { cache::WHOLE } else { 0 });
+        let access = |(op, number): (&ImageOp, u32)| Access {
+            spec: &image.works[op.work as usize].spec,
+            offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
+            cold: image.cold.binary_search(&number).is_ok(),
+        };
+        let shares = cache::shares(|| image.ops.iter().zip(0..).map(access), profile);
         let ops = image.ops.iter().zip(shares).map(|(op, share)| {
             let ranges = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
                 let work = &image.works[op.work as usize];
@@ -62,8 +67,8 @@ impl Known {
                     return [Sharing::Rows, Sharing::Nothing].map(|sharing| {
                         let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
                         let host = |action| match action {
-                            Action::Run(_) => cost::issue(launch, profile),
-                            Action::Mark(_) => 0.0,
+                            Action::Run(_) => whole(cost::issue(launch, profile)),
+                            Action::Mark(_) => 0,
                             Action::Meet(_) | Action::Exchange(_) => flag,
                         };
                         let part = |action| Part { action, host: host(action), holds_host: false };
@@ -77,7 +82,7 @@ impl Known {
                     };
                     Part {
                         action: exchange.unwrap_or(Action::Run(task)),
-                        host: cost::issue(launch, profile),
+                        host: whole(cost::issue(launch, profile)),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
                     }
                 };

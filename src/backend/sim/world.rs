@@ -3,10 +3,18 @@
 //! Each rank has a thread and a host's clock of its own, but only one of them runs at a time: until it has to wait for
 //! the machine, or for the others to issue as much, when the next goes on. Time passes on the machine when all of them
 //! wait. So nothing is issued later than time has got, and every run is the same.
+//!
+//! Iterations soon become equal. When everything is as it was some iterations ago, what follows is what followed then: the
+//! ranks are told how many iterations they can take from there.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::machine::{Machine, TaskId};
+use rustc_hash::FxHashMap;
+
+use crate::exec::{Issued, Repeat};
+
+use super::digest::{Digest, StampBase};
+use super::machine::{Machine, TaskId, Time};
 
 /// What a rank waits for.
 #[derive(Clone, Copy, Debug)]
@@ -24,45 +32,70 @@ const RING: u64 = 64;
 
 /// The iterations that a rank has issued since it entered.
 #[derive(Clone, Debug)]
-struct Issued {
+struct Count {
     count: u64,
-    /// When the last of them were issued, in ns, by their number.
-    times: [f64; RING as usize],
+    /// When the last of them were issued, by their number.
+    times: [Time; RING as usize],
 }
 
-impl Issued {
-    const NONE: Issued = Issued { count: 0, times: [0.0; RING as usize] };
+impl Count {
+    const NONE: Count = Count { count: 0, times: [0; RING as usize] };
 
-    fn add(&mut self, time: f64) {
+    fn add(&mut self, time: Time) {
         self.count += 1;
         self.times[(self.count % RING) as usize] = time;
     }
 
     /// When the rank had issued that many; the beginning of time, where that is so long ago that nobody waits for it.
-    fn time(&self, count: u64) -> f64 {
+    fn time(&self, count: u64) -> Time {
         match self.count.checked_sub(count) {
             Some(since) if since < RING => self.times[(count % RING) as usize],
-            _ => 0.0,
+            _ => 0,
         }
     }
+}
+
+/// What a driver holds that decides what it does next, when it lets others go on.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    pub clock: Time,
+    /// Calls since the last iteration was issued.
+    pub calls: u64,
+    /// Lists of tasks: the last of each lane with what the lane's next has to wait for, events, stamps, gates.
+    pub tasks: Vec<Vec<Option<TaskId>>>,
+}
+
+/// One rank as the others see it.
+#[derive(Debug)]
+struct Rank {
+    present: bool,
+    /// What it waits for; None when it can go on.
+    waiting: Option<Awaited>,
+    issued: Count,
+    /// Its last iteration, where the coming ones may be like those before.
+    last: Option<Issued>,
+    view: View,
+    /// How its stamps are numbered.
+    stamps: StampBase,
+    /// Iterations that it can take from earlier ones, until it has been told.
+    repeat: Option<Repeat>,
 }
 
 /// The machine with everything that ranks share.
 #[derive(Debug)]
 pub struct State {
     pub machine: Machine,
-    /// When each stamp was reached, in ns; NaN while it has not been.
-    pub times: Vec<f64>,
+    /// When each stamp was reached; None while it has not been.
+    pub times: Vec<Option<Time>>,
+    ranks: Vec<Rank>,
     /// Ranks that have entered, where they run side by side.
     entered: u32,
     together: bool,
-    /// For each rank what it waits for; nothing when it can go on.
-    waiting: Vec<Option<Awaited>>,
-    issued: Vec<Issued>,
-    present: Vec<bool>,
     turn: usize,
     /// Nothing is left to happen, and somebody waits.
     stuck: bool,
+    /// Digests of states, with the iterations that the first rank had issued then.
+    seen: FxHashMap<u64, u64>,
 }
 
 impl State {
@@ -75,18 +108,90 @@ impl State {
         match awaited {
             Awaited::End(task) => self.machine.has_ended(task),
             Awaited::Room { lane, limit } => self.machine.outstanding(lane) < limit,
-            Awaited::Issued(count) => {
-                let mut ranks = self.issued.iter().zip(&self.present);
-                ranks.all(|(issued, &present)| !present || issued.count >= count)
-            }
+            Awaited::Issued(count) => self.ranks.iter().all(|rank| !rank.present || rank.issued.count >= count),
         }
     }
 
     /// Takes over what has been reached.
     pub fn take_stamps(&mut self) {
         for (stamp, time) in self.machine.take_stamps() {
-            self.times[stamp as usize] = time;
+            self.times[stamp as usize] = Some(time);
         }
+    }
+
+    /// Ranks whose threads are under way: all of them, or the only one, which enters nowhere.
+    fn under_way(&self) -> impl Iterator<Item = &Rank> {
+        self.ranks.iter().filter(|rank| rank.present || self.ranks.len() == 1)
+    }
+
+    /// Finds iterations that all ranks can take from earlier ones, when the first of them has issued one.
+    fn find_repeat(&mut self, rank: usize) {
+        let first = self.ranks.iter().position(|rank| rank.present).unwrap_or(0);
+        let left = self.under_way().map(|rank| rank.last.and_then(|last| last.left)).min();
+        let Some(left) = left.flatten().filter(|_| rank == first) else { return };
+        let digest = self.digest();
+        let now = self.ranks[rank].issued.count;
+        let Some(before) = self.seen.insert(digest, now) else { return };
+        let period = now - before;
+        // What a rank has begun to issue, it issues itself.
+        let iterations = left.saturating_sub(1) / period * period;
+        if iterations == 0 {
+            return;
+        }
+        // What follows is the end, which is like nothing before.
+        self.seen.clear();
+        let repeat = Repeat { period, iterations };
+        let alone = self.ranks.len() == 1;
+        for rank in self.ranks.iter_mut().filter(|rank| rank.present || alone) {
+            rank.repeat = Some(repeat);
+            rank.last = None;
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let bases: Vec<StampBase> = self.ranks.iter().map(|rank| rank.stamps).collect();
+        let mut digest = Digest::new(self.machine.now(), self.machine.oldest(), &bases);
+        self.machine.digest(&mut digest);
+        let first = self.under_way().next().map_or(0, |rank| rank.issued.count);
+        for (rank, base) in self.ranks.iter().zip(&bases) {
+            let Rank { present, waiting, issued, last, view, stamps: _, repeat: _ } = rank;
+            digest.word(*present);
+            match *waiting {
+                None => digest.word(0u64),
+                Some(Awaited::End(task)) => digest.task(task),
+                Some(Awaited::Room { lane, limit }) => digest.words([lane, limit]),
+                Some(Awaited::Issued(count)) => digest.word(count.wrapping_sub(first)),
+            }
+            digest.word(issued.count.wrapping_sub(first));
+            (0..4).for_each(|ago| digest.moment(issued.time(issued.count.saturating_sub(ago))));
+            let Some(Issued { under_way, slot, .. }) = *last else {
+                digest.word(0u64);
+                continue;
+            };
+            digest.words([under_way, slot]);
+            let View { clock, calls, tasks } = view;
+            digest.moment(*clock);
+            digest.word(*calls);
+            for list in tasks {
+                digest.size(list.len());
+                list.iter().for_each(|&task| digest.maybe_task(task));
+            }
+            // What was reached of the iterations under way, of the one before them, and of the one that is being issued.
+            let since = issued.time(issued.count);
+            for ago in 0..2 * (under_way as u32 + 2) {
+                let stamp = (base.next + 1 + base.ring - ago) % base.ring;
+                let time = self.times[(base.first + stamp) as usize];
+                // The places of the one that is being issued may hold what is long over.
+                match time.filter(|&time| ago > 1 || time >= since) {
+                    None => digest.word(0u64),
+                    Some(time) => {
+                        digest.word(1u64);
+                        digest.moment(time);
+                    }
+                }
+            }
+        }
+        digest.finish()
     }
 }
 
@@ -95,22 +200,39 @@ impl State {
 pub struct World {
     state: Mutex<State>,
     turns: Vec<Condvar>,
+    /// Every iteration is simulated, also those that are equal to earlier ones.
+    each: bool,
 }
 
 impl World {
-    pub fn new(machine: Machine, ranks: usize, stamps: usize) -> World {
+    /// `stamps` has the number of stamps of each rank.
+    pub fn new(machine: Machine, stamps: &[u32], each: bool) -> World {
+        let mut first = 0;
+        let mut rank = |&all: &u32| {
+            first += all;
+            Rank {
+                present: false,
+                waiting: None,
+                issued: Count::NONE,
+                last: None,
+                view: View::default(),
+                stamps: StampBase { first: first - all, ring: 1, next: 0 },
+                repeat: None,
+            }
+        };
+        let ranks: Vec<Rank> = stamps.iter().map(&mut rank).collect();
+        let turns = ranks.iter().map(|_| Condvar::new()).collect();
         let state = State {
             machine,
-            times: vec![f64::NAN; stamps],
+            times: vec![None; first as usize],
+            ranks,
             entered: 0,
             together: false,
-            waiting: vec![None; ranks],
-            issued: vec![Issued::NONE; ranks],
-            present: vec![false; ranks],
             turn: 0,
             stuck: false,
+            seen: FxHashMap::default(),
         };
-        World { state: Mutex::new(state), turns: (0..ranks).map(|_| Condvar::new()).collect() }
+        World { state: Mutex::new(state), turns, each }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -121,12 +243,16 @@ impl World {
     pub fn enter(&self, rank: usize) {
         let mut state = self.lock();
         state.entered += 1;
-        state.present[rank] = true;
-        state.waiting[rank] = None;
-        state.issued[rank] = Issued::NONE;
+        let own = &mut state.ranks[rank];
+        own.present = true;
+        own.waiting = None;
+        own.issued = Count::NONE;
+        own.last = None;
+        own.repeat = None;
         if state.entered as usize == self.turns.len() {
             state.together = true;
             state.stuck = false;
+            state.seen.clear();
             self.pass(&mut state);
         }
         drop(self.until_turn(state, rank));
@@ -135,7 +261,7 @@ impl World {
     /// A rank's thread ends.
     pub fn leave(&self, rank: usize) {
         let mut state = self.lock();
-        state.present[rank] = false;
+        state.ranks[rank].present = false;
         state.entered -= 1;
         if state.entered == 0 {
             state.together = false;
@@ -153,8 +279,8 @@ impl World {
     fn pass(&self, state: &mut State) {
         loop {
             let can = |rank: &usize| {
-                state.present[*rank]
-                    && (state.stuck || state.waiting[*rank].is_none_or(|awaited| state.is_there(awaited)))
+                let Rank { present, waiting, .. } = &state.ranks[*rank];
+                *present && (state.stuck || waiting.is_none_or(|awaited| state.is_there(awaited)))
             };
             if let Some(next) = (0..self.turns.len()).find(can) {
                 state.turn = next;
@@ -167,9 +293,9 @@ impl World {
             while !state.machine.moved() {
                 if !state.machine.step() {
                     // Whoever waits for the others to issue may be what they wait for.
-                    let waits = |awaited: &&mut Option<Awaited>| matches!(awaited, Some(Awaited::Issued(_)));
-                    match state.waiting.iter_mut().find(waits) {
-                        Some(rank) => *rank = None,
+                    let waits = |rank: &&mut Rank| matches!(rank.waiting, Some(Awaited::Issued(_)));
+                    match state.ranks.iter_mut().find(waits) {
+                        Some(rank) => rank.waiting = None,
                         None => state.stuck = true,
                     }
                     break;
@@ -178,24 +304,44 @@ impl World {
         }
     }
 
-    /// A rank has issued one more iteration, at that time in ns. Gives the time at which it goes on: with `wait`, when all
-    /// that run beside it have issued as many, in so far as they can before this one goes on.
-    pub fn issued(&self, rank: usize, mut time: f64, wait: bool) -> f64 {
+    /// A rank has issued one more iteration. Returns the time at which it goes on: when it waits for the others, that is when
+    /// all that run beside it have issued as many, in so far as they can before this one goes on.
+    pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> View) -> Time {
         let mut state = self.lock();
-        state.issued[rank].add(time);
-        if !wait || !state.together {
-            return time;
+        let own = &mut state.ranks[rank];
+        own.view = view();
+        let mut time = own.view.clock;
+        own.issued.add(time);
+        (own.stamps.next, own.stamps.ring) = (issued.next_stamp, issued.stamps);
+        own.last = Some(issued).filter(|issued| issued.left.is_some());
+        if issued.left.is_none() {
+            // What was seen before is of other iterations.
+            state.seen.clear();
         }
-        let count = state.issued[rank].count;
-        if !state.is_there(Awaited::Issued(count)) {
-            state.waiting[rank] = Some(Awaited::Issued(count));
-            self.pass(&mut state);
-            state = self.until_turn(state, rank);
-            state.waiting[rank] = None;
-            time = time.max(state.machine.now());
+        let own = &mut state.ranks[rank];
+        let count = own.issued.count;
+        if wait && state.together {
+            if !state.is_there(Awaited::Issued(count)) {
+                state.ranks[rank].waiting = Some(Awaited::Issued(count));
+                self.pass(&mut state);
+                state = self.until_turn(state, rank);
+                state.ranks[rank].waiting = None;
+                time = time.max(state.machine.now());
+            }
+            let others = state.ranks.iter().filter(|rank| rank.present);
+            time = others.map(|rank| rank.issued.time(count)).fold(time, Time::max);
+            state.ranks[rank].view.clock = time;
         }
-        let others = state.issued.iter().zip(&state.present).filter(|(_, present)| **present);
-        others.map(|(issued, _)| issued.time(count)).fold(time, f64::max)
+        state.take_stamps();
+        if !self.each {
+            state.find_repeat(rank);
+        }
+        time
+    }
+
+    /// Iterations that a rank can take from earlier ones, once.
+    pub fn repeats(&self, rank: usize) -> Option<Repeat> {
+        self.lock().ranks[rank].repeat.take()
     }
 
     /// Lets time pass until a rank has what it waits for. Gives nothing when it never will.
@@ -204,12 +350,16 @@ impl World {
         mut state: MutexGuard<'a, State>,
         rank: usize,
         awaited: Awaited,
+        view: impl Fn() -> View,
     ) -> Option<MutexGuard<'a, State>> {
         if state.is_there(awaited) {
             return Some(state);
         }
         if state.together {
-            state.waiting[rank] = Some(awaited);
+            if state.ranks[rank].last.is_some() {
+                state.ranks[rank].view = view();
+            }
+            state.ranks[rank].waiting = Some(awaited);
             match awaited {
                 Awaited::End(task) => state.machine.await_end(task),
                 Awaited::Room { lane, .. } => state.machine.await_room(lane),
@@ -217,7 +367,7 @@ impl World {
             }
             self.pass(&mut state);
             state = self.until_turn(state, rank);
-            state.waiting[rank] = None;
+            state.ranks[rank].waiting = None;
             if let Awaited::Room { lane, .. } = awaited {
                 state.machine.has_room(lane);
             }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use super::side::SideArgs;
+use crate::base::shell;
 use crate::cli::blocks::Ready;
 use crate::cli::case::{Interrupt, died};
 use crate::cli::error::InputError;
@@ -135,7 +136,7 @@ impl Standing {
         };
         let error = InputError::SideFailed {
             side: self.side.side.name(),
-            arguments: self.side.arguments.join(" "),
+            arguments: shell::command(&self.side.arguments),
             why: why.unwrap_or_else(how),
             code: code.filter(|code| matches!(code, 2 | 3)).unwrap_or(FAILED),
         };

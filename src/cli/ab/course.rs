@@ -10,6 +10,7 @@ use crate::cli::progress::Progress;
 use crate::exec::Control;
 use crate::measure::Block;
 use crate::measure::ab::{self, AbRecord, BlockRecord, SCHEMA, SideRecord, Way};
+use crate::measure::pace::Pace;
 use crate::measure::paired::{self, OF_A_SIDE, ROUND, Side};
 
 use super::child::{Failure, Standing};
@@ -63,16 +64,20 @@ pub struct Done {
 /// Runs the comparison. One that is interrupted keeps the rounds that it has.
 pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
     let started = jiff::Timestamp::now().to_string();
-    let mut course = Course {
-        plan,
-        interrupt,
-        blocks: Vec::new(),
-        iterations: 0,
-        expected: [Duration::ZERO; 2],
-        said: [String::new(), String::new()],
-        done: Arc::default(),
-    };
-    let (standing, ready, why_fresh) = course.open()?;
+    let mut course = Course::new(plan, interrupt);
+    let mut opened = course.open()?;
+    let mut warnings = Vec::new();
+    let free;
+    if let Some(why) = unlike(&opened.1) {
+        // Both sides end before others begin.
+        drop(opened);
+        free = plan.ungated();
+        course = Course::new(&free, interrupt);
+        opened = course.open()?;
+        warnings.push(why);
+    }
+    let plan = course.plan;
+    let (standing, ready, why_fresh) = opened;
     let (way, rounds) = match &standing {
         Both(..) => (Way::Interleaved, plan.rounds),
         // Where it is not what was asked for, it need not take hours.
@@ -107,9 +112,28 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
         b: side(&plan.sides[1], b),
         blocks: course.blocks,
         result: None,
-        warnings: Vec::new(),
+        warnings,
     };
     Ok(Done { record, said: course.said })
+}
+
+/// Says that one side is held at the gate and the other cannot be; nothing where both are measured alike.
+fn unlike(ready: &[Ready; 2]) -> Option<String> {
+    let mixed = Pace::of(ready.iter().map(|ready| ready.held)) == Pace::Host;
+    let (held, free) = if ready[0].held == Some(true) { ("a", "b") } else { ("b", "a") };
+    mixed.then(|| {
+        format!(
+            "{free} is not held at the gate, so {held} was not either: the times of both are host-paced, and may be those of \
+             the host in place of the device"
+        )
+    })
+}
+
+impl Plan {
+    /// The same without the gate.
+    fn ungated(&self) -> Plan {
+        Plan { sides: self.sides.clone().map(SideArgs::ungated), ..*self }
+    }
 }
 
 fn side(args: &SideArgs, ready: Ready) -> SideRecord {
@@ -124,7 +148,19 @@ enum Stands {
 }
 use Stands::{Both, Last};
 
-impl Course<'_> {
+impl<'a> Course<'a> {
+    fn new(plan: &'a Plan, interrupt: &'a Interrupt) -> Course<'a> {
+        Course {
+            plan,
+            interrupt,
+            blocks: Vec::new(),
+            iterations: 0,
+            expected: [Duration::ZERO; 2],
+            said: [String::new(), String::new()],
+            done: Arc::default(),
+        }
+    }
+
     fn start(&self, side: usize) -> Result<(Standing, Ready), Failure> {
         Standing::start(&self.plan.sides[side], self.interrupt)
     }

@@ -1,5 +1,6 @@
 //! What a side of `aorta ab` is given: a text of options, as a shell would read it.
 
+use crate::base::shell;
 use crate::cli::error::InputError;
 use crate::cli::exec::ExecArgs;
 use crate::cli::exec_args;
@@ -7,6 +8,9 @@ use crate::measure::paired::Side;
 
 /// Options that may be given several times.
 const SEVERAL: [&str; 3] = ["--set", "--env", "--config"];
+
+/// The option that says whether iterations are held.
+const GATE: &str = "--gate=";
 
 /// A side: which one, what was written for it, and the arguments of its `aorta exec`.
 #[derive(Clone, Debug)]
@@ -29,7 +33,7 @@ impl SideArgs {
             help,
         };
         let quotes = || mistake("a quote is not closed".to_owned(), "write the quote's other end".to_owned());
-        let mut own = words(given).ok_or_else(quotes)?;
+        let mut own = shell::words(given).ok_or_else(quotes)?;
         let file = match own.first() {
             Some(first) if !first.starts_with('-') || first == "-" => own.remove(0),
             _ => file.to_owned(),
@@ -53,6 +57,20 @@ impl SideArgs {
     }
 }
 
+impl SideArgs {
+    /// The same, not held at the gate.
+    pub fn ungated(mut self) -> SideArgs {
+        let option = GATE.trim_end_matches('=');
+        while let Some(at) = self.arguments.iter().position(|word| word == option || word.starts_with(GATE)) {
+            // `--gate auto` is two words.
+            let words = if self.arguments[at] == option { 2 } else { 1 };
+            self.arguments.drain(at..(at + words).min(self.arguments.len()));
+        }
+        self.arguments.push(format!("{GATE}off"));
+        self
+    }
+}
+
 /// Whether a side's own words say something else for an option that both have. Of those that may be there several times,
 /// the last counts for each name.
 fn overridden(word: &str, own: &[String]) -> bool {
@@ -67,41 +85,4 @@ fn told(text: &str) -> (String, String) {
     let why = lines.next().unwrap_or("it cannot be read").trim_start_matches("error: ").to_owned();
     let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; "));
     (why, format!("{}`aorta exec --help` lists the options of a side", tip.unwrap_or_default()))
-}
-
-/// Words as a shell would separate them: by spaces, quotes of both kinds hold them together, a backslash takes what
-/// follows as it is. Nothing where a quote stays open.
-fn words(text: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (Some(open), _) if open == letter => quote = None,
-            (None | Some('"'), '\\') => word.get_or_insert_default().extend(letters.next()),
-            (None, _) if letter.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_a_shells() {
-        let read = |text: &str| words(text).map(|words| words.join("|"));
-        assert_eq!(read("  --streams 8\t--set a=b "), Some("--streams|8|--set|a=b".to_owned()));
-        assert_eq!(read(r#"--set 'x = 1' "a b"c \' """#), Some("--set|x = 1|a bc|'|".to_owned()));
-        assert_eq!(read(""), Some(String::new()));
-        assert_eq!(read("'open"), None);
-    }
 }

@@ -11,6 +11,7 @@ use crate::exec::{self, Diagnosis, ExecError};
 
 use super::measuring::Run;
 use super::restart::restart;
+use super::together;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
@@ -37,18 +38,24 @@ impl DiagnoseArg {
 #[derive(Clone, Copy, Debug)]
 pub struct Aftermath {
     how: DiagnosticsArg,
+    /// The rank of this process, where a launcher has started several.
+    rank: Option<u32>,
     /// The command can go once more: it is not that already, no profiler watches, and its file can be read again.
     again: bool,
 }
 
 impl Aftermath {
     pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> Aftermath {
-        Aftermath { how, again: args.diagnose.is_none() && args.ranges.is_none() && !args.blocks && args.file != "-" }
+        Aftermath {
+            how,
+            rank: None,
+            again: args.diagnose.is_none() && args.ranges.is_none() && !args.blocks && args.file != "-",
+        }
     }
 
-    /// Of a process among others: none of them runs again by itself.
-    pub fn once(how: DiagnosticsArg) -> Aftermath {
-        Aftermath { how, again: false }
+    /// That of the process of a rank among others: none of them runs again by itself.
+    pub fn once(how: DiagnosticsArg, rank: u32) -> Aftermath {
+        Aftermath { how, rank: Some(rank), again: false }
     }
 
     /// Starts the command once more where that may say more about an error, which is told before. Comes back where it
@@ -73,9 +80,11 @@ impl Aftermath {
     }
 
     /// A thread does not come back from a call, so that the run cannot end: the program does.
-    pub fn leave(self, error: CliError) {
+    pub fn leave(self, error: CliError) -> ! {
         self.look_again(&error);
-        error.print(self.how);
+        if self.rank.is_none_or(|rank| together::tells(&error, rank)) {
+            error.print(self.how);
+        }
         backend::leave(error.code());
     }
 }

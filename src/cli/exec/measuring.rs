@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::base::{DType, SrcSpan};
 use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
-use crate::measure::{self, RunRecord};
+use crate::measure::{self, Measured, RunRecord};
 use crate::plan::Rank;
 use crate::report;
 use crate::schedule::{self, Schedule};
 
 use super::args::{EffortArg, LaunchArg};
 use super::prepare::Ready;
+use super::telling::Telling;
 use super::{Part, interrupt};
 use crate::cli::backends::{self, Chosen};
 use crate::cli::conditions::Conditions;
@@ -38,10 +39,11 @@ pub(super) struct Run<'a> {
     pub(super) profiled: bool,
     pub(super) part: &'a Part,
     pub(super) control: Arc<Control>,
+    telling: &'a Telling,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(ready: &'a Ready, part: &'a Part) -> Self {
+    pub(super) fn new(ready: &'a Ready, part: &'a Part, telling: &'a Telling) -> Self {
         let Ready { args, settings, loaded, chosen, .. } = ready;
         let effort = match args.effort {
             None => settings.effort,
@@ -60,7 +62,7 @@ impl<'a> Run<'a> {
         };
         let conditions = args.conditions.over(settings);
         let blocking = environment::blocking_calls().filter(|_| conditions.gate == GateSetting::Auto);
-        let control = Arc::new(Control::default());
+        let control = part.control.clone();
         if chosen.backend.peers().is_some() {
             control.link();
         }
@@ -79,6 +81,7 @@ impl<'a> Run<'a> {
             profiled: args.ranges.is_some(),
             part,
             control,
+            telling,
         }
     }
 
@@ -149,7 +152,7 @@ impl<'a> Run<'a> {
 
     /// Says that the CPU takes its time for the reference, where it does.
     fn announce_reference(&self) {
-        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program, None).0).sum();
+        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
         if self.part.leads && flops > LONG {
             let preset = if self.loaded.parsed.preset.is_none() {
                 " A smaller preset takes less: `aorta show FILE`."
@@ -178,6 +181,14 @@ impl<'a> Run<'a> {
             .collect();
         let started = jiff::Timestamp::now().to_string();
         let profile = backends::known(&backend.device(), self.settings)?;
+        // Worked out once: the device does not wait between two phases until everything around the figures is told again.
+        let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
+        let around = self.assemble(&schedules, nothing, started.clone(), None);
+        let keep = |measured: Measured| {
+            let mut record = RunRecord { complete: false, variants: measured.variants, ..around.clone() };
+            record.warnings.extend(measured.warnings);
+            self.telling.keep(record);
+        };
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks: Vec<measure::RankRequest> = (first..)
             .zip(&loaded.ranks)
@@ -203,6 +214,7 @@ impl<'a> Run<'a> {
             profile: profile.as_ref(),
             expectations,
             places: &place,
+            keep: &keep,
         };
         let measured = {
             let total = measure::iterations(&request);
@@ -210,7 +222,11 @@ impl<'a> Run<'a> {
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
-        let mut record = self.assemble(&schedules[0], measured, started);
+        let timer = if failure.is_none() { self.timer() } else { None };
+        let mut record = self.assemble(&schedules, measured, started, timer);
+        if record.complete {
+            self.telling.keep(record.clone());
+        }
         if self.verify && record.complete {
             self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();

@@ -40,10 +40,26 @@ fn world_alone(args: &ExecArgs) -> (load::World, bool) {
     }
 }
 
+/// The text of the file, with the command that checks it.
+fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
+    let mut text = load::find(&args.file, settings)?;
+    // What came on standard input cannot be read again.
+    if args.file != "-" {
+        text.check = ["aorta", "check", &args.file].map(str::to_owned).into();
+        for pair in args.config.config.iter().filter(|pair| !pair.starts_with("timeout=")) {
+            text.check.extend(["--config".to_owned(), pair.clone()]);
+        }
+        if let Some(path) = &args.config.config_file {
+            text.check.extend(["--config-file".to_owned(), path.display().to_string()]);
+        }
+    }
+    Ok(text)
+}
+
 /// Whether these arguments make a run, as far as that is known without a device: what it would load.
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     let (args, settings) = settle(args)?;
-    let text = load::find(&args.file, &settings)?;
+    let text = find(&args, &settings)?;
     let loaded = load::load_world(text, &args.workload, &settings, world_alone(&args).0)?;
     match args.emulate {
         Some(world) => emulate::only(loaded, args.rank, world),
@@ -57,7 +73,7 @@ pub(super) fn prepare(
     settings: Settings,
     process: Option<&together::Process>,
 ) -> Result<Ready, CliError> {
-    let text = load::find(&args.file, &settings)?;
+    let text = find(&args, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
     let (world, uncounted) = match (process, args.emulate) {
         (Some(_), Some(world)) => return Err(emulate::launched(world).into()),

@@ -1,5 +1,9 @@
 //! The record of a run, from what was measured and what is known around it.
 
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
 use crate::base::{Bytes, Space};
 use crate::config::{Effort, LaunchSetting};
 use crate::exec::Timer;
@@ -7,23 +11,43 @@ use crate::measure::record::{
     Device, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings as SettingsRecord,
 };
 use crate::measure::{self, Measured};
+use crate::model;
+use crate::report::dump;
 use crate::schedule::Schedule;
 
 use super::measuring::Run;
 use crate::cli::{environment, output};
 
+/// The hash of a text that is written to it.
+#[derive(Default)]
+struct Hashing(Sha256);
+
+impl fmt::Write for Hashing {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
+}
+
 impl Run<'_> {
-    pub(super) fn assemble(&self, schedule: &Schedule, measured: Measured, started: String) -> RunRecord {
+    /// The record of what was measured; `schedules` has that of each rank, and `timer` is what timing costs on the device,
+    /// where that is known.
+    pub(super) fn assemble(
+        &self,
+        schedules: &[Schedule],
+        measured: Measured,
+        started: String,
+        timer: Option<Timer>,
+    ) -> RunRecord {
+        let schedule = &schedules[0];
         let loaded = self.loaded;
         let device = self.chosen.backend.device();
-        let measurement = self.effort != Effort::Sanity;
+        let no_measurement = self.no_measurement();
         let mut warnings = Vec::new();
         if !measured.complete && measured.failure.is_none() {
             warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
         }
-        if !measurement {
-            warnings.push("one iteration without warm-up shows that the file runs; it is no measurement".to_owned());
-        }
+        warnings.extend(no_measurement.map(str::to_owned));
         if let Some((world, rank)) = self.emulated {
             warnings.push(format!(
                 "emulated: the device stands for rank {rank} of {world}; what ranks do together takes the time of a \
@@ -36,7 +60,6 @@ impl Run<'_> {
         if let Some(variable) = self.blocking {
             warnings.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
         }
-        let timer = if measured.failure.is_none() { self.timer() } else { None };
         for variant in &measured.variants {
             let told = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
             warnings.extend(told.map(|told| format!("{}: {told}", variant.launch)));
@@ -48,7 +71,7 @@ impl Run<'_> {
             started,
             simulated: device.simulated,
             emulated: self.emulated.map(|(world, _)| world),
-            measurement,
+            measurement: no_measurement.is_none(),
             complete: measured.complete,
             workload: self.loaded.workload(),
             settings: SettingsRecord {
@@ -79,7 +102,7 @@ impl Run<'_> {
                 facts: device.facts.into_iter().chain(timer.iter().flat_map(Timer::facts)).collect(),
             },
             environment: environment::describe(&self.part.facts),
-            program: self.program(schedule),
+            program: self.program(schedules),
             variants: measured.variants,
             verification: None,
             expected: Vec::new(),
@@ -87,9 +110,19 @@ impl Run<'_> {
         }
     }
 
+    /// Why the run is no measurement, whatever it gives.
+    fn no_measurement(&self) -> Option<&'static str> {
+        match (self.plan.warmup, self.plan.iterations, self.effort) {
+            (0, 1, _) => Some("one iteration without warm-up shows that the file runs; it is no measurement"),
+            (_, 1, _) => Some("one iteration shows nothing of how times vary; it is no measurement"),
+            (_, _, Effort::Sanity) => Some("`--effort sanity` shows that the file runs; it is no measurement"),
+            _ => None,
+        }
+    }
+
     /// What timing costs on the device, where that can be measured. Asked behind the runs and not before: on an H200 it
     /// leaves the process in a state in which each kernel begins a sixth of a microsecond later.
-    fn timer(&self) -> Option<Timer> {
+    pub(super) fn timer(&self) -> Option<Timer> {
         // What is no measurement needs none of its timer either. A run that can go on without does.
         let timed = self.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
@@ -102,15 +135,27 @@ impl Run<'_> {
         told.flatten()
     }
 
-    fn program(&self, schedule: &Schedule) -> ProgramRecord {
-        let program = &self.loaded.program;
-        let (flops, bytes) = measure::totals(program, None);
+    /// The hash of what all ranks run.
+    fn plan(&self, schedules: &[Schedule]) -> String {
+        let mut hashing = Hashing::default();
+        for (rank, schedule) in self.loaded.ranks.iter().zip(schedules) {
+            dump::work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
+        }
+        hashing.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn program(&self, schedules: &[Schedule]) -> ProgramRecord {
+        let (program, schedule) = (&self.loaded.program, &schedules[0]);
+        let (flops, bytes) = measure::totals(program);
+        let slots = model::slots(self.loaded.ranks.iter().map(|rank| &*rank.program));
+        let own: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
-            cycle: program.cycle.len(),
-            cycle_operations: program.cycle.iter().map(|step| step.ops.len()).sum(),
+            cycle: slots,
+            cycle_operations: own * slots / program.cycle.len().max(1),
             flops,
             bytes: bytes as u64,
+            plan: Some(self.plan(schedules)),
             streams: program.streams.len(),
             lanes: schedule
                 .lanes
@@ -129,7 +174,7 @@ impl Run<'_> {
                 device: Bytes(schedule.bytes(Space::Device)),
                 pinned: Bytes(schedule.bytes(Space::Pinned)),
                 host: Bytes(schedule.bytes(Space::Host)),
-                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.slots)),
+                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
             },
         }
     }

@@ -46,9 +46,10 @@ impl Run<'_> {
         let mut stood = standing.open().map_err(failed)?;
         let measured = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
         answer(&Ready {
-            record: self.assemble(&schedules[0], measured, started),
+            record: self.assemble(&schedules, measured, started, self.timer()),
             launch: mode.name().to_owned(),
-            period: stood.period(),
+            period: stood.slots(),
+            held: stood.held(),
             warmup: stood.warmup,
             timeout: self.settings.timeout,
             notes: stood.notes(),

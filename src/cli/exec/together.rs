@@ -15,7 +15,7 @@ use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
 use crate::cli::{CliResult, DONE, environment};
 use crate::config::Settings;
-use crate::exec::{self, Control, ExecError};
+use crate::exec::{self, Control, ExecError, Peers};
 
 use super::{ExecArgs, Part, Ready, failure, finish, interrupt, prepare};
 
@@ -23,6 +23,7 @@ use super::{ExecArgs, Part, Ready, failure, finish, interrupt, prepare};
 pub(super) struct Process {
     launcher: Launcher,
     meeting: Arc<Rendezvous>,
+    control: Arc<Control>,
 }
 
 /// What a process says before it begins.
@@ -64,16 +65,18 @@ pub(super) fn run(
         job: launcher.job.clone(),
         timeout: duration(waits),
     };
-    // In a library that waits for a rank that is gone, a process cannot be reached: it is ended.
+    let control = Arc::new(Control::default());
+    let aftermath = failure::Aftermath::once(how, rank);
+    // In a library that waits for a rank that is gone, a process cannot be reached: what ranks do together is ended, and
+    // where that is of no use, the process is, with the figures that there are.
+    let ended = control.clone();
     let rescue = move |error: ExecError| {
-        let error = CliError::from(error);
-        if tells(&error, rank) {
-            error.print(how);
+        if !ended.end(&error) {
+            aftermath.leave(error.into());
         }
-        std::process::exit(i32::from(error.code()));
     };
     let meeting = Rendezvous::join(&place, Box::new(rescue))?;
-    let process = Process { launcher, meeting: Arc::new(meeting) };
+    let process = Process { launcher, meeting: Arc::new(meeting), control };
     let result = process.run(settled, how);
     process.conclude(result, how)
 }
@@ -83,7 +86,7 @@ fn duration(time: Nanos) -> Duration {
 }
 
 /// Whether this process says what has ended it. That a rank is gone, rank 0 says for all.
-fn tells(error: &CliError, rank: u32) -> bool {
+pub(super) fn tells(error: &CliError, rank: u32) -> bool {
     match error {
         CliError::Exec { error: ExecError::Ended, .. } => false,
         CliError::Exec { error: ExecError::LostRank { rank: lost, .. }, .. } => rank == 0 || *lost == 0,
@@ -127,12 +130,17 @@ impl Process {
             leads: self.leads(),
             launched: true,
             facts: self.facts(&all),
-            aftermath: failure::Aftermath::once(how),
+            aftermath: failure::Aftermath::once(how, self.launcher.rank),
+            control: self.control.clone(),
         };
-        if ready.chosen.backend.peers().is_none() && !self.leads() {
-            // Rank 0 runs all ranks; this one only ends as it does.
-            interrupt::watch(&Arc::new(Control::default()), true);
-            return Ok(DONE);
+        if ready.chosen.backend.peers().is_none() {
+            // Rank 0 runs all ranks; the others only end as it does.
+            if !self.leads() {
+                interrupt::watch(&self.control, true);
+                return Ok(DONE);
+            }
+            // Nothing here waits for a process that is gone: the run ends as by Ctrl-C.
+            self.meeting.watch(Some(self.control.stop.clone()));
         }
         finish(&ready, &part, how)
     }

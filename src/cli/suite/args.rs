@@ -12,8 +12,8 @@ A NAME is that of a shipped suite, or the path of your own (`.ron`). Each case i
 process of its own.
 
 Exit codes: 0 all cases that ran are held; 1 an expectation, a verification or a limit did not hold; 2 bad
-input; 4 a case failed, or none could run; 130 interrupted. Skipped and missing cases fail by `--strict`
-alone.";
+input; 4 a case failed, or no case ran; 130 interrupted. A case that is skipped or missing fails the suite
+with `--strict`; without it, as long as another case ran, it does not.";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]

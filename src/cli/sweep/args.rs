@@ -75,6 +75,9 @@ pub struct SweepArgs {
     /// In which order cases run
     #[arg(long, value_name = "ORDER", default_value = "shuffled")]
     pub order: Order,
+    /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "search")]
+    pub sort: Option<String>,
     /// Append each case with its record to this file when it has ended, in place of one below ~/.local/state/aorta/sweeps
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::counted;
+use crate::base::{counted, shell};
 use crate::cli::error::InputError;
 use crate::cli::{environment, output};
 use crate::measure::cases::{self, Axis, Case, Cases, Header};
@@ -140,7 +140,7 @@ fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
     differ("the kind of file", &kind(there), &kind(now));
     differ("the workload", &there.name, &now.name);
     differ("the version of aorta", &there.aorta, &now.aorta);
-    differ("the command", &there.arguments.join(" "), &now.arguments.join(" "));
+    differ("the command", &shell::command(&there.arguments), &shell::command(&now.arguments));
     differ("what varies", &axes(&there.axes), &axes(&now.axes));
     differ("the way through the axes", zip(there), zip(now));
     if there.sha256 != now.sha256 && there.name == now.name {

@@ -7,10 +7,8 @@ use indexmap::IndexMap;
 use crate::base::{Bytes, Flops, counted};
 
 use super::matching::Twins;
-use super::point::{Point, Value};
-
-/// Letters of a hash that tell texts from each other.
-const HASH: usize = 12;
+use super::point::{self, Point, Value};
+use crate::measure::pace::Pace;
 
 /// Why no verdict can be given.
 pub fn refused(twins: &Twins) -> Vec<String> {
@@ -52,10 +50,20 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
     if !twins.is_same_text() {
         let hash = |points: &[&Point]| {
             let hash = points.iter().find_map(|point| point.sha256.as_ref());
-            hash.map(|hash| hash.chars().take(HASH).collect::<String>()).unwrap_or_default()
+            hash.map(|hash| point::short(hash).to_owned()).unwrap_or_default()
         };
         let (base, other) = (hash(&twins.base), hash(&twins.other));
         doubts.push(format!("the text of the workload is not the same (SHA-256 {base}… and {other}…)"));
+    }
+    if twins.pace() == Pace::Host {
+        doubts.push(
+            "some runs were held at the gate and others were not: host-paced times are compared, and figures that depend on \
+             the gate are left out"
+                .to_owned(),
+        );
+    }
+    if !twins.is_one_slot() {
+        doubts.push("operations were observed in different slots, and are not compared".to_owned());
     }
     let work = |points: &[&Point]| points.iter().find_map(|point| point.work);
     if let (Some(base), Some(other)) = (work(&twins.base), work(&twins.other))

@@ -93,14 +93,26 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
         }
         _ => Vec::new(),
     };
-    Point { key, device, figures: figures(run), environment, harness: true, doubts, ..Point::default() }
+    // Its times are those of the host, whatever it measures.
+    let figures = figures(run);
+    Point {
+        key,
+        device,
+        host_paced: figures.clone(),
+        figures,
+        held: Some(false),
+        environment,
+        harness: true,
+        doubts,
+        ..Point::default()
+    }
 }
 
 fn figures(run: &Run) -> Vec<Figure> {
     let seconds = |ms: &f64| ms * 1e-3;
     let times: Vec<f64> = run.iteration_times_ms.iter().map(seconds).filter(|time| *time > 0.0).collect();
     let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-    let mut figures = point::of_times(times.clone(), 1);
+    let mut figures = point::of_times(&times, 1);
     if times.is_empty() {
         let told = |name: &str| run.latency_ms.get(name).or_else(|| run.latency_ms.get(&format!("{name}_ms")));
         let told = ["p50", "p95", "p99"].map(|name| told(name).map(|ms| (name, seconds(ms))));
@@ -117,7 +129,7 @@ fn figures(run: &Run) -> Vec<Figure> {
         let samples: Vec<f64> = times.iter().map(|time| time / work).collect();
         let value = match samples.is_empty() {
             true => Value::Single(value),
-            false => Value::Series { samples: samples.into(), period: 1, percentile: 50.0, inverse: true },
+            false => Value::Series { samples: samples.into(), percentile: 50.0, inverse: true },
         };
         figures.push(Figure::new("throughput", &unit, value));
     }

@@ -1,7 +1,8 @@
 //! Which cases of two sides are the same case: by what they are cases of, never by where they stand.
 //!
 //! First those whose every value is equal; then those that agree in all that both sides tell, where that leaves no choice;
-//! then the one case of a workload, where each side has just one, with what differs told.
+//! then the one case of a workload, where each side has just one, with what differs told. A workload is known by the name of
+//! its file: another text of that name is a version of it, another name another workload.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::exec::LaunchMode;
 use crate::measure::effect;
+use crate::measure::pace::Pace;
 
 use super::point::{Key, Point, sorted};
 use super::side::Side;
@@ -48,6 +50,17 @@ impl Twins<'_> {
         self.points().all(|point| point.simulated)
     }
 
+    /// Which times all runs of the case have alike.
+    pub fn pace(&self) -> Pace {
+        Pace::of(self.points().map(|point| point.held))
+    }
+
+    /// Whether operations were observed in the same slot everywhere.
+    pub fn is_one_slot(&self) -> bool {
+        let observed = self.points().filter(|point| !point.operations.is_empty());
+        observed.map(|point| point.slot).collect::<BTreeSet<_>>().len() < 2
+    }
+
     /// How much runs of this case are taken to differ, where a side has only one.
     pub fn between_runs(&self) -> f64 {
         let graph = |point: &Point| point.key.get("launch").is_some_and(|launch| launch == LaunchMode::Graph.name());
@@ -83,11 +96,12 @@ pub fn matched<'a>(base: &'a Side, other: &'a Side) -> Matched<'a> {
     settle(&bases, &others, &pairs)
 }
 
-/// The workload and how it was launched.
+/// The workload, wherever its file lies, and how it was launched.
 type Kind = (Option<String>, Option<String>);
 
 fn kind(group: &Group) -> Kind {
-    (group.key.get("workload").cloned(), group.key.get("launch").cloned())
+    let name = |path: &String| path.rsplit('/').next().unwrap_or(path).to_owned();
+    (group.key.get("workload").map(name), group.key.get("launch").cloned())
 }
 
 /// How many cases there are of each kind.

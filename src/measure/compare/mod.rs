@@ -3,7 +3,6 @@
 //! Sides are made of records, files of cases, and results of AORTA's Python harness. Cases are matched by what they are
 //! cases of, never by where they stand in a file. The result is plain data, from which every form is made.
 
-mod direction;
 mod doubts;
 mod environment;
 mod harness;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::measure::cases::{Axis, Case};
+use crate::measure::pace::{self, Pace};
 use crate::measure::record::{AnalysisRecord, RunRecord, Variant};
-use crate::measure::steady;
+use crate::measure::{slots, steady};
 
 use super::environment;
 
@@ -34,6 +35,10 @@ pub struct Point {
     /// Why there are no figures.
     pub failed: Option<String>,
     pub figures: Vec<Figure>,
+    /// Whether its iterations were held at the gate; `None` of a graph, which is issued by one call.
+    pub held: Option<bool>,
+    /// The figures that do not depend on the gate: those of host-paced times, and what does not vary.
+    pub host_paced: Vec<Figure>,
     /// What of the machine and the settings may differ between sides, by name.
     pub environment: IndexMap<String, String>,
     pub simulated: bool,
@@ -49,6 +54,21 @@ pub struct Point {
     /// What speaks against believing it.
     pub doubts: Vec<String>,
     pub operations: Vec<Operation>,
+    /// The slot that its operations, and figures by category, are of.
+    pub slot: usize,
+}
+
+/// What names of figures begin with that are of the observed iterations of one slot, by category of operations.
+pub const OF_ONE_SLOT: [&str; 2] = ["exposed.", "overlap."];
+
+impl Point {
+    /// The figures that runs of this pace have alike.
+    pub fn figures(&self, pace: Pace) -> &[Figure] {
+        match pace {
+            Pace::Headline => &self.figures,
+            Pace::Host => &self.host_paced,
+        }
+    }
 }
 
 /// A figure of a run.
@@ -62,8 +82,8 @@ pub struct Figure {
 
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A percentile of samples, of a program that repeats after `period` of them; with `inverse`, one over it.
-    Series { samples: Arc<[f64]>, period: usize, percentile: f64, inverse: bool },
+    /// A percentile of samples, each of the same work; with `inverse`, one over it.
+    Series { samples: Arc<[f64]>, percentile: f64, inverse: bool },
     /// One number, which another run would have different.
     Single(f64),
     /// One number that does not vary.
@@ -88,13 +108,14 @@ impl Figure {
     }
 }
 
-/// The figures of a series of times in seconds: its percentiles, and how many a second.
-pub fn of_times(samples: Vec<f64>, period: usize) -> Vec<Figure> {
+/// The figures of times of iterations in seconds, of a program with that many slots: percentiles over rounds, and how many
+/// iterations a second. None without a whole round.
+pub fn of_times(samples: &[f64], slots: usize) -> Vec<Figure> {
+    let samples: Arc<[f64]> = slots::rounds(samples, slots).into();
     if samples.is_empty() {
         return Vec::new();
     }
-    let samples: Arc<[f64]> = samples.into();
-    let series = |percentile, inverse| Value::Series { samples: samples.clone(), period, percentile, inverse };
+    let series = |percentile, inverse| Value::Series { samples: samples.clone(), percentile, inverse };
     let mut figures: Vec<Figure> =
         PERCENTILES.iter().map(|(name, percentile)| Figure::new(name, "s", series(*percentile, false))).collect();
     figures.push(Figure::new("throughput", "iterations/s", series(50.0, true)));
@@ -137,8 +158,11 @@ pub fn stem(name: &str) -> &str {
 }
 
 fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
-    let samples = variant.time.samples_ns.iter().map(|time| time.seconds()).collect();
-    let mut figures = of_times(samples, record.program.cycle);
+    let times = |pace: Pace| {
+        let samples: Vec<f64> = pace.times(variant).samples_ns.iter().map(|time| time.seconds()).collect();
+        of_times(&samples, record.program.cycle)
+    };
+    let mut figures = times(Pace::Headline);
     let analysis = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref());
     figures.extend(analysis.into_iter().flat_map(hidden));
     let memory = record.program.memory;
@@ -152,6 +176,8 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
     if variant.refused.is_some() {
         figures.retain(|figure| matches!(figure.value, Value::Exact(_)));
     }
+    let exact = figures.iter().filter(|figure| matches!(figure.value, Value::Exact(_)));
+    let host_paced = times(Pace::Host).into_iter().chain(exact.cloned()).collect();
     Point {
         key: key(record, variant),
         case: None,
@@ -159,6 +185,8 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
         device: record.device.name.clone(),
         failed: None,
         figures,
+        held: pace::held(variant),
+        host_paced,
         environment: environment::of_record(record, variant),
         simulated: record.simulated,
         emulated: record.emulated,
@@ -168,14 +196,29 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
         refused: refused(record, variant),
         doubts: doubts(record, variant),
         operations: operations(variant),
+        slot: variant.ranks.first().map_or(0, |rank| rank.slot),
     }
+}
+
+/// What a workload is called. A text without a name, from standard input, is known by itself alone.
+fn workload(record: &RunRecord) -> String {
+    let workload = &record.workload;
+    match workload.name == "<stdin>" {
+        true => format!("{} {}", workload.name, short(&workload.sha256)),
+        false => stem(&workload.name).to_owned(),
+    }
+}
+
+/// Enough of a hash to tell texts from each other.
+pub fn short(sha256: &str) -> &str {
+    sha256.get(..12).unwrap_or(sha256)
 }
 
 fn key(record: &RunRecord, variant: &Variant) -> Key {
     let settings = &record.settings;
     let mut key = Key::new();
     let mut add = |name: &str, value: String| key.insert(name.to_owned(), value);
-    add("workload", stem(&record.workload.name).to_owned());
+    add("workload", workload(record));
     for (name, value) in &record.workload.params {
         add(name, value.clone());
     }
@@ -212,6 +255,10 @@ fn refused(record: &RunRecord, variant: &Variant) -> Vec<String> {
         refused.push("it ran too few iterations to be a measurement".to_owned());
     }
     refused.extend(variant.refused.iter().map(|why| format!("the time has no value, since {why}")));
+    let (n, slots) = (variant.time.samples_ns.len(), record.program.cycle);
+    if n < slots {
+        refused.push(format!("{n} iterations are less than a round of its {slots} slots"));
+    }
     if record.verification.as_ref().is_some_and(|verification| !verification.held) {
         refused.push("its results were wrong".to_owned());
     }

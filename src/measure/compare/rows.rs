@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use crate::measure::effect::{Direction, Effect, Group, THRESHOLD, Verdict};
+use crate::measure::direction;
+use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
+use crate::measure::pace::Pace;
 use crate::measure::stats::percentile;
 
 use super::matching::{self, Twins};
-use super::point::{Figure, Point, Value};
-use super::{Options, Pair, Row, direction, doubts, is_of, operations};
+use super::point::{Figure, OF_ONE_SLOT, Point, Value};
+use super::{Options, Pair, Row, doubts, is_of, operations};
 
 /// By how much a product may miss a constant and still be one: rounding.
 const ROUNDING: f64 = 1e-9;
@@ -44,14 +46,21 @@ struct Metric<'a> {
 /// A case of both sides, compared.
 pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair {
     let refused = doubts::refused(twins);
+    let one_slot = twins.is_one_slot();
+    let comparable = |name: &&str| one_slot || !OF_ONE_SLOT.iter().any(|of| name.starts_with(of));
     let wanted = |name: &&str| options.metrics.is_empty() || options.metrics.iter().any(|of| is_of(name, of));
-    let mut rows: Vec<Row> =
-        names_of(twins).into_iter().filter(wanted).filter_map(|name| row(twins, name, options)).collect();
+    let mut rows: Vec<Row> = names_of(twins)
+        .into_iter()
+        .filter(wanted)
+        .filter(comparable)
+        .filter_map(|name| row(twins, name, options))
+        .collect();
     if !refused.is_empty() {
         rows.iter_mut().for_each(|row| row.verdict = Verdict::CannotTell);
     }
     let devices: BTreeSet<&String> = twins.points().map(|point| &point.device).collect();
-    let operations = if options.operations || devices.len() > 1 { operations::rows(twins) } else { Vec::new() };
+    let asked = options.operations || devices.len() > 1;
+    let operations = if asked && one_slot { operations::rows(twins) } else { Vec::new() };
     Pair {
         case: matching::label(&twins.key, names),
         key: twins.key.clone(),
@@ -80,12 +89,15 @@ fn figures(runs: &[&Point]) -> String {
 
 /// The figures of the first run, in its order.
 fn names_of<'a>(twins: &'a Twins) -> Vec<&'a str> {
-    twins.base.first().map_or_else(Vec::new, |run| run.figures.iter().map(|figure| figure.name.as_str()).collect())
+    let pace = twins.pace();
+    let names = |run: &&'a Point| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
+    twins.base.first().map_or_else(Vec::new, names)
 }
 
 /// A metric that every run of both sides has, in one unit.
 fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
-    let (mut base, mut other) = (metric(&twins.base, name)?, metric(&twins.other, name)?);
+    let pace = twins.pace();
+    let (mut base, mut other) = (metric(&twins.base, name, pace)?, metric(&twins.other, name, pace)?);
     if base.unit != other.unit {
         return None;
     }
@@ -112,9 +124,9 @@ fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
     })
 }
 
-fn metric<'a>(runs: &[&'a Point], name: &str) -> Option<Metric<'a>> {
+fn metric<'a>(runs: &[&'a Point], name: &str, pace: Pace) -> Option<Metric<'a>> {
     let figures: Option<Vec<&Figure>> =
-        runs.iter().map(|run| run.figures.iter().find(|figure| figure.name == name)).collect();
+        runs.iter().map(|run| run.figures(pace).iter().find(|figure| figure.name == name)).collect();
     let figures = figures?;
     let unit = &figures.first()?.unit;
     let same = figures.iter().all(|figure| figure.unit == *unit);
@@ -124,7 +136,8 @@ fn metric<'a>(runs: &[&'a Point], name: &str) -> Option<Metric<'a>> {
 /// A number of a run that is a constant over its median time, or times it, with the same constant in all runs of both
 /// sides, varies as the time does: it gets the time's samples.
 fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
-    let times: Option<Vec<(f64, &Value)>> = twins.points().map(median_time).collect();
+    let pace = twins.pace();
+    let times: Option<Vec<(f64, &Value)>> = twins.points().map(|run| median_time(run, pace)).collect();
     let Some(times) = times else { return };
     let values = || base.iter().chain(other.iter());
     let single = |value: &Value| if let Value::Single(value) = value { Some(*value) } else { None };
@@ -149,16 +162,16 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
         (None, None) => return,
     };
     for (value, (_, time)) in base.iter_mut().chain(other.iter_mut()).zip(&times) {
-        if let Value::Series { samples, period, percentile, .. } = time {
+        if let Value::Series { samples, percentile, .. } = time {
             let samples = samples.iter().map(|time| factor * time).collect();
-            *value = Value::Series { samples, period: *period, percentile: *percentile, inverse };
+            *value = Value::Series { samples, percentile: *percentile, inverse };
         }
     }
 }
 
 /// The median time of a run in seconds, and the series that it is of.
-fn median_time(run: &Point) -> Option<(f64, &Value)> {
-    let figure = run.figures.iter().find(|figure| figure.name == "time.p50")?;
+fn median_time(run: &Point, pace: Pace) -> Option<(f64, &Value)> {
+    let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
     let Value::Series { samples, .. } = &figure.value else { return None };
     Some((median(samples), &figure.value))
 }
@@ -202,16 +215,16 @@ fn effect(
 }
 
 /// The samples of all runs, their percentile, and whether the figure is one over it.
-fn groups(values: &[Value]) -> Option<(Vec<Group<'_>>, f64, bool)> {
+fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
     let (mut of, mut inverted) = (50.0, false);
     let groups = values.iter().map(|value| match value {
-        Value::Series { samples, period, percentile, inverse } => {
+        Value::Series { samples, percentile, inverse } => {
             (of, inverted) = (*percentile, *inverse);
-            Some(Group { samples, period: *period })
+            Some(&samples[..])
         }
         Value::Single(_) | Value::Exact(_) => None,
     });
-    let groups = groups.collect::<Option<Vec<Group>>>()?;
+    let groups = groups.collect::<Option<Vec<&[f64]>>>()?;
     Some((groups, of, inverted))
 }
 

@@ -109,6 +109,7 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         },
         environment: Environment { cpus: 16, ..Environment::default() },
         program: ProgramRecord {
+            plan: None,
             operations,
             cycle: 1,
             cycle_operations: operations,
@@ -267,7 +268,7 @@ fn metrics_are_those_of_the_shipped_file_with_those_parameters() {
         value: Some(25e12),
         unit: "FLOP/s".to_owned(),
         text: "25 TFLOP/s".to_owned(),
-        note: None,
+        ..MetricRecord::default()
     });
     assert_eq!(verdicts(&run), ["large_gemm_only in f32: slower"]);
     let mut other = run.clone();

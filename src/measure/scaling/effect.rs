@@ -2,15 +2,17 @@
 
 use indexmap::IndexMap;
 
-use super::point::slack;
+use super::point::{is_conclusive, slack};
 use super::{Interval, Point};
 use crate::measure::cases::{Axis, Case};
+use crate::measure::pace::Pace;
 use crate::measure::record::RunRecord;
 
 /// What an axis changed, all other axes held, anywhere in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fewer than two cases can be set beside each other.
+    /// Fewer than two cases can be set beside each other, or their records do not tell it: they are no measurements, have
+    /// one sample, or are of a version that did not note what ran.
     Unknown,
     /// Neither the program nor, beyond noise, a time: what should have changed did not.
     None,
@@ -18,8 +20,8 @@ pub enum Effect {
     TimeOnly,
     /// The program differs, and no time beyond noise.
     ProgramOnly,
-    /// Both. With them, values that run the same program, in groups of two and more: between those nothing but noise
-    /// can differ.
+    /// Both. With them, values that run the same program by the same plan, in groups of two and more: between those
+    /// nothing but noise can differ.
     Both { same: Vec<Vec<String>> },
 }
 
@@ -35,12 +37,15 @@ struct Run {
 }
 
 impl Effect {
-    pub fn of(axes: &[&Axis], cases: &[&Case]) -> Effect {
+    pub fn of(axes: &[&Axis], cases: &[&Case], pace: Pace) -> Effect {
         let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
         for case in cases {
             let value = super::label(axes, case);
-            if let (Some(point), Some(record)) = (Point::of(case, &value), &case.record) {
-                let run = Run { value, program: program(record), time: point.time, simulated: record.simulated };
+            if let (Some(point), Some(record)) = (Point::of(case, &value, pace), &case.record) {
+                let Some(program) = program(record).filter(|_| is_conclusive(record, pace)) else {
+                    return Effect::Unknown;
+                };
+                let run = Run { value, program, time: point.time, simulated: record.simulated };
                 groups.entry(super::others(axes, case)).or_default().push(run);
             }
         }
@@ -68,14 +73,16 @@ fn one_time(group: &[Run]) -> bool {
     group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
 
-/// What ran, as far as a record tells it: operations, work, streams with their queues, memory, and how it was run.
-fn program(record: &RunRecord) -> String {
+/// What ran and how it was run: the plan that was made of the program, launches, settings, device. `None` of a record that
+/// does not say which plan it was.
+fn program(record: &RunRecord) -> Option<String> {
+    let plan = record.program.plan.as_ref()?;
     let launches: Vec<&str> = record.variants.iter().map(|variant| variant.launch.as_str()).collect();
     let settings = &record.settings;
     let how = (&settings.backend, settings.ranks, record.emulated, &settings.sync, settings.depth);
     let conditions = (&settings.gate, &settings.cache, &settings.data, settings.in_flight);
     let device = (&record.device.name, record.device.index);
-    serde_json::to_string(&(&record.program, launches, how, conditions, device)).unwrap_or_default()
+    serde_json::to_string(&(plan, launches, how, conditions, device)).ok()
 }
 
 /// Values that run the same program wherever they were measured.

@@ -2,7 +2,8 @@
 
 use crate::base::units;
 use crate::measure::cases::Case;
-use crate::measure::record::Times;
+use crate::measure::pace::Pace;
+use crate::measure::record::{RunRecord, Times};
 
 /// A figure and what it lies between.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,10 +43,10 @@ pub struct Point {
 }
 
 impl Point {
-    /// Nothing of a case without a time.
-    pub fn of(case: &Case, value: &str) -> Option<Point> {
+    /// `None` of a case without a time.
+    pub fn of(case: &Case, value: &str, pace: Pace) -> Option<Point> {
         let record = case.record.as_ref()?;
-        let time = seconds(&record.variants.first()?.time, record.simulated)?;
+        let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
         let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
         let (flops, bytes) = (record.program.flops * ranks, record.program.bytes as f64 * ranks);
         Some(Point { value: value.to_owned(), time, flops, bytes })
@@ -56,6 +57,13 @@ impl Point {
         let work = unit.of(self);
         Interval { value: work / self.time.value, low: work / self.time.high, high: work / self.time.low }
     }
+}
+
+/// Whether something can be concluded from a run's times: it is a measurement, and noise shows in more than one sample. A
+/// simulator has no noise.
+pub fn is_conclusive(record: &RunRecord, pace: Pace) -> bool {
+    let samples = record.variants.first().map_or(0, |variant| pace.times(variant).rounds());
+    record.measurement && (record.simulated || samples > 1)
 }
 
 /// The median and its interval. A simulator's is known exactly.

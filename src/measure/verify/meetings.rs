@@ -27,7 +27,7 @@ pub struct Brought {
     pub key: Key,
     /// The rank, by its place among those that are verified.
     pub rank: usize,
-    /// The iteration of the cycle, and the operation.
+    /// The slot of the cycle, and the operation.
     pub op: (usize, OpId),
     /// The inputs, each from its first element to behind its last.
     pub inputs: Vec<Vec<u8>>,
@@ -74,23 +74,13 @@ pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<Key>>> {
     inspected.steps.iter().map(of_step).collect()
 }
 
-/// For each iteration of the period the meetings at which some rank leaves something that is looked at later.
-pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<Key>>>)]) -> Result<Vec<BTreeSet<Key>>, ExecError> {
-    let period = own.iter().map(|(inspected, _)| inspected.steps.len()).max().unwrap_or(0);
-    let mut found: Vec<BTreeSet<Key>> = vec![BTreeSet::new(); period];
-    for (inspected, keys) in own {
-        for ((found, step), keys) in found.iter_mut().zip(&inspected.steps).zip(*keys) {
-            let live = step.iter().zip(keys).filter(|(launched, _)| launched.found.is_some());
-            found.extend(live.filter_map(|(_, key)| key.clone()));
-        }
-    }
-    let all = ranks.agree("operations to compare", Ok(found))?;
-    let mut live: Vec<BTreeSet<Key>> = Vec::new();
-    for found in all {
-        live.resize_with(live.len().max(found.len()), BTreeSet::new);
-        live.iter_mut().zip(found).for_each(|(live, found)| live.extend(found));
-    }
-    Ok(live)
+/// The meetings at which some rank leaves something, in some iteration of its period, that is looked at later.
+pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<Key>>>)]) -> Result<BTreeSet<Key>, ExecError> {
+    let steps = own.iter().flat_map(|(inspected, keys)| inspected.steps.iter().zip(*keys));
+    let launches = steps.flat_map(|(step, keys)| step.iter().zip(keys));
+    let live = launches.filter(|(launched, _)| launched.found.is_some()).filter_map(|(_, key)| key.clone());
+    let all: Vec<BTreeSet<Key>> = ranks.agree("operations to compare", Ok(live.collect()))?;
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// Brings together what the ranks of all processes bring.

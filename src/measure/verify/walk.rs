@@ -24,8 +24,8 @@ pub struct Walk<'a> {
     memories: Vec<Memory>,
     /// For each rank of this process what its launches meet others at.
     keys: Vec<Vec<Vec<Option<Key>>>>,
-    /// For each iteration of the period the meetings that are compared.
-    live: Vec<BTreeSet<Key>>,
+    /// The meetings that are compared.
+    live: BTreeSet<Key>,
     operations: BTreeMap<&'static str, CheckedOperations>,
     mistakes: Vec<Mistake>,
     unread: u64,
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
         let (launched, memory, rank) =
             (&inspected[own].steps[turn][place], &mut memories[own], ranks.own().start + own);
         let spec = &launched.work.spec;
-        let key = keys[own][turn][place].as_ref().filter(|key| live[turn].contains(*key));
+        let key = keys[own][turn][place].as_ref().filter(|key| live.contains(*key));
         let bytes = |elements: Vec<Elements>| elements.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>();
         if let Some(key) = key {
             let inputs = bytes(memory.elements(&spec.inputs, &launched.inputs));

@@ -7,7 +7,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SliceError {
     #[error("index {index} is outside of `{name}`, which has {size} there")]
-    #[diagnostic(code(aorta::model::index_out_of_range), help("indices run from 0 to {last}"))]
+    #[diagnostic(code(aorta::model::index_out_of_range), help("{}", match index {
+        ..0 => format!("indices run from 0 to {last}, and none counts from the end: the last is {last}"),
+        _ => format!("indices run from 0 to {last}"),
+    }))]
     IndexOutOfRange {
         name: String,
         index: i64,

@@ -1,5 +1,6 @@
 //! What is right in a file and still looks like a mistake. Knows no device; changes nothing.
 
+mod ranges;
 mod results;
 mod units;
 mod unused;
@@ -42,6 +43,20 @@ pub enum ModelWarning {
         #[label("nothing runs on {which}")]
         at: SourceSpan,
         which: String,
+    },
+
+    #[error("this loop has no turn")]
+    #[diagnostic(
+        code(aorta::model::empty_range),
+        severity(Warning),
+        help("a range counts up: write `rev({least}..{count})` to count down")
+    )]
+    EmptyRange {
+        /// The end of the range that was probably meant, which is left out of it, and its beginning.
+        count: String,
+        least: String,
+        #[label("ends before it begins")]
+        at: SourceSpan,
     },
 
     #[error("nobody reads the result of `{name}`")]
@@ -94,6 +109,7 @@ const MAX_WARNINGS: usize = 100;
 pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     let mut warnings = Vec::new();
     unused::names(ast, &mut warnings);
+    ranges::backwards(ast, &mut warnings);
     // What is idle or unread on this rank may be what another one uses.
     if !(program.by_rank && program.world > 1) {
         unused::streams(program, &mut warnings);

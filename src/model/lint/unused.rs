@@ -41,7 +41,7 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     }
     walk::stmts(ast, &mut |stmt| match &stmt.kind {
         StmtKind::Let(binding) => check("value", binding.name),
-        StmtKind::Buffer { family, .. } => check("buffer", family.name),
+        StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
         _ => {}
     });
 }

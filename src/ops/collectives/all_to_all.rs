@@ -52,7 +52,9 @@ impl Operation for AllToAll {
         match uneven_parts(spec) {
             None => traffic(spec),
             Some(parts) => {
-                let bytes = |counts: &[u64]| counts.iter().sum::<u64>() * spec.inputs[0].dtype.size();
+                let bytes = |counts: &[u64]| {
+                    Traffic::of(Space::Device, counts.iter().sum::<u64>() * spec.inputs[0].dtype.size())
+                };
                 Cost { read: bytes(&parts.sent), written: bytes(&parts.received), ..Cost::default() }
             }
         }
@@ -157,6 +159,7 @@ fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
                     op: "all_to_all",
                     expected: format!("at least {received} rows of {row} {} each", tensor.dtype),
                     found: format!("{found}, which is {} of {}", found.elements(), found.dtype),
+                    over: None,
                     at: given.span.into(),
                     call: source.span.into(),
                 });

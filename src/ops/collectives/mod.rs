@@ -55,6 +55,7 @@ fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<
             op,
             expected: format!("{count} elements of {dtype}"),
             found: format!("{0}, which is {1} of {2}", given.tensor, given.tensor.elements(), given.tensor.dtype),
+            over: None,
             at: given.span.into(),
             call: call.inputs.first().map_or(call.span, |input| input.span).into(),
         }),

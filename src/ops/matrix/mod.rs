@@ -17,6 +17,21 @@ pub struct Gemm;
 /// where there are many, and smaller ones, or parts of the inner sum, where there are few; this lies between.
 const TILE: u64 = 64;
 
+/// Rows and columns of the parts of a large product whose blocks share what they read, by clusters: as products of 1856,
+/// 5760 and 6336 rows from pinned memory show it on an H200 (docs/measurements/2026-11-22-shared-links.md).
+const LARGE_TILE: u64 = 384;
+
+/// Bytes that blocks read again because others have read them too. Device memory's cache serves these; the host's memory
+/// has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a product of
+/// 5760 × 5760 from pinned memory takes 15 times as long as its bytes, docs/measurements/2026-11-22-shared-links.md).
+fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
+    let again = |tensor: &Tensor, across: u64| {
+        let host = Traffic::of(tensor.space, tensor.bytes()).host;
+        Traffic { device: 0, host: host * (across.div_ceil(LARGE_TILE) - 1) }
+    };
+    again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
+}
+
 impl Operation for Gemm {
     fn name(&self) -> &'static str {
         "gemm"
@@ -143,6 +158,7 @@ impl Operation for Gemm {
             flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
+            reread: reread(spec, m, n),
             blocks: (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1),
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic),

@@ -5,15 +5,12 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{GroupId, OpId};
-use crate::model::Step;
+use crate::model::{self, Step};
 use crate::ops::{Collective, CollectiveKind};
 use crate::plan::{PlanError, StepPlan};
 
 use super::calls::{Channel, Table, Tables, is_transfer};
 use super::{Rank, stuck};
-
-/// Iterations that are gone through at most, where the ranks' cycles have no small common length.
-const ITERATIONS: u64 = 4096;
 
 /// Disagreements that are told.
 const MAX_ERRORS: usize = 20;
@@ -84,8 +81,6 @@ struct Way {
 
 impl<'a> Progress<'a> {
     pub fn new(ranks: &'a [Rank], tables: &'a Tables<'a>) -> Progress<'a> {
-        let cycle = |rank: &Rank| rank.program.cycle.len().max(1) as u64;
-        let iterations = ranks.iter().map(cycle).fold(1, |all, cycle| (all / gcd(all, cycle) * cycle).min(ITERATIONS));
         let states = ranks.iter().map(|rank| State {
             rank,
             first: 0,
@@ -97,7 +92,7 @@ impl<'a> Progress<'a> {
         Progress {
             tables,
             ranks: states.collect(),
-            iterations: iterations as u32,
+            iterations: model::slots(ranks.iter().map(|rank| &*rank.program)) as u32,
             channels: FxHashMap::default(),
             ways: FxHashMap::default(),
             waiting: FxHashMap::default(),
@@ -344,10 +339,6 @@ impl State<'_> {
         }
         waits
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Whether two ranks make the same call.

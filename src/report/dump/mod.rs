@@ -8,11 +8,13 @@ mod model;
 mod plan;
 mod schedule;
 mod trace;
+mod work;
 
 pub use model::model;
 pub use plan::plan;
 pub use schedule::schedule;
 pub use trace::trace;
+pub use work::work;
 
 use crate::base::OpId;
 use crate::model::{Program, Step};
@@ -24,7 +26,7 @@ fn operation(program: &Program, step: &Step, op: OpId) -> String {
     if name == label { format!("#{} {name}", op.0) } else { format!("#{} {name} {label}", op.0) }
 }
 
-/// The heading of an iteration of the cycle.
+/// The heading of a slot.
 fn iteration(program: &Program, index: usize) -> String {
-    format!("iteration {index} of a cycle of {}\n", program.cycle.len())
+    format!("slot {index} of {}\n", program.cycle.len())
 }

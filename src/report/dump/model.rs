@@ -48,7 +48,7 @@ pub fn model(program: &Program) -> String {
 }
 
 /// `x: f32[4, 8] in device, random (seed 0, deviation 1)`.
-fn memory(program: &Program, id: MemoryId) -> String {
+pub(super) fn memory(program: &Program, id: MemoryId) -> String {
     let memory = program.memory(id);
     let layout = program.layout(id);
     let (kind, init) = match memory.kind {

@@ -6,12 +6,11 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
-use crate::cost;
 use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
 use crate::model::{After, Op, OpKind, Program, Step, Units};
 use crate::ops;
 use crate::plan::{self, Plan, StepPlan};
-use crate::schedule::Schedule;
+use crate::schedule::{self, Schedule};
 
 use super::{
     CriticalPath, Edge, Hazard, Iteration, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
@@ -23,6 +22,8 @@ pub struct Request<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
     pub schedule: &'a Schedule,
+    /// The rank whose plan it is.
+    pub rank: u32,
     /// The device by which times are modelled, and whose queues the schedule was made for.
     pub profile: &'a Profile,
     /// `file:line:column` of a place.
@@ -33,8 +34,9 @@ pub struct Request<'a> {
 pub fn build(request: Request) -> PlanDocument {
     let Request { program, plan, schedule, profile, .. } = request;
     let mut builder = Builder::new(&request);
-    let steps = program.cycle.iter().zip(&plan.steps);
-    let iterations = steps.map(|(step, graph)| builder.iteration(step, graph)).collect();
+    let durations = schedule::durations(program, schedule, request.rank, profile);
+    let steps = program.cycle.iter().zip(&plan.steps).zip(durations);
+    let iterations = steps.map(|((step, graph), durations)| builder.iteration(step, graph, durations)).collect();
     PlanDocument {
         schema: SCHEMA.to_owned(),
         aorta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,7 +88,7 @@ fn memory(schedule: &Schedule) -> MemoryRecord {
         device: Bytes(schedule.bytes(Space::Device)),
         pinned: Bytes(schedule.bytes(Space::Pinned)),
         host: Bytes(schedule.bytes(Space::Host)),
-        scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.slots)),
+        scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
     }
 }
 
@@ -95,15 +97,12 @@ fn memory(schedule: &Schedule) -> MemoryRecord {
 struct Figures {
     flops: f64,
     bytes: u64,
-    /// In whole nanoseconds, so that sums are exact.
-    duration: f64,
 }
 
 /// Makes iterations; keeps every text and figure that may be needed again.
 struct Builder<'a> {
     program: &'a Program,
     schedule: &'a Schedule,
-    profile: &'a Profile,
     find_place: &'a dyn Fn(SrcSpan) -> String,
     streams: Vec<Text>,
     kinds: FxHashMap<&'static str, Text>,
@@ -121,7 +120,6 @@ impl<'a> Builder<'a> {
         Builder {
             program,
             schedule: request.schedule,
-            profile: request.profile,
             find_place: request.places,
             streams: program.streams.iter().map(|stream| Text::from(stream.name.as_str())).collect(),
             kinds: FxHashMap::default(),
@@ -134,9 +132,10 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn iteration(&mut self, step: &Step, graph: &StepPlan) -> Iteration {
+    fn iteration(&mut self, step: &Step, graph: &StepPlan, durations: Vec<f64>) -> Iteration {
         let figures: Vec<Figures> = step.ids().map(|op| self.figures(step.op(op))).collect();
-        let durations: Vec<f64> = figures.iter().map(|figures| figures.duration).collect();
+        // In whole nanoseconds, so that sums are exact.
+        let durations: Vec<f64> = durations.into_iter().map(f64::round).collect();
         let timing = graph.timing(&durations);
         let mut operations: Vec<Operation> = step.ids().map(|op| self.operation(step, op)).collect();
         for (index, operation) in operations.iter_mut().enumerate() {
@@ -162,11 +161,10 @@ impl<'a> Builder<'a> {
 
     fn figures(&mut self, op: &Op) -> Figures {
         let OpKind::Run(id) = op.kind else { return Figures::default() };
-        let (program, profile) = (self.program, self.profile);
+        let program = self.program;
         *self.figures.entry(id).or_insert_with(|| {
-            let spec = program.spec(id);
-            let cost = spec.cost();
-            Figures { flops: cost.flops, bytes: cost.bytes(), duration: cost::duration(spec, profile).round() }
+            let cost = program.spec(id).cost();
+            Figures { flops: cost.flops, bytes: cost.bytes() }
         })
     }
 

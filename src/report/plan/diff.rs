@@ -38,7 +38,7 @@ fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
         let memory = document.memory;
         [
             ("modelled on", document.modelled_on.clone()),
-            ("iterations in the cycle", document.iterations.len().to_string()),
+            ("slots", document.iterations.len().to_string()),
             ("iterations follow each other by", document.sync.clone()),
             ("iterations under way", document.depth.to_string()),
             ("waits between streams", document.waits.to_string()),
@@ -79,7 +79,7 @@ impl<'a> Side<'a> {
         Side { document, keys: document.iterations.iter().map(keys_of).collect() }
     }
 
-    /// The operations of an iteration; none where the cycle is shorter.
+    /// The operations of a slot; none where the cycle is shorter.
     fn operations(&self, index: usize) -> impl Iterator<Item = (Key<'a>, &'a Operation)> {
         let iteration = self.document.iterations.get(index).into_iter();
         iteration.flat_map(move |iteration| self.keys[index].iter().copied().zip(&iteration.operations))

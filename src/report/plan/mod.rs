@@ -54,7 +54,7 @@ pub struct PlanDocument {
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
-    /// The iterations of the cycle, which then repeats.
+    /// The slots of the cycle, which then repeats.
     pub iterations: Vec<Iteration>,
 }
 
@@ -71,7 +71,7 @@ pub struct Queues {
     pub shared: usize,
 }
 
-/// One iteration of the cycle.
+/// One slot of the cycle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Iteration {
     pub flops: f64,
@@ -182,12 +182,12 @@ pub struct CriticalPath {
 }
 
 impl PlanDocument {
-    /// Operations of all iterations of the cycle.
+    /// Operations of all slots.
     pub fn operations(&self) -> usize {
         self.iterations.iter().map(|iteration| iteration.operations.len()).sum()
     }
 
-    /// Edges of all iterations of the cycle.
+    /// Edges of all slots.
     pub fn edges(&self) -> usize {
         self.iterations.iter().map(|iteration| iteration.edges.len()).sum()
     }
@@ -197,7 +197,7 @@ impl PlanDocument {
         &self.iterations[self.earlier(iteration, edge.distance)].operations[edge.from as usize]
     }
 
-    /// The iteration of the cycle that lies so far before another.
+    /// The slot that lies so far before another.
     fn earlier(&self, iteration: usize, distance: u32) -> usize {
         let cycle = self.iterations.len();
         (iteration + cycle - distance as usize % cycle) % cycle
@@ -324,7 +324,7 @@ impl Edge {
 
 /// The heading of one of several iterations.
 fn iteration_title(document: &PlanDocument, iteration: usize) -> String {
-    format!("iteration {iteration} of a cycle of {}", document.iterations.len())
+    format!("slot {iteration} of {}", document.iterations.len())
 }
 
 /// Whether an edge leads from one operation of the critical path to its next.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::measure::cases::{Case, Status};
 use crate::report::xml::escaped;
 
-use super::{Page, columns, doubts, summary, title, word};
+use super::{Page, columns, doubts, names, pace, summary, title, word};
 
 /// JUnit's XML. What did not hold has failed; a run that failed is an error; what was skipped or is missing was skipped.
 pub fn junit(page: &Page) -> String {
@@ -35,13 +35,15 @@ fn test(page: &Page, case: &Case, out: &mut String) {
         Status::Failed | Status::OutOfMemory => format!("<error type=\"{}\" message=\"{why}\"/>", word(case)),
         Status::Skipped | Status::Missing => format!("<skipped message=\"{}: {why}\"/>", word(case)),
     };
-    let [streams, graph, figure, normal] = columns(case);
-    let said = match case.record {
-        None => String::new(),
-        Some(_) => {
-            let said = format!("as streams {streams}, as a graph {graph}; {figure}; normal: {normal}");
+    let columns = columns(case, pace(page));
+    let said = match (&case.record, columns.as_slice()) {
+        (Some(_), [times @ .., figure, normal]) => {
+            let times: Vec<String> =
+                names(page).iter().zip(times).map(|(name, time)| format!("{name} {time}")).collect();
+            let said = format!("{}; {figure}; normal: {normal}", times.join(", "));
             format!("<system-out>{}</system-out>", escaped(&said))
         }
+        _ => String::new(),
     };
     let (suite, name) = (escaped(&page.header.name), escaped(&case.name));
     let _ = writeln!(

@@ -6,6 +6,7 @@ mod doc;
 mod layout;
 mod spacing;
 
+use super::brackets::Clues;
 use super::error::SyntaxError;
 use super::split::Pieces;
 use super::{Limits, parser, split};
@@ -27,13 +28,14 @@ pub fn format(text: &str, limits: &Limits) -> Formatted {
         return Formatted { text: text.to_owned(), errors: vec![error] };
     }
     let mut errors = Vec::new();
-    let Some(pieces) = split::split(text, 0, limits.nesting, &mut errors) else {
+    // Not by the indentation, which the formatter changes.
+    let Some(pieces) = split::split(text, 0, limits.nesting, Clues::Declarations, &mut errors) else {
         let built = parser::build(text, 0, &Pieces::default(), errors);
         return Formatted { text: text.to_owned(), errors: built.errors };
     };
     let mut wrong: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     wrong.sort_unstable();
     let built = parser::build(text, 0, &pieces, errors);
-    let text = Layout::new(text, &pieces, &wrong, &built.unread).print();
-    Formatted { text, errors: built.errors }
+    let errors = if wrong.is_empty() { built.errors } else { parser::parse(text, 0, limits).1 };
+    Formatted { text: Layout::new(text, &pieces, &wrong, &built.unread).print(), errors }
 }

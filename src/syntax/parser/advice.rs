@@ -74,6 +74,17 @@ pub(super) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
+/// Whether a text is a name with indices and fields.
+fn is_path(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| is_word(c) || "[]. ,".contains(c))
+}
+
+/// Whether a text begins with a word and its parentheses.
+fn is_word_call(text: &str) -> bool {
+    let word = leading_word(text);
+    !word.is_empty() && text[word.len()..].starts_with('(')
+}
+
 fn leading_word(text: &str) -> &str {
     &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
 }
@@ -92,12 +103,32 @@ fn reserved(place: &Place) -> Option<String> {
         return no_name(before);
     }
     match word {
-        "at" | "over" if place.rule == Rule::stmt_piece => {
-            Some(format!("`{word}` names other ranks, which are not part of this version: remove it"))
+        "at" if place.rule == Rule::stmt_piece => {
+            help("the other rank stands behind what is written there: `copy(x -> y at rank + 1)`")
+        }
+        "over" if place.rule == Rule::stmt_piece => {
+            help("the group stands behind the parentheses: `all_reduce(x -> x) over dp`")
+        }
+        "if" if place.rule == Rule::on_piece => {
+            let choice = place.rest.split_whitespace().collect::<Vec<_>>().join(" ");
+            Some(format!("give the stream a name first: `let chosen = {choice}`, and write `on chosen {{ … }}`"))
         }
         "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {
             help("a condition has no `in`: write `n == 1 or n == 2`")
+        }
+        "in" if place.lead() == "param" && place.expects("=") => {
+            let name = place.word_before();
+            let allowed = place.rest.split('=').next().unwrap_or("").trim_end();
+            let default = place.rest.split_once('=').map_or("4", |(_, default)| default.trim());
+            Some(format!("the default stands before `in`: `param {name} = {default} {allowed}`"))
+        }
+        "in" if place.lead() == "metric" && place.expects("\"") => {
+            help("the unit stands behind the expression, in quotes: `metric rate = bytes / time \"GB/s\"`")
+        }
+        "on" if place.lead() == "step" => help("`on s { … }` stands inside of the step: `step { on s { … } }`"),
+        "for" if place.inside() == Some('[') && place.expects("*") => {
+            help("operators work on all members of a list: `[0, 1, 2] * 2`; a loop stands in the step")
         }
         "in" if place.lead() == "buffer" && place.expects("*") => {
             help("the space stands before `=`: `buffer x: f32[8] in pinned = zeros`")
@@ -148,7 +179,14 @@ fn arrow(place: &Place) -> Option<String> {
     }
     match place.rule {
         Rule::def_piece => help("outputs stand within the parentheses: `def f(x -> y) { … }`"),
-        Rule::stmt_piece if place.inside().is_none() => help("outputs stand within the parentheses: `copy(x -> y)`"),
+        Rule::stmt_piece if place.inside().is_none() => {
+            let output = place.rest[2..].trim();
+            let call = place.before.strip_suffix(')').filter(|_| is_path(output));
+            Some(match call {
+                Some(call) => format!("outputs stand within the parentheses: `{call} -> {output})`"),
+                None => "outputs stand within the parentheses: `copy(x -> y)`".to_owned(),
+            })
+        }
         _ => None,
     }
 }
@@ -175,16 +213,27 @@ fn equals(place: &Place) -> Option<String> {
         });
     }
     if matches!(place.inside(), Some('(' | '{')) && place.expects(":") {
-        return Some(format!("an option has a colon: `{}: …`", place.word_before()));
+        let value = leading_word(place.rest[1..].trim_start());
+        let value = if value.is_empty() { "…" } else { value };
+        let inputs = if place.rule == Rule::stmt_piece { "; inputs have no names" } else { "" };
+        return Some(format!("an option has a colon: `{}: {value}`{inputs}", place.word_before()));
+    }
+    if before.ends_with(['+', '-', '*', '/']) && matches!(lead, "let" | "param") {
+        return help("a value never changes: give the new one a name of its own, `let m = n + 1`");
     }
     match lead {
         "for" => help("write `for i in 0..4 { … }`"),
         "buffer" => {
             help("a type stands behind a colon, and `=` before what it holds at first: `buffer x: f32[8] = zeros`")
         }
-        _ if place.rule == Rule::stmt_piece && place.inside().is_none() => Some(format!(
-            "write `{lead}: map(x + 1)` to give a result a name, `map(x + 1 -> {lead})` to write to a buffer"
-        )),
+        _ if place.rule == Rule::stmt_piece && place.inside().is_none() => {
+            let call = place.rest[1..].trim();
+            let (call, inside) = match call.strip_suffix(')') {
+                Some(inside) if is_word_call(call) && !call.contains("->") => (call, inside),
+                _ => ("map(x + 1)", "map(x + 1"),
+            };
+            Some(format!("write `{lead}: {call}` to give a result a name, `{inside} -> {lead})` to write to a buffer"))
+        }
         _ if place.expects("==") => help("values are compared by `==`"),
         _ => None,
     }
@@ -206,7 +255,8 @@ fn colon(place: &Place) -> Option<String> {
         "stream" => Some(format!("options stand in parentheses: `stream {name}(priority: high)`")),
         "preset" => Some(format!("a preset has `=`: `{name} = …`")),
         "param" | "let" | "metric" => {
-            Some(format!("a value stands behind `=`, and gives the type: `{} {name} = …`", place.lead()))
+            let value = place.rest.split_once('=').map_or(place.rest[1..].trim(), |(_, value)| value.trim());
+            Some(format!("a value stands behind `=`, and gives the type: `{} {name} = {value}`", place.lead()))
         }
         _ => None,
     }
@@ -218,6 +268,10 @@ fn operator(place: &Place) -> Option<String> {
         '!' => help("a condition is turned around by `not`"),
         '>' if before.ends_with('<') => help("write `!=`"),
         '*' if before.ends_with('*') => help("a power is `pow(x, 2)`"),
+        '<' if rest.starts_with("<<<") => {
+            help("kernels are launched as operations: `map(x + 1 -> x)` makes one of any expression")
+        }
+        '<' | '>' if before.ends_with(rest.get(..1)?) => help("a power of two is `pow(2, 20)`"),
         '+' | '-' | '*' | '/' if rest[1..].starts_with('=') && place.rule == Rule::stmt_piece => {
             let name = place.word_before();
             Some(format!("an operation writes to memory: `map({name} {} 1 -> {name})`", &rest[..1]))
@@ -268,7 +322,10 @@ fn head(place: &Place) -> Option<String> {
         {
             Some(format!("a value stands behind `=`: `{} {name} = {}`", place.lead(), place.rest.trim_end()))
         }
-        ("param" | "let" | "metric", Some(_)) if place.expects("=") && !place.word().is_empty() => {
+        ("metric", Some(_)) if place.expects("=") && !place.word().is_empty() => {
+            Some(format!("a name is one word: `metric {name}_{} = …`", place.word()))
+        }
+        ("param" | "let", Some(_)) if place.expects("=") && !place.word().is_empty() => {
             Some(format!("write `{} {} = …`: the value gives the type", place.lead(), place.word()))
         }
         ("param" | "let" | "metric", None) if place.expects("=") => {
@@ -302,6 +359,9 @@ fn is_type(text: &str) -> bool {
 
 fn choice(place: &Place) -> Option<String> {
     const CHOICE: &str = "a choice between values is written `if c { a } else { b }`";
+    if place.word() == "if" && place.expects("*") {
+        return Some(CHOICE.to_owned());
+    }
     let inside = place.rule != Rule::if_piece && place.before.split(|c| !is_word(c)).any(|word| word == "if");
     (inside && (place.expects("else") || place.expects("{"))).then(|| CHOICE.to_owned())
 }
@@ -338,6 +398,9 @@ fn missing(place: &Place) -> Option<String> {
     match place.rule {
         Rule::if_piece if at_end && behind == "if" => help("write a condition: `if n > 1 { … }`"),
         Rule::stmt_piece if place.before == "phase" => help("a phase has a name: `phase load { … }`"),
+        Rule::stmt_piece if place.rest.starts_with('{') && split::DECLARATIONS.contains(&place.lead()) => {
+            Some(format!("a `{}` is declared outside of the step: move it out", place.lead()))
+        }
         Rule::stmt_piece if place.rest.starts_with('{') => Some(format!(
             "`{}` opens no block; those that do are `on s {{ … }}`, `for`, `if` and `phase`",
             place.lead()
@@ -360,10 +423,28 @@ fn missing(place: &Place) -> Option<String> {
 /// Something that does not belong there, when nothing more is known of it.
 fn stray(place: &Place) -> Option<String> {
     let found = place.found;
+    if place.word_before() == "over" && !found.is_empty() {
+        return help("a group is a factor of the mesh: `mesh dp = world / 4, tp = 4`, and `over tp`");
+    }
+    if found == "{" && place.word_before() == "in" {
+        let values = place.rest[1..].split('}').next().unwrap_or("").trim();
+        return Some(format!("values that are allowed stand in brackets: `in [{values}]`"));
+    }
+    if found == "]"
+        && place.before.ends_with('[')
+        && is_type(place.before[..place.before.len() - 1].rsplit(' ').next()?)
+    {
+        return help("a tensor without dimensions is its element type alone: `f32`");
+    }
     let name = place.expects("a..z");
     match place.tokens {
         _ if found.is_empty() => None,
-        [only] if !name => Some(format!("write `{only}` before `{found}`")),
+        _ if place.rule == Rule::stmt_piece && found == "," && place.inside().is_none() => {
+            help("remove it: nothing has to stand between statements")
+        }
+        [only] if !name && !["over", "at", "like"].contains(&only.as_str()) && !only.contains("..") => {
+            Some(format!("write `{only}` before `{found}`"))
+        }
         _ if place.expects_value() => Some(format!("write a value before `{found}`, or remove what is too much")),
         _ if name && !place.expects("0..9") => {
             Some(format!("write a name before `{found}`, or remove what is too much"))

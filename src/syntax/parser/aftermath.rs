@@ -38,6 +38,9 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
         match (told.last(), &error) {
             // A text without an end begins no statement either.
             (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
+            // What stands behind a word that is too much on its line is part of the same mistake.
+            (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::UnknownKeyword { .. })
+                if !first_on_line(text, at) && same_line(text, last.offset() - base as usize, at) => {}
             // What ended a piece too early begins no other.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
@@ -57,6 +60,7 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
     let comments = foreign.iter().filter(|stretch| text[stretch.start..].starts_with("/*")).take(limit);
     told.extend(comments.map(|stretch| comment(stretch.start, base)));
     told.sort_by_key(SyntaxError::offset);
+    let mut told = folded(told);
     told.truncate(limit);
     told
 }
@@ -122,6 +126,15 @@ fn swallowed(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
     next.is_some_and(|text| text.closes.contains(close))
 }
 
+/// Whether nothing but white space stands before `at` on its line.
+fn first_on_line(text: &str, at: usize) -> bool {
+    text[..at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty())
+}
+
+fn same_line(text: &str, a: usize, b: usize) -> bool {
+    !text[a.min(b)..a.max(b)].contains('\n')
+}
+
 /// The rest of the line from `at` on.
 fn line(text: &str, at: usize) -> &str {
     text[at..].lines().next().unwrap_or("")
@@ -150,6 +163,25 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
     error
 }
 
+/// The error without those that say the same of a character elsewhere.
+fn folded(errors: Vec<SyntaxError>) -> Vec<SyntaxError> {
+    let mut kept: Vec<SyntaxError> = Vec::new();
+    let mut first: std::collections::HashMap<char, usize> = std::collections::HashMap::new();
+    for error in errors {
+        if let SyntaxError::UnexpectedCharacter { character, .. } = &error {
+            if let Some(&place) = first.get(character) {
+                if let SyntaxError::UnexpectedCharacter { others, .. } = &mut kept[place] {
+                    *others += 1;
+                }
+                continue;
+            }
+            first.insert(*character, kept.len());
+        }
+        kept.push(error);
+    }
+    kept
+}
+
 fn is_number(c: char) -> bool {
     c.is_ascii_digit()
 }
@@ -157,7 +189,7 @@ fn is_number(c: char) -> bool {
 /// What to write in place of a word that begins no declaration or statement.
 fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
-    let first_on_line = text[..at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty());
+    let first_on_line = first_on_line(text, at);
     if what == "statement" {
         return match (habits::statement(word), suggest::nearest(word, STATEMENTS)) {
             (Some(help), _) => help.to_owned(),
@@ -166,11 +198,11 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             }
             (None, Some(near)) => format!("did you mean `{near}`?"),
             (None, None) => "a statement is an operation with its parentheses, such as `nop()`, or begins with `for`, \
-                             `if`, `on`, `phase`, `let` or `buffer`"
+                             `if`, `on`, `phase`, `group`, `let` or `buffer`"
                 .to_owned(),
         };
     }
-    let operation = STATEMENTS.contains(&word) || word == "group" || behind.starts_with(['(', ':', '[']);
+    let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
     match habits::declaration(word) {
         _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
             let number = text[..at].trim_end();
@@ -178,8 +210,16 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("a unit touches its number: `{number}{word}`")
         }
         _ if !first_on_line && word == "on" => {
-            "a buffer's space stands behind `in`: `buffer x: f32[8] in device`".to_owned()
+            let words: Vec<&str> = line(text, at).split_whitespace().collect();
+            let space = ["pinned", "host", "device"].into_iter().find(|space| words.contains(space));
+            format!("a buffer's space stands behind `in`: `buffer x: f32[8] in {}`", space.unwrap_or("device"))
         }
+        _ if !first_on_line && word == "as" => {
+            "a metric's unit stands behind it in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()
+        }
+        None if first_on_line && behind.starts_with('=') && !behind.starts_with("==") => format!(
+            "write `let {word} = …` for a value, `stream {word}` for a stream, `buffer {word}: f32[1024]` for memory"
+        ),
         _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
         _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
         _ if !first_on_line && behind.starts_with(':') => format!("an option stands in parentheses: `({word}: …)`"),
@@ -187,14 +227,15 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') => help.to_owned(),
+        None if habits::statement(word).is_some() => habits::statement(word).unwrap_or_default().to_owned(),
         _ if word == "for" && behind.contains("{ metric ") => {
             "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
         }
         _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "a declaration begins with `param`, `let`, `preset`, `stream`, `buffer`, `def`, `step`, `metric`, \
-                     `expect` or `meta`"
+            None => "a declaration begins with `param`, `let`, `preset`, `stream`, `buffer`, `mesh`, `def`, `step`, \
+                     `metric`, `expect` or `meta`"
                 .to_owned(),
         },
     }

@@ -120,9 +120,12 @@ impl<'a> Builder<'a> {
             }
             Rule::term => self.term(item),
             Rule::postfix => self.postfix(item),
+            // Parentheses belong to the text of what they enclose.
             Rule::primary => {
                 let inner = item.inner().next()?;
-                self.sized(inner)
+                let mut sized = self.sized(inner)?;
+                sized.expr.span = span;
+                Some(sized)
             }
             Rule::cond => self.cond(item),
             Rule::quantity => self.quantity(item),
@@ -268,7 +271,7 @@ impl<'a> Builder<'a> {
         let span = item.span();
         let mut at = item.inner();
         let digits = at.next()?;
-        let text: String = digits.pair.as_str().chars().filter(|&c| c != '_').collect();
+        let digits_text: String = digits.pair.as_str().chars().filter(|&c| c != '_').collect();
         let unit = match at.next() {
             None => None,
             Some(name) => {
@@ -277,7 +280,7 @@ impl<'a> Builder<'a> {
                     self.errors.push(SyntaxError::UnknownUnit {
                         unit: text.to_owned(),
                         at: name.span().into(),
-                        help: unit_help(text),
+                        help: unit_help(&digits_text, text),
                     });
                     return None;
                 };
@@ -285,14 +288,14 @@ impl<'a> Builder<'a> {
             }
         };
         let kind = match unit {
-            None if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse() {
+            None if digits_text.bytes().all(|byte| byte.is_ascii_digit()) => match digits_text.parse() {
                 Ok(value) => ExprKind::Int(value),
                 Err(_) => {
                     self.errors.push(SyntaxError::NumberTooLarge { at: span.into() });
                     return None;
                 }
             },
-            unit => match (text.parse::<f64>(), unit) {
+            unit => match (digits_text.parse::<f64>(), unit) {
                 (Ok(value), None) if value.is_finite() => ExprKind::Float(value),
                 (Ok(value), Some(unit)) if (value * unit.factor).is_finite() => ExprKind::Quantity { value, unit },
                 _ => {
@@ -347,8 +350,8 @@ pub(super) fn unquote(text: &str) -> String {
 }
 
 /// The unit that was meant, or where all of them are.
-fn unit_help(text: &str) -> Option<String> {
-    let meant = habits::unit(text).map(str::to_owned);
+fn unit_help(number: &str, text: &str) -> Option<String> {
+    let meant = habits::unit(number, text);
     let near =
         || suggest::nearest(text, UNITS.iter().map(|unit| unit.name)).map(|near| format!("did you mean `{near}`?"));
     meant.or_else(near).or_else(|| {

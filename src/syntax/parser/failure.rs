@@ -31,8 +31,11 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     // new name is expected behind one, it may begin with a letter alone.
     let before = text[..position].trim_end_matches(is_word);
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
-    let joins = text[position..].trim().is_empty() && matches!(&text[before.len()..position], "and" | "or" | "not");
-    let reserved = !joins && split::RESERVED.contains(&&text[before.len()..position]) && (!has("a..z") || has("0..9"));
+    let word = &text[before.len()..position];
+    let joins = text[position..].trim().is_empty()
+        && (matches!(word, "and" | "or" | "not")
+            || (matches!(word, "when" | "in" | "after" | "over" | "at") && ends_operand(before.trim_end())));
+    let reserved = !joins && split::RESERVED.contains(&word) && (!has("a..z") || has("0..9"));
     // A minus is no operator where an arrow begins.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
     let position = if reserved { before.len() } else { position - usize::from(arrow) };
@@ -56,11 +59,22 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     let place = Place { rule, before: text[..position].trim_end(), rest, found: &rest[..length], tokens: &tokens };
     let help = advice(&place);
     let expected = match expectation(&tokens, text[..position].ends_with(is_word)) {
+        _ if reserved && rule == Rule::on_piece && place.before == "on" => "a stream".to_owned(),
         _ if reserved => "a name".to_owned(),
         None => format!("the end of {what}"),
         Some(expected) => expected,
     };
     SyntaxError::Expected { expected, found, at: at.into(), help }
+}
+
+/// Whether an expression may end with a text.
+fn ends_operand(text: &str) -> bool {
+    let word = &text[text.trim_end_matches(is_word).len()..];
+    // The word that begins the piece is none.
+    if word == text {
+        return false;
+    }
+    text.ends_with([')', ']', '}', '"']) || (!word.is_empty() && !split::RESERVED.contains(&word))
 }
 
 /// What follows on the line, if that is a word, a number or a text.
@@ -82,7 +96,7 @@ fn length(text: &str) -> usize {
 /// Pest's tokens, told in words: what an expression may begin with, and what may follow one, go by a collective name.
 /// Nothing where only the end may follow. `in_word`: the text up to there ends with a letter or digit.
 fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
-    /// What the language has a place for, and this version refuses.
+    /// What may follow so often that naming it would say nothing.
     const LATER: [&str; 3] = ["at", "like", "over"];
     const OPERAND: [&str; 12] = ["-", "not", "if", "(", "[", "\"", "\"\"\"", "true", "false", "0..9", "_", ".."];
     const OPERATOR: [&str; 18] =

@@ -14,6 +14,7 @@ use pest::iterators::{Pair, Pairs};
 
 use super::Limits;
 use super::ast::*;
+use super::brackets::Clues;
 use super::error::SyntaxError;
 use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
 
@@ -35,7 +36,7 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
         return (Ast::default(), vec![error]);
     }
     let mut errors = Vec::new();
-    let mut pieces = split::split(text, base, limits.nesting, &mut errors).unwrap_or_default();
+    let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
     // The formatter alone needs them further.
     (pieces.outline, pieces.trivia) = Default::default();
     let built = build(text, base, &pieces, errors);
@@ -113,7 +114,7 @@ fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
 pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) -> Result<Expr, Vec<SyntaxError>> {
     let mut errors = Vec::new();
     // The splitter checks the nesting; its pieces are not needed.
-    let _ = split::split(&format!("let value = {text}"), base, limits.nesting, &mut errors);
+    let _ = split::split(&format!("let value = {text}"), base, limits.nesting, Clues::None, &mut errors);
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
     }

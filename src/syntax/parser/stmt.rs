@@ -121,13 +121,7 @@ impl<'a> Builder<'a> {
         let stmt = piece.next()?;
         match stmt.pair.as_rule() {
             Rule::let_ => Some(StmtKind::Let(self.let_(stmt.inner())?)),
-            Rule::local => {
-                let mut at = stmt.inner();
-                at.keyword();
-                let family = at.take(Rule::family)?;
-                let family = self.name_and_index(&mut family.inner())?;
-                Some(StmtKind::Buffer { family, ty: self.next_expr(&mut at)? })
-            }
+            Rule::buffer => Some(StmtKind::Buffer(self.buffer(stmt.inner())?)),
             _ => Some(StmtKind::Call(self.operation(stmt)?)),
         }
     }

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::TaskId;
+use super::meetings::TransferId;
+use super::{TaskId, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
@@ -10,28 +11,20 @@ pub(super) enum What {
     Ready(TaskId),
     /// A kernel's blocks may begin.
     Begin(TaskId),
-    /// An exchange is over on a device.
-    Exchanged(TaskId),
     /// Blocks end that no shared capacity slows down.
     BlocksEnd(u32),
+    /// A transfer ends that no shared capacity slows down.
+    Transferred(TransferId),
     /// A copy's latency has passed.
     CopyStarts(TaskId),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    pub(super) time: f64,
+    pub(super) time: Time,
     pub(super) number: u64,
     pub(super) what: What,
 }
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
 
 impl PartialOrd for Event {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
@@ -42,31 +35,6 @@ impl PartialOrd for Event {
 impl Ord for Event {
     // Reversed: the heap gives the largest first.
     fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
-    }
-}
-
-/// When the next flow of a capacity ends, unless something changes before.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct FlowEnd {
-    pub(super) time: f64,
-    /// Which capacity of which device.
-    pub(super) index: usize,
-    /// How often it had changed.
-    pub(super) version: u64,
-}
-
-impl Eq for FlowEnd {}
-
-impl PartialOrd for FlowEnd {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for FlowEnd {
-    // Reversed: the heap gives the largest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.index.cmp(&self.index)).then(other.version.cmp(&self.version))
+        (other.time, other.number).cmp(&(self.time, self.number))
     }
 }

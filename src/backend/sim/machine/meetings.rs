@@ -1,15 +1,20 @@
-//! Where tasks of several devices meet: an exchange holds units of its device from where it begins, and goes on when all
-//! that take part have come.
+//! Where tasks of several devices meet: an exchange holds units of its device from where it begins. When all that take part
+//! have come, their transfer begins, which shares links with others; an exchange ends with the last of its transfers.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::cost::Load;
 use crate::ops::{Collective, Cost};
 
+use super::super::digest::Digest;
+use super::super::slots::Slots;
 use super::units::Blocks;
-use super::{Action, Machine, TaskId, What};
+use super::{Action, Machine, Owner, TaskId, Time, What, whole};
 
 /// A meeting place of ranks: a communicator, or one direction between two of its ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Channel {
     pub comm: u32,
     /// From whom to whom, of a transfer.
@@ -17,15 +22,22 @@ pub struct Channel {
 }
 
 /// One rank's side of a meeting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Side {
     pub channel: Channel,
     /// How many meet there, with itself.
     pub needed: u32,
     pub receives: bool,
-    /// Whether it goes on only when all have come; else it only says that it has.
+    /// Whether it goes on only when all have come and the transfer is over; else it only says that it has come.
     pub waits: bool,
+    /// How long the transfer takes once all have come, when it has the links alone, in ns. The longest side counts.
+    pub time: f64,
+    /// What this side puts on the links.
+    pub loads: Vec<Load>,
 }
+
+/// A transfer under way, by its number.
+pub type TransferId = u32;
 
 /// What a rank does in an exchange.
 #[derive(Clone, Debug)]
@@ -36,18 +48,25 @@ pub struct Exchange {
     pub sides: Vec<Side>,
     /// Compute units that it holds.
     pub units: u64,
-    /// From its start until it holds them, in ns.
-    pub floor: f64,
-    /// How long it takes once all have come, in ns.
-    pub time: f64,
+    /// From its start until it holds them.
+    pub floor: Time,
 }
 
 /// An exchange under way on one device.
 #[derive(Debug)]
 struct Meeting {
-    /// Channels on which it waits, and not all have come.
+    /// Channels on which it waits for others or for a transfer.
     open: u32,
     groups: Vec<u32>,
+}
+
+/// A task that has come to a channel. If it does not wait there, it may be over before the others come.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    task: TaskId,
+    exchange: usize,
+    /// The place of its side in the exchange.
+    side: usize,
 }
 
 /// All exchanges, and those under way.
@@ -55,12 +74,73 @@ struct Meeting {
 pub(super) struct Meetings {
     pub(super) exchanges: Vec<Exchange>,
     under_way: FxHashMap<TaskId, Meeting>,
-    /// Who has come to a channel, by the turn there, and whether it waits.
-    arrived: FxHashMap<(Channel, u64), Vec<(TaskId, bool)>>,
+    /// Who has come to a channel, by the turn there.
+    arrived: FxHashMap<(Channel, u64), Vec<Arrival>>,
+    /// Who waits for each transfer.
+    transfers: Slots<Vec<TaskId>>,
     /// How often each device has used a channel, on each side of it.
     turns: FxHashMap<(u32, Channel, bool), u64>,
-    /// The turn of each exchange that was submitted, for each of its channels.
-    turns_of: FxHashMap<TaskId, Vec<u64>>,
+    /// The channels of each exchange that was submitted, with its turn there.
+    turns_of: FxHashMap<TaskId, Vec<(Channel, u64)>>,
+}
+
+impl Meetings {
+    /// Adds to a digest who has come where. Turns on a channel count from the least that a device has taken there.
+    pub(super) fn digest(&self, digest: &mut Digest) {
+        let Meetings { exchanges: _, under_way, arrived, transfers, turns, turns_of } = self;
+        let mut least: BTreeMap<Channel, u64> = BTreeMap::new();
+        for (&(_, channel, _), &turn) in turns {
+            least.entry(channel).and_modify(|least| *least = turn.min(*least)).or_insert(turn);
+        }
+        let channel_of = |digest: &mut Digest, channel: Channel| {
+            let (from, to) = channel.pair.unwrap_or((u32::MAX, u32::MAX));
+            digest.words([channel.comm, from, to]);
+        };
+        let relative = |channel: &Channel, turn: u64| turn.wrapping_sub(least.get(channel).copied().unwrap_or(0));
+        let mut sorted: Vec<_> = turns.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        for (&(device, channel, receives), &turn) in sorted {
+            channel_of(digest, channel);
+            digest.words([u64::from(device), receives.into(), relative(&channel, turn)]);
+        }
+        let mut sorted: Vec<_> = arrived.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        digest.size(sorted.len());
+        for (&(channel, turn), there) in sorted {
+            channel_of(digest, channel);
+            digest.word(relative(&channel, turn));
+            digest.size(there.len());
+            for &Arrival { task, exchange, side } in there {
+                digest.task(task);
+                digest.size(exchange);
+                digest.size(side);
+            }
+        }
+        let mut sorted: Vec<_> = under_way.iter().collect();
+        sorted.sort_unstable_by_key(|(task, _)| **task);
+        digest.size(sorted.len());
+        for (&task, Meeting { open, groups }) in sorted {
+            digest.task(task);
+            digest.word(*open);
+            digest.size(groups.len());
+            groups.iter().for_each(|&group| digest.word(group));
+        }
+        digest.size(transfers.iter().count());
+        for (number, waiting) in transfers.iter() {
+            digest.word(number);
+            digest.tasks(waiting.iter().copied());
+        }
+        // The channels follow from the task's exchange.
+        let mut sorted: Vec<_> = turns_of.iter().collect();
+        sorted.sort_unstable_by_key(|(task, _)| **task);
+        digest.size(sorted.len());
+        for (&task, turns) in sorted {
+            digest.task(task);
+            for &(channel, turn) in turns {
+                digest.word(relative(&channel, turn));
+            }
+        }
+    }
 }
 
 impl Machine {
@@ -75,10 +155,10 @@ impl Machine {
     pub(super) fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
         let device = self.device_of[lane as usize];
         let sides = &self.meetings.exchanges[exchange as usize].sides;
-        let turns = sides.iter().map(|&Side { channel, receives, .. }| {
-            let turn = self.meetings.turns.entry((device, channel, receives)).or_default();
+        let turns = sides.iter().map(|side| {
+            let turn = self.meetings.turns.entry((device, side.channel, side.receives)).or_default();
             *turn += 1;
-            *turn
+            (side.channel, *turn)
         });
         self.meetings.turns_of.insert(task, turns.collect());
     }
@@ -106,7 +186,7 @@ impl Machine {
 
     fn occupy(&mut self, device: usize, task: TaskId, held: u64) {
         self.devices[device].free -= held;
-        let group = self.group(Blocks { task, count: 0, held });
+        let group = self.blocks.add(Blocks { task, count: 0, held });
         self.meetings
             .under_way
             .entry(task)
@@ -115,33 +195,57 @@ impl Machine {
             .push(group);
     }
 
-    /// An exchange has come to all of its channels: whoever is complete with it goes on.
+    /// An exchange has come to all of its channels: transfers begin of which it was the last to come.
     pub(super) fn come(&mut self, task: TaskId) {
         let exchange = self.exchange_of(task);
-        let sides = self.meetings.exchanges[exchange].sides.clone();
         let turns = self.meetings.turns_of.remove(&task).unwrap_or_default();
-        let meeting = self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() });
-        meeting.open = sides.iter().filter(|side| side.waits).count() as u32;
-        if meeting.open == 0 {
-            self.go_on(task);
-        }
-        for (side, turn) in sides.iter().zip(turns) {
-            let first = self.meetings.arrived.get(&(side.channel, turn)).and_then(|there| there.first().copied());
-            if side.channel.pair.is_none() && first.is_some_and(|(first, _)| !self.alike(first, exchange)) {
+        let sides = &self.meetings.exchanges[exchange].sides;
+        let open = sides.iter().filter(|side| side.waits).count() as u32;
+        self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).open = open;
+        for (place, (channel, turn)) in turns.into_iter().enumerate() {
+            let needed = self.meetings.exchanges[exchange].sides[place].needed;
+            let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
+            if channel.pair.is_none() && first.is_some_and(|first| !self.alike(first.exchange, exchange)) {
                 // It is never complete, and neither is the other.
                 continue;
             }
-            let there = self.meetings.arrived.entry((side.channel, turn)).or_default();
-            there.push((task, side.waits));
-            if there.len() as u32 == side.needed {
-                let all = self.meetings.arrived.remove(&(side.channel, turn)).unwrap_or_default();
-                for (task, _) in all.into_iter().filter(|(_, waits)| *waits) {
-                    let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
-                    meeting.open -= 1;
-                    if meeting.open == 0 {
-                        self.go_on(task);
-                    }
-                }
+            let there = self.meetings.arrived.entry((channel, turn)).or_default();
+            there.push(Arrival { task, exchange, side: place });
+            if there.len() as u32 == needed {
+                let all = self.meetings.arrived.remove(&(channel, turn)).unwrap_or_default();
+                self.transfer(&all);
+            }
+        }
+        if open == 0 {
+            self.exchanged(task);
+        }
+    }
+
+    /// All have come: what they transfer begins.
+    fn transfer(&mut self, all: &[Arrival]) {
+        let (mut time, mut loads, mut waiting) = (0.0f64, Vec::new(), Vec::new());
+        for &Arrival { task, exchange, side } in all {
+            let side = &self.meetings.exchanges[exchange].sides[side];
+            time = time.max(side.time);
+            loads.extend_from_slice(&side.loads);
+            waiting.extend(side.waits.then_some(task));
+        }
+        let number = self.meetings.transfers.add(waiting);
+        let demands = self.paths.between(&loads, time, &mut self.flows);
+        if demands.is_empty() {
+            self.at(self.now + whole(time), What::Transferred(number));
+        } else {
+            self.flows.add(self.now, Owner::Transfer(number), time, demands);
+        }
+    }
+
+    /// A transfer is over: whoever waits for no other goes on.
+    pub(super) fn transferred(&mut self, transfer: TransferId) {
+        for task in self.meetings.transfers.remove(transfer).unwrap_or_default() {
+            let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
+            meeting.open -= 1;
+            if meeting.open == 0 {
+                self.exchanged(task);
             }
         }
     }
@@ -153,27 +257,20 @@ impl Machine {
         exchange as usize
     }
 
-    /// Whether a task that has come calls the same as another exchange.
-    fn alike(&mut self, task: TaskId, other: usize) -> bool {
-        let exchange = self.exchange_of(task);
+    /// Whether two exchanges call the same.
+    fn alike(&self, exchange: usize, other: usize) -> bool {
         let exchanges = &self.meetings.exchanges;
         let (mine, theirs) = (&exchanges[exchange].calls, &exchanges[other].calls);
         exchange == other
             || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
     }
 
-    fn go_on(&mut self, task: TaskId) {
-        let exchange = self.exchange_of(task);
-        let time = self.meetings.exchanges[exchange].time;
-        self.at(self.now + time, What::Exchanged(task));
-    }
-
-    pub(super) fn exchanged(&mut self, task: TaskId) {
+    /// An exchange is over on its device.
+    fn exchanged(&mut self, task: TaskId) {
         let device = self.device(task);
         let meeting = self.meetings.under_way.remove(&task);
         for group in meeting.into_iter().flat_map(|meeting| meeting.groups) {
-            self.devices[device].free += self.blocks[group as usize].held;
-            self.unused_blocks.push(group);
+            self.devices[device].free += self.blocks.remove(group).map_or(0, |blocks| blocks.held);
         }
         self.ended(task);
         self.deal(device);

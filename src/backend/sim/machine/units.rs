@@ -1,15 +1,20 @@
 //! Compute units: they are dealt out to the blocks of kernels, the most urgent first, as far as there are any.
 
-use crate::cost::Task;
+use crate::cost::{Busy, Task};
 
 use super::agenda::What;
-use super::{Action, FLOWS, Machine, TaskId};
+use super::{Action, Machine, Owner, TaskId, whole};
 
-/// Rounds in which a kernel's blocks are dealt out at most; more are put together.
-const ROUNDS: u64 = 16;
+/// Groups in which a kernel's blocks are dealt out, where it has the device for itself: of a kernel that takes more rounds
+/// of the device, several rounds go together.
+const GROUPS: u64 = 8;
 
-/// A share of the memory's bandwidth below which nobody notices.
-const SMALL_DEMAND: f64 = 1e-3;
+/// The same of a kernel that more urgent ones may interrupt: these get its units when a group of its blocks ends.
+const GROUPS_OF_LESS_URGENT: u64 = 64;
+
+/// The part of a device's room for blocks that is dealt out at least to a kernel that has some running already, as one over
+/// this: kernels whose blocks end at different times would else divide each other's room without end.
+const PIECES: u64 = 8;
 
 /// Blocks of a kernel that began together.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +31,7 @@ struct KernelBlocks {
     blocks: u64,
     share: u64,
     block_time: f64,
-    memory_time: f64,
+    busy: Busy,
 }
 
 impl Machine {
@@ -47,8 +52,8 @@ impl Machine {
         while index < self.devices[device].admitted.len() && self.devices[device].free > 0 {
             let task = self.devices[device].admitted[index];
             let exhausted = match self.state(task).action {
-                Action::Run(Task::Kernel { blocks, share, block_time, memory_time, .. }) => {
-                    let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, memory_time };
+                Action::Run(Task::Kernel { blocks, share, block_time, busy, .. }) => {
+                    let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, busy };
                     self.deal_blocks(device, task, kernel)
                 }
                 Action::Exchange(_) => self.deal_units(device, task),
@@ -64,55 +69,44 @@ impl Machine {
 
     /// Lets as many blocks of a kernel begin as there is room for; says whether none are left.
     fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
-        let KernelBlocks { blocks, share, block_time, memory_time } = kernel;
+        let KernelBlocks { blocks, share, block_time, busy } = kernel;
         let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
         let capacity = self.capacity.min(limit);
         let share = share.min(capacity);
+        let room = capacity / share;
         let free = self.devices[device].free.min(limit.saturating_sub(used));
+        let most_urgent = self.most_urgent;
         let state = self.state(task);
         let fit = state.waiting.min(free / share);
-        if fit == 0 {
+        let least = if state.running == 0 { 1 } else { state.waiting.min(room.div_ceil(PIECES)) };
+        if fit < least {
             return false;
         }
-        // Of a kernel that takes many rounds of the whole device, several go together as one long one.
-        let rounds = (blocks / (capacity / share)).div_ceil(ROUNDS).max(1);
+        // No group lasts longer than all of the kernel on a device of its own.
+        let groups = if state.placing.priority > most_urgent { GROUPS_OF_LESS_URGENT } else { GROUPS };
+        let rounds = blocks.div_ceil(groups * fit).min(blocks.div_ceil(room));
         let count = (fit * rounds).min(state.waiting);
         state.waiting -= count;
         state.running += count;
         let exhausted = state.waiting == 0;
         let compute = block_time * count.div_ceil(fit) as f64;
-        let memory = memory_time * count as f64 / blocks as f64;
-        let alone = compute.max(memory);
-        let demand = if alone > 0.0 { memory / alone } else { 0.0 };
+        let busy = busy.scaled(count as f64 / blocks as f64);
+        let alone = compute.max(busy.longest());
         let held = fit * share;
         self.devices[device].free -= held;
         self.account(task).into_iter().for_each(|(_, used)| *used += held);
-        let group = self.group(Blocks { task, count, held });
-        if demand < SMALL_DEMAND {
-            self.at(self.now + alone, What::BlocksEnd(group));
+        let group = self.blocks.add(Blocks { task, count, held });
+        let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
+        if demands.is_empty() {
+            self.at(self.now + whole(alone), What::BlocksEnd(group));
         } else {
-            self.devices[device].memory.add(self.now, group, alone, demand);
-            self.reflow(FLOWS * device);
+            self.flows.add(self.now, Owner::Blocks(group), alone, demands);
         }
         exhausted
     }
 
-    pub(super) fn group(&mut self, blocks: Blocks) -> u32 {
-        match self.unused_blocks.pop() {
-            Some(index) => {
-                self.blocks[index as usize] = blocks;
-                index
-            }
-            None => {
-                self.blocks.push(blocks);
-                self.blocks.len() as u32 - 1
-            }
-        }
-    }
-
     pub(super) fn blocks_end(&mut self, group: u32) {
-        let Blocks { task, count, held } = self.blocks[group as usize];
-        self.unused_blocks.push(group);
+        let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);
         self.devices[device].free += held;
         self.account(task).into_iter().for_each(|(_, used)| *used -= held);

@@ -1,10 +1,10 @@
 //! What is seen of tasks as they go: stamps, and how far lanes have come.
 
-use super::{Machine, TaskId};
+use super::{Machine, TaskId, Time};
 
 impl Machine {
     /// The stamps that have been reached since the last time, with their times in ns.
-    pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, f64)> {
+    pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, Time)> {
         self.stamps.drain(..)
     }
 

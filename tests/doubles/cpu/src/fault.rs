@@ -7,6 +7,8 @@
 //! | `import` | memory of another process cannot be opened |
 //! | `compile` | the compilation of a kernel |
 //! | `launch` | a launch: out of resources |
+//! | `stuck` | a launch: the call never returns |
+//! | `dies` | a launch: the process ends |
 //! | `late` | a kernel while it runs: an illegal access, told by every later call on its device |
 //! | `hang` | a kernel, which never ends |
 //! | `capture` | the end of a capture |

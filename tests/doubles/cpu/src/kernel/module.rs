@@ -148,6 +148,14 @@ pub unsafe fn launch(function: &Arc<Function>, grid: Grid, stream: &Arc<Stream>,
     if fault::strikes("launch", &function.name) {
         return Err(OUT_OF_RESOURCES);
     }
+    if fault::strikes("dies", &function.name) {
+        std::process::abort();
+    }
+    if fault::strikes("stuck", &function.name) {
+        loop {
+            std::thread::park();
+        }
+    }
     if grid.threads() == 0 || grid.threads() > 1024 || grid.shared > device::SHARED as u32 {
         return Err(INVALID_CONFIGURATION);
     }

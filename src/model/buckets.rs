@@ -3,32 +3,32 @@
 
 /// An open table, at most three quarters full, that is gone through from a hash's place to the next one that is free.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct Buckets {
     /// Hashes and numbers; a power of two of them.
-    slots: Vec<(u32, u32)>,
+    buckets: Vec<(u32, u32)>,
     used: usize,
 }
 
 const FREE: (u32, u32) = (0, u32::MAX);
 
-impl Slots {
+impl Buckets {
     /// The number of that hash for which `same` holds.
     pub fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.start(hash)?;
         loop {
-            match self.slots[at] {
+            match self.buckets[at] {
                 FREE => return None,
                 (other, number) if other == hash && same(number) => return Some(number),
-                _ => at = (at + 1) & (self.slots.len() - 1),
+                _ => at = (at + 1) & (self.buckets.len() - 1),
             }
         }
     }
 
     /// Adds a number, which has to be less than 2³² - 1.
     pub fn insert(&mut self, hash: u32, number: u32) {
-        if 4 * (self.used + 1) > 3 * self.slots.len() {
-            let size = (2 * self.slots.len()).max(16);
-            for (hash, number) in std::mem::replace(&mut self.slots, vec![FREE; size]) {
+        if 4 * (self.used + 1) > 3 * self.buckets.len() {
+            let size = (2 * self.buckets.len()).max(16);
+            for (hash, number) in std::mem::replace(&mut self.buckets, vec![FREE; size]) {
                 if (hash, number) != FREE {
                     self.put(hash, number);
                 }
@@ -40,15 +40,15 @@ impl Slots {
 
     fn put(&mut self, hash: u32, number: u32) {
         let Some(mut at) = self.start(hash) else { return };
-        while self.slots[at] != FREE {
-            at = (at + 1) & (self.slots.len() - 1);
+        while self.buckets[at] != FREE {
+            at = (at + 1) & (self.buckets.len() - 1);
         }
-        self.slots[at] = (hash, number);
+        self.buckets[at] = (hash, number);
     }
 
     /// Where to look first; nothing in an empty table.
     fn start(&self, hash: u32) -> Option<usize> {
-        let mask = self.slots.len().checked_sub(1)?;
+        let mask = self.buckets.len().checked_sub(1)?;
         Some(hash as usize & mask)
     }
 }
@@ -59,17 +59,17 @@ mod tests {
 
     #[test]
     fn what_is_put_in_is_found() {
-        let mut slots = Slots::default();
-        assert_eq!(slots.find(7, |_| true), None);
+        let mut buckets = Buckets::default();
+        assert_eq!(buckets.find(7, |_| true), None);
         // A third of them have a hash in common, and another third the place of the first.
         let hash = |number: u32| if number.is_multiple_of(3) { number } else { number % 3 * (1 << 20) };
         for number in 0..1000 {
-            slots.insert(hash(number), number);
+            buckets.insert(hash(number), number);
         }
         for number in 0..1000 {
-            assert_eq!(slots.find(hash(number), |other| other == number), Some(number));
+            assert_eq!(buckets.find(hash(number), |other| other == number), Some(number));
         }
-        assert_eq!(slots.find(5, |_| true), None);
-        assert!(slots.slots.len().is_power_of_two());
+        assert_eq!(buckets.find(5, |_| true), None);
+        assert!(buckets.buckets.len().is_power_of_two());
     }
 }

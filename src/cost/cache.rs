@@ -6,16 +6,19 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::Space;
 use crate::config::Profile;
-use crate::cost;
-use crate::exec::Image;
+use crate::ops::Spec;
+
+use super::{cache_room, fits_cache};
 
 /// Bytes of a page: large beside what one kernel of a small workload touches, small beside a cache.
 const PAGE: u64 = 64 << 10;
 
 /// Shares are told in eighths: operations that differ by less are one kind.
 pub const WHOLE: u8 = 8;
+
+/// Pages that the operations of a program may touch in all before the cache is no longer followed page by page.
+const TOUCHED: u64 = 1 << 25;
 
 #[derive(Debug, Default)]
 struct Cache {
@@ -67,35 +70,54 @@ impl Cache {
     }
 }
 
-/// For each operation of an image the share of its bytes that the cache serves, in eighths, once the period has been run
-/// before. Operations without operands on the device have what `otherwise` says of their work.
-pub fn shares(image: &Image, profile: &Profile, otherwise: impl Fn(u32) -> u8) -> Vec<u8> {
-    let capacity = (cost::cache_room(profile) as u64 / PAGE).max(1) as usize;
+/// One run of an operation, as the cache sees it.
+pub struct Access<'a> {
+    pub spec: &'a Spec,
+    /// For each operand, inputs first, where it begins in the device's memory; None for one that lies elsewhere.
+    pub offsets: Vec<Option<u64>>,
+    /// The cache is emptied before it.
+    pub cold: bool,
+}
+
+/// For each access the share of its bytes in device memory that the cache serves, in eighths, once all of them have been
+/// made before, in their order. `accesses` gives them anew each time it is called.
+pub fn shares<'a, I: Iterator<Item = Access<'a>>>(accesses: impl Fn() -> I, profile: &Profile) -> Vec<u8> {
+    let capacity = (cache_room(profile) as u64 / PAGE).max(1) as usize;
+    let bytes = |access: &Access| operands(access).map(|(_, bytes)| bytes).collect::<Vec<_>>();
+    let touched =
+        accesses().flat_map(|access| bytes(&access)).map(|bytes| (bytes / PAGE + 1).min(capacity as u64)).sum::<u64>();
+    // Without operands on the device, or of too many to be followed: what one finds when nothing comes between.
+    let otherwise = |access: &Access| if fits_cache(access.spec, profile) { WHOLE } else { 0 };
+    if touched > TOUCHED {
+        return accesses().map(|access| otherwise(&access)).collect();
+    }
     let mut cache = Cache { capacity, ..Cache::default() };
-    let mut shares = vec![0; image.ops.len()];
+    let mut shares = Vec::new();
     // The first round fills the cache, the second is what every later one finds.
     for _ in 0..2 {
-        for ((op, share), number) in image.ops.iter().zip(&mut shares).zip(0..) {
-            if image.cold.binary_search(&number).is_ok() {
+        shares.clear();
+        for access in accesses() {
+            if access.cold {
                 cache.clear();
             }
-            let spec = &image.works[op.work as usize].spec;
-            let tensors = spec.inputs.iter().chain(&spec.outputs);
             let (mut all, mut found) = (0, 0);
-            for (tensor, address) in tensors.zip(image.operands(op)) {
-                if address.space == Space::Device {
-                    let bytes = tensor.dims.iter().product::<u64>() * tensor.dtype.size();
-                    all += bytes;
-                    found += cache.touch_range(address.offset, bytes);
-                }
+            for (offset, bytes) in operands(&access) {
+                all += bytes;
+                found += cache.touch_range(offset, bytes);
             }
-            *share = match all {
-                0 => otherwise(op.work),
+            shares.push(match all {
+                0 => otherwise(&access),
                 all => (found * u64::from(WHOLE) / all) as u8,
-            };
+            });
         }
     }
     shares
+}
+
+/// The operands in device memory: where each begins, and its bytes.
+fn operands(access: &Access) -> impl Iterator<Item = (u64, u64)> {
+    let tensors = access.spec.inputs.iter().chain(&access.spec.outputs);
+    tensors.zip(&access.offsets).filter_map(|(tensor, offset)| Some(((*offset)?, tensor.bytes())))
 }
 
 #[cfg(test)]

@@ -1,0 +1,104 @@
+//! The state of a simulation without the time at which it is reached: equal digests go on alike.
+//!
+//! Times count from the present, tasks from the oldest that is kept, stamps from the iteration that is issued next. What
+//! cannot have an effect any more is left out.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use super::machine::{TaskId, Time};
+
+/// Where the stamps of one rank begin.
+#[derive(Clone, Copy, Debug)]
+pub struct StampBase {
+    /// The machine's number of its first stamp.
+    pub first: u32,
+    /// Stamps of iterations, which are used again in turn.
+    pub ring: u32,
+    /// The first stamp of the iteration that the rank issues next, from its first one.
+    pub next: u32,
+}
+
+/// Collects a state.
+pub struct Digest<'a> {
+    hasher: DefaultHasher,
+    now: Time,
+    first: TaskId,
+    /// By rank.
+    stamps: &'a [StampBase],
+}
+
+impl<'a> Digest<'a> {
+    /// Of a state at a time in which `first` is the oldest task that is kept.
+    pub fn new(now: Time, first: TaskId, stamps: &'a [StampBase]) -> Self {
+        Digest { hasher: DefaultHasher::new(), now, first, stamps }
+    }
+
+    pub fn finish(self) -> u64 {
+        self.hasher.finish()
+    }
+
+    pub fn word(&mut self, word: impl Into<u64>) {
+        self.hasher.write_u64(word.into());
+    }
+
+    pub fn words(&mut self, words: impl IntoIterator<Item = impl Into<u64>>) {
+        words.into_iter().for_each(|word| self.word(word));
+    }
+
+    pub fn numbers(&mut self, numbers: impl IntoIterator<Item = f64>) {
+        numbers.into_iter().for_each(|number| self.number(number));
+    }
+
+    pub fn size(&mut self, size: usize) {
+        self.word(size as u64);
+    }
+
+    pub fn number(&mut self, number: f64) {
+        self.word(number.to_bits());
+    }
+
+    pub fn duration(&mut self, time: Time) {
+        self.word(time as u64);
+    }
+
+    /// A moment, counted from the present.
+    pub fn moment(&mut self, time: Time) {
+        self.duration(time - self.now);
+    }
+
+    /// A moment of which it only counts how far it is ahead.
+    pub fn not_before(&mut self, time: Time) {
+        self.duration((time - self.now).max(0));
+    }
+
+    pub fn task(&mut self, task: TaskId) {
+        // A task that is not kept any more has ended long ago, whichever it was.
+        self.word(task.checked_sub(self.first).map_or(0, |place| place + 1));
+    }
+
+    pub fn tasks(&mut self, tasks: impl ExactSizeIterator<Item = TaskId>) {
+        self.size(tasks.len());
+        tasks.for_each(|task| self.task(task));
+    }
+
+    /// None and what has ended long ago are the same.
+    pub fn maybe_task(&mut self, task: Option<TaskId>) {
+        match task {
+            None => self.word(0u64),
+            Some(task) => self.task(task),
+        }
+    }
+
+    pub fn stamp(&mut self, stamp: Option<u32>) {
+        let Some(stamp) = stamp else { return self.word(0u64) };
+        let (rank, base) = match self.stamps.iter().rposition(|base| base.first <= stamp) {
+            Some(rank) => (rank, self.stamps[rank]),
+            None => return self.word(stamp),
+        };
+        let of_rank = stamp - base.first;
+        let place = if of_rank < base.ring { (of_rank + base.ring - base.next) % base.ring } else { of_rank };
+        self.word(1u64);
+        self.size(rank);
+        self.word(place);
+    }
+}

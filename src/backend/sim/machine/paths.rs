@@ -1,0 +1,125 @@
+//! The capacities that tasks of all devices share: memories, links to the host, links between devices.
+
+use rustc_hash::FxHashMap;
+
+use crate::config::Profile;
+use crate::cost::{self, Busy, Load, Path, Task};
+use crate::ops::Direction;
+
+use super::super::flows::{Demand, Flows, Resource};
+use super::Owner;
+
+/// Shares of a capacity below which nobody notices.
+const SMALL: f64 = 1e-3;
+
+/// The capacities of one device, behind one another.
+const MEMORY: u32 = 0;
+const TO_DEVICE: u32 = 1;
+const TO_HOST: u32 = 2;
+const BOTH: u32 = 3;
+const OF_DEVICE: u32 = 4;
+
+/// Shared capacities by what they are.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// The rank of each device.
+    ranks: Vec<u32>,
+    /// Links between devices, as far as anything has used them.
+    between: FxHashMap<Path, Resource>,
+    profile: Profile,
+}
+
+impl Paths {
+    /// Adds the capacities of the devices to `flows`, which has none yet.
+    pub(super) fn new(profile: &Profile, ranks: &[u32], flows: &mut Flows<Owner>) -> Paths {
+        (0..ranks.len() as u32 * OF_DEVICE).for_each(|_| {
+            flows.resource();
+        });
+        Paths { ranks: ranks.to_vec(), between: FxHashMap::default(), profile: profile.clone() }
+    }
+
+    fn of_device(device: usize, capacity: u32) -> Resource {
+        device as u32 * OF_DEVICE + capacity
+    }
+
+    /// What a part of a kernel demands: the kernel's traffic keeps memories and links busy for `busy`, and the part takes
+    /// `time` of that alone.
+    pub(super) fn kernel(&mut self, device: usize, busy: &Busy, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
+        let mut demands = Vec::new();
+        let mut add = |capacity: u32, share: f64| {
+            if share >= SMALL {
+                demands.push(Demand { resource: Self::of_device(device, capacity), share: share.min(1.0) });
+            }
+        };
+        if time <= 0.0 {
+            return demands;
+        }
+        add(MEMORY, busy.memory / time);
+        if busy.to_device + busy.to_host > 0.0 {
+            let link = &self.profile.host_link;
+            let other_way = link.kernel_other_way.value();
+            add(TO_DEVICE, busy.to_device.max(busy.to_host * other_way) / time);
+            add(TO_HOST, busy.to_host.max(busy.to_device * other_way) / time);
+            let bytes = busy.to_device * link.kernel_reads.value() + busy.to_host * link.kernel_writes.value();
+            add(BOTH, bytes / link.both.value() / time);
+        }
+        if let Some((to, busy)) = busy.peer {
+            let bytes = busy * 1e-9 * cost::link_rate(self.ranks[device], to, &self.profile.topology);
+            demands.extend(self.peer(device, to, bytes, time, flows));
+        }
+        demands
+    }
+
+    /// How long a copy takes once its engine has begun, when it has the links alone, and what it demands.
+    pub(super) fn copy(&mut self, device: usize, task: &Task, flows: &mut Flows<Owner>) -> (f64, Vec<Demand>) {
+        match *task {
+            Task::Copy { direction, bytes, pageable } => {
+                let engines = cost::engines(direction, &self.profile);
+                let most = if pageable { self.profile.pageable_bandwidth.value() } else { f64::INFINITY };
+                let rate = engines.bandwidth.value().min(engines.link.value()).min(most);
+                let one_way = if direction == Direction::DeviceToHost { TO_HOST } else { TO_DEVICE };
+                let demand = |capacity, share: f64| Demand {
+                    resource: Self::of_device(device, capacity),
+                    share: share.min(1.0),
+                };
+                let both = rate / self.profile.host_link.both.value();
+                (bytes / rate * 1e9, vec![demand(one_way, rate / engines.link.value()), demand(BOTH, both)])
+            }
+            Task::Peer { to, bytes, rate } => {
+                let time = bytes / rate * 1e9;
+                (time, self.peer(device, to, bytes, time, flows))
+            }
+            Task::Kernel { .. } => unreachable!("a kernel is no copy"),
+        }
+    }
+
+    /// What a copy to another rank demands that takes that long alone.
+    fn peer(&mut self, device: usize, to: u32, bytes: f64, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
+        let (from, links) = (self.ranks[device], &self.profile.topology);
+        let port = links.port.copies.value();
+        let loads = [cost::outwards(from, to, bytes, port, links), cost::inwards(from, to, bytes, port, links)];
+        let loads: Vec<Load> = loads.into_iter().flatten().collect();
+        self.between(&loads, time, flows)
+    }
+
+    /// What loads on links between devices demand, of a transfer that takes that long alone.
+    pub(super) fn between(&mut self, loads: &[Load], time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
+        if time <= 0.0 {
+            return Vec::new();
+        }
+        let mut shares: Vec<(Path, f64)> =
+            loads.iter().map(|load| (load.path, load.bytes / load.capacity * 1e9 / time)).collect();
+        shares.sort_unstable_by_key(|(path, _)| *path);
+        shares.dedup_by(|other, first| {
+            let same = other.0 == first.0;
+            first.1 += if same { other.1 } else { 0.0 };
+            same
+        });
+        let noticed = shares.into_iter().filter(|(_, share)| *share >= SMALL);
+        let demand = |(path, share): (Path, f64)| {
+            let resource = *self.between.entry(path).or_insert_with(|| flows.resource());
+            Demand { resource, share: share.min(1.0) }
+        };
+        noticed.map(demand).collect()
+    }
+}

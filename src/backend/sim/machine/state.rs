@@ -1,0 +1,153 @@
+//! The machine's state as a digest.
+
+use crate::cost::{Busy, Task};
+
+use super::super::digest::Digest;
+use super::units::Blocks;
+use super::{Action, Device, Engines, Machine, Owner, State, What};
+
+impl Machine {
+    /// The oldest task that is kept.
+    pub fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// Adds everything to a digest that has an effect on what happens from now on.
+    pub fn digest(&self, digest: &mut Digest) {
+        let Machine {
+            now: _,
+            events,
+            // Events of one time are told apart by the order of their numbers, which sorting keeps.
+            event_number: _,
+            flows,
+            // They are added in the order of their first use, and stay.
+            paths: _,
+            tasks,
+            first: _,
+            devices,
+            device_of: _,
+            capacity: _,
+            most_urgent: _,
+            longest_gap: _,
+            blocks,
+            meetings,
+            // Both follow from what ranks wait for.
+            awaited: _,
+            awaited_lanes: _,
+            moved: _,
+            queues,
+            rule: _,
+            outstanding,
+            parts,
+            stamps,
+            // They are told when something hangs.
+            paces: _,
+        } = self;
+        let mut sorted: Vec<_> = events.iter().collect();
+        sorted.sort_unstable_by_key(|event| (event.time, event.number));
+        digest.size(sorted.len());
+        for event in sorted {
+            digest.moment(event.time);
+            what(digest, event.what);
+        }
+        flows.digest(digest, |digest, owner| match owner {
+            Owner::Blocks(group) => digest.word(group),
+            Owner::Copy(task) => digest.task(task),
+            Owner::Transfer(transfer) => digest.word(transfer),
+        });
+        digest.size(tasks.len());
+        tasks.iter().for_each(|task| state(digest, task));
+        devices.iter().for_each(|device| of_device(digest, device));
+        digest.size(blocks.iter().count());
+        for (number, &Blocks { task, count, held }) in blocks.iter() {
+            digest.word(number);
+            digest.task(task);
+            digest.words([count, held]);
+        }
+        meetings.digest(digest);
+        queues.iter().for_each(|queue| digest.tasks(queue.iter().copied()));
+        outstanding.iter().for_each(|&count| digest.word(count));
+        parts.iter().for_each(|&(_, used)| digest.word(used));
+        digest.size(stamps.len());
+        for &(stamp, time) in stamps {
+            digest.stamp(Some(stamp));
+            digest.moment(time);
+        }
+    }
+}
+
+fn what(digest: &mut Digest, what: What) {
+    let (kind, task) = match what {
+        What::Ready(task) => (0u64, task),
+        What::Begin(task) => (1, task),
+        What::CopyStarts(task) => (2, task),
+        What::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
+        What::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
+    };
+    digest.word(kind);
+    digest.task(task);
+}
+
+fn state(digest: &mut Digest, state: &State) {
+    let State { action, placing, open, ready, followers, end, waiting, running, observed, counted } = state;
+    if let Some(end) = end {
+        // What waits for it asks for its end alone.
+        digest.word(0u64);
+        return digest.moment(*end);
+    }
+    digest.word(1u64);
+    of_action(digest, *action);
+    digest.word(placing.lane);
+    digest.word(placing.queue.map_or(u64::MAX, u64::from));
+    digest.duration(placing.priority.into());
+    digest.word(*open);
+    digest.not_before(*ready);
+    digest.size(followers.len());
+    for &(follower, gap) in followers {
+        digest.task(follower);
+        digest.duration(gap);
+    }
+    digest.words([*waiting, *running]);
+    observed.iter().for_each(|&stamp| digest.stamp(stamp));
+    match counted {
+        None => digest.word(0u64),
+        Some((lane, counts)) => digest.words([1, u64::from(*lane), counts[0].into(), counts[1].into()]),
+    }
+}
+
+fn of_action(digest: &mut Digest, action: Action) {
+    match action {
+        Action::Mark(stamp) => {
+            digest.word(0u64);
+            digest.stamp(stamp);
+        }
+        Action::Exchange(exchange) => digest.words([1, u64::from(exchange)]),
+        Action::Meet(exchange) => digest.words([2, u64::from(exchange)]),
+        Action::Run(Task::Kernel { blocks, share, block_time, busy, floor }) => {
+            digest.words([3, blocks, share.into()]);
+            let Busy { memory, to_device, to_host, peer } = busy;
+            digest.numbers([block_time, memory, to_device, to_host, floor]);
+            let (to, time) = peer.unwrap_or((u32::MAX, 0.0));
+            digest.word(to);
+            digest.number(time);
+        }
+        Action::Run(Task::Copy { direction, bytes, pageable }) => {
+            digest.words([4, direction as u64, pageable.into()]);
+            digest.number(bytes);
+        }
+        Action::Run(Task::Peer { to, bytes, rate }) => {
+            digest.words([5, u64::from(to)]);
+            digest.numbers([bytes, rate]);
+        }
+    }
+}
+
+fn of_device(digest: &mut Digest, device: &Device) {
+    let Device { free, admitted, copies } = device;
+    digest.word(*free);
+    digest.tasks(admitted.iter().copied());
+    for Engines { free, waiting, latency: _ } in copies {
+        digest.word(*free);
+        digest.tasks(waiting.iter().copied());
+    }
+}

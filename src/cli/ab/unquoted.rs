@@ -1,0 +1,144 @@
+//! Sides of `aorta ab` without quotes: `--a --set n=4 --b --set n=8`.
+
+use std::ffi::OsString;
+
+use clap::{Args, Command};
+
+use super::AbArgs;
+use super::args::BothArgs;
+use crate::base::shell;
+use crate::cli::exec::ExecArgs;
+
+/// The options that introduce a side.
+const SIDES: [&str; 2] = ["--a", "--b"];
+
+/// The program's arguments, with the words behind `--a` and `--b` as one text each, as if they had been quoted. A side
+/// without quotes begins with an option. It ends before the other side, an option of `aorta ab` itself, and a word that
+/// belongs to no option.
+pub fn quoted(words: Vec<OsString>) -> Vec<OsString> {
+    if !is_ab(&words) {
+        return words;
+    }
+    let texts: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
+    match texts {
+        Some(texts) => Options::new().quoted(&texts).into_iter().map(OsString::from).collect(),
+        None => words,
+    }
+}
+
+/// Whether the program is asked for `ab`.
+fn is_ab(words: &[OsString]) -> bool {
+    let mut rest = words.iter().skip(1);
+    while let Some(word) = rest.next() {
+        match word.to_str() {
+            // The only option of all commands, and its value.
+            Some("--diagnostics") => {
+                rest.next();
+            }
+            Some(word) if word.starts_with('-') => {}
+            word => return word == Some("ab"),
+        }
+    }
+    false
+}
+
+/// What the options of a side are.
+struct Options {
+    exec: Command,
+    /// Options of `aorta ab` that no side has.
+    own: Vec<String>,
+}
+
+impl Options {
+    fn new() -> Options {
+        let names = |command: &Command| -> Vec<String> {
+            command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
+        };
+        let both = names(&BothArgs::augment_args(Command::new("both")));
+        let own = names(&AbArgs::augment_args(Command::new("ab")));
+        Options {
+            exec: ExecArgs::augment_args(Command::new("exec")),
+            own: own.into_iter().filter(|name| !both.contains(name)).collect(),
+        }
+    }
+
+    fn quoted(&self, words: &[&str]) -> Vec<String> {
+        let mut quoted = Vec::new();
+        let mut rest = words;
+        while let [word, behind @ ..] = rest {
+            rest = behind;
+            let own = if SIDES.contains(word) { self.side(rest) } else { 0 };
+            let is_empty = rest.first().is_some_and(|next| SIDES.contains(next));
+            if own == 0 && !(SIDES.contains(word) && is_empty) {
+                quoted.push((*word).to_owned());
+                continue;
+            }
+            let (side, behind) = rest.split_at(own);
+            rest = behind;
+            quoted.push(format!("{word}={}", shell::command(side)));
+        }
+        quoted
+    }
+
+    /// Words from the first on that are options of a side, with their values; 0 where the first is a text in quotes, no
+    /// option, or an option of `aorta ab` itself.
+    fn side(&self, words: &[&str]) -> usize {
+        let mut count = 0;
+        while let Some(word) = words.get(count) {
+            let Some(option) = word.strip_prefix("--").filter(|_| !word.contains(char::is_whitespace)) else { break };
+            let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+            if self.own.iter().any(|own| own == name) {
+                break;
+            }
+            let known = self.exec.get_arguments().find(|arg| arg.get_long() == Some(name));
+            // An option that does not exist is told when the side is read, with what seems to be its value.
+            let has_value = match known {
+                Some(known) => known.get_action().takes_values(),
+                None => words.get(count + 1).is_some_and(|next| !next.starts_with('-')),
+            };
+            count += 1 + usize::from(has_value && value.is_none());
+        }
+        count.min(words.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_behind_a_side_are_its_own() {
+        let read = |text: &str| {
+            let words = shell::words(text).expect("quotes are closed");
+            let quoted = quoted(words.into_iter().map(OsString::from).collect());
+            quoted.into_iter().map(|word| word.into_string().expect("text")).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!(
+            read("aorta ab x --a --set n=4 --b --set n=8 --streams 2"),
+            "aorta|ab|x|--a=--set n=4|--b=--set n=8 --streams 2"
+        );
+        assert_eq!(
+            read("aorta --diagnostics json ab --b --streams=2 x"),
+            "aorta|--diagnostics|json|ab|--b=--streams=2|x"
+        );
+        assert_eq!(
+            read("aorta ab x --a --set 'n=[1, 2]' --verify --rounds 8 --b --env A=1 --iterations 5 --set m=1"),
+            "aorta|ab|x|--a=--set 'n=[1, 2]' --verify|--rounds|8|--b=--env A=1|--iterations|5|--set|m=1",
+            "options of `ab` itself end a side"
+        );
+        assert_eq!(read("aorta ab x --a --unknown 4 --b"), "aorta|ab|x|--a=--unknown 4|--b");
+        assert_eq!(read("aorta ab x --a --b --set n=8"), "aorta|ab|x|--a=|--b=--set n=8");
+        for same in [
+            "aorta|ab|x|--a|--set n=4|--b|--set n=8",
+            "aorta|ab|x|--a|y --streams 4|--set|n=4",
+            "aorta|ab|x|--a|y|--b|z",
+            "aorta|ab|x|--a=--set n=4|--rounds|8",
+            "aorta|ab|x|--b",
+            "aorta|exec|ab|--a|--set|n=4",
+            "aorta",
+        ] {
+            let words: Vec<OsString> = same.split('|').map(OsString::from).collect();
+            assert_eq!(quoted(words.clone()), words);
+        }
+    }
+}

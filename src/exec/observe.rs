@@ -1,0 +1,177 @@
+//! Observed iterations: each operation between two stamps.
+
+use crate::base::{LaneId, Nanos, gcd};
+
+use super::control::Control;
+use super::error::ExecError;
+use super::image::Step;
+use super::session::{LaunchMode, Session, device};
+use super::trace::{Span, Trace};
+
+/// Slots that are observed at most. Of a longer cycle it is every second, every third and so on, counted from slot 0.
+const MOST_SLOTS: u64 = 512;
+
+/// Which iterations of a pass are observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// Iterations after which the programs of all ranks repeat.
+    pub slots: u64,
+    /// How often each slot is observed.
+    pub times: u64,
+    /// Iterations that are observed at most.
+    pub most: u64,
+}
+
+impl Observation {
+    /// Each slot once.
+    pub fn once(slots: usize) -> Observation {
+        Observation { slots: slots as u64, times: 1, most: u64::MAX }
+    }
+
+    /// The numbers of the observed iterations, in increasing order; the first is of slot 0. Before each, at least `lead`
+    /// iterations run unobserved.
+    fn iterations(self, lead: u64) -> Vec<u64> {
+        let slots = self.slots.max(1);
+        let first = lead.next_multiple_of(slots);
+        let apart = lead + 1;
+        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
+        if slots > MOST_SLOTS {
+            let apart = apart.max(slots.div_ceil(MOST_SLOTS));
+            let round = |time: u64| (0..=slots - apart).step_by(apart as usize).map(move |slot| time * slots + slot);
+            return (0..self.times).flat_map(round).map(|turn| first + turn).take(most).collect();
+        }
+        // A stride without a common divisor comes to every slot, and needs few iterations for it.
+        let stride = (apart..).find(|stride| gcd(*stride, slots) == 1).unwrap_or(apart);
+        (0..slots * self.times).map(|turn| first + turn * stride).take(most).collect()
+    }
+}
+
+impl Session {
+    /// Times each operation in some iterations. Unobserved ones run before each, so that the host is ahead. Nothing
+    /// where an iteration has too many operations to be observed; fewer iterations where the run was stopped.
+    pub fn observe(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+    ) -> Result<Vec<Trace>, ExecError> {
+        self.begin();
+        let traces = self.observations(mode, observation, control);
+        let oldest = self.stamped.unwrap_or(0);
+        traces.map_err(|error| self.explained(error, oldest, control))
+    }
+
+    fn observations(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+    ) -> Result<Vec<Trace>, ExecError> {
+        let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
+        // Iterations that overlap are in order only with those that may be under way beside them: never more than `ahead`.
+        let overlapping = self.overlap(mode);
+        let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
+        let lead = if overlapping { ahead.max(2) - 1 } else { 1 };
+        let wanted = observation.iterations(lead);
+        if mode == LaunchMode::Graph {
+            self.capture_observed(&wanted, first)?;
+        }
+        let mut clock = self.begin_clock()?;
+        let mut traces = Vec::with_capacity(wanted.len());
+        let (mut issued, mut retired) = (0, 0);
+        for observed in wanted {
+            while issued <= observed {
+                if !self.stopping.may_begin(issued, control.stopped()) {
+                    self.driver.synchronize().map_err(device)?;
+                    self.end_clock(clock, &mut traces)?;
+                    return Ok(traces);
+                }
+                if retired + ahead <= issued {
+                    self.retire(mode, retired, control)?;
+                    retired += 1;
+                }
+                self.lead_in(mode, issued, issued == observed, true)?;
+                self.issue(mode, issued, issued == observed, (1, None))?;
+                issued += 1;
+            }
+            let time = self.retire(mode, observed, control)?;
+            retired = issued;
+            self.driver.synchronize().map_err(device)?;
+            let begin = self.first_stamp(mode, observed);
+            let slot = (observed % observation.slots.max(1)) as usize;
+            traces.push(self.trace(observed, slot, (begin, first), time)?);
+            self.note_begin(&mut clock, begin)?;
+        }
+        self.end_clock(clock, &mut traces)?;
+        Ok(traces)
+    }
+
+    /// Makes the graphs of iterations that are to be observed, with stamps around each operation from `first` on.
+    fn capture_observed(&mut self, iterations: &[u64], first: u32) -> Result<(), ExecError> {
+        for iteration in iterations {
+            let index = (iteration % self.period() as u64) as usize;
+            if self.observed_graphs[index].is_none() {
+                self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The spans of an iteration that is complete. Its time begins with the stamp `begin`; those around operations
+    /// begin with `first`.
+    fn trace(
+        &mut self,
+        iteration: u64,
+        slot: usize,
+        (begin, first): (u32, u32),
+        time: Nanos,
+    ) -> Result<Trace, ExecError> {
+        let Session { driver, lowered, .. } = self;
+        let period = &lowered.outline.period;
+        let step = &period[(iteration % period.len() as u64) as usize];
+        let lanes = step.commands.iter().filter_map(|command| match command {
+            Step::Launch { lane, .. } => Some(LaneId(*lane)),
+            _ => None,
+        });
+        let mut spans = Vec::with_capacity(step.ops.len());
+        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
+            let start = driver.elapsed(begin, stamp).map_err(device)?;
+            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
+            spans.push(Span { op, lane, start, end });
+        }
+        Ok(Trace { step: step.step, slot, time, origin: None, spans })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_slot_is_observed_as_often(slots in 1u64..=MOST_SLOTS, times in 1u64..4, lead in 1u64..9) {
+            let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
+            let mut counts = vec![0; slots as usize];
+            iterations.iter().for_each(|iteration| counts[(iteration % slots) as usize] += 1);
+            prop_assert!(counts.iter().all(|count| *count == times), "{:?}", counts);
+            prop_assert_eq!(iterations[0] % slots, 0);
+            prop_assert!(iterations[0] >= lead && iterations.windows(2).all(|pair| pair[1] - pair[0] > lead));
+            // As many iterations run as the slots need, and not their square.
+            prop_assert!(iterations[iterations.len() - 1] <= (slots * times + 1) * (lead + 16));
+        }
+
+        #[test]
+        fn of_a_long_cycle_some_slots_are_observed(slots in MOST_SLOTS + 1..5000, times in 1u64..4, lead in 1u64..9) {
+            let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
+            let mut seen: Vec<u64> = iterations.iter().map(|iteration| iteration % slots).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            prop_assert!(seen.len() as u64 <= MOST_SLOTS);
+            prop_assert!(seen.len() as u64 * (lead + 1).max(slots.div_ceil(MOST_SLOTS)) > slots - slots / 16 - lead - 1);
+            prop_assert_eq!(iterations.len() as u64, seen.len() as u64 * times);
+            prop_assert!(iterations[0] >= lead && iterations.windows(2).all(|pair| pair[1] - pair[0] > lead));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! How ranks that exchange data agree on their last iteration when a run is stopped.
+//!
+//! A rank that stops earlier than one that waits for its data would leave that one hanging, and collectives hold ranks
+//! together only loosely: the host runs ahead, and along a chain of groups the distances add up. So all ranks that are
+//! connected by what they exchange end after the same iteration: the latest that any of them has begun to issue.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// The run has not been stopped.
+const OPEN: u64 = u64::MAX;
+
+/// The run has been stopped, and a rank is about to settle the last iteration.
+const STOPPING: u64 = u64::MAX - 1;
+
+/// What connected ranks share.
+#[derive(Debug)]
+struct Agreement {
+    /// How many iterations each of them runs, [`OPEN`] or [`STOPPING`].
+    last: AtomicU64,
+    /// For each of them how many iterations it has begun to issue.
+    begun: Box<[Begun]>,
+}
+
+/// One rank writes it in each iteration, and others hardly ever read it: it has a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Begun(AtomicU64);
+
+/// A rank's part in the agreement of the ranks that it is connected with.
+#[derive(Clone, Debug)]
+pub(super) struct Stopping {
+    agreement: Arc<Agreement>,
+    place: usize,
+}
+
+impl Stopping {
+    /// Returns the part of each rank of a process. `ranks` has their numbers, each with the ranks that it exchanges data with, of
+    /// which some may be in other processes.
+    pub fn of(ranks: &[(u32, Vec<u32>)]) -> Vec<Stopping> {
+        let components = components(ranks);
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); ranks.len()];
+        components.iter().enumerate().for_each(|(rank, &component)| members[component].push(rank));
+        let agreement = |members: &Vec<usize>| {
+            let begun = members.iter().map(|_| Begun::default()).collect();
+            Arc::new(Agreement { last: AtomicU64::new(OPEN), begun })
+        };
+        let agreements: Vec<_> = members.iter().map(agreement).collect();
+        let of = |(rank, component): (usize, usize)| {
+            let place = members[component].iter().position(|&member| member == rank);
+            Stopping { agreement: agreements[component].clone(), place: place.expect("it is a member") }
+        };
+        components.into_iter().enumerate().map(of).collect()
+    }
+
+    /// Forgets the last phase. Called for every rank before any of them runs.
+    pub fn reset(&self) {
+        self.agreement.last.store(OPEN, SeqCst);
+        self.agreement.begun[self.place].0.store(0, SeqCst);
+    }
+
+    /// Whether this rank may issue `iteration`, which is its next. `stopped` says that the run has to stop. The first
+    /// connected rank that calls this with it settles the last iteration for all of them.
+    ///
+    /// A rank publishes that it begins an iteration, and then looks whether the last one is being settled. A rank that
+    /// settles the last one announces that, and then looks at what is published. So either the begun iteration is
+    /// counted, or its rank sees the announcement: no rank begins an iteration after the last. No rank waits for another.
+    pub fn may_begin(&self, iteration: u64, stopped: bool) -> bool {
+        let Agreement { last, begun } = &*self.agreement;
+        if !stopped {
+            begun[self.place].0.store(iteration + 1, SeqCst);
+            if last.load(SeqCst) == OPEN {
+                return true;
+            }
+        }
+        iteration < self.agreement.settled()
+    }
+}
+
+impl Agreement {
+    /// Returns how many iterations all ranks run, and settles that where no rank has yet.
+    fn settled(&self) -> u64 {
+        let _ = self.last.compare_exchange(OPEN, STOPPING, SeqCst, SeqCst);
+        let most = self.begun.iter().map(|begun| begun.0.load(SeqCst)).max().unwrap_or(0);
+        match self.last.compare_exchange(STOPPING, most, SeqCst, SeqCst) {
+            Ok(_) => most,
+            Err(settled) => settled,
+        }
+    }
+}
+
+/// For each rank the place of the first that it is connected with, directly or through others.
+fn components(ranks: &[(u32, Vec<u32>)]) -> Vec<usize> {
+    let places: BTreeMap<u32, usize> = ranks.iter().map(|(number, _)| *number).zip(0..).collect();
+    let mut component: Vec<usize> = (0..ranks.len()).collect();
+    for (rank, (_, others)) in ranks.iter().enumerate() {
+        for &other in others.iter().filter_map(|other| places.get(other)) {
+            let (first, second) = (component[rank].min(component[other]), component[rank].max(component[other]));
+            if first != second {
+                component.iter_mut().filter(|its| **its == second).for_each(|its| *its = first);
+            }
+        }
+    }
+    component
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ranks_are_connected_through_others() {
+        let ranks = [(4, vec![4, 6]), (5, vec![]), (6, vec![6]), (7, vec![6, 9]), (8, vec![5])];
+        assert_eq!(components(&ranks), [0, 1, 0, 0, 1], "7 exchanges with 6, and 9 is not here");
+        assert_eq!(components(&[(0, vec![3]), (1, vec![2]), (2, vec![0]), (3, vec![3])]), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn ranks_stop_after_the_latest_iteration_that_has_begun() {
+        let ranks = Stopping::of(&[(0, vec![1]), (1, vec![0]), (2, vec![])]);
+        assert!(ranks[0].may_begin(0, false) && ranks[0].may_begin(1, false) && ranks[2].may_begin(0, false));
+        assert!(ranks[1].may_begin(0, true), "rank 0 has begun two");
+        assert!(ranks[1].may_begin(1, true));
+        assert!(!ranks[1].may_begin(2, true));
+        assert!(!ranks[0].may_begin(2, false), "it need not have seen the stop itself");
+        assert!(ranks[2].may_begin(1, false), "it has nothing to do with them");
+        assert!(!ranks[2].may_begin(2, true));
+        ranks.iter().for_each(Stopping::reset);
+        assert!(ranks.iter().all(|rank| rank.may_begin(0, false)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Threads that see a stop at different moments run as many iterations each, and none is left waiting: each
+        /// comes back from an iteration when its neighbours have begun one that is not too far behind it.
+        #[test]
+        fn all_end_after_the_same_iteration(
+            neighbours in prop::collection::vec(prop::collection::vec(0..5u32, 0..3), 5),
+            apart in 1..4u64,
+            stop in 0..200u64,
+        ) {
+            let ranks: Vec<(u32, Vec<u32>)> = (0..).zip(neighbours).collect();
+            let (stopping, components) = (Stopping::of(&ranks), components(&ranks));
+            let begun: Vec<AtomicU64> = ranks.iter().map(|_| AtomicU64::new(0)).collect();
+            let stopped = AtomicBool::new(false);
+            let run = |rank: usize| {
+                let mut iteration = 0;
+                while stopping[rank].may_begin(iteration, stopped.load(SeqCst)) {
+                    iteration += 1;
+                    begun[rank].store(iteration, SeqCst);
+                    for &other in &ranks[rank].1 {
+                        while begun[other as usize].load(SeqCst) + apart < iteration {
+                            thread::yield_now();
+                        }
+                    }
+                    if iteration == stop {
+                        stopped.store(true, SeqCst);
+                    }
+                }
+                iteration
+            };
+            stopped.store(stop == 0, SeqCst);
+            let ends: Vec<u64> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..ranks.len()).map(|rank| scope.spawn(move || run(rank))).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+            });
+            for (a, b) in (0..ranks.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                prop_assert!(components[a] != components[b] || ends[a] == ends[b], "{:?} of {:?}", ends, ranks);
+            }
+        }
+    }
+}

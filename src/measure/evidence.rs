@@ -1,0 +1,260 @@
+//! What figures are worked out from, and the samples of each figure by slot.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::exec::{Samples, Trace};
+use crate::model::{Figure, OpKind, OpSet, Program, Step};
+use crate::ops::{self, Spec};
+use crate::plan::Plan;
+
+use super::alone::Alone;
+use super::device::Device;
+use super::metrics::Known;
+use super::observed::{self, Observed};
+use super::plausible::Limits;
+use super::slots;
+use super::stats::Summary;
+
+/// What a variant's figures are worked out from, on one rank.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    /// Iterations after which the programs of all ranks repeat.
+    pub slots: usize,
+    pub time: &'a Samples,
+    pub serial: Option<&'a Samples>,
+    pub traces: &'a [Trace],
+    /// What operations take when nothing runs beside them.
+    pub alone: Option<&'a Alone>,
+    /// Bytes of the device's memory that are laid out.
+    pub memory: u64,
+    /// What the device can do at most.
+    pub limits: Limits<'a>,
+    pub device: Device<'a>,
+    pub known: Known,
+}
+
+/// A sample as a quotient, so that samples of several slots become one: the sum of the numerators over the sum of the
+/// denominators. A plain amount is over 1, and the mean comes of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quotient {
+    pub over: f64,
+    pub under: f64,
+}
+
+impl Quotient {
+    fn plain(over: f64) -> Quotient {
+        Quotient { over, under: 1.0 }
+    }
+}
+
+/// The samples of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sampled {
+    /// One number that has nothing to do with iterations.
+    Constant(f64),
+    /// For each slot one number that is known before the run.
+    Known(Vec<f64>),
+    /// For each slot a sample of each of its iterations, in their order; none for a slot that has no such figure.
+    Iterations(Vec<Vec<Quotient>>),
+    /// For each slot the samples of all operations, in all of its iterations.
+    Operations(Vec<Vec<f64>>),
+}
+
+/// Samples of figures that were asked for, by the figure and its sets.
+pub type Figures = RefCell<FxHashMap<(Figure, String), Result<Rc<Sampled>, String>>>;
+
+/// Arithmetic and bytes of an iteration of a slot, or of some of its operations.
+fn work(program: &Program, step: &Step, set: Option<&OpSet>) -> (f64, f64) {
+    let mut totals = (0.0, 0.0);
+    for op in &step.ops {
+        if let OpKind::Run(spec) = op.kind
+            && set.is_none_or(|set| set.contains(program, op))
+        {
+            let cost = program.spec(spec).cost();
+            totals = (totals.0 + cost.flops, totals.1 + cost.bytes() as f64);
+        }
+    }
+    totals
+}
+
+/// Arithmetic and bytes of an iteration: the mean over the slots.
+pub fn totals(program: &Program) -> (f64, f64) {
+    let slots = program.cycle.len().max(1) as f64;
+    let each = program.cycle.iter().map(|step| work(program, step, None));
+    let sum = each.fold((0.0, 0.0), |sum, work| (sum.0 + work.0, sum.1 + work.1));
+    (sum.0 / slots, sum.1 / slots)
+}
+
+impl Evidence<'_> {
+    /// The samples of a figure of some operations, worked out once however often it is asked for.
+    pub fn sampled(&self, figure: Figure, set: Option<&OpSet>, beside: Option<&OpSet>) -> Result<Rc<Sampled>, String> {
+        let text = |set: Option<&OpSet>| set.map_or("", |set| set.text.as_str()).to_owned();
+        let key = (figure, format!("{}|{}", text(set), text(beside)));
+        let known = self.known.figures.borrow().get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let sampled = self.figure(figure, set, beside).map(Rc::new);
+            self.known.figures.borrow_mut().insert(key, sampled.clone());
+            sampled
+        })
+    }
+
+    /// For each observed iteration, something of the operations of a set, or of all. Nothing of an iteration that has
+    /// none of them.
+    fn observed<T>(
+        &self,
+        set: Option<&OpSet>,
+        values: impl Fn(&Observed) -> Result<Vec<T>, String>,
+    ) -> Result<Vec<Vec<T>>, String> {
+        let mut samples: Vec<Vec<T>> = (0..self.slots).map(|_| Vec::new()).collect();
+        let mut ran = false;
+        for trace in self.traces {
+            let observed = Observed::of(self.program, self.plan, trace, set);
+            if !observed.spans.is_empty() {
+                ran = true;
+                samples[trace.slot].extend(values(&observed)?);
+            }
+        }
+        let text = set.map_or("the iteration", |set| set.text.as_str());
+        match (samples.iter().all(Vec::is_empty), ran, self.traces.is_empty()) {
+            (false, ..) => Ok(samples),
+            (true, _, true) => Err("no iteration was observed operation by operation".to_owned()),
+            (true, true, _) => Err(format!("no operation of `{text}` has what it is measured from")),
+            (true, false, _) => Err(format!("no operation that ran belongs to `{text}`")),
+        }
+    }
+
+    /// For each observed iteration, a quotient; nothing of an iteration that has none.
+    fn quotients(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> Option<Quotient>) -> Result<Sampled, String> {
+        self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(Sampled::Iterations)
+    }
+
+    /// For each observed iteration, one number that is a time in which the set does all its work.
+    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<Sampled, String> {
+        let samples = self.observed(set, |observed| {
+            let time = value(observed);
+            self.limits.check(time, observed.specs())?;
+            Ok(vec![Quotient::plain(time)])
+        });
+        samples.map(Sampled::Iterations)
+    }
+
+    /// A rate of the bytes that `bytes` finds in a set, over the time in which any of what has some runs.
+    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<f64>) -> Result<Sampled, String> {
+        let samples = self.observed(set, |observed| {
+            let moving = observed.only(|spec| bytes(spec).is_some());
+            let time = moving.busy();
+            self.limits.check(time, moving.specs())?;
+            let total: f64 = moving.specs().filter_map(&bytes).sum();
+            Ok(if moving.spans.is_empty() { Vec::new() } else { vec![Quotient { over: total, under: time }] })
+        });
+        samples.map(Sampled::Iterations)
+    }
+
+    /// Times of the iterations of each slot, in ns: as many of each as there are whole rounds.
+    fn by_slot(&self, samples: &Samples) -> Vec<Vec<f64>> {
+        let times: Vec<f64> = samples.time.iter().map(|time| time.0 as f64).collect();
+        slots::by_slot(&times, self.slots, samples.first)
+    }
+
+    /// The times of measured iterations, unless no device can be as fast as they say.
+    fn times(&self) -> Result<Vec<Vec<f64>>, String> {
+        let times: Vec<f64> = self.time.time.iter().map(|time| time.0 as f64).collect();
+        let Some(summary) = Summary::of(&slots::rounds(&times, self.slots)) else {
+            return Err("no iteration was measured".to_owned());
+        };
+        if times.len() >= self.slots {
+            self.limits.check_round(self.program, summary.p50)?;
+        }
+        Ok(self.by_slot(self.time))
+    }
+
+    fn serial(&self) -> Result<Vec<Vec<f64>>, String> {
+        let samples = self.serial.map(|samples| self.by_slot(samples));
+        samples
+            .filter(|samples| samples.iter().any(|of| !of.is_empty()))
+            .ok_or_else(|| "the serial run was not measured".to_owned())
+    }
+
+    /// For each slot what its iterations have to do.
+    fn works(&self, set: Option<&OpSet>, of: fn((f64, f64)) -> f64) -> Vec<f64> {
+        let own: Vec<f64> = self.program.cycle.iter().map(|step| of(work(self.program, step, set))).collect();
+        (0..self.slots).map(|slot| own[slot % own.len()]).collect()
+    }
+
+    fn figure(&self, figure: Figure, set: Option<&OpSet>, beside: Option<&OpSet>) -> Result<Sampled, String> {
+        match (figure, set) {
+            (Figure::Time, None) => Ok(plain(self.times()?)),
+            (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
+            (Figure::Busy, _) => self.worked(set, |observed| observed.busy()),
+            (Figure::Overlap, _) => self.quotients(set, |observed| {
+                let other = Observed::of(self.program, self.plan, observed.trace, beside);
+                let busy = observed.busy();
+                (busy > 0.0).then(|| Quotient { over: observed.common(&other), under: busy })
+            }),
+            (Figure::Exposed, None) => self.quotients(None, |observed| {
+                let moves = observed.only(|spec| !observed::computes(spec.operation.category()));
+                Some(Quotient::plain(moves.exposed()))
+            }),
+            (Figure::Exposed, Some(_)) => self.quotients(set, |observed| Some(Quotient::plain(observed.exposed()))),
+            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())).map(Sampled::Operations),
+            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())).map(Sampled::Operations),
+            (Figure::Stretch, _) => {
+                let alone = self.alone.ok_or("no operation was timed alone, on one stream")?;
+                self.quotients(set, |observed| {
+                    let (over, under) = observed.together_and_alone(alone)?;
+                    (under > 0.0).then_some(Quotient { over, under })
+                })
+            }
+            (Figure::Flops, set) => Ok(Sampled::Known(self.works(set, |(flops, _)| flops))),
+            (Figure::Bytes, set) => Ok(Sampled::Known(self.works(set, |(_, bytes)| bytes))),
+            (Figure::Bandwidth, None) => {
+                let bytes = self.works(None, |(_, bytes)| bytes);
+                let of = |(times, over): (Vec<f64>, &f64)| {
+                    times.into_iter().map(|under| Quotient { over: *over, under }).collect()
+                };
+                Ok(Sampled::Iterations(self.times()?.into_iter().zip(&bytes).map(of).collect()))
+            }
+            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(spec.cost().bytes() as f64)),
+            (Figure::BusBandwidth, _) => self.rate(set, ops::bus_bytes).map_err(|why| match self.traces.is_empty() {
+                true => why,
+                false => {
+                    "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()
+                }
+            }),
+            (Figure::CriticalPath, _) => {
+                self.quotients(None, |observed| Some(Quotient::plain(observed.critical_path())))
+            }
+            (Figure::SerialTime, _) => Ok(plain(self.serial()?)),
+            (Figure::Speedup, _) => {
+                let median = |samples: &Vec<f64>| Summary::of(samples).map_or(f64::NAN, |summary| summary.p50);
+                let of = |(times, serial): (Vec<f64>, &Vec<f64>)| {
+                    let over = median(serial);
+                    times.into_iter().map(|under| Quotient { over, under }).collect()
+                };
+                let serial = self.serial()?;
+                Ok(Sampled::Iterations(self.times()?.into_iter().zip(&serial).map(of).collect()))
+            }
+            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(Sampled::Operations),
+            (Figure::Utilization, _) => self.quotients(set, |observed| {
+                let under = observed.trace.time.0 as f64;
+                (under > 0.0).then(|| Quotient { over: observed.busy(), under })
+            }),
+            (Figure::MemoryPeak, _) => Ok(Sampled::Constant(self.memory as f64)),
+            (Figure::DeviceUnits, _) => self.device.units().map(Sampled::Constant),
+            (Figure::DeviceMemory, _) => self.device.memory().map(Sampled::Constant),
+            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(Sampled::Constant),
+            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(Sampled::Constant),
+        }
+    }
+}
+
+/// Samples that are plain amounts.
+fn plain(samples: Vec<Vec<f64>>) -> Sampled {
+    let of = |samples: Vec<f64>| samples.into_iter().map(Quotient::plain).collect();
+    Sampled::Iterations(samples.into_iter().map(of).collect())
+}

@@ -1,0 +1,98 @@
+//! The order of a sweep's cases in a table: by a value, a headline or a metric.
+
+use std::cmp::Ordering;
+
+use super::cases::{Case, Header};
+use super::direction;
+use super::effect::Direction;
+use super::pace::Pace;
+use super::record::MetricRecord;
+use super::scaling::{self, Point, number};
+
+/// Headlines that every sweep has.
+const MEDIAN: &str = "median";
+const RATE: &str = "rate";
+
+/// What cases are sorted by, the best first: the name of an axis, `median`, `rate`, or a metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    name: String,
+    /// The other way round.
+    reversed: bool,
+}
+
+/// What a case is sorted by. Cases without it come last.
+#[derive(Clone, Debug, PartialEq)]
+enum Key {
+    Number(f64),
+    Text(String),
+}
+
+impl Key {
+    fn compare(&self, other: &Key) -> Ordering {
+        match (self, other) {
+            (Key::Number(a), Key::Number(b)) => a.total_cmp(b),
+            (Key::Text(a), Key::Text(b)) => a.cmp(b),
+            (Key::Number(_), Key::Text(_)) => Ordering::Less,
+            (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+        }
+    }
+}
+
+/// A metric of a case, of the first way in which it was launched.
+pub fn metric<'a>(case: &'a Case, name: &str) -> Option<&'a MetricRecord> {
+    let variant = case.record.as_ref()?.variants.first()?;
+    variant.metrics.iter().find(|metric| metric.name == name)
+}
+
+impl Order {
+    /// `NAME`, or `-NAME` for the other way round.
+    pub fn new(text: &str) -> Order {
+        let (name, reversed) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+        Order { name: name.trim().to_owned(), reversed }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names that cases can be sorted by, of a sweep whose file has these metrics.
+    pub fn names<'a>(header: &'a Header, metrics: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        header.axes.iter().map(|axis| axis.name.as_str()).chain([MEDIAN, RATE]).chain(metrics).collect()
+    }
+
+    /// Whether it is a metric, and no axis or headline.
+    pub fn is_metric(&self, header: &Header) -> bool {
+        !Order::names(header, std::iter::empty()).contains(&self.name.as_str())
+    }
+
+    /// The cases in this order. Equal ones stay as they are.
+    pub fn sorted<'a>(&self, header: &Header, cases: &[&'a Case]) -> Vec<&'a Case> {
+        let (pace, unit) = (scaling::pace(cases), scaling::unit(cases));
+        let key = |case: &Case| -> Option<Key> {
+            if header.axes.iter().any(|axis| axis.name == self.name) {
+                let value = case.values.get(&self.name)?;
+                return Some(number(value).map_or_else(|| Key::Text(value.clone()), Key::Number));
+            }
+            let number = match self.name.as_str() {
+                MEDIAN => Point::of(case, "", pace)?.time.value,
+                RATE => -Point::of(case, "", pace)?.rate(unit).value,
+                name => {
+                    let metric = metric(case, name).filter(|_| pace == Pace::Headline)?;
+                    match direction::of(name, &metric.unit) {
+                        Some(Direction::HigherIsBetter) => -metric.value?,
+                        _ => metric.value?,
+                    }
+                }
+            };
+            Some(Key::Number(number))
+        };
+        let mut sorted: Vec<(Option<Key>, &Case)> = cases.iter().map(|case| (key(case), *case)).collect();
+        sorted.sort_by(|(a, _), (b, _)| match (a, b) {
+            (Some(a), Some(b)) if self.reversed => b.compare(a),
+            (Some(a), Some(b)) => a.compare(b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+        sorted.into_iter().map(|(_, case)| case).collect()
+    }
+}

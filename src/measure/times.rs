@@ -1,0 +1,116 @@
+//! A series of times, as the record has it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::Nanos;
+
+use super::slots;
+use super::stats::Summary;
+
+/// A series of times with its statistics. Of a program whose iterations differ, each statistic is of rounds: of the mean
+/// time of an iteration over one run through all slots.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    /// Iterations.
+    pub n: usize,
+    pub p50_ns: Option<Nanos>,
+    /// An interval that holds the true median with 95 % confidence.
+    pub p50_low_ns: Option<Nanos>,
+    pub p50_high_ns: Option<Nanos>,
+    pub mean_ns: Option<Nanos>,
+    pub std_ns: Option<Nanos>,
+    pub min_ns: Option<Nanos>,
+    pub max_ns: Option<Nanos>,
+    pub p5_ns: Option<Nanos>,
+    pub p95_ns: Option<Nanos>,
+    pub p99_ns: Option<Nanos>,
+    /// The standard deviation as a share of the mean.
+    pub cv: Option<f64>,
+    /// Every sample, in the order in which it was taken.
+    pub samples_ns: Vec<Nanos>,
+    /// The slot of the first sample; those of the others follow.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_slot: usize,
+    /// The times of each slot; none where all iterations are alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotTimes>,
+}
+
+/// The times of the iterations of one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SlotTimes {
+    /// Iterations.
+    pub n: usize,
+    pub p50_ns: Option<Nanos>,
+    /// An interval that holds the true median with 95 % confidence.
+    pub p50_low_ns: Option<Nanos>,
+    pub p50_high_ns: Option<Nanos>,
+    pub min_ns: Option<Nanos>,
+    pub max_ns: Option<Nanos>,
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
+}
+
+fn round(value: f64) -> Nanos {
+    Nanos(value.round() as i64)
+}
+
+impl Times {
+    /// Times of iterations that are all alike.
+    pub fn of(samples: &[Nanos]) -> Times {
+        Times::of_slots(samples, 1, 0)
+    }
+
+    /// Times of iterations of which `slots` make a round; `first` is the number of the first one. Less than a round counts as
+    /// one, and has no times of slots.
+    pub fn of_slots(samples: &[Nanos], slots: usize, first: u64) -> Times {
+        let floats: Vec<f64> = samples.iter().map(|sample| sample.0 as f64).collect();
+        let bare = Times { first_slot: (first % slots.max(1) as u64) as usize, ..Times::bare(samples) };
+        let Some(summary) = Summary::of(&slots::rounds(&floats, slots)) else { return bare };
+        let each = match slots > 1 && floats.len() >= slots {
+            true => slots::by_slot(&floats, slots, first),
+            false => Vec::new(),
+        };
+        Times {
+            p50_ns: Some(round(summary.p50)),
+            p50_low_ns: summary.interval.map(|(low, _)| round(low)),
+            p50_high_ns: summary.interval.map(|(_, high)| round(high)),
+            mean_ns: Some(round(summary.mean)),
+            std_ns: summary.std.map(round),
+            min_ns: Some(round(summary.min)),
+            max_ns: Some(round(summary.max)),
+            p5_ns: summary.p5.map(round),
+            p95_ns: summary.p95.map(round),
+            p99_ns: summary.p99.map(round),
+            cv: summary.cv(),
+            slots: each.iter().map(|samples| SlotTimes::of(samples)).collect(),
+            ..bare
+        }
+    }
+
+    /// The samples alone, where no statistic of them can be believed.
+    pub fn bare(samples: &[Nanos]) -> Times {
+        Times { n: samples.len(), samples_ns: samples.to_vec(), ..Times::default() }
+    }
+
+    /// Rounds that the statistics are of; iterations, where all are alike.
+    pub fn rounds(&self) -> usize {
+        self.n / self.slots.len().max(1)
+    }
+}
+
+impl SlotTimes {
+    fn of(samples: &[f64]) -> SlotTimes {
+        let Some(summary) = Summary::of(samples) else { return SlotTimes::default() };
+        SlotTimes {
+            n: summary.n,
+            p50_ns: Some(round(summary.p50)),
+            p50_low_ns: summary.interval.map(|(low, _)| round(low)),
+            p50_high_ns: summary.interval.map(|(_, high)| round(high)),
+            min_ns: Some(round(summary.min)),
+            max_ns: Some(round(summary.max)),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Calls of definitions: the body is put in the place of the call.
+
+use crate::base::{SrcSpan, Symbol, counted};
+use crate::syntax::ast::*;
+
+use super::analyzer::Analyzer;
+use super::error::{LimitError, ModelError};
+use super::expand::Written;
+use super::labels::LabelData;
+use super::limits::{CALLS, TURNS_PER_OPERATION};
+use super::turns::TurnOf;
+use super::value::Value;
+
+impl<'a> Analyzer<'a> {
+    pub(super) fn call_def(&mut self, call: &'a Call, decl: &'a Decl) {
+        let DeclKind::Def { name, signature, body } = &decl.kind else {
+            unreachable!("the table of definitions holds nothing else");
+        };
+        let text = self.names.name(name.symbol).to_owned();
+        if self.expansion.calls.contains(&name.symbol) {
+            self.error(ModelError::Recursion { name: text, at: call.span.into() });
+            return self.give_unknown(call);
+        }
+        if self.expansion.calls.len() >= CALLS {
+            self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() }.into());
+            return self.give_unknown(call);
+        }
+        if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
+            return;
+        }
+        for setting in &call.options {
+            let option = self.names.name(setting.key.symbol).to_owned();
+            self.error(ModelError::UnknownOption {
+                of: text.clone(),
+                name: option,
+                at: setting.key.span.into(),
+                help: Some(
+                    "the arguments of a `def` have no names at the call: write the value in its place".to_owned(),
+                ),
+            });
+        }
+        let (inputs, outputs) = (&signature.inputs, &signature.outputs);
+        if call.inputs.len() != inputs.len() || call.outputs.len() > outputs.len() {
+            let list = |params: &[Param]| {
+                let names: Vec<&str> = params.iter().map(|param| self.names.name(param.name.symbol)).collect();
+                names.join(", ")
+            };
+            let arrow = if outputs.is_empty() { String::new() } else { format!(" -> {}", list(outputs)) };
+            let help = format!("it is `{text}({}{arrow})`", list(inputs));
+            let (expected, given) = match call.inputs.len() == inputs.len() {
+                true => (format!("at most {}", counted(outputs.len(), "output")), call.outputs.len()),
+                false => (counted(inputs.len(), "input"), call.inputs.len()),
+            };
+            self.error(ModelError::ArgumentCount {
+                function: text,
+                expected,
+                found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
+                at: call.span.into(),
+                help: Some(help),
+            });
+            return self.give_unknown(call);
+        }
+        let mut values: Vec<Value> = Vec::new();
+        for (arg, param) in call.inputs.iter().zip(inputs) {
+            let value = self.argument(arg, param);
+            values.push(value);
+        }
+        let mut cells = Vec::new();
+        for index in 0..outputs.len() {
+            let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
+            let value = given.map(|arg| {
+                self.no_peer(arg);
+                self.output_argument(arg)
+            });
+            cells.push(value.unwrap_or_else(|| self.new_output()));
+        }
+        let label = self.open_label(call);
+        let first_op = self.expansion.step.ops.len();
+        let outer_label = self.expansion.label;
+        if let Some(label) = label {
+            self.expansion.label = label;
+        }
+        let outer_turn = self.expansion.turn;
+        let of = TurnOf::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
+        self.expansion.turn = self.program.turns.enter(outer_turn, of);
+        self.expansion.calls.push(name.symbol);
+        self.expansion.called += 1;
+        let outer_call = std::mem::replace(&mut self.expansion.call, self.expansion.called);
+        let mistakes = self.mistakes.len();
+        self.scopes.enter_frame();
+        for (param, value) in inputs.iter().chain(outputs).zip(values.into_iter().chain(cells)) {
+            self.scopes.declare(param.name.symbol, value);
+        }
+        self.block(body);
+        if self.mistakes.len() > mistakes {
+            let arguments = self.arguments_text(inputs);
+            self.mistakes.called(mistakes, call.span, arguments);
+        }
+        let members = self.scopes.leave_frame();
+        self.expansion.call = outer_call;
+        self.expansion.calls.pop();
+        self.expansion.turn = outer_turn;
+        self.expansion.label = outer_label;
+        if let Some(label) = label {
+            let members = members
+                .into_iter()
+                .map(|(name, value)| match value {
+                    Value::Output(cell) => (name, self.output_value(cell)),
+                    value => (name, value),
+                })
+                .filter(|(name, value)| {
+                    matches!(value, Value::Label(_) | Value::Labels(_) | Value::Unknown)
+                        || outputs.iter().any(|output| output.name.symbol == *name)
+                })
+                .collect();
+            let end = self.expansion.step.ops.len() + self.ops_of_batch();
+            let ops = first_op as u32..end as u32;
+            self.close_label(call, label, LabelData::call(ops, members));
+        }
+    }
+
+    /// An argument of a definition: any value; a bare type is memory of its own.
+    fn argument(&mut self, arg: &Arg, param: &Param) -> Value {
+        self.no_peer(arg);
+        let mut value = self.eval(&arg.value);
+        if let Value::Type(dtype, dims) = value {
+            let view = self.bare(dtype, *dims, param.name.symbol, arg.value.span);
+            value = Value::Tensor { view, family: 0 };
+        }
+        if let Some(ty) = &param.ty
+            && let Some((dtype, dims)) = self.tensor_type(ty)
+            && let Some(view) = self.view_of(&value, arg.value.span)
+        {
+            let tensor = *self.program.views.tensor(view);
+            if tensor.dtype != dtype || tensor.dims != dims {
+                self.error(ModelError::WrongType {
+                    expected: format!("{dtype}{dims}"),
+                    found: tensor.to_string(),
+                    at: arg.value.span.into(),
+                    help: None,
+                });
+            }
+        }
+        value
+    }
+
+    /// What the innermost call was given, for a message: `x: f32[8], n = 4`.
+    fn arguments_text(&self, inputs: &[Param]) -> String {
+        const LENGTH: usize = 70;
+        let mut text = String::new();
+        for param in inputs {
+            let name = self.names.name(param.name.symbol);
+            let given = match self.scopes.get(param.name.symbol) {
+                Some(Value::Tensor { view, .. }) => format!("{name}: {}", self.program.views.tensor(*view)),
+                Some(Value::Stream { first, count: None, .. }) => {
+                    format!("{name} = {}", self.program.streams[*first as usize].name)
+                }
+                Some(
+                    value @ (Value::Number(_)
+                    | Value::Bool(_)
+                    | Value::Text(_)
+                    | Value::Word(_)
+                    | Value::DType(_)
+                    | Value::List(_)),
+                ) => format!("{name} = {}", value.text(&self.names)),
+                _ => continue,
+            };
+            let comma = if text.is_empty() { "" } else { ", " };
+            if text.len() + given.len() > LENGTH {
+                return format!("{text}{comma}…");
+            }
+            text += comma;
+            text += &given;
+        }
+        text
+    }
+
+    pub(super) fn new_output(&mut self) -> Value {
+        self.expansion.outputs.push(Written::NotYet);
+        Value::Output(self.expansion.outputs.len() as u32 - 1)
+    }
+
+    pub(super) fn output_value(&self, cell: u32) -> Value {
+        match self.expansion.outputs[cell as usize] {
+            Written::To(view) => Value::Tensor { view, family: 0 },
+            Written::NotYet => Value::Output(cell),
+            Written::Failed => Value::Unknown,
+        }
+    }
+
+    /// An output of a definition as an operand: known once something has written it.
+    pub(super) fn written_output(&mut self, cell: u32, name: Symbol, span: SrcSpan) -> Value {
+        match self.output_value(cell) {
+            Value::Output(_) => {
+                let name = self.names.name(name).to_owned();
+                self.error(ModelError::ReadBeforeWrite { name, at: span.into() });
+                Value::Unknown
+            }
+            value => value,
+        }
+    }
+}

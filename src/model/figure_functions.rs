@@ -1,0 +1,169 @@
+//! Functions and choices in the expressions of `metric` and `expect`.
+
+use crate::base::units::Dimension;
+use crate::base::{SrcSpan, suggest};
+use crate::ops::expression::{Binary, Unary};
+use crate::syntax::ast::*;
+use crate::syntax::written;
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::figures::{FigureExpr, Lowered, Type};
+use super::functions::FUNCTIONS;
+use super::statistic::Statistic;
+
+/// What a function is called on here, in a message.
+const OF_FIGURES: &str = " of figures";
+
+impl Analyzer<'_> {
+    /// A call of a function with a figure among its arguments.
+    pub(super) fn figure_function(&mut self, callee: Name, args: &[Expr], expr: &Expr) -> Lowered {
+        let name = self.names.name(callee.symbol).to_owned();
+        let (unary, binary) = (Unary::from_name(&name), Binary::from_name(&name));
+        if let (Some(statistic), None, [of]) = (statistic_of(&name), binary, args) {
+            let help = format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names));
+            self.error(ModelError::UnknownFunction { name, of: OF_FIGURES, at: callee.span.into(), help: Some(help) });
+            return None;
+        }
+        if unary.is_none() && binary.is_none() {
+            self.no_figure_function(name, args, callee.span);
+            return None;
+        }
+        let lowered: Vec<Lowered> = args.iter().map(|arg| self.figure(arg)).collect();
+        let mut values = Vec::new();
+        for (value, arg) in lowered.into_iter().collect::<Option<Vec<_>>>()?.into_iter().zip(args) {
+            match value {
+                (value, Type::Number(dimension)) => values.push((value, dimension, arg.span)),
+                (_, found) => return self.no_number("a number", found, arg.span),
+            }
+        }
+        match (unary, binary, values.as_slice()) {
+            (Some(function), _, [(value, dimension, at)]) => {
+                if !matches!(function, Unary::Abs) && *dimension != Dimension::NONE {
+                    return self.no_number("a plain number", Type::Number(*dimension), *at);
+                }
+                Some((FigureExpr::Unary(function, Box::new(value.clone())), Type::Number(*dimension)))
+            }
+            (_, Some(Binary::Pow), [(base, of, at), (power, to, to_at)]) => match (*of, *to) {
+                (Dimension::NONE, Dimension::NONE) => Some(joined(Binary::Pow, base, power, Dimension::NONE)),
+                (Dimension::NONE, _) => self.no_number("a plain number", Type::Number(*to), *to_at),
+                _ => self.no_number("a plain number", Type::Number(*of), *at),
+            },
+            (_, Some(function @ (Binary::Max | Binary::Min)), [(first, dimension, at), rest @ ..])
+                if !rest.is_empty() =>
+            {
+                if let Some((_, other, other_at)) = rest.iter().find(|(_, other, _)| other != dimension) {
+                    let (one, two) = (Type::Number(*dimension), Type::Number(*other));
+                    let help = super::eval::units_help(*dimension, *other);
+                    self.types_differ(function.name(), (one, *at), (two, *other_at), help);
+                    return None;
+                }
+                let best =
+                    rest.iter().fold(first.clone(), |best, (value, ..)| joined(function, &best, value, *dimension).0);
+                Some((best, Type::Number(*dimension)))
+            }
+            _ => {
+                let (expected, help) = match (binary, args) {
+                    (None, _) => ("one number", format!("write `{name}(x)`")),
+                    (Some(Binary::Pow), _) => ("two numbers", format!("write `{name}(x, 2)`")),
+                    (Some(_), [of]) => {
+                        let of = written(of, &self.names);
+                        ("several numbers", format!("for the {name} of its samples, write `{of}.{name}`"))
+                    }
+                    (Some(_), _) => ("several numbers", format!("write `{name}(time(a), time(b))`")),
+                };
+                let given = args.len();
+                self.error(ModelError::ArgumentCount {
+                    expected: expected.to_owned(),
+                    found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
+                    at: expr.span.into(),
+                    help: Some(help),
+                    function: name,
+                });
+                None
+            }
+        }
+    }
+
+    /// `if c { a } else { b }`, where `c` is known before the run.
+    pub(super) fn figure_choice(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr) -> Lowered {
+        for (condition, value) in arms {
+            if self.mentions_figure(condition) {
+                self.error(ModelError::WrongType {
+                    expected: "a condition that is known before the run".to_owned(),
+                    found: "a figure".to_owned(),
+                    at: condition.span.into(),
+                    help: Some(
+                        "`min` and `max` choose between figures; a condition on figures is an `expect`: \
+                         `expect time < 1ms`"
+                            .to_owned(),
+                    ),
+                });
+                return None;
+            }
+            if self.eval_bool(condition)? {
+                return self.figure(value);
+            }
+        }
+        self.figure(otherwise)
+    }
+
+    /// Says that an operator or a function has operands of different types.
+    pub(super) fn types_differ(
+        &mut self,
+        op: &'static str,
+        (left, left_at): (Type, SrcSpan),
+        (right, right_at): (Type, SrcSpan),
+        help: String,
+    ) {
+        let (left, right) = (left.describe(), right.describe());
+        let (left_at, right_at) = (left_at.into(), right_at.into());
+        self.error(ModelError::UnitsDiffer { op, help, left, left_at, right, right_at });
+    }
+
+    fn no_number(&mut self, expected: &str, found: Type, at: SrcSpan) -> Lowered {
+        let help = match found {
+            Type::Number(dimension) => {
+                dimension.example().map(|unit| format!("divide it by `{unit}` for a plain number"))
+            }
+            Type::Bool => Some("a condition stands in `expect`, or in the `if` of a choice".to_owned()),
+        };
+        let (expected, found) = (expected.to_owned(), found.describe());
+        self.error(ModelError::WrongType { expected, found, at: at.into(), help });
+        None
+    }
+
+    /// Says that there is no such function of figures.
+    fn no_figure_function(&mut self, name: String, args: &[Expr], at: SrcSpan) {
+        let listed = |operator: &str| {
+            let args: Vec<String> = args.iter().map(|arg| written(arg, &self.names)).collect();
+            args.join(operator)
+        };
+        let of_figures: Vec<&str> = FUNCTIONS
+            .iter()
+            .copied()
+            .filter(|name| Unary::from_name(name).is_some() || Binary::from_name(name).is_some())
+            .collect();
+        let help = match name.as_str() {
+            "sum" => format!("figures are added by `+`: `{}`", listed(" + ")),
+            "mean" => format!("write `({}) / {}`", listed(" + "), args.len()),
+            _ => suggest::did_you_mean(&name, of_figures.iter().copied()).unwrap_or_else(|| {
+                format!(
+                    "of figures there are {}; all but `abs`, `min` and `max` take plain numbers",
+                    suggest::listed(&of_figures)
+                )
+            }),
+        };
+        self.error(ModelError::UnknownFunction { name, of: OF_FIGURES, at: at.into(), help: Some(help) });
+    }
+}
+
+/// The statistic that a name stands for, also the name that other tools have for it.
+fn statistic_of(name: &str) -> Option<&'static str> {
+    let known = Statistic::ALL.into_iter().map(Statistic::name).find(|known| *known == name);
+    known.or(if name == "median" { Some("p50") } else { None })
+}
+
+fn joined(function: Binary, a: &FigureExpr, b: &FigureExpr, dimension: Dimension) -> (FigureExpr, Type) {
+    (FigureExpr::Binary(function, Box::new(a.clone()), Box::new(b.clone())), Type::Number(dimension))
+}

@@ -1,0 +1,182 @@
+//! The mistakes that an analysis has found, each with the calls of definitions that lead to it.
+
+use std::fmt;
+use std::mem::{Discriminant, discriminant};
+
+use miette::{Diagnostic, LabeledSpan, Severity};
+use rustc_hash::FxHashMap;
+
+use crate::base::{SrcSpan, counted};
+
+use super::error::ModelError;
+
+/// Mistakes shown of one file: what comes after is noise.
+pub(super) const MAX_ERRORS: usize = 100;
+
+/// Calls shown of one mistake: the innermost ones and the outermost.
+const MAX_CALLS: usize = 3;
+
+/// A mistake, and where the definition that it is in was called.
+#[derive(Clone, Debug)]
+pub struct Mistake {
+    pub error: ModelError,
+    /// The innermost call first.
+    calls: Vec<Site>,
+    /// Calls between the last two of `calls` that are not shown.
+    left_out: usize,
+    /// Other places at which the same name is not known.
+    places: usize,
+    /// Other calls of the innermost definition that meet the same mistake.
+    others: usize,
+    /// The innermost call that met it last, by its number.
+    met_in: u32,
+}
+
+/// A call of a definition.
+#[derive(Clone, Debug)]
+struct Site {
+    at: SrcSpan,
+    /// Its arguments, such as `x: f32[8], n = 4`; empty where it has none.
+    arguments: String,
+}
+
+impl Mistake {
+    /// Where the mistake is, as an offset, for sorting.
+    pub fn offset(&self) -> usize {
+        self.error.offset()
+    }
+
+    fn called_in(&mut self, site: Site) {
+        if self.calls.len() == MAX_CALLS {
+            self.calls.pop();
+            self.left_out += 1;
+        }
+        self.calls.push(site);
+    }
+
+    /// What is said at the call of that place in `calls`.
+    fn call_text(&self, place: usize) -> String {
+        let mut text = "called here".to_owned();
+        if !self.calls[place].arguments.is_empty() {
+            text += &format!(" with {}", self.calls[place].arguments);
+        }
+        if place == 0 && self.others > 0 {
+            text += &format!("; the same in {}", counted(self.others, "other call"));
+        }
+        if place + 1 == self.calls.len() && self.left_out > 0 {
+            text += &format!("; {} in between", counted(self.left_out, "call"));
+        }
+        text
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl Diagnostic for Mistake {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.error.code()
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        self.error.severity()
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.error.help()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let own = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
+            Some(text) if index == 0 && self.places > 0 => {
+                let text = format!("{text}, nor in {}", counted(self.places, "other place"));
+                LabeledSpan::new_with_span(Some(text), *label.inner())
+            }
+            _ => label,
+        });
+        let calls = self.calls.iter().enumerate().map(|(place, site)| {
+            LabeledSpan::new(Some(self.call_text(place)), site.at.start as usize, site.at.len as usize)
+        });
+        Some(Box::new(own.chain(calls)))
+    }
+}
+
+/// All mistakes found so far. One that loops and calls meet again is kept once.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes {
+    found: Vec<Mistake>,
+    /// Their places in `found`, by what they are and where.
+    known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
+    /// Places in `found` of names that are not known, by what is said of them.
+    unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
+}
+
+/// What is said of a name that is not known: the same at each of its places.
+fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String, Option<String>)> {
+    match error {
+        ModelError::UnknownName { name, help, .. }
+        | ModelError::UnknownOperation { name, help, .. }
+        | ModelError::UnknownFunction { name, help, .. } => Some((discriminant(error), name.clone(), help.clone())),
+        _ => None,
+    }
+}
+
+impl Mistakes {
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.found.len() >= MAX_ERRORS
+    }
+
+    /// Notes a mistake that is met in the call of that number, 0 being none.
+    pub fn add(&mut self, error: ModelError, call: u32) {
+        let place = match &error {
+            // However often its result is used, the division is the mistake.
+            ModelError::NotWhole { division: Some(division), .. } => division.offset(),
+            error => error.offset(),
+        };
+        let key = (discriminant(&error), place);
+        if let Some(&index) = self.known.get(&key) {
+            let known = &mut self.found[index];
+            known.others += usize::from(known.met_in != call);
+            known.met_in = call;
+            return;
+        }
+        let unknown = unknown(&error);
+        if let Some(&index) = unknown.as_ref().and_then(|unknown| self.unknown.get(unknown)) {
+            self.known.insert(key, index);
+            self.found[index].places += 1;
+            return;
+        }
+        if self.is_full() {
+            return;
+        }
+        self.known.insert(key, self.found.len());
+        self.unknown.extend(unknown.map(|unknown| (unknown, self.found.len())));
+        self.found.push(Mistake { error, calls: Vec::new(), left_out: 0, places: 0, others: 0, met_in: call });
+    }
+
+    /// Notes of all mistakes from the one at `first` on that they were met in a call at that place.
+    pub fn called(&mut self, first: usize, at: SrcSpan, arguments: String) {
+        for mistake in &mut self.found[first..] {
+            mistake.called_in(Site { at, arguments: arguments.clone() });
+        }
+    }
+
+    /// All of them, in the order of their places.
+    pub fn sorted(mut self) -> Vec<Mistake> {
+        self.found.sort_by_key(Mistake::offset);
+        self.found
+    }
+}

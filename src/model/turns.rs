@@ -1,0 +1,96 @@
+//! The loops and calls that an operation stands in, with the turn of each.
+
+use rustc_hash::FxHashSet;
+
+use crate::base::{LabelId, SrcSpan, Symbol, TurnId};
+
+/// A turn of a loop, or a call of a definition.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// What it stands in; 0 is the step itself.
+    pub outer: TurnId,
+    pub of: TurnOf,
+}
+
+/// What a turn is of.
+#[derive(Clone, Copy, Debug)]
+pub enum TurnOf {
+    Loop {
+        /// Where the loop stands.
+        span: SrcSpan,
+        variable: Symbol,
+        /// The variable's value; `None` where it is no plain whole number.
+        value: Option<i64>,
+    },
+    Call {
+        definition: Symbol,
+        span: SrcSpan,
+        /// The label of operations inside that have none of their own: that of the call, or of what is around it.
+        label: LabelId,
+    },
+}
+
+/// All turns of a program. They are kept for programs alone whose text declares every order, to say where an order is
+/// missing.
+#[derive(Debug, Default)]
+pub struct Turns {
+    turns: Vec<Turn>,
+    kept: bool,
+}
+
+impl Turns {
+    /// Keeps turns from here on.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Adds a turn; `outer` itself where none are kept.
+    pub(super) fn enter(&mut self, outer: TurnId, of: TurnOf) -> TurnId {
+        if !self.kept {
+            return outer;
+        }
+        self.turns.push(Turn { outer, of });
+        TurnId::from(self.turns.len())
+    }
+
+    /// The turn of that number, which is not 0.
+    pub fn get(&self, turn: TurnId) -> &Turn {
+        &self.turns[turn.index() - 1]
+    }
+
+    /// The values of the variables of the loops around a turn in the same definition, the outermost first, for each turn
+    /// of these loops in all calls and iterations. Turns whose variables are not all plain whole numbers are left out.
+    pub fn beside(&self, turn: Option<TurnId>) -> FxHashSet<Vec<i64>> {
+        let Some(turn) = turn else { return FxHashSet::default() };
+        let spans = |turn: TurnId| self.loops(turn).map(|(span, _)| span);
+        let own: Vec<SrcSpan> = spans(turn).collect();
+        let all = (1..=self.turns.len()).map(TurnId::from).filter(|&other| spans(other).eq(own.iter().copied()));
+        let values = |turn: TurnId| -> Option<Vec<i64>> {
+            let mut values: Vec<i64> = self.loops(turn).map(|(_, value)| value).collect::<Option<_>>()?;
+            values.reverse();
+            Some(values)
+        };
+        all.filter_map(values).collect()
+    }
+
+    /// The loops around a turn in the same definition, the innermost first: where each stands, and its variable's value.
+    fn loops(&self, turn: TurnId) -> impl Iterator<Item = (SrcSpan, Option<i64>)> {
+        let next = move |turn: &TurnId| (*turn != TurnId(0)).then(|| self.get(*turn).outer);
+        let turns = std::iter::successors(Some(turn), next).take_while(|turn| *turn != TurnId(0));
+        turns.map_while(|turn| match self.get(turn).of {
+            TurnOf::Loop { span, value, .. } => Some((span, value)),
+            TurnOf::Call { .. } => None,
+        })
+    }
+
+    /// A turn and those around it, the outermost first; empty for the step itself.
+    pub fn around(&self, mut turn: TurnId) -> Vec<TurnId> {
+        let mut chain = Vec::new();
+        while turn != TurnId(0) {
+            chain.push(turn);
+            turn = self.get(turn).outer;
+        }
+        chain.reverse();
+        chain
+    }
+}

@@ -1,0 +1,155 @@
+//! What is said of an operation that does not exist.
+
+use crate::base::{Interner, SrcSpan, suggest};
+use crate::ops;
+use crate::ops::expression::Unary;
+use crate::syntax::ast::{Arg, Call};
+use crate::syntax::written;
+
+use super::callee::MARKERS;
+use super::error::ModelError;
+
+/// Operations of the language that this version does not have.
+const LATER: [&str; 22] = [
+    "adamw",
+    "argmax",
+    "attention",
+    "concat",
+    "conv",
+    "cross_entropy",
+    "cumsum",
+    "dropout",
+    "embedding",
+    "grad",
+    "host_sync",
+    "layer_norm",
+    "max",
+    "mean",
+    "min",
+    "pad",
+    "pool",
+    "rms_norm",
+    "rope",
+    "sgd",
+    "sum",
+    "triad",
+];
+
+/// What other tools call an operation, without underscores, and the call here: `$1` and `$2` are its inputs, `$>` the
+/// arrow with its outputs.
+const CALLS: [(&[&str], &str); 8] = [
+    (&["add"], "map($1 + $2$>)"),
+    (&["sub", "subtract"], "map($1 - $2$>)"),
+    (&["mul", "multiply", "scale"], "map($1 * $2$>)"),
+    (&["div", "divide"], "map($1 / $2$>)"),
+    (&["linear", "matmul", "mm", "bmm", "dot", "sgemm", "hgemm", "cublasgemm"], "gemm($1, $2$>)"),
+    (&["zero", "zeros", "clear"], "fill(0 -> $1)"),
+    (&["ones"], "fill(1 -> $1)"),
+    (&["all2all", "alltoallsingle"], "all_to_all($1$>)"),
+];
+
+/// The same where one call does not say it.
+const TEXTS: [(&[&str], &str); 11] = [
+    (
+        &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
+        "write `copy(src -> dst)`: the direction follows from where both lie",
+    ),
+    (&["record", "eventrecord", "recordevent"], "an event is a `signal()` with a label: `e: signal()`"),
+    (
+        &["waitevent", "streamwait", "streamwaitevent", "waitstream"],
+        "write `wait(e)`, where `e` is the label of a `signal()` or of any other operation",
+    ),
+    (
+        &["synchronize", "devicesynchronize", "streamsynchronize", "eventsynchronize"],
+        "an iteration ends when all streams are through; `sync()` makes all of them wait for each other before that",
+    ),
+    (&["print", "printf"], "what a run reports is a `metric`, outside of the step: `metric m = time(f)`"),
+    (
+        &["launch", "graphlaunch", "replay", "launchkernel"],
+        "`aorta exec FILE --launch graph` launches the step as a graph",
+    ),
+    (&["sleep", "usleep", "nanosleep", "delay"], "write `spin(10us)`"),
+    (
+        &["rand", "randn", "random", "normal", "uniform"],
+        "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",
+    ),
+    (&["isend", "irecv"], "write `send` and `recv` in one `group { … }`: there, none waits for the other"),
+    (&["malloc", "mallocasync", "alloc", "empty"], "memory is declared: `buffer x: f32[1024]`"),
+    (&["free", "freeasync", "del"], "remove it: memory of an output without a name is used again by itself"),
+];
+
+/// Beginnings and ends of names that say where they are from.
+const PREFIXES: [&str; 5] = ["cuda", "hip", "nccl", "rccl", "cublas"];
+const SUFFIXES: [&str; 3] = ["async", "intotensor", "tensor"];
+
+/// Definitions of a file that are listed beside the operations.
+const MAX_SHOWN: usize = 20;
+
+/// The message for a call of what does not exist. `defs` are the definitions of the file; `on_stream` says that the name
+/// before the dot is a stream.
+pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on_stream: bool) -> ModelError {
+    let parts: Vec<&str> = call.callee.iter().map(|part| names.name(part.symbol)).collect();
+    let last = parts.last().copied().unwrap_or_default();
+    let plain = plain_name(last);
+    let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS);
+    let all = known.clone().chain(defs.iter().copied());
+    let help = if on_stream && all.clone().any(|name| name == last) {
+        format!(
+            "operations stand in a block of their stream: `on {} {{ {} }}`",
+            parts[0],
+            written_as(last, call, names)
+        )
+    } else if parts.len() > 1 && all.clone().any(|name| name == last) {
+        format!("write it without what stands before the dot: `{}`", written_as(last, call, names))
+    } else if let Some(call) = instead(&plain, call, names) {
+        format!("here that is `{call}`")
+    } else if let Some((_, text)) = TEXTS.iter().find(|(others, _)| others.contains(&plain.as_str())) {
+        (*text).to_owned()
+    } else if LATER.contains(&last) {
+        format!(
+            "`{last}` comes with a later version; `map(…)` computes any expression of each element, and \
+             `work(flops: 2GFLOP, bytes: 64MiB)` stands for a kernel of that cost"
+        )
+    } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {
+        format!("did you mean `{near}`?")
+    } else {
+        // A list of everything helps only where it can be read.
+        let shown = if defs.len() <= MAX_SHOWN { defs } else { &[] };
+        let all: Vec<&str> = known.chain(shown.iter().copied()).collect();
+        format!("there are {}", suggest::listed(&all))
+    };
+    let at = call.callee.iter().map(|part| part.span).reduce(SrcSpan::to).unwrap_or(call.span);
+    ModelError::UnknownOperation { name: parts.join("."), at: at.into(), help: Some(help) }
+}
+
+/// A name without underscores, capitals, and what says where it is from: `cudaMemcpyAsync` is `memcpy`.
+fn plain_name(name: &str) -> String {
+    let lower: String = name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
+    let without = PREFIXES.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
+    let without = SUFFIXES.iter().find_map(|suffix| without.strip_suffix(suffix)).unwrap_or(without);
+    if without.is_empty() { lower } else { without.to_owned() }
+}
+
+/// The call that other tools have under a plain name, with the arguments that were given.
+fn instead(plain: &str, call: &Call, names: &Interner) -> Option<String> {
+    let template = match Unary::from_name(plain) {
+        Some(function) => format!("map({}($1)$>)", function.name()),
+        None => CALLS.iter().find(|(others, _)| others.contains(&plain)).map(|(_, call)| (*call).to_owned())?,
+    };
+    let input = |place: usize, default: &str| {
+        call.inputs.get(place).map_or(default.to_owned(), |arg| written(&arg.value, names))
+    };
+    let arrow = if call.outputs.is_empty() { String::new() } else { format!(" -> {}", list(&call.outputs, names)) };
+    let filled = template.replace("$1", &input(0, "x")).replace("$2", &input(1, "y")).replace("$>", &arrow);
+    Some(filled)
+}
+
+/// A call of an operation with the inputs and outputs of another.
+fn written_as(name: &str, call: &Call, names: &Interner) -> String {
+    let arrow = if call.outputs.is_empty() { String::new() } else { format!(" -> {}", list(&call.outputs, names)) };
+    format!("{name}({}{arrow})", list(&call.inputs, names))
+}
+
+fn list(args: &[Arg], names: &Interner) -> String {
+    args.iter().map(|arg| written(&arg.value, names)).collect::<Vec<_>>().join(", ")
+}

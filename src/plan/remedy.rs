@@ -1,0 +1,409 @@
+//! The order that a text is missing: what to write so that one operation waits for another.
+//!
+//! In a loop that works on several buffers in turn, the operation to wait for is mostly not that of the turn before: it
+//! is the one that used the same buffer last. So the turn is not assumed but read off from the accesses that collide.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, TurnId};
+use crate::model::{Program, Step, TurnOf};
+
+use super::accesses::At;
+use super::affine::{Affine, fit};
+
+/// Two operations that touch the same memory with no order between them, in the order of their issue.
+#[derive(Clone, Copy, Debug)]
+pub struct Collision {
+    pub first: At,
+    pub second: At,
+}
+
+impl Collision {
+    /// Iterations between the two.
+    fn before(&self) -> u32 {
+        self.second.iteration() - self.first.iteration()
+    }
+}
+
+/// An operation, or the call that it comes from, as a statement of the block that both sides of a collision stand in.
+#[derive(Clone, Debug)]
+struct Statement {
+    op: OpId,
+    span: SrcSpan,
+    /// What is called.
+    callee: String,
+    /// Whether it is the call of a definition.
+    is_call: bool,
+    /// Its own label.
+    label: Option<LabelId>,
+    /// The loop turns around it, the outermost first.
+    loops: Vec<TurnId>,
+}
+
+/// How the members of a family of labels are told apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Numbering {
+    /// By the index that the text gives them.
+    Own,
+    /// By the variables of the loops around.
+    Variables,
+    /// By one number that counts all turns.
+    Count,
+}
+
+/// The collisions of two statements with as many iterations between them: at most one.
+struct Group {
+    before: u32,
+    pairs: Vec<(Statement, Statement)>,
+    /// Every operation of the first statement in its iteration, and of the second.
+    firsts: Vec<Statement>,
+    seconds: Vec<Statement>,
+    /// The streams of the second's operations.
+    streams: Vec<StreamId>,
+    /// Loop turns in which the second stands, also those in which it is left out, by the values of their variables.
+    turns: FxHashSet<Vec<i64>>,
+}
+
+/// What a statement that others have to wait for is called.
+struct Naming {
+    name: String,
+    /// How the label has to be written; `None` where it stands in the text as it has to be.
+    give: Option<String>,
+    /// Nothing where the label has no index.
+    numbering: Option<Numbering>,
+}
+
+/// For each race of two statements, given as their collisions, what to write so that the second waits for the first.
+pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
+    let search = Search { program };
+    let groups: Vec<Vec<Group>> = races.iter().map(|collisions| search.groups(collisions)).collect();
+    // A statement has one label, whoever waits for it.
+    let mut waited_for: Vec<(SrcSpan, Vec<&Group>)> = Vec::new();
+    for group in groups.iter().flatten() {
+        match waited_for.iter_mut().find(|(span, _)| *span == group.first().span) {
+            Some((_, known)) => known.push(group),
+            None => waited_for.push((group.first().span, vec![group])),
+        }
+    }
+    let mut names = FxHashMap::default();
+    let mut new_names = (1..).map(|number| if number == 1 { "done".to_owned() } else { format!("done_{number}") });
+    for (span, groups) in waited_for {
+        let mut free = || new_names.find(|name| program.names.get(name).is_none()).expect("there are enough numbers");
+        names.insert(span, search.naming(&groups, &mut free));
+    }
+    let told = races.iter().zip(&groups).map(|(collisions, groups)| {
+        let too_far = collisions.iter().map(Collision::before).filter(|before| *before > 1).min();
+        let depth = too_far.map(|before| {
+            format!("lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`")
+        });
+        let parts: Vec<String> = search.waits(groups, &names).into_iter().chain(depth).collect();
+        parts.join("; ")
+    });
+    told.collect()
+}
+
+struct Search<'a> {
+    program: &'a Program,
+}
+
+impl<'a> Search<'a> {
+    fn step(&self, at: At) -> &'a Step {
+        &self.program.cycle[at.iteration() as usize % self.program.cycle.len()]
+    }
+
+    // --- Collisions -----------------------------------------------------------------------------------------------
+
+    /// The collisions of a race that a wait can mend: of those with one stream, it waits for the last.
+    fn groups(&self, collisions: &[Collision]) -> Vec<Group> {
+        let mut last: FxHashMap<(At, u32, StreamId), Collision> = FxHashMap::default();
+        for collision in collisions {
+            let stream = self.step(collision.first).op(collision.first.op).stream;
+            let kept = last.entry((collision.second, collision.before(), stream)).or_insert(*collision);
+            kept.first = kept.first.max(collision.first);
+        }
+        let mut kept: Vec<Collision> = last.into_values().collect();
+        kept.sort_unstable_by_key(|collision| (collision.second, collision.first));
+        let near = [0, 1].map(|before| kept.iter().filter(|one| one.before() == before).copied().collect::<Vec<_>>());
+        near.iter().filter(|collisions| !collisions.is_empty()).map(|collisions| self.group(collisions)).collect()
+    }
+
+    fn group(&self, collisions: &[Collision]) -> Group {
+        let Collision { first, second } = collisions[0];
+        let depth = self.depth(&collisions[0]);
+        let frame = |at: At, op: OpId| {
+            let chain = self.program.turns.around(self.step(at).turn(op));
+            chain.get(..depth).map(<[TurnId]>::to_vec)
+        };
+        let own = frame(second, second.op);
+        // Where a definition is called several times, each call has the same collisions: one suffices.
+        let pairs = collisions.iter().filter(|collision| frame(collision.second, collision.second.op) == own);
+        let pairs = pairs.map(|collision| {
+            let of = |at: At| self.statement(self.step(at), at.op, depth);
+            (of(collision.first), of(collision.second))
+        });
+        let all = |at: At| -> Vec<Statement> {
+            let step = self.step(at);
+            let span = step.op(at.op).span;
+            let same = step.ids().filter(|&op| step.op(op).span == span && frame(at, op) == own);
+            same.map(|op| self.statement(step, op, depth)).collect()
+        };
+        let seconds = all(second);
+        let step = self.step(second);
+        let streams = seconds.iter().map(|second| step.op(second.op).stream).collect();
+        let turns = self.program.turns.beside(seconds.last().and_then(|second| second.loops.last().copied()));
+        Group { before: collisions[0].before(), pairs: pairs.collect(), firsts: all(first), seconds, streams, turns }
+    }
+
+    /// How many of the turns around an operation lead to the innermost definition that both of a collision are in. Of
+    /// another iteration, only labels of the step itself can be named.
+    fn depth(&self, collision: &Collision) -> usize {
+        if collision.before() > 0 {
+            return 0;
+        }
+        let turns = &self.program.turns;
+        let around = |at: At| turns.around(self.step(at).turn(at.op));
+        let (first, second) = (around(collision.first), around(collision.second));
+        let common = first.iter().zip(&second).take_while(|(a, b)| a == b).map(|(turn, _)| *turn);
+        let is_call = |turn: &TurnId| matches!(turns.get(*turn).of, TurnOf::Call { .. });
+        common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
+    }
+
+    /// The statement of an operation in the block that the first `depth` turns around it lead to.
+    fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
+        let turns = &self.program.turns;
+        let chain = turns.around(step.turn(op));
+        let outer = match chain[..depth].last().map(|turn| turns.get(*turn).of) {
+            Some(TurnOf::Call { label, .. }) => label,
+            _ => LabelId(0),
+        };
+        let own = |label: LabelId| (label != outer).then_some(label);
+        let mut loops = Vec::new();
+        for &turn in &chain[depth..] {
+            match turns.get(turn).of {
+                TurnOf::Loop { .. } => loops.push(turn),
+                TurnOf::Call { definition, span, label } => {
+                    let callee = self.program.names.name(definition).to_owned();
+                    return Statement { op, span, callee, is_call: true, label: own(label), loops };
+                }
+            }
+        }
+        let found = step.op(op);
+        let callee = self.program.op_name(found).to_owned();
+        Statement { op, span: found.span, callee, is_call: false, label: own(found.label), loops }
+    }
+
+    fn variables(&self, statement: &Statement) -> Vec<(Symbol, Option<i64>)> {
+        let loops = statement.loops.iter().filter_map(|turn| match self.program.turns.get(*turn).of {
+            TurnOf::Loop { variable, value, .. } => Some((variable, value)),
+            TurnOf::Call { .. } => None,
+        });
+        loops.collect()
+    }
+
+    fn names(&self, statement: &Statement) -> Vec<&'a str> {
+        self.variables(statement).into_iter().map(|(variable, _)| self.program.names.name(variable)).collect()
+    }
+
+    fn values(&self, statement: &Statement) -> Option<Vec<i64>> {
+        self.variables(statement).into_iter().map(|(_, value)| value).collect()
+    }
+
+    // --- Labels ---------------------------------------------------------------------------------------------------
+
+    fn index(&self, statement: &Statement) -> &[i64] {
+        statement.label.map_or(&[], |label| &self.program.labels[label.index()].index)
+    }
+
+    /// What the first statement of all these groups is to be called.
+    fn naming(&self, groups: &[&Group], free: &mut dyn FnMut() -> String) -> Naming {
+        let first = groups[0].first();
+        let own = first.label.and_then(|label| self.program.labels[label.index()].name);
+        let own = own.map(|name| self.program.names.name(name).to_owned());
+        let (is_family, is_new) = (!self.index(first).is_empty(), own.is_none());
+        let name = own.unwrap_or_else(free);
+        let write = |index: &str| {
+            let what = if first.is_call { "the call" } else { "the first" };
+            match is_new {
+                true => format!("name {what}, `{name}{index}: {}(…)`", first.callee),
+                false => format!("give `{name}` an index, `{name}{index}: {}(…)`", first.callee),
+            }
+        };
+        let plain = first.loops.is_empty() || groups.iter().all(|group| group.in_one_turn());
+        if plain && !is_family {
+            let give = is_new.then(|| write(""));
+            return Naming { name, give, numbering: None };
+        }
+        let preferred = if is_family { Numbering::Own } else { Numbering::Variables };
+        let fits = |numbering| groups.iter().all(|group| self.member(numbering, group, "").is_some());
+        let count = self.count(groups[0]).filter(|_| !fits(preferred) && fits(Numbering::Count));
+        let (numbering, give) = match (count, is_family) {
+            (Some(count), _) => (Numbering::Count, Some(write(&format!("[{count}]")))),
+            (None, true) => (Numbering::Own, None),
+            (None, false) => (Numbering::Variables, Some(write(&format!("[{}]", self.names(first).join(", "))))),
+        };
+        Naming { name, give, numbering: Some(numbering) }
+    }
+
+    /// The number of a first statement's turn, counted over all loops, in their variables.
+    fn count(&self, group: &Group) -> Option<String> {
+        let points = group.firsts.iter().zip(0..).map(|(first, place)| Some((self.values(first)?, place)));
+        let count = fit(&points.collect::<Option<Vec<_>>>()?, None)?;
+        Some(count.text(&self.names(group.first())))
+    }
+
+    /// The index of a first statement's label.
+    fn numbers(&self, numbering: Numbering, group: &Group, first: &Statement) -> Option<Vec<i64>> {
+        match numbering {
+            Numbering::Own => Some(self.index(first).to_vec()),
+            Numbering::Variables => self.values(first),
+            Numbering::Count => {
+                let place = group.firsts.binary_search_by_key(&first.op, |other| other.op).ok()?;
+                Some(vec![place as i64])
+            }
+        }
+    }
+
+    // --- Waits ----------------------------------------------------------------------------------------------------
+
+    /// What to write for these groups of one race: one wait, unless they are about different statements.
+    fn waits(&self, groups: &[Group], names: &FxHashMap<SrcSpan, Naming>) -> Vec<String> {
+        let place = |group: &Group| (group.first().span, group.second().span);
+        let waits = groups.chunk_by(|a, b| place(a) == place(b)).map(|groups| {
+            let (first, second) = (groups[0].first(), groups[0].second());
+            let naming = &names[&first.span];
+            let edges: Vec<String> = groups.iter().map(|group| self.edge(naming, group)).collect();
+            let edges = edges.join(", ");
+            let stream = groups[0].streams[0];
+            let mut write = match groups.iter().flat_map(|group| &group.streams).all(|other| *other == stream) {
+                true => format!("write `on {} after {edges} {{ … }}`", self.program.streams[stream.index()].name),
+                false => format!("let the block of the second wait: `after {edges}`"),
+            };
+            if second.is_call {
+                write += &format!(" around `{}(…)`", second.callee);
+            }
+            naming.give.as_ref().map_or(write.clone(), |give| format!("{give}, and {write}"))
+        });
+        waits.collect()
+    }
+
+    /// What stands behind `after`: a member of a family where a rule says which, else all that there are.
+    fn edge(&self, naming: &Naming, group: &Group) -> String {
+        let member = naming.numbering.and_then(|numbering| self.member(numbering, group, &naming.name));
+        let (label, guards) = member.unwrap_or((naming.name.clone(), Vec::new()));
+        let label = if group.before > 0 { format!("prev({label})") } else { label };
+        if guards.is_empty() { label } else { format!("{label} when {}", guards.join(" and ")) }
+    }
+
+    /// The member of the family `name` that the second statement waits for, in the variables of its own loops, and the
+    /// conditions under which there is one; `None` where no such rule holds for all collisions.
+    fn member(&self, numbering: Numbering, group: &Group, name: &str) -> Option<(String, Vec<String>)> {
+        let names = self.names(group.second());
+        if names.is_empty() {
+            return None;
+        }
+        let pairs = group.pairs.iter().map(|(first, second)| {
+            let same = self.names(second) == names;
+            Some((self.values(second).filter(|_| same)?, self.numbers(numbering, group, first)?))
+        });
+        let pairs: Vec<(Vec<i64>, Vec<i64>)> = pairs.collect::<Option<_>>()?;
+        let dims = 0..pairs[0].1.len();
+        let rules = dims.map(|dim| self.rule(numbering, group, &names, &pairs, dim));
+        let rules: Vec<Affine> = rules.collect::<Option<_>>()?;
+        let mut members = FxHashMap::default();
+        for first in &group.firsts {
+            members.insert(self.numbers(numbering, group, first)?, first.op);
+        }
+        let mut seconds = FxHashMap::default();
+        for second in &group.seconds {
+            seconds.insert(self.values(second)?, second.op);
+        }
+        let guards = guards(&rules, &members, &group.turns, &names)?;
+        let guarded = |turn: &&Vec<i64>| guards.iter().all(|guard| guard.holds(turn));
+        let given = group.turns.iter().filter(guarded).all(|turn| {
+            let index: Vec<i64> = rules.iter().map(|rule| rule.of(turn)).collect();
+            // Nothing may wait for what comes later, or never.
+            let first = members.get(&index);
+            first.is_some_and(|first| group.before > 0 || seconds.get(turn).is_none_or(|second| first < second))
+        });
+        let index: Vec<String> = rules.iter().map(|rule| rule.text(&names)).collect();
+        let guards = guards.into_iter().map(|guard| guard.text).collect();
+        given.then(|| (format!("{name}[{}]", index.join(", ")), guards))
+    }
+
+    /// How an index of the first follows from the variables of the second.
+    fn rule(
+        &self,
+        numbering: Numbering,
+        group: &Group,
+        names: &[&str],
+        pairs: &[(Vec<i64>, Vec<i64>)],
+        dim: usize,
+    ) -> Option<Affine> {
+        // Where both stand in the same loops, the index changes as that of the first statement does.
+        let alike = self.names(group.first()) == names;
+        let own = group
+            .firsts
+            .iter()
+            .filter(|_| alike)
+            .map(|first| Some((self.values(first)?, *self.numbers(numbering, group, first)?.get(dim)?)));
+        let own: Vec<(Vec<i64>, i64)> = own.collect::<Option<_>>().unwrap_or_default();
+        let points: Vec<(Vec<i64>, i64)> = pairs.iter().map(|(turn, index)| (turn.clone(), index[dim])).collect();
+        fit(&points, fit(&own, None).as_ref())
+    }
+}
+
+impl Group {
+    fn first(&self) -> &Statement {
+        &self.pairs[0].0
+    }
+
+    fn second(&self) -> &Statement {
+        &self.pairs[0].1
+    }
+
+    /// Whether the first statement stands above the second in the same turn of all loops around it.
+    fn in_one_turn(&self) -> bool {
+        let together = |(first, second): &(Statement, Statement)| {
+            second.loops.starts_with(&first.loops) && first.span <= second.span
+        };
+        self.before == 0 && self.pairs.iter().all(together)
+    }
+}
+
+/// A condition that leaves turns out.
+struct Guard {
+    rule: Affine,
+    least: i64,
+    most: i64,
+    text: String,
+}
+
+impl Guard {
+    fn holds(&self, turn: &[i64]) -> bool {
+        (self.least..=self.most).contains(&self.rule.of(turn))
+    }
+}
+
+/// The conditions that keep each index between the least and the most that there is; `None` where an index has none.
+fn guards(
+    rules: &[Affine],
+    members: &FxHashMap<Vec<i64>, OpId>,
+    turns: &FxHashSet<Vec<i64>>,
+    names: &[&str],
+) -> Option<Vec<Guard>> {
+    let mut guards = Vec::new();
+    for (dim, rule) in rules.iter().enumerate() {
+        let least = members.keys().map(|index| index[dim]).min()?;
+        let most = members.keys().map(|index| index[dim]).max()?;
+        let (text, constant) = (rule.without_constant().text(names), rule.constant);
+        if turns.iter().any(|turn| rule.of(turn) < least) {
+            let text = format!("{text} > {}", least.saturating_sub(constant).saturating_sub(1));
+            guards.push(Guard { rule: rule.clone(), least, most: i64::MAX, text });
+        }
+        if turns.iter().any(|turn| rule.of(turn) > most) {
+            let text = format!("{text} < {}", most.saturating_sub(constant).saturating_add(1));
+            guards.push(Guard { rule: rule.clone(), least: i64::MIN, most, text });
+        }
+    }
+    Some(guards)
+}

@@ -1,0 +1,40 @@
+//! Everything that a run does, for telling whether two runs do the same.
+
+use std::fmt::{self, Write};
+
+use crate::base::MemoryId;
+use crate::model::Program;
+use crate::ops::Launch;
+use crate::schedule::Schedule;
+
+use super::model::memory;
+use super::schedule;
+
+/// Writes what one rank runs: memory with its contents, launches, operations with their slices, and the schedule. Places in
+/// the text, parameters and figures are no part of it.
+pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::Result {
+    for id in (0..program.memories.len()).map(MemoryId::from) {
+        writeln!(out, "memory {}", memory(program, id))?;
+    }
+    for (number, spec) in program.specs.iter().enumerate() {
+        writeln!(out, "spec {number}: team {:?}", spec.team)?;
+        for launch in spec.launch() {
+            if let Launch::Kernel(kernel) = &launch {
+                out.write_str(&kernel.source.text)?;
+            }
+            writeln!(out, "  {launch:?}")?;
+        }
+    }
+    for (slot, step) in program.cycle.iter().enumerate() {
+        writeln!(out, "slot {slot}")?;
+        for op in step.ids() {
+            let info = step.op(op);
+            write!(out, "#{} {:?} on {}", op.0, info.kind, info.stream.0)?;
+            for view in step.inputs(op).iter().chain(step.outputs(op)) {
+                write!(out, ", {}", program.view_text(*view))?;
+            }
+            writeln!(out, ", peer {:?}", step.peer(op))?;
+        }
+    }
+    out.write_str(&schedule(program, placed))
+}

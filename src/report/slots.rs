@@ -1,0 +1,65 @@
+//! Figures over the slots of a program whose iterations differ.
+
+use std::fmt::Write as _;
+
+use crate::base::Nanos;
+use crate::measure::record::{OverSlots, RankRecord, RunRecord, Times, Variant};
+
+use super::table::{new_table, push, variant_name};
+
+/// The share by which figures of slots may differ and still be taken for the same: two slots of one work differ by noise.
+const ALIKE: f64 = 0.01;
+
+/// The least, the median and the greatest value over slots, for each figure whose slots differ; of each variant.
+pub fn section(record: &RunRecord, out: &mut String) {
+    for variant in &record.variants {
+        let rows = rows(variant);
+        if rows.is_empty() {
+            continue;
+        }
+        let name = variant_name(record, variant);
+        let _ = writeln!(out, "Over the {} slots of a round ({name})", record.program.cycle);
+        let mut table = new_table(&["figure", "min", "median", "max"].map(str::to_owned));
+        for (name, OverSlots { min, median, max }) in rows {
+            table.add_row([name, min, median, max]);
+        }
+        push(out, &table);
+    }
+}
+
+fn rows(variant: &Variant) -> Vec<(String, OverSlots)> {
+    let ungated = variant.ungated.as_ref().map(|times| ("without the gate", times));
+    let serial = variant.serial.as_ref().map(|times| ("on one stream", times));
+    let series = [Some(("time", &variant.time)), ungated, serial];
+    let times = series.into_iter().flatten().filter_map(|(name, times)| Some((name.to_owned(), over_slots(times)?)));
+    let metrics = variant.metrics.iter().filter_map(|metric| {
+        let values: Vec<f64> = metric.slots.iter().copied().flatten().collect();
+        Some((metric.name.clone(), metric.over_slots.clone().filter(|_| differ(&values))?))
+    });
+    times.chain(metrics).collect()
+}
+
+/// What lies between the medians of slots, where they differ.
+fn over_slots(times: &Times) -> Option<OverSlots> {
+    let mut medians: Vec<Nanos> = times.slots.iter().filter_map(|slot| slot.p50_ns).collect();
+    let values: Vec<f64> = medians.iter().map(|time| time.0 as f64).collect();
+    medians.sort_unstable();
+    let (first, last) = (*medians.first()?, *medians.last()?);
+    let n = medians.len();
+    let median = Nanos((medians[(n - 1) / 2].0 + medians[n / 2].0) / 2);
+    let [min, median, max] = [first, median, last].map(|time| time.to_string());
+    differ(&values).then_some(OverSlots { min, median, max })
+}
+
+fn differ(values: &[f64]) -> bool {
+    let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(least, most), of| (least.min(*of), most.max(*of)));
+    most - least > ALIKE * least.abs().max(most.abs())
+}
+
+/// `, slot 2 of 3`: what a table of one slot is of; nothing where all iterations are alike.
+pub(super) fn of(record: &RunRecord, rank: &RankRecord) -> String {
+    match record.program.cycle {
+        0 | 1 => String::new(),
+        slots => format!(", slot {} of {slots}", rank.slot),
+    }
+}

@@ -1,0 +1,136 @@
+//! Where a text is cut, and which part of it each expression of the tree stands for.
+
+use aorta::base::SourceMap;
+use aorta::syntax::ast::ExprKind;
+use aorta::syntax::{self, DECLARATIONS, Limits, RESERVED, STATEMENTS, walk, written};
+use proptest::prelude::*;
+
+use crate::common::shipped;
+
+/// The tree of a text, or its errors.
+fn tree(text: &str) -> Result<String, String> {
+    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    if errors.is_empty() { Ok(syntax::tree(&ast)) } else { Err(format!("{errors:?} in\n{text}")) }
+}
+
+/// Words that begin a declaration or a statement, and are no reserved words.
+fn words_for_names() -> Vec<&'static str> {
+    DECLARATIONS.into_iter().chain(STATEMENTS).filter(|word| !RESERVED.contains(word)).collect()
+}
+
+/// Whatever word of the language a name is, it ends the statement before the next one as any other name does.
+#[test]
+fn words_of_statements_may_be_names() {
+    let next = [
+        "map(x + 1)",
+        "f: map(x + 1)",
+        "f[0]: map(x + 1)",
+        "group { send(x, to: 1) }",
+        "phase p { nop() }",
+        "phase p[i] { nop() }",
+        "buffer t: f32[n]",
+        "buffer t[2]: f32[n]",
+        "let k = 1",
+        "for i in 0..n { nop() }",
+        "if n > 1 { nop() }",
+        "on s { nop() }",
+        "d(x)",
+        "d.e(x)",
+        "NAME: map(x + 1)",
+        "let k = NAME",
+        "and n > 2",
+        "",
+    ];
+    for word in words_for_names() {
+        for next in next {
+            for operand in ["let m = NAME", "let m = 2 * NAME", "map(x -> NAME)\nlet m = -NAME"] {
+                let text = format!("step {{\n{operand}\n{next}\n}}");
+                let plain = tree(&text.replace("NAME", "name_1")).unwrap_or_else(|errors| panic!("{errors}"));
+                let same = tree(&text.replace("NAME", word)).unwrap_or_else(|errors| panic!("{errors}"));
+                assert_eq!(same, plain.replace("name_1", word), "{text}");
+            }
+        }
+    }
+}
+
+/// The same of declarations.
+#[test]
+fn words_of_declarations_may_be_names() {
+    let next = [
+        "param k = 2",
+        "let k = NAME",
+        "preset p { n = 1 }",
+        "stream s",
+        "buffer b: f32[8]",
+        "mesh dp = 2",
+        "def d(x) { nop() }",
+        "step { nop() }",
+        "metric m = time",
+        "expect NAME > 1 when NAME < 2",
+        "meta { tags: [] }",
+        "in 1..=4",
+        "",
+    ];
+    for word in words_for_names() {
+        for next in next {
+            for line in [" ", "\n"] {
+                let text = format!("param NAME = 1\nparam m = 2 * NAME{line}{next}\nstream e");
+                let plain = tree(&text.replace("NAME", "name_1")).unwrap_or_else(|errors| panic!("{errors}"));
+                let same = tree(&text.replace("NAME", word)).unwrap_or_else(|errors| panic!("{errors}"));
+                assert_eq!(same, plain.replace("name_1", word), "{text}");
+            }
+        }
+    }
+}
+
+/// Each expression, parsed again from the part of the text that it stands for, is the same.
+fn places_hold_their_expressions(text: &str) {
+    let mut sources = SourceMap::new();
+    let base = sources.add("test.aorta", text).expect("a test is small");
+    let (ast, errors) = syntax::parse(text, base, &Limits::default());
+    assert!(errors.is_empty(), "{errors:?} in\n{text}");
+    walk::exprs(&ast, &mut |expr| {
+        let part = sources.text(expr.span);
+        let mut names = ast.names.clone();
+        // `..` is an expression in brackets alone.
+        let again = match expr.kind {
+            ExprKind::Whole => return,
+            _ => syntax::parse_expr(part, 0, &Limits::default(), &mut names),
+        };
+        let again = again.unwrap_or_else(|errors| panic!("`{part}` of `{text}`: {errors:?}"));
+        assert_eq!(written(&again, &names), written(expr, &ast.names), "`{part}` of `{text}`");
+    });
+}
+
+#[test]
+fn places_of_shipped_files_hold_their_expressions() {
+    shipped::all().iter().for_each(|file| places_hold_their_expressions(&file.text));
+}
+
+/// Expressions with parentheses wherever they may stand.
+fn expression() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(vec!["n", "3", "2.5us", "x", "true"]).prop_map(str::to_owned);
+    leaf.prop_recursive(5, 40, 3, |inner| {
+        let two = (inner.clone(), inner.clone());
+        prop_oneof![
+            3 => inner.clone().prop_map(|a| format!("({a})")),
+            2 => (two.clone(), prop::sample::select(vec!["+", "-", "*", "/", "%", "and", "or", "==", "<"]))
+                .prop_map(|((a, b), operator)| format!("{a} {operator} {b}")),
+            1 => inner.clone().prop_map(|a| format!("-{a}")),
+            1 => inner.clone().prop_map(|a| format!("not {a}")),
+            1 => two.clone().prop_map(|(a, b)| format!("max({a}, {b})")),
+            1 => two.clone().prop_map(|(a, b)| format!("({a})[{b}]")),
+            1 => two.clone().prop_map(|(a, b)| format!("[{a}, ({b})..n]")),
+            1 => (two, inner).prop_map(|((a, b), c)| format!("if {a} {{ {b} }} else {{ {c} }}")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn places_hold_random_expressions(a in expression(), b in expression()) {
+        places_hold_their_expressions(&format!("param p = {a}\nlet l = ({a}) * {b}\nmetric m = {b} \"us\"\nstep {{ f({a} -> {b}) }}"));
+    }
+}
