@@ -181,6 +181,7 @@ impl Operation for Softmax {
         let scaling = if scale == 1.0 { 0.0 } else { 2.0 * unit };
         let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
         let mut radii = Vec::with_capacity(outputs[0].len());
+        let mut terms = Vec::with_capacity(length);
         for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks(length)) {
             let scaled = || row.iter().map(|x| x * scale);
             // What the scale makes infinite on a device alone decides about the whole row.
@@ -195,7 +196,10 @@ impl Operation for Softmax {
                 FUNCTION * unit + scaling * (argument.abs() + max.abs()) + unit * (argument - max).abs()
             };
             let weighted = row.iter().zip(out).map(|(x, y)| if *y > 0.0 { exponential(x) * y } else { 0.0 });
-            let sum = weighted.sum::<f64>() + check::sum_error(compute, out);
+            // Which way roundings go depends on the terms themselves, not only on how large they are beside each other.
+            terms.clear();
+            terms.extend(scaled().map(|x| (x - max).exp()).filter(|term| *term > 0.0));
+            let sum = weighted.sum::<f64>() + check::sum_error(compute, &terms) / terms.iter().sum::<f64>().max(1.0);
             radii.extend(row.iter().zip(out).map(|(x, y)| match *y > 0.0 {
                 // The last two are the sum's reciprocal, and the product with it.
                 true => y * (exponential(x) + sum + 4.0 * unit) + precision.smallest(),

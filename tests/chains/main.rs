@@ -11,6 +11,7 @@
 //! | `AORTA_CHAINS_BACKEND` | `rough` (the CPU), `cuda` or `hip` |
 //! | `AORTA_CHAINS_RANKS` | ranks: with several, chains have collectives, and each rank needs a GPU |
 //! | `AORTA_CHAINS_SECONDS` | no program is begun after that time |
+//! | `AORTA_CHAINS_PRESET` | the preset of shipped files: else `tiny` on the CPU, and the default size on a GPU |
 //!
 //! `chains --nocapture --test-threads 1` prints a table for each test.
 
@@ -29,12 +30,13 @@ use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::backend::hip::{self, Hip};
 use aorta::base::MemoryId;
-use aorta::exec::{Backend, Control, LaunchMode};
+use aorta::exec::{Backend, Control, ExecError, LaunchMode};
 use aorta::measure::{self, Verification, record};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule::{self, Schedule};
 use common::altered::Altered;
+use common::shipped;
 use generate::{Shape, chain_of};
 use planted::{Device, Kind};
 use random::Random;
@@ -144,6 +146,15 @@ impl Case {
     }
 
     fn verified(&self, backend: &dyn Backend, streams: Option<u32>, modes: &[LaunchMode]) -> Verification {
+        self.tried(backend, streams, modes).unwrap_or_else(|error| panic!("seed {}: {error}", self.seed))
+    }
+
+    fn tried(
+        &self,
+        backend: &dyn Backend,
+        streams: Option<u32>,
+        modes: &[LaunchMode],
+    ) -> Result<Verification, ExecError> {
         let ranks = (0..).zip(&self.ranks).map(|(rank, (program, plan))| (rank, program, plan));
         let question = measure::Question {
             ranks: &ranks.collect::<Vec<_>>(),
@@ -153,8 +164,7 @@ impl Case {
             options: common::exec_options(),
             control: &Control::default(),
         };
-        let verification = measure::verify(&question).unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
-        verification.expect("nobody stops it")
+        measure::verify(&question).map(|verification| verification.expect("nobody stops it"))
     }
 
     fn schedule(&self, backend: &dyn Backend, streams: Option<u32>) -> Schedule {
@@ -210,12 +220,19 @@ fn wrong(record: &record::VerificationRecord) -> BTreeMap<usize, String> {
 fn right_results_are_not_called_wrong() {
     let asked = Asked::new();
     let kernels = tempfile::tempdir().expect("a temporary folder");
-    let (mut chains, mut programs, mut differing, mut alarms) = (0, 0, 0, 0);
+    let (mut chains, mut programs, mut differing, mut alarms, mut failed) = (0, 0, 0, 0, 0);
     let mut operations: BTreeMap<String, record::CheckedOperations> = BTreeMap::new();
     for (seed, shape) in asked.programs() {
         let Some((backend, _)) = asked.device(seed, &kernels) else { return };
         let case = Case::new(seed, &shape);
-        let Verification { record, .. } = case.verified(&*backend, None, &[LaunchMode::Stream, LaunchMode::Graph]);
+        let record = match case.tried(&*backend, None, &[LaunchMode::Stream, LaunchMode::Graph]) {
+            Ok(Verification { record, .. }) => record,
+            Err(error) => {
+                failed += 1;
+                println!("seed {seed}: {error}");
+                continue;
+            }
+        };
         for (chain, what) in wrong(&record) {
             alarms += 1;
             let label = what.split('"').nth(1).unwrap_or_default().to_owned();
@@ -239,8 +256,52 @@ fn right_results_are_not_called_wrong() {
         let (count, elements, error) = (one.count, one.elements, 100.0 * one.error);
         println!("{name:16} {count:>10} {elements:>12} {undecided:>9.2} % {error:>12.1} %");
     }
-    println!("outputs with other bits in a second run: {differing}; false alarms: {alarms}");
-    assert_eq!(alarms, 0, "right results were called wrong");
+    println!(
+        "outputs with other bits in a second run: {differing}; false alarms: {alarms}; programs that failed: {failed}"
+    );
+    assert_eq!((alarms, failed), (0, 0), "right results were called wrong, or programs failed");
+}
+
+/// The shipped files are right, as streams and as a graph. On another machine it looks for them below the folder that it is
+/// started in.
+#[test]
+fn shipped_files_are_right() {
+    let asked = Asked::new();
+    let kernels = tempfile::tempdir().expect("a temporary folder");
+    let (mut rows, mut wrong) = (Vec::new(), Vec::new());
+    for (seed, file) in (0..).zip(shipped::all()) {
+        let Some((backend, device)) = asked.device(seed, &kernels) else { return };
+        let preset = variable("_PRESET").or_else(|| (device != Device::Kernels).then(|| "tiny".to_owned()));
+        let (program, plan) = file.program(preset.as_deref(), &[]);
+        let case = Case { seed, text: file.text, ranks: vec![(program, plan)] };
+        let begin = Instant::now();
+        let verified = case.tried(&*backend, None, &[LaunchMode::Stream, LaunchMode::Graph]);
+        let seconds = begin.elapsed().as_secs_f64();
+        rows.push(match verified {
+            Ok(Verification { record, warnings }) => {
+                if !record.held {
+                    println!("{}: {:?} {:?}", file.path, record.mistakes, record.variants);
+                    wrong.push(file.path.clone());
+                }
+                warnings.iter().for_each(|warning| println!("{}: {warning}", file.path));
+                let sum = |of: fn(&record::CheckedOperations) -> u64| record.operations.iter().map(of).sum::<u64>();
+                let error = 100.0 * record.operations.iter().map(|one| one.error).fold(0.0, f64::max);
+                let (count, vectors) = (sum(|one| one.count), sum(|one| one.by_vectors));
+                format!("{seconds:>8.1} s {count:>9} {vectors:>11} {error:>12.1} %")
+            }
+            Err(error) => {
+                wrong.push(file.path.clone());
+                format!("{seconds:>8.1} s {error}")
+            }
+        });
+        println!("{:44} {}", file.path, rows.last().expect("it was just added"));
+    }
+    println!("\nshipped files on {}, wrong: {wrong:?}", asked.backend);
+    println!("{:44} {:>10} {:>9} {:>11} {:>14}", "file", "time", "compared", "by vectors", "largest error");
+    for (file, row) in shipped::all().iter().zip(&rows) {
+        println!("{:44} {row}", file.path);
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 /// How many mistakes have to be found, of those that change anything, by their kind: far fewer than are.

@@ -32,8 +32,9 @@ pub const MISSES: f64 = 0.16 * 0.16 * 0.16 * 0.16;
 /// Standard deviations that a random sum of rounding errors stays below.
 const DEVIATIONS: f64 = 6.0;
 
-/// Elements whose rounding is looked into, at most.
+/// Elements whose rounding is looked into, at most and at least; of a small product some of them more than once.
 const SAMPLES: usize = 4096;
+const FEWEST: usize = 64;
 
 /// Fewer of them tell nothing of how a product is rounded as a whole.
 const ENOUGH: usize = 16;
@@ -123,7 +124,7 @@ impl<'a> Product<'a> {
     fn sample(&self, arithmetic: Arithmetic) -> Samples {
         let (m, n) = (self.rows.len(), self.columns.len());
         let groups = n.div_ceil(GROUP);
-        let wanted = m.max(n).min(SAMPLES).div_ceil(GROUP);
+        let wanted = m.max(n).clamp(FEWEST, SAMPLES).div_ceil(GROUP);
         let found = parallel::map(wanted, |group| {
             // Neighbouring columns, those of all groups in turn, each with a row from anywhere.
             let first = if wanted < groups { hash(0, group as u64) as usize % groups } else { group % groups } * GROUP;
@@ -172,10 +173,13 @@ impl<'a> Product<'a> {
             return None;
         }
         let stored = (self.dtype.epsilon() + self.growing) * exact.abs() + self.dtype.smallest();
+        // Where terms grow or shrink along the sum, one of both ways is rounded more coarsely.
+        let backwards = plain(a.slice(s![..;-1]), b.slice(s![..;-1]), arithmetic);
+        let off = (plain(a, b, arithmetic) - exact).abs().max((backwards - exact).abs());
         let index = (row * self.columns.len() + column) as u64;
         Some(Sample {
             growing: self.growing * exact.abs() / unit,
-            plain: (plain(a, b, arithmetic) - exact).abs() / unit,
+            plain: off / unit,
             actual: ((actual - exact).abs() - stored).max(0.0) / unit,
             worst: Worst { error: 0.0, index, actual, expected: exact, allowed: unit },
         })
@@ -352,6 +356,50 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
                 }
             }
             cut_off(sum + part)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::ArrayView2;
+
+    use super::*;
+    use crate::ops::matrix::product::Factors;
+
+    /// Factors whose products have both signs and grow along the sum.
+    fn factors(seed: u64, (m, n, k): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
+        let a = (0..m * k).map(|index| DType::BF16.round((index % k) as f64)).collect();
+        let b = (0..k * n).map(|index| DType::BF16.round(f64::from(bell(seed, index as u64)))).collect();
+        (a, b)
+    }
+
+    /// A device may add up from either end, and cut sums off as matrix units do.
+    #[test]
+    fn sums_in_either_direction_are_right() {
+        let (m, n, k) = (1, 1, 2530);
+        for seed in 0..100 {
+            let (a, b) = factors(seed, (m, n, k));
+            let view = |values, shape| ArrayView2::from_shape(shape, values).expect("as many as the shape has");
+            let (a, b): (ArrayView2<f64>, ArrayView2<f64>) = (view(&a, (m, k)), view(&b, (k, n)));
+            for step in [1, -1] {
+                let element = |index: usize| {
+                    let along = Slice::new(0, None, step);
+                    let (row, column) = (a.row(index / n), b.column(index % n));
+                    let sum =
+                        plain(row.slice_axis(Axis(0), along), column.slice_axis(Axis(0), along), Arithmetic::BF16);
+                    DType::F32.round(sum)
+                };
+                let c: Vec<f64> = (0..m * n).map(element).collect();
+                let product = Product::new(Factors { a, b }, &c, DType::F32, Arithmetic::BF16);
+                let found = product.by_elements();
+                assert!(found.held(), "seed {seed}, direction {step}: {found:?}");
+                assert!(
+                    product.samples.worst.error <= 1.0,
+                    "seed {seed}, direction {step}: {:?}",
+                    product.samples.worst
+                );
+            }
         }
     }
 }
