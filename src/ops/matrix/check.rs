@@ -148,10 +148,11 @@ impl<'a> Product<'a> {
             _ => 0.0,
         };
         // A product of few terms is rounded no more often than that.
+        let measured = (2.0 * largest + 8.0).max(wandering(depth, arithmetic));
         let roundings = match arithmetic {
-            Arithmetic::Tf32 => 2.0 * largest + 8.0 + narrow,
-            Arithmetic::F64 => 2.0 * (2.0 * largest + 8.0),
-            _ => (2.0 * largest + 8.0).min(depth + 1.0),
+            Arithmetic::Tf32 => measured + narrow,
+            Arithmetic::F64 => 2.0 * measured,
+            _ => measured.min(depth + 1.0),
         };
         let mut samples = Samples { roundings, worst: Worst::default() };
         if found.len() >= ENOUGH {
@@ -173,13 +174,10 @@ impl<'a> Product<'a> {
             return None;
         }
         let stored = (self.dtype.epsilon() + self.growing) * exact.abs() + self.dtype.smallest();
-        // Where terms grow or shrink along the sum, one of both ways is rounded more coarsely.
-        let backwards = plain(a.slice(s![..;-1]), b.slice(s![..;-1]), arithmetic);
-        let off = (plain(a, b, arithmetic) - exact).abs().max((backwards - exact).abs());
         let index = (row * self.columns.len() + column) as u64;
         Some(Sample {
             growing: self.growing * exact.abs() / unit,
-            plain: off / unit,
+            plain: (plain(a, b, arithmetic) - exact).abs() / unit,
             actual: ((actual - exact).abs() - stored).max(0.0) / unit,
             worst: Worst { error: 0.0, index, actual, expected: exact, allowed: unit },
         })
@@ -336,6 +334,16 @@ fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
     sum + lost
 }
 
+/// What a sum of terms of both signs is usually off by, in unit roundoffs of its scale. Some columns of a product may have
+/// such terms where those that were looked at have not.
+fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
+    match arithmetic {
+        Arithmetic::F32 | Arithmetic::F64 => depth.sqrt(),
+        // What is cut off goes in the direction of the sum, which changes seldom.
+        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 => 0.5 * depth / TERMS as f64,
+    }
+}
+
 /// A sum of products, term after term as a device might do it at worst: rounded each time, or cut off by matrix units.
 fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 {
     let terms = a.iter().zip(b);
@@ -362,44 +370,26 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
 
 #[cfg(test)]
 mod tests {
-    use ndarray::ArrayView2;
-
     use super::*;
-    use crate::ops::matrix::product::Factors;
 
-    /// Factors whose products have both signs and grow along the sum.
-    fn factors(seed: u64, (m, n, k): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
-        let a = (0..m * k).map(|index| DType::BF16.round((index % k) as f64)).collect();
-        let b = (0..k * n).map(|index| DType::BF16.round(f64::from(bell(seed, index as u64)))).collect();
-        (a, b)
-    }
-
-    /// A device may add up from either end, and cut sums off as matrix units do.
+    /// One element has terms that cancel, and those of almost all others have one sign. A device cuts sums off.
     #[test]
-    fn sums_in_either_direction_are_right() {
-        let (m, n, k) = (1, 1, 2530);
-        for seed in 0..100 {
-            let (a, b) = factors(seed, (m, n, k));
-            let view = |values, shape| ArrayView2::from_shape(shape, values).expect("as many as the shape has");
-            let (a, b): (ArrayView2<f64>, ArrayView2<f64>) = (view(&a, (m, k)), view(&b, (k, n)));
-            for step in [1, -1] {
-                let element = |index: usize| {
-                    let along = Slice::new(0, None, step);
-                    let (row, column) = (a.row(index / n), b.column(index % n));
-                    let sum =
-                        plain(row.slice_axis(Axis(0), along), column.slice_axis(Axis(0), along), Arithmetic::BF16);
-                    DType::F32.round(sum)
-                };
-                let c: Vec<f64> = (0..m * n).map(element).collect();
-                let product = Product::new(Factors { a, b }, &c, DType::F32, Arithmetic::BF16);
-                let found = product.by_elements();
-                assert!(found.held(), "seed {seed}, direction {step}: {found:?}");
-                assert!(
-                    product.samples.worst.error <= 1.0,
-                    "seed {seed}, direction {step}: {:?}",
-                    product.samples.worst
-                );
-            }
+    fn elements_may_differ() {
+        let (m, n, k) = (3, 16, 2530);
+        let a: Vec<f64> = (0..m * k).map(|index| DType::BF16.round(index as f64)).collect();
+        for special in 0..n {
+            let value = |index: usize| match index % n == special {
+                // In the first row the terms add up to nothing.
+                true => (index / n) as f64 / k as f64 - 2.0 / 3.0,
+                false => f64::from(bell(1, index as u64)).abs(),
+            };
+            let b: Vec<f64> = (0..k * n).map(|index| DType::BF16.round(value(index))).collect();
+            let matrix = |values, shape| ArrayView2::from_shape(shape, values).expect("as many as the shape has");
+            let factors = Factors { a: matrix(&a, (m, k)), b: matrix(&b, (k, n)) };
+            let element = |index: usize| plain(factors.a.row(index / n), factors.b.column(index % n), Arithmetic::BF16);
+            let c: Vec<f64> = (0..m * n).map(element).collect();
+            let found = Product::new(factors, &c, DType::F32, Arithmetic::BF16).by_elements();
+            assert!(found.held(), "column {special}: {found:?}");
         }
     }
 }
