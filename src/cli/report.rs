@@ -26,6 +26,9 @@ pub struct ReportArgs {
     /// Show the N operations with the most time of their own, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
+    /// Show the operations, streams and analysis of this rank, in place of the first's
+    #[arg(long, value_name = "RANK")]
+    rank: Option<u32>,
     #[command(flatten)]
     expected: ExpectedArgs,
     /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
@@ -45,6 +48,15 @@ pub fn run(args: ReportArgs) -> CliResult {
     }
     let text = load::read(&args.record, load::Kind::Record)?;
     if Cases::is_meant(text.as_bytes()) {
+        if let Some(rank) = args.rank {
+            return Err(InputError::BadValue {
+                what: "`--rank`".to_owned(),
+                value: rank.to_string(),
+                why: "this is a file of several runs".to_owned(),
+                help: "`--rank` is for the record of one run, that `aorta exec --json` writes".to_owned(),
+            }
+            .into());
+        }
         return cases(&args, &text);
     }
     if let Some(name) = &args.sort {
@@ -57,13 +69,35 @@ pub fn run(args: ReportArgs) -> CliResult {
     if args.expected.given() {
         expected::judge(&mut record, own.as_ref());
     }
-    output::print(&report::table(&record));
+    if let Some(rank) = args.rank {
+        check_rank(&record, rank)?;
+    }
+    output::print(&report::table(&record, args.rank));
     args.expected.list(&record, own.as_ref());
     if let Some(top) = args.top {
-        output::print(&report::top(&record, top as usize));
+        output::print(&report::top(&record, args.rank, top as usize));
     }
     write(&record, args.csv.as_ref(), args.trace.as_ref())?;
     Ok(DONE)
+}
+
+/// Checks that a record has a rank of that number.
+fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
+    let ranks: Vec<String> =
+        record.variants.first().into_iter().flat_map(|of| &of.ranks).map(|of| of.rank.to_string()).collect();
+    if ranks.contains(&rank.to_string()) {
+        return Ok(());
+    }
+    Err(InputError::BadValue {
+        what: "`--rank`".to_owned(),
+        value: rank.to_string(),
+        why: "the record has no such rank".to_owned(),
+        help: match ranks.as_slice() {
+            [] => "the record is of no rank".to_owned(),
+            [only] => format!("the only rank is {only}"),
+            [first, .., last] => format!("the ranks are {first} to {last}"),
+        },
+    })
 }
 
 /// Shows a file of cases: each case as it ended last.

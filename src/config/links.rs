@@ -37,9 +37,22 @@ pub struct Links {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
+    /// What reports call it.
+    #[serde(default = "Link::unnamed")]
+    pub name: String,
     /// The least time of a transfer.
     pub latency: Figure,
+    /// What a transfer reaches.
     pub bandwidth: Figure,
+    /// The rate of the wires in one direction; where it is not given, the most that anything reaches.
+    #[serde(default)]
+    pub peak: Option<Figure>,
+}
+
+impl Link {
+    fn unnamed() -> String {
+        "link".to_owned()
+    }
 }
 
 /// How the devices of a node are connected.
@@ -82,7 +95,8 @@ static EMBEDDED: [(&str, &str); 2] = [
 impl Links {
     /// Reads links; `file` names them in messages.
     pub fn parse(file: &str, text: &str) -> Result<Links, ConfigError> {
-        let links: Links = ron::from_str(text)
+        let links: Links = super::settings::options()
+            .from_str(text)
             .map_err(|error| bad_ron(file, &error, "config/topologies/hgx_h200.ron is a whole one"))?;
         links.check()?;
         Ok(links)
@@ -102,6 +116,18 @@ impl Links {
     pub fn card(&self, rank: u32) -> u32 {
         let (ranks, cards) = (self.ranks_per_node.value() as u64, self.cards_per_node.value() as u64);
         (u64::from(rank) % ranks * cards / ranks) as u32
+    }
+
+    /// The peak rate in one direction between two ranks of a node, in bytes per second.
+    pub fn peak_within(&self) -> f64 {
+        let reached = [&self.within.bandwidth, &self.port.copies, &self.port.collectives];
+        let most = || reached.map(Figure::value).into_iter().fold(0.0, f64::max);
+        self.within.peak.as_ref().map_or_else(most, Figure::value)
+    }
+
+    /// The peak rate in one direction of a network card, in bytes per second.
+    pub fn peak_across(&self) -> f64 {
+        self.across.peak.as_ref().unwrap_or(&self.across.bandwidth).value()
     }
 
     /// Reads the name of embedded links in place of links.
@@ -135,7 +161,9 @@ impl Links {
             ("within.bandwidth", &self.within.bandwidth),
             ("across.bandwidth", &self.across.bandwidth),
         ];
-        for (name, figure) in figures {
+        let peaks = [("within.peak", &self.within.peak), ("across.peak", &self.across.peak)];
+        let peaks = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak.as_ref()?)));
+        for (name, figure) in figures.into_iter().chain(peaks) {
             if !(figure.value().is_finite() && figure.value() >= 1.0) {
                 return bad(name.to_owned(), figure.value(), "it has to be at least 1");
             }

@@ -64,7 +64,8 @@ impl Profile {
             &mut self.host_link.kernel_writes,
             &mut self.pageable_bandwidth,
         ];
-        figures.into_iter().for_each(each);
+        let peaks = [&mut self.host_to_device.peak, &mut self.device_to_host.peak];
+        figures.into_iter().chain(peaks.into_iter().flatten()).for_each(each);
         self
     }
 }

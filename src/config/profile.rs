@@ -153,8 +153,18 @@ pub struct CopyEngines {
     pub latency: Figure,
     /// Bytes per second of one engine.
     pub bandwidth: Figure,
-    /// Bytes per second of the link that they share.
+    /// Bytes per second of the link that they share, as far as copies reach it.
     pub link: Figure,
+    /// Bytes per second of the link's wires; where it is not given, `link`.
+    #[serde(default)]
+    pub peak: Option<Figure>,
+}
+
+impl CopyEngines {
+    /// The peak rate of the link in their direction, in bytes per second.
+    pub fn peak(&self) -> f64 {
+        self.peak.as_ref().unwrap_or(&self.link).value()
+    }
 }
 
 /// Profiles that are part of the program.
@@ -168,8 +178,9 @@ static EMBEDDED: [(&str, &str); 4] = [
 impl Profile {
     /// Reads a profile; `file` names it in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
-        let profile: Profile =
-            ron::from_str(text).map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
+        let profile: Profile = super::settings::options()
+            .from_str(text)
+            .map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
         profile.check()?;
         Ok(profile)
     }
@@ -222,7 +233,9 @@ impl Profile {
             let help = "write a number from 0 on in the profile; those that are shipped show what is usual".to_owned();
             Err(ConfigError::BadValue { name: name.to_owned(), value: value.to_string(), why: why.to_owned(), help })
         };
-        for (name, figure) in positive {
+        let peaks = [("host_to_device.peak", &self.host_to_device), ("device_to_host.peak", &self.device_to_host)];
+        let peaks = peaks.into_iter().filter_map(|(name, engines)| Some((name, engines.peak.as_ref()?)));
+        for (name, figure) in positive.into_iter().chain(peaks) {
             if !(figure.0.is_finite() && figure.0 > 0.0) {
                 return bad(name, figure.0, "it has to be positive");
             }

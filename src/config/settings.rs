@@ -225,7 +225,8 @@ impl Default for Settings {
     }
 }
 
-fn options() -> ron::Options {
+/// How files of settings and of devices are read: `Some` need not be written.
+pub(super) fn options() -> ron::Options {
     ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
 }
 

@@ -45,23 +45,8 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
     [matrix, cache, to_device, to_host, held].into_iter().fold(0.0, f64::max)
 }
 
-/// How long an operation's arithmetic and its traffic with the device's memory take at their peaks, in ns. Copies between
-/// the host and the device, and collectives, have neither.
-pub fn ideal(spec: &Spec, profile: &Profile) -> (f64, f64) {
-    let cost = spec.cost();
-    if between_ranks(spec) || link_bytes(spec).is_some() {
-        return (0.0, 0.0);
-    }
-    let peak = match cost.matrix {
-        Some(arithmetic) => super::matrix_peak(arithmetic, profile),
-        None => profile.peak["vector"].value(),
-    };
-    let device = (cost.read + cost.written).device;
-    (cost.flops / peak * 1e9, device as f64 / profile.bandwidth.value() * 1e9)
-}
-
 /// Bytes that a kernel reads from and writes to the host's memory at least: what it reads more than once may be cached.
-fn host_bytes(spec: &Spec) -> (f64, f64) {
+pub(super) fn host_bytes(spec: &Spec) -> (f64, f64) {
     let cost = spec.cost();
     let distinct = |tensors: &[Tensor]| -> u64 {
         tensors.iter().filter(|tensor| tensor.space != Space::Device).map(Tensor::bytes).sum()

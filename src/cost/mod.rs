@@ -5,12 +5,14 @@
 pub mod cache;
 mod exchange;
 pub mod floor;
+mod ideal;
 mod peer;
 
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, inwards, link_rate, loads, outwards};
+pub use ideal::{Ideal, Resource};
 pub use peer::peer;
 
 /// What one launch takes from a device.
@@ -202,7 +204,7 @@ pub fn cache_room(profile: &Profile) -> f64 {
 /// Whether the cache holds all that an operation touches, so that it is found there when nothing comes between.
 pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     let cost = spec.cost();
-    (cost.read + cost.written).device as f64 <= cache_room(profile)
+    ((cost.read + cost.written).device + cost.sent + cost.received) as f64 <= cache_room(profile)
 }
 
 /// How long a task takes when it has the device alone, in ns.

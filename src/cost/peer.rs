@@ -11,15 +11,18 @@ pub fn peer(spec: &Spec, profile: &Profile) -> Task {
     let links = &profile.topology;
     let sends = ops::crossing(spec).and_then(|crossing| crossing.sends.as_ref());
     let Some((to, copy)) = sends else {
-        let arrives: u64 = spec.outputs.iter().map(ops::Tensor::bytes).sum();
-        return Task::Peer { to: spec.team.rank, bytes: arrives as f64, rate: links.within.bandwidth.value() };
+        return Task::Peer {
+            to: spec.team.rank,
+            bytes: spec.cost().received as f64,
+            rate: links.within.bandwidth.value(),
+        };
     };
     let launches = copy.launch();
     if *to == spec.team.rank {
         return super::tasks(copy, &launches, 0.0, profile)[0];
     }
     let rate = link_rate(spec.team.rank, *to, links);
-    let bytes = spec.cost().read.total() as f64;
+    let bytes = spec.cost().sent as f64;
     match launches.first() {
         Some(Launch::Copy(_)) => Task::Peer { to: *to, bytes, rate },
         // As many units as a collective holds, for as long as the link takes.

@@ -1,22 +1,22 @@
 //! How long each operation takes when nothing runs beside it: as it was observed in the run on one stream.
 
 use crate::base::OpId;
-use crate::exec::Trace;
 
+use super::meetings::Iteration;
 use super::stats::Summary;
 
-/// Medians of durations, in ns, by the rank's own slot and the operation.
+/// Medians of durations without waiting for other ranks, in ns, by the rank's own slot and the operation.
 #[derive(Debug)]
 pub struct Alone(Vec<Vec<Option<f64>>>);
 
 impl Alone {
     /// From the observed iterations of a run on one stream.
-    pub fn of_serial(traces: &[Trace]) -> Alone {
+    pub fn of_serial(iterations: &[Iteration]) -> Alone {
         let mut samples: Vec<Vec<Vec<f64>>> = Vec::new();
-        for trace in traces {
-            let step = at(&mut samples, trace.step);
-            for span in &trace.spans {
-                at(step, span.op.index()).push(span.duration().0 as f64);
+        for iteration in iterations {
+            let step = at(&mut samples, iteration.trace.step);
+            for span in &iteration.trace.spans {
+                at(step, span.op.index()).push(iteration.work(span).0 as f64);
             }
         }
         let median = |samples: &Vec<f64>| Summary::of(samples).map(|summary| summary.p50);

@@ -4,19 +4,23 @@ use std::collections::BTreeMap;
 
 use crate::base::{Nanos, OpId};
 use crate::config::Profile;
-use crate::cost::floor;
+use crate::cost::Ideal;
 use crate::exec::{Span, Trace};
 use crate::model::Program;
 use crate::ops::{Category, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
-use super::device;
+use super::beside;
+use super::meetings::Iteration;
 use super::observed::{Observed, computes};
-use super::record::{AnalysisRecord, CategoryRecord, PathRecord, PeakRecord};
+use super::record::{AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, TotalsRecord};
+use super::spans;
 use super::split::{self, Around, Link};
 use super::stats::Summary;
-use super::verdict;
+
+/// The share of a resource's peak from which on the resource is said to limit operations.
+const LIMITS: f64 = 0.3;
 
 /// What the analysis is of.
 pub struct Subject<'a> {
@@ -25,21 +29,53 @@ pub struct Subject<'a> {
     /// Which slot of the rank's own cycle it is.
     pub step: usize,
     /// Observed iterations of that slot.
-    pub traces: &'a [&'a Trace],
+    pub iterations: &'a [&'a Iteration<'a>],
     pub alone: Option<&'a Alone>,
     pub host_bound: bool,
     /// The hardware queue of each real stream; nothing where operations go by none, as in a graph.
     pub queues: Option<Vec<u32>>,
     /// The headline's median, where it is believed.
     pub time: Option<Nanos>,
-    pub profile: Option<&'a Profile>,
+    pub peaks: Option<&'a Peaks<'a>>,
 }
 
-/// The analysis, unless no iteration of the slot was observed.
+/// What one rank's operations take at the peaks of its device.
+#[derive(Debug)]
+pub struct Peaks<'a> {
+    pub program: &'a Program,
+    pub rank: u32,
+    pub profile: &'a Profile,
+    /// The share of each operation's bytes that the cache serves, by the iteration of the cycle and the operation.
+    pub cached: &'a [Vec<f64>],
+}
+
+impl Peaks<'_> {
+    /// How long an operation keeps each resource busy. `None` for a marker.
+    pub fn ideal(&self, step: usize, op: OpId) -> Option<Ideal> {
+        let spec = self.program.op_spec(self.program.cycle[step].op(op))?;
+        let ranks: Vec<u32> = self.program.groups[spec.team.group.index()].members_with(self.rank).collect();
+        Some(Ideal::of(spec, &ranks, self.cached[step][op.index()], self.profile))
+    }
+
+    /// How long an iteration's arithmetic, and its traffic with the device's memory, take at their peaks, in ns: the mean
+    /// over the cycle.
+    fn iteration(&self) -> (f64, f64) {
+        let (mut flops, mut bytes) = (0.0, 0.0);
+        for (number, step) in self.program.cycle.iter().enumerate() {
+            for ideal in step.ids().filter_map(|op| self.ideal(number, op)) {
+                (flops, bytes) = (flops + ideal.arithmetic, bytes + ideal.traffic());
+            }
+        }
+        let cycle = self.program.cycle.len().max(1) as f64;
+        (flops / cycle, bytes / cycle)
+    }
+}
+
+/// The analysis, unless no iteration of the slot was observed. The verdict is left empty: it may depend on other ranks.
 pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
-    let mut traces = subject.traces.to_vec();
-    traces.sort_by_key(|trace| trace.time);
-    let trace = *traces.get(traces.len().saturating_sub(1) / 2)?;
+    let mut iterations = subject.iterations.to_vec();
+    iterations.sort_by_key(|iteration| iteration.trace.time);
+    let iteration = *iterations.get(iterations.len().saturating_sub(1) / 2)?;
     let step = &subject.plan.steps[subject.step];
     let category = |span: &Span| spec(subject, span.op).map(|spec| spec.operation.category());
     let queue = |span: &Span| {
@@ -49,20 +85,19 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         queues.get(span.lane.index()).copied()
     };
     let around = Around { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
-    let (split, links) = split::split(trace, &around);
-    let categories = categories(subject, &traces, &links);
-    let (verdict, help) = verdict::verdict(&split, &categories, tail(trace));
-    let path = step.critical_path(&medians(step.operations(), &traces));
+    let (split, links) = split::split(iteration, &around);
+    let observed = Observed::of(subject.program, subject.plan, iteration, None);
     Some(AnalysisRecord {
-        verdict,
-        help,
-        split,
-        critical_path: PathRecord {
-            length_ns: Nanos(path.length.round() as i64),
-            operations: path.ops.iter().map(|op| op.0).collect(),
-        },
-        categories,
+        verdict: String::new(),
+        help: String::new(),
+        critical_path: path(subject, &observed),
+        categories: categories(subject, &observed, &links),
+        bounds: bounds(subject, &observed, &links),
+        totals: Some(totals(subject, &observed)),
+        beside_waiting: beside::waiting(subject),
+        tail_ns: Some(tail(iteration.trace)),
         peak: peak(subject),
+        split,
     })
 }
 
@@ -71,15 +106,31 @@ fn spec<'a>(subject: &Subject<'a>, op: OpId) -> Option<&'a Spec> {
 }
 
 /// The median duration of each operation, in ns; 0 for one that was not observed.
-pub fn medians(operations: usize, traces: &[&Trace]) -> Vec<f64> {
+pub fn medians(operations: usize, iterations: &[&Iteration]) -> Vec<f64> {
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); operations];
-    for span in traces.iter().flat_map(|trace| &trace.spans) {
+    for span in iterations.iter().flat_map(|iteration| &iteration.trace.spans) {
         samples[span.op.index()].push(span.duration().0 as f64);
     }
     samples.iter().map(|samples| Summary::of(samples).map_or(0.0, |summary| summary.p50)).collect()
 }
 
-fn categories(subject: &Subject, traces: &[&Trace], links: &[Link]) -> Vec<CategoryRecord> {
+fn round(time: f64) -> Nanos {
+    Nanos(time.round() as i64)
+}
+
+fn path(subject: &Subject, observed: &Observed) -> PathRecord {
+    let path = subject.plan.steps[subject.step].critical_path(&observed.durations());
+    let on_path = |span: &&Span| path.ops.contains(&span.op);
+    let spans = observed.spans.iter().filter(on_path).copied().collect();
+    let running = Observed { spans, ..*observed };
+    PathRecord {
+        length_ns: round(path.length),
+        running_ns: Some(round(running.within(&running.stretches()))),
+        operations: path.ops.iter().map(|op| op.0).collect(),
+    }
+}
+
+fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<CategoryRecord> {
     let mut chain: BTreeMap<Category, i64> = BTreeMap::new();
     for link in links {
         if let Some(spec) = spec(subject, link.op) {
@@ -92,24 +143,67 @@ fn categories(subject: &Subject, traces: &[&Trace], links: &[Link]) -> Vec<Categ
             *present.entry(spec.operation.category()).or_default() += 1;
         }
     }
-    let median = |category: Category, value: &dyn Fn(&Observed) -> f64| {
-        let samples: Vec<f64> = traces
-            .iter()
-            .map(|trace| {
-                let all = Observed::of(subject.program, subject.plan, trace, None);
-                value(&all.only(|spec| spec.operation.category() == category))
-            })
-            .collect();
-        Nanos(Summary::of(&samples).map_or(0.0, |summary| summary.p50).round() as i64)
-    };
-    let record = |(category, operations): (Category, usize)| CategoryRecord {
-        category: category.name().to_owned(),
-        operations,
-        busy_ns: median(category, &|observed| observed.busy()),
-        exposed_ns: (!computes(category)).then(|| median(category, &|observed| observed.exposed())),
-        chain_ns: Nanos(chain.get(&category).copied().unwrap_or(0)),
+    let computation = observed.computation();
+    let computation = observed.folded(&computation.stretches());
+    let record = |(category, operations): (Category, usize)| {
+        let own = observed.only(|spec| spec.operation.category() == category);
+        let busy = own.folded(&own.stretches());
+        let met = own.spans.iter().any(|span| own.iteration.wait(span.op).is_some());
+        let transfer = met.then(|| round(own.within(&own.working())));
+        let busy_ns = round(spans::length(&busy));
+        CategoryRecord {
+            category: category.name().to_owned(),
+            operations,
+            busy_ns,
+            exposed_ns: (!computes(category)).then(|| round(spans::beside(&busy, &computation))),
+            transfer_ns: transfer,
+            wait_ns: transfer.map(|transfer| busy_ns - transfer),
+            chain_ns: Nanos(chain.get(&category).copied().unwrap_or(0)),
+        }
     };
     present.into_iter().filter(|(category, _)| *category != Category::Marker).map(record).collect()
+}
+
+/// What bounds the operations of the chain, by category and resource.
+fn bounds(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<BoundRecord> {
+    let mut sums: BTreeMap<(Category, Option<&str>), (i64, f64)> = BTreeMap::new();
+    let work: BTreeMap<OpId, Nanos> =
+        observed.spans.iter().map(|span| (span.op, observed.iteration.work(span))).collect();
+    for link in links {
+        let Some(spec) = spec(subject, link.op) else { continue };
+        let bound = subject.peaks.and_then(|peaks| {
+            let (resource, ideal) = peaks.ideal(subject.step, link.op)?.bound()?;
+            Some((resource.name(peaks.profile), ideal))
+        });
+        // Of an operation that is on the chain in part, the same part.
+        let whole = work.get(&link.op).map_or(0, |work| work.0).max(1) as f64;
+        let ideal = bound.map_or(0.0, |(_, ideal)| ideal * link.time as f64 / whole);
+        let key = (spec.operation.category(), bound.map(|(resource, _)| resource));
+        let sum = sums.entry(key).or_default();
+        *sum = (sum.0 + link.time, sum.1 + ideal);
+    }
+    let record = |((category, resource), (time, ideal)): ((Category, Option<&str>), (i64, f64))| BoundRecord {
+        category: category.name().to_owned(),
+        resource: resource.map(str::to_owned),
+        limits: ideal >= LIMITS * time as f64 && ideal > 0.0,
+        chain_ns: Nanos(time),
+        ideal_ns: round(ideal),
+    };
+    sums.into_iter().map(record).collect()
+}
+
+fn totals(subject: &Subject, observed: &Observed) -> TotalsRecord {
+    let meets = |span: &&Span| observed.iteration.wait(span.op).is_some();
+    let between = Observed { spans: observed.spans.iter().filter(meets).copied().collect(), ..*observed };
+    let running = round(observed.within(&observed.stretches()));
+    let busy_ns = round(observed.within(&observed.working()));
+    let sums = subject.alone.and_then(|alone| observed.together_and_alone(alone));
+    TotalsRecord {
+        busy_ns,
+        transfer_ns: round(between.within(&between.working())),
+        wait_ns: running - busy_ns,
+        stretch: sums.filter(|(_, alone)| *alone > 0.0).map(|(together, alone)| together / alone),
+    }
 }
 
 /// The time at the end in which only one real stream has work left; nothing where there is no other.
@@ -119,7 +213,7 @@ fn tail(trace: &Trace) -> Nanos {
         let end = ends.entry(span.lane).or_insert(span.end);
         *end = span.end.max(*end);
     }
-    let mut ends: Vec<Nanos> = ends.into_values().collect();
+    let mut ends: Vec<Nanos> = ends.into_values().map(|end| end.clamp(Nanos(0), trace.time.max(Nanos(0)))).collect();
     ends.sort_unstable();
     match ends[..] {
         [.., before, last] => last - before,
@@ -129,16 +223,9 @@ fn tail(trace: &Trace) -> Nanos {
 
 /// The share of the device's peaks that iterations reach: what a round takes at the peaks, over its time.
 fn peak(subject: &Subject) -> Option<PeakRecord> {
-    let profile = subject.profile?;
+    let peaks = subject.peaks?;
     let time = subject.time.filter(|time| time.0 > 0)?;
-    let (flops, bytes) = device::ideal(subject.program, profile);
+    let (flops, bytes) = peaks.iteration();
     let whole = time.0 as f64;
-    Some(PeakRecord { profile: profile.name.clone(), flops: flops / whole, bytes: bytes / whole })
-}
-
-/// What an operation takes at the device's peaks, with its operands in memory; nothing where it needs neither.
-pub fn ideal(spec: &Spec, profile: &Profile) -> Option<Nanos> {
-    let (flops, bytes) = floor::ideal(spec, profile);
-    let time = flops.max(bytes);
-    (time > 0.0).then(|| Nanos(time.ceil() as i64))
+    Some(PeakRecord { profile: peaks.profile.name.clone(), flops: flops / whole, bytes: bytes / whole })
 }

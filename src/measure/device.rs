@@ -2,9 +2,9 @@
 
 use crate::base::Nanos;
 use crate::config::Profile;
-use crate::cost::floor;
+use crate::cost::Ideal;
 use crate::exec::DeviceInfo;
-use crate::model::{OpKind, Program};
+use crate::model::Program;
 
 use super::evidence::totals;
 
@@ -44,22 +44,15 @@ impl<'a> Device<'a> {
     /// The rate at which it would do the program's arithmetic, each type at its own peak, in operations for each
     /// nanosecond.
     pub fn flops(&self, program: &Program) -> Result<f64, String> {
-        let (time, _) = ideal(program, self.profile()?);
+        let time = arithmetic(program, self.profile()?);
         let flops = totals(program).0;
         if time > 0.0 { Ok(flops / time) } else { Err("the file has no arithmetic whose peak to tell".to_owned()) }
     }
 }
 
-/// How long an iteration's arithmetic, and its traffic with the device's memory, take at their peaks, in ns: the mean
-/// over the cycle.
-pub fn ideal(program: &Program, profile: &Profile) -> (f64, f64) {
-    let (mut flops, mut bytes) = (0.0, 0.0);
-    for op in program.cycle.iter().flat_map(|step| &step.ops) {
-        if let OpKind::Run(spec) = op.kind {
-            let (of_flops, of_bytes) = floor::ideal(program.spec(spec), profile);
-            (flops, bytes) = (flops + of_flops, bytes + of_bytes);
-        }
-    }
-    let cycle = program.cycle.len().max(1) as f64;
-    (flops / cycle, bytes / cycle)
+/// How long an iteration's arithmetic takes at its peaks, in ns: the mean over the cycle.
+fn arithmetic(program: &Program, profile: &Profile) -> f64 {
+    let specs = program.cycle.iter().flat_map(|step| &step.ops).filter_map(|op| program.op_spec(op));
+    let sum: f64 = specs.map(|spec| Ideal::of(spec, &[], 0.0, profile).arithmetic).sum();
+    sum / program.cycle.len().max(1) as f64
 }

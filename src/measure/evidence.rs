@@ -5,17 +5,19 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::exec::{Samples, Trace};
+use crate::exec::Samples;
 use crate::model::{Figure, OpKind, OpSet, Program, Step};
-use crate::ops::{self, Spec};
+use crate::ops::{self, BusBytes, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
 use super::device::Device;
+use super::meetings::Iteration;
 use super::metrics::Known;
 use super::observed::{self, Observed};
 use super::plausible::Limits;
 use super::slots;
+use super::spans;
 use super::stats::Summary;
 
 /// What a variant's figures are worked out from, on one rank.
@@ -27,7 +29,8 @@ pub struct Evidence<'a> {
     pub slots: usize,
     pub time: &'a Samples,
     pub serial: Option<&'a Samples>,
-    pub traces: &'a [Trace],
+    /// The observed iterations.
+    pub traces: &'a [Iteration<'a>],
     /// What operations take when nothing runs beside them.
     pub alone: Option<&'a Alone>,
     /// Bytes of the device's memory that are laid out.
@@ -68,18 +71,45 @@ pub enum Sampled {
 /// Samples of figures that were asked for, by the figure and its sets.
 pub type Figures = RefCell<FxHashMap<(Figure, String), Result<Rc<Sampled>, String>>>;
 
+/// Bytes that operations move.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    /// Within the rank, and between it and its host.
+    here: f64,
+    /// Between ranks. Links carry both directions at once, so the direction that has more counts.
+    across: BusBytes,
+}
+
+impl Moved {
+    /// The bytes that an operation has to move.
+    fn of(spec: &Spec) -> Moved {
+        let cost = spec.cost();
+        let across = BusBytes { sent: cost.sent as f64, received: cost.received as f64 };
+        Moved { here: (cost.read + cost.written).total() as f64, across }
+    }
+
+    fn and(self, other: Moved) -> Moved {
+        Moved { here: self.here + other.here, across: self.across + other.across }
+    }
+
+    fn bytes(self) -> f64 {
+        self.here + self.across.larger()
+    }
+}
+
 /// Arithmetic and bytes of an iteration of a slot, or of some of its operations.
 fn work(program: &Program, step: &Step, set: Option<&OpSet>) -> (f64, f64) {
-    let mut totals = (0.0, 0.0);
+    let (mut flops, mut moved) = (0.0, Moved::default());
     for op in &step.ops {
         if let OpKind::Run(spec) = op.kind
             && set.is_none_or(|set| set.contains(program, op))
         {
-            let cost = program.spec(spec).cost();
-            totals = (totals.0 + cost.flops, totals.1 + cost.bytes() as f64);
+            let spec = program.spec(spec);
+            flops += spec.cost().flops;
+            moved = moved.and(Moved::of(spec));
         }
     }
-    totals
+    (flops, moved.bytes())
 }
 
 /// Arithmetic and bytes of an iteration: the mean over the slots.
@@ -112,11 +142,11 @@ impl Evidence<'_> {
     ) -> Result<Vec<Vec<T>>, String> {
         let mut samples: Vec<Vec<T>> = (0..self.slots).map(|_| Vec::new()).collect();
         let mut ran = false;
-        for trace in self.traces {
-            let observed = Observed::of(self.program, self.plan, trace, set);
+        for iteration in self.traces {
+            let observed = Observed::of(self.program, self.plan, iteration, set);
             if !observed.spans.is_empty() {
                 ran = true;
-                samples[trace.slot].extend(values(&observed)?);
+                samples[iteration.trace.slot].extend(values(&observed)?);
             }
         }
         let text = set.map_or("the iteration", |set| set.text.as_str());
@@ -143,14 +173,15 @@ impl Evidence<'_> {
         samples.map(Sampled::Iterations)
     }
 
-    /// A rate of the bytes that `bytes` finds in a set, over the time in which any of what has some runs.
-    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<f64>) -> Result<Sampled, String> {
+    /// A rate of the bytes that `bytes` finds in a set, over the time in which any operation that has some works: an
+    /// operation between ranks does not while it waits for another rank.
+    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<Moved>) -> Result<Sampled, String> {
         let samples = self.observed(set, |observed| {
             let moving = observed.only(|spec| bytes(spec).is_some());
-            let time = moving.busy();
+            let time = spans::length(&moving.working());
             self.limits.check(time, moving.specs())?;
-            let total: f64 = moving.specs().filter_map(&bytes).sum();
-            Ok(if moving.spans.is_empty() { Vec::new() } else { vec![Quotient { over: total, under: time }] })
+            let total = moving.specs().filter_map(&bytes).fold(Moved::default(), Moved::and).bytes();
+            Ok(if time > 0.0 { vec![Quotient { over: total, under: time }] } else { Vec::new() })
         });
         samples.map(Sampled::Iterations)
     }
@@ -192,7 +223,7 @@ impl Evidence<'_> {
             (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
             (Figure::Busy, _) => self.worked(set, |observed| observed.busy()),
             (Figure::Overlap, _) => self.quotients(set, |observed| {
-                let other = Observed::of(self.program, self.plan, observed.trace, beside);
+                let other = Observed::of(self.program, self.plan, observed.iteration, beside);
                 let busy = observed.busy();
                 (busy > 0.0).then(|| Quotient { over: observed.common(&other), under: busy })
             }),
@@ -219,13 +250,14 @@ impl Evidence<'_> {
                 };
                 Ok(Sampled::Iterations(self.times()?.into_iter().zip(&bytes).map(of).collect()))
             }
-            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(spec.cost().bytes() as f64)),
-            (Figure::BusBandwidth, _) => self.rate(set, ops::bus_bytes).map_err(|why| match self.traces.is_empty() {
-                true => why,
-                false => {
-                    "no collective of several ranks is among them: on one rank nothing crosses a network".to_owned()
-                }
-            }),
+            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
+            (Figure::BusBandwidth, _) => {
+                let bytes = |spec: &Spec| Some(Moved { here: 0.0, across: ops::bus_bytes(spec)? });
+                self.rate(set, bytes).map_err(|why| match self.traces.is_empty() {
+                    true => why,
+                    false => "none of these operations moves data between ranks".to_owned(),
+                })
+            }
             (Figure::CriticalPath, _) => {
                 self.quotients(None, |observed| Some(Quotient::plain(observed.critical_path())))
             }
@@ -241,8 +273,8 @@ impl Evidence<'_> {
             }
             (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(Sampled::Operations),
             (Figure::Utilization, _) => self.quotients(set, |observed| {
-                let under = observed.trace.time.0 as f64;
-                (under > 0.0).then(|| Quotient { over: observed.busy(), under })
+                let under = observed.iteration.trace.time.0 as f64;
+                (under > 0.0).then(|| Quotient { over: observed.within(&observed.stretches()), under })
             }),
             (Figure::MemoryPeak, _) => Ok(Sampled::Constant(self.memory as f64)),
             (Figure::DeviceUnits, _) => self.device.units().map(Sampled::Constant),

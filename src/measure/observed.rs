@@ -1,12 +1,13 @@
 //! Figures of one observed iteration: of some of its operations, from when each started and ended.
 
 use crate::base::LaneId;
-use crate::exec::{Span, Trace};
+use crate::exec::Span;
 use crate::model::{OpSet, Program};
 use crate::ops::{Category, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
+use super::meetings::Iteration;
 use super::spans::{self, Stretch};
 
 /// Whether a category is computation; copies and collectives move data between memories, markers do nothing.
@@ -18,17 +19,17 @@ pub fn computes(category: Category) -> bool {
 pub struct Observed<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
-    pub trace: &'a Trace,
+    pub iteration: &'a Iteration<'a>,
     pub spans: Vec<Span>,
 }
 
 impl<'a> Observed<'a> {
     /// The operations of a set, or all.
-    pub fn of(program: &'a Program, plan: &'a Plan, trace: &'a Trace, set: Option<&OpSet>) -> Observed<'a> {
-        let step = &program.cycle[trace.step];
+    pub fn of(program: &'a Program, plan: &'a Plan, iteration: &'a Iteration<'a>, set: Option<&OpSet>) -> Observed<'a> {
+        let step = &program.cycle[iteration.trace.step];
         let belongs = |span: &&Span| set.is_none_or(|set| set.contains(program, step.op(span.op)));
-        let spans = trace.spans.iter().filter(belongs).copied().collect();
-        Observed { program, plan, trace, spans }
+        let spans = iteration.trace.spans.iter().filter(belongs).copied().collect();
+        Observed { program, plan, iteration, spans }
     }
 
     /// Those of the operations that are wanted.
@@ -38,15 +39,33 @@ impl<'a> Observed<'a> {
     }
 
     pub fn spec(&self, span: &Span) -> Option<&'a Spec> {
-        self.program.op_spec(self.program.cycle[self.trace.step].op(span.op))
+        self.program.op_spec(self.program.cycle[self.iteration.trace.step].op(span.op))
     }
 
     pub fn specs(&self) -> impl Iterator<Item = &'a Spec> {
         self.spans.iter().filter_map(|span| self.spec(span))
     }
 
-    fn stretches(&self) -> Vec<Stretch> {
+    /// When any of them runs.
+    pub fn stretches(&self) -> Vec<Stretch> {
         spans::union(self.spans.iter().map(|span| (span.start.0 as f64, span.end.0 as f64)).collect())
+    }
+
+    /// When any of them works: without waiting for other ranks.
+    pub fn working(&self) -> Vec<Stretch> {
+        let work = |span: &Span| ((span.end - self.iteration.work(span)).0 as f64, span.end.0 as f64);
+        spans::union(self.spans.iter().map(work).collect())
+    }
+
+    /// How long some of these stretches last within an iteration. Where iterations overlap, an operation may start before
+    /// its iteration begins: each iteration is taken to look like this one.
+    pub fn within(&self, stretches: &[Stretch]) -> f64 {
+        spans::length(&self.folded(stretches))
+    }
+
+    /// The same stretches, each moved by whole iterations to where this iteration has it.
+    pub fn folded(&self, stretches: &[Stretch]) -> Vec<Stretch> {
+        spans::folded(stretches, self.iteration.trace.time.0 as f64)
     }
 
     /// From the first start to the last end.
@@ -66,21 +85,25 @@ impl<'a> Observed<'a> {
         spans::length(&spans::common(&self.stretches(), &others.stretches()))
     }
 
+    /// The computation of the iteration.
+    pub fn computation(&self) -> Observed<'a> {
+        let all = Observed::of(self.program, self.plan, self.iteration, None);
+        all.only(|spec| computes(spec.operation.category()))
+    }
+
     /// How long any of them runs and no computation of the iteration does.
     pub fn exposed(&self) -> f64 {
-        let all = Observed::of(self.program, self.plan, self.trace, None);
-        let computation = all.only(|spec| computes(spec.operation.category()));
-        spans::beside(&self.stretches(), &computation.stretches())
+        spans::beside(&self.stretches(), &self.computation().stretches())
     }
 
     /// For each that has a neighbour before it on its real stream: from that one's end to its start.
     pub fn gaps(&self) -> Vec<f64> {
-        let lanes = self.trace.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
+        let lanes = self.iteration.trace.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
         let mut before: Vec<Option<Span>> = vec![None; lanes];
         let mut own = self.spans.iter().peekable();
         let mut gaps = Vec::new();
         // Spans come in the order of issue, which is that of each real stream.
-        for span in &self.trace.spans {
+        for span in &self.iteration.trace.spans {
             let LaneId(lane) = span.lane;
             let neighbour = before[lane as usize].replace(*span);
             if own.next_if(|own| own.op == span.op).is_some()
@@ -94,8 +117,8 @@ impl<'a> Observed<'a> {
 
     /// When each operation ends, by its number; nothing for one that did not run.
     fn ends(&self) -> Vec<Option<f64>> {
-        let mut ends = vec![None; self.plan.steps[self.trace.step].operations()];
-        for span in &self.trace.spans {
+        let mut ends = vec![None; self.plan.steps[self.iteration.trace.step].operations()];
+        for span in &self.iteration.trace.spans {
             ends[span.op.index()] = Some(span.end.0 as f64);
         }
         ends
@@ -104,7 +127,7 @@ impl<'a> Observed<'a> {
     /// For each that waits for something of its iteration: from the end of the last such thing to its start.
     pub fn delays(&self) -> Vec<f64> {
         let ends = self.ends();
-        let step = &self.plan.steps[self.trace.step];
+        let step = &self.plan.steps[self.iteration.trace.step];
         let delay = |span: &Span| {
             let last = step.incoming(span.op).filter_map(|edge| ends[edge.from.index()]).max_by(f64::total_cmp)?;
             Some(span.start.0 as f64 - last)
@@ -112,17 +135,18 @@ impl<'a> Observed<'a> {
         self.spans.iter().filter_map(delay).collect()
     }
 
-    /// The sum of their durations, and the sum of what they take alone; `None` unless each was timed alone.
+    /// How long they work in all, and how long they work alone; `None` unless each was timed alone.
     pub fn together_and_alone(&self, alone: &Alone) -> Option<(f64, f64)> {
-        let together = self.spans.iter().map(|span| span.duration().0 as f64).sum();
-        let apart: Option<Vec<f64>> = self.spans.iter().map(|span| alone.of(self.trace.step, span.op)).collect();
+        let together = self.spans.iter().map(|span| self.iteration.work(span).0 as f64).sum();
+        let step = self.iteration.trace.step;
+        let apart: Option<Vec<f64>> = self.spans.iter().map(|span| alone.of(step, span.op)).collect();
         Some((together, apart?.iter().sum()))
     }
 
     /// The duration of each operation, by its number; 0 for one that did not run.
     pub fn durations(&self) -> Vec<f64> {
-        let mut durations = vec![0.0; self.plan.steps[self.trace.step].operations()];
-        for span in &self.trace.spans {
+        let mut durations = vec![0.0; self.plan.steps[self.iteration.trace.step].operations()];
+        for span in &self.iteration.trace.spans {
             durations[span.op.index()] = span.duration().0 as f64;
         }
         durations
@@ -130,12 +154,12 @@ impl<'a> Observed<'a> {
 
     /// For each, how much later it might end without making the longest chain longer.
     pub fn slacks(&self) -> Vec<f64> {
-        let slack = self.plan.steps[self.trace.step].timing(&self.durations()).slack;
+        let slack = self.plan.steps[self.iteration.trace.step].timing(&self.durations()).slack;
         self.spans.iter().map(|span| slack[span.op.index()]).collect()
     }
 
     /// The longest chain of dependencies when each operation takes as long as it did.
     pub fn critical_path(&self) -> f64 {
-        self.plan.steps[self.trace.step].critical_path(&self.durations()).length
+        self.plan.steps[self.iteration.trace.step].critical_path(&self.durations()).length
     }
 }

@@ -1,34 +1,41 @@
 //! The record of each operation of a slot, from the iterations in which it was observed.
 
 use crate::base::{Nanos, OpId};
-use crate::exec::Trace;
 use crate::model::{OpKind, Program, Step};
-use crate::ops::{self, Category, Launch, Spec};
+use crate::ops::{self, BusBytes, Category, Launch, Spec, Tensor};
 
 use super::alone::Alone;
-use super::analysis;
+use super::analysis::{self, Peaks};
+use super::meetings::Iteration;
 use super::plausible::Limits;
 use super::record::OperationRecord;
 use super::run::{RankRequest, Request};
 use super::stats::Summary;
 
-/// What observing gave of each operation of a slot of the rank's own cycle; `traces` are of that slot.
+/// The record of each operation of a slot of the rank's own cycle, by what was observed of that slot.
 pub fn operations(
     request: &Request,
     rank: &RankRequest,
     number: usize,
-    traces: &[&Trace],
+    iterations: &[&Iteration],
     alone: Option<&Alone>,
+    peaks: Option<&Peaks>,
 ) -> Vec<OperationRecord> {
     let (program, step) = (rank.program, &rank.program.cycle[number]);
     let graph = &rank.plan.steps[number];
     let mut starts: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
-    for span in traces.iter().flat_map(|trace| &trace.spans) {
-        starts[span.op.index()].push(span.start.0 as f64);
+    let mut transfers: Vec<Vec<f64>> = vec![Vec::new(); step.ops.len()];
+    for iteration in iterations {
+        for span in &iteration.trace.spans {
+            starts[span.op.index()].push(span.start.0 as f64);
+            if iteration.wait(span.op).is_some() {
+                transfers[span.op.index()].push(iteration.work(span).0 as f64);
+            }
+        }
     }
     let round = |time: f64| Nanos(time.round() as i64);
-    let times = analysis::medians(step.ops.len(), traces);
-    let slack = (!traces.is_empty()).then(|| graph.timing(&times).slack);
+    let times = analysis::medians(step.ops.len(), iterations);
+    let slack = (!iterations.is_empty()).then(|| graph.timing(&times).slack);
     step.ids()
         .map(|op| {
             let info = step.op(op);
@@ -38,8 +45,13 @@ pub fn operations(
             let start = Summary::of(&starts[op.index()]).map(|summary| summary.p50);
             let time = times[op.index()];
             let route = spec.and_then(route);
-            let bus_bytes = spec.and_then(ops::bus_bytes);
+            let bus_bytes = spec.and_then(ops::bus_bytes).map(BusBytes::larger);
+            let bound = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?.bound()?, peaks.profile)));
             let refused = start.and_then(|_| Limits(request.profile).check(time, spec).err());
+            let time_ns = start.filter(|_| refused.is_none()).map(|_| round(time));
+            // Known in every iteration, or not at all: a median of some is not part of a median of all.
+            let transfer = Some(&transfers[op.index()]).filter(|known| known.len() == starts[op.index()].len());
+            let transfer_ns = time_ns.and(transfer.and_then(|all| Summary::of(all))).map(|summary| round(summary.p50));
             OperationRecord {
                 id: op.0,
                 name: program.op_text(info),
@@ -50,6 +62,7 @@ pub fn operations(
                 lane: rank.schedule.lane_of[info.stream.index()].0,
                 place: (request.places)(info.span),
                 shape: shape(program, step, op),
+                size: spec.map(size).unwrap_or_default(),
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
@@ -58,11 +71,14 @@ pub fn operations(
                 flops: cost.flops,
                 bytes: cost.bytes(),
                 after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
-                time_ns: start.filter(|_| refused.is_none()).map(|_| round(time)),
+                time_ns,
+                transfer_ns,
+                wait_ns: time_ns.zip(transfer_ns).map(|(time, transfer)| time - transfer),
                 start_ns: start.map(round),
                 alone_ns: alone.and_then(|alone| alone.of(number, op)).map(round),
                 slack_ns: slack.as_ref().map(|slack| round(slack[op.index()])),
-                ideal_ns: request.profile.zip(spec).and_then(|(profile, spec)| analysis::ideal(spec, profile)),
+                ideal_ns: bound.map(|((_, time), _)| Nanos(time.ceil() as i64)),
+                bound: bound.map(|((resource, _), profile)| resource.name(profile).to_owned()),
                 refused,
             }
         })
@@ -82,6 +98,24 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
         Launch::Copy(copy) if copy.rows == 1 => Some((copy.direction.short(), copy.pageable)),
         _ => None,
     })
+}
+
+/// What it works on, in short: `4096×4096×1024 bf16` of a matrix product (rows, columns, length of the sum), with the number
+/// of products before it where there are several; of any other operation its largest operand.
+fn size(spec: &Spec) -> String {
+    if let Some(Launch::Gemm(gemm)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(_))) {
+        let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
+        return format!("{batch}{}×{}×{} {}", gemm.m, gemm.n, gemm.k, gemm.arithmetic.name());
+    }
+    let operands = spec.inputs.iter().chain(&spec.outputs);
+    // Of equal ones the first.
+    operands.rev().max_by_key(|tensor| tensor.bytes()).map_or_else(String::new, in_short)
+}
+
+/// `4096×1024 bf16`, or `bf16` of a single element.
+fn in_short(tensor: &Tensor) -> String {
+    let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
+    if dims.is_empty() { tensor.dtype.to_string() } else { format!("{} {}", dims.join("×"), tensor.dtype) }
 }
 
 /// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.

@@ -14,6 +14,7 @@ use crate::schedule::{self, Schedule};
 use super::alone::Alone;
 use super::blocks::{self, Blocks};
 use super::doubts;
+use super::meetings::Observations;
 use super::record::{Times, Variant, WarmupRecord};
 use super::variant;
 use super::warmup;
@@ -235,8 +236,9 @@ fn serials(
                 true => Vec::new(),
                 false => session.observe(variant.mode, request.observation(), request.control)?,
             };
-            serial
-                .push(Some(Serial { samples, alone: traces.iter().map(|traces| Alone::of_serial(traces)).collect() }));
+            let observations = Observations::of(request.ranks, request.slots(), &traces);
+            let alone = observations.iterations.iter().map(|of| Alone::of_serial(of)).collect();
+            serial.push(Some(Serial { samples, alone }));
         }
         Ok(())
     };

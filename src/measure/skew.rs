@@ -1,4 +1,4 @@
-//! Ranks beside each other: how far apart they begin, who comes last to a collective, and what others wait for it.
+//! Ranks beside each other: how far apart they begin, who comes last where ranks meet, and how long others wait for it.
 //!
 //! From records of ranks alone, wherever they ran. A rank is named only where it is later than all others beyond the
 //! error of the clocks and the spread of the samples together.
@@ -7,7 +7,9 @@ use indexmap::IndexMap;
 
 use crate::base::Nanos;
 
-use super::record::{LateRecord, MeetingRecord, MomentRecord, RankRecord, SkewRecord, VisitRecord};
+use super::balance;
+use super::meetings::{Meetings, Party};
+use super::record::{LateRecord, MeetingRecord, MomentRecord, RankRecord, SkewRecord};
 use super::stats::Summary;
 
 /// Fewest observed iterations in which a rank is named.
@@ -15,7 +17,11 @@ const FEWEST: usize = 3;
 
 /// How far the ranks are apart; nothing where they have nothing in common.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
-    let collectives: Vec<MeetingRecord> = meetings(ranks).iter().filter_map(|sides| meeting(sides)).collect();
+    let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
+    let meetings = Meetings::of(&sides);
+    let together = meetings.together();
+    let collectives: Vec<MeetingRecord> =
+        together.iter().filter_map(|parties| meeting(ranks, &meetings, parties)).collect();
     if collectives.is_empty() {
         return None;
     }
@@ -23,54 +29,39 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let begin = Arrivals::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
     let straggler = straggler(&collectives);
     let (begin_ns, begin_error_ns) = (begin.map(|told| told.value()), begin.map(|told| told.error()));
-    Some(SkewRecord { begin_ns, begin_error_ns, straggler, collectives })
+    let balance = balance::of(ranks, &collectives, straggler);
+    Some(SkewRecord { begin_ns, begin_error_ns, straggler, balance, collectives })
 }
 
-/// A rank and its part in a collective.
-type Side<'a> = (&'a RankRecord, &'a VisitRecord);
-
-/// The sides of each collective to which all its ranks have come, in the order of the first rank's text.
-fn meetings(ranks: &[RankRecord]) -> Vec<Vec<Side<'_>>> {
-    let mut meetings: IndexMap<(&[u32], &str, u32), Vec<Side>> = IndexMap::new();
-    for rank in ranks {
-        for visit in &rank.collectives {
-            meetings.entry((&visit.ranks, &visit.stream, visit.number)).or_default().push((rank, visit));
-        }
-    }
-    meetings.into_values().filter(|sides| sides.len() == sides[0].1.ranks.len()).collect()
-}
-
-fn meeting(sides: &[Side]) -> Option<MeetingRecord> {
-    let (first, visit) = sides[0];
-    let operation = first.operations.get(visit.id as usize)?;
-    let durations: Vec<Vec<f64>> = sides.iter().map(|(_, visit)| durations(visit)).collect();
-    let iterations = durations.iter().map(Vec::len).min()?;
-    // The last to come waits for nobody.
-    let shortest = |at: usize| durations.iter().map(|of| of[at]).fold(f64::INFINITY, f64::min);
-    let transfers: Vec<f64> = (0..iterations).map(shortest).collect();
-    let waits = durations.iter().map(|of| {
-        let waits: Vec<f64> = of.iter().zip(&transfers).map(|(duration, transfer)| duration - transfer).collect();
-        Some(round(Summary::of(&waits)?.p50))
-    });
-    let origins: Vec<&[MomentRecord]> = sides.iter().map(|(rank, _)| rank.origins.as_slice()).collect();
-    let arrivals = Arrivals::of(&origins, |side, at| sides[side].1.starts_ns.get(at).copied().unwrap_or_default());
+/// What operations of several ranks that meet have in common.
+fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Option<MeetingRecord> {
+    let first = parties[0];
+    let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
+    let operation = of_first.operations.get(first.visit.id as usize)?;
+    let waits: Vec<Vec<Nanos>> = parties.iter().map(|party| meetings.waits(party)).collect();
+    let iterations = waits.iter().map(Vec::len).min()?;
+    let shortest = |at: usize| {
+        let transfers = parties.iter().zip(&waits).map(|(party, waits)| party.duration(at) - waits[at]);
+        transfers.min().map_or(0.0, |transfer| transfer.0 as f64)
+    };
+    let median = |samples: &[f64]| Some(round(Summary::of(samples)?.p50));
+    let wait = |waits: &Vec<Nanos>| median(&waits.iter().map(|wait| wait.0 as f64).collect::<Vec<_>>());
+    let origins: Vec<&[MomentRecord]> = parties.iter().map(|party| party.origins).collect();
+    let start = |party: usize, at: usize| parties[party].visit.starts_ns.get(at).copied().unwrap_or_default();
+    let arrivals = Arrivals::of(&origins, start);
     let skew = arrivals.as_ref().and_then(Arrivals::skew);
     let last = arrivals.and_then(|arrivals| arrivals.last());
     Some(MeetingRecord {
         name: operation.name.clone(),
         operation: operation.operation.clone(),
-        ranks: sides.iter().map(|(rank, _)| rank.rank).collect(),
-        ids: sides.iter().map(|(_, visit)| visit.id).collect(),
-        transfer_ns: round(Summary::of(&transfers)?.p50),
-        wait_ns: waits.collect::<Option<_>>()?,
+        ranks: parties.iter().map(|party| party.rank).collect(),
+        ids: parties.iter().map(|party| party.visit.id).collect(),
+        transfer_ns: median(&(0..iterations).map(shortest).collect::<Vec<_>>())?,
+        wait_ns: waits.iter().map(wait).collect::<Option<_>>()?,
         skew_ns: skew.map(|told| told.value()),
         skew_error_ns: skew.map(|told| told.error()),
-        last: last.map(|(side, late)| LateRecord { rank: sides[side].0.rank, ..late }),
+        last: last.map(|(party, late)| LateRecord { rank: parties[party].rank, ..late }),
     })
-}
-
-fn durations(visit: &VisitRecord) -> Vec<f64> {
-    visit.starts_ns.iter().zip(&visit.ends_ns).map(|(start, end)| (*end - *start).0 as f64).collect()
 }
 
 fn round(time: f64) -> Nanos {
@@ -179,7 +170,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::OperationRecord;
+    use crate::measure::record::{OperationRecord, VisitRecord};
 
     /// Ranks that come to one collective at these times of the host's clock, and leave it together.
     fn ranks(arrivals: &[&[i64]], error: i64) -> Vec<RankRecord> {
@@ -203,6 +194,7 @@ mod tests {
                     number: 0,
                     starts_ns: count.clone().map(|at| Nanos(arrivals[at] - begin(at))).collect(),
                     ends_ns: count.map(|at| Nanos(end(at) - begin(at))).collect(),
+                    ..VisitRecord::default()
                 }],
                 ..RankRecord::default()
             }

@@ -41,6 +41,19 @@ pub fn beside(stretches: &[Stretch], other: &[Stretch]) -> f64 {
     length(stretches) - length(&common(stretches, other))
 }
 
+/// A union in which each stretch is moved by whole periods to lie between 0 and the period; one that lasts longer than that
+/// covers all of it. Empty where the period is 0.
+pub fn folded(stretches: &[Stretch], period: f64) -> Vec<Stretch> {
+    if period <= 0.0 {
+        return Vec::new();
+    }
+    let parts = stretches.iter().flat_map(|&(start, end)| {
+        let (from, long) = (start.rem_euclid(period), (end - start).min(period));
+        [(from, (from + long).min(period)), (0.0, from + long - period)]
+    });
+    union(parts.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -74,6 +87,20 @@ mod tests {
             prop_assert_eq!(length(&left), count(&|moment| holds(&a, moment)));
             prop_assert_eq!(length(&common(&left, &right)), count(&|moment| holds(&a, moment) && holds(&b, moment)));
             prop_assert_eq!(beside(&left, &right), count(&|moment| holds(&a, moment) && !holds(&b, moment)));
+        }
+
+        #[test]
+        fn a_folded_stretch_lies_within_the_period(
+            list in prop::collection::vec((-60i32..60, 0i32..30), 0..12),
+            period in 1i32..50,
+        ) {
+            let stretches = list.iter().map(|&(start, long)| (f64::from(start), f64::from(start + long))).collect();
+            let folded = folded(&union(stretches), f64::from(period));
+            let holds = |moment: i32| {
+                list.iter().any(|&(start, long)| (start..start + long).any(|at| at.rem_euclid(period) == moment))
+            };
+            prop_assert_eq!(length(&folded), (0..period).filter(|&moment| holds(moment)).count() as f64);
+            prop_assert!(folded.iter().all(|&(start, end)| start >= 0.0 && end <= f64::from(period)));
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::exec::{Span, Trace};
 use crate::plan::StepPlan;
 
 use super::alone::Alone;
+use super::meetings::Iteration;
 use super::record::SplitRecord;
 
 /// What the split has to know besides the trace.
@@ -21,7 +22,7 @@ pub struct Around<'a> {
     pub queue: &'a dyn Fn(&Span) -> Option<u32>,
 }
 
-/// A part of the chain: an operation, with its own part of the iteration.
+/// A part of the chain: an operation, with the part of the iteration in which it works.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub op: OpId,
@@ -29,7 +30,8 @@ pub struct Link {
 }
 
 /// Splits an iteration; the links come from its beginning to its end.
-pub fn split(trace: &Trace, around: &Around) -> (SplitRecord, Vec<Link>) {
+pub fn split(iteration: &Iteration, around: &Around) -> (SplitRecord, Vec<Link>) {
+    let trace = iteration.trace;
     let mut split = SplitRecord { time_ns: trace.time, ..SplitRecord::default() };
     let mut links = Vec::new();
     let mut stretch = around.alone.map(|_| 0);
@@ -48,8 +50,11 @@ pub fn split(trace: &Trace, around: &Around) -> (SplitRecord, Vec<Link>) {
             Some(next) => wait(&mut split, (end, cursor), held_up[next], around),
         }
         let start = span.start.0.clamp(0, end);
-        let whole = span.duration().0;
-        let time = end - start;
+        let whole = iteration.work(span).0;
+        // An operation waits for other ranks before it works.
+        let works = (span.end.0 - whole).clamp(start, end);
+        split.wait_ns.0 += works - start;
+        let time = end - works;
         let alone = around.alone.and_then(|alone| alone.of(trace.step, span.op));
         let own = match (alone, &mut stretch) {
             // Of an operation that is on the chain in part, the same part of what it takes alone.
@@ -144,7 +149,12 @@ step {
     fn parts(split: &SplitRecord) -> [i64; 6] {
         let stretch = split.stretch_ns.map_or(0, |stretch| stretch.0);
         let Nanos(operations) = split.operations_ns;
+        assert_eq!(split.wait_ns, Nanos(0), "there is one rank");
         [operations, stretch, split.launch_ns.0, split.queue_ns.0, split.dependency_ns.0, split.idle_ns.0]
+    }
+
+    fn split(trace: &Trace, around: &Around) -> (SplitRecord, Vec<Link>) {
+        super::split(&Iteration::alone(trace), around)
     }
 
     #[test]
@@ -154,16 +164,16 @@ step {
             trace(1000, &[(0, 100, 200), (1, 100, 300), (0, 340, 440), (0, 450, 500), (1, 520, 700), (1, 710, 950)]);
         let alone =
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
-        let alone = Alone::of_serial(&[alone]);
+        let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
         let mut around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
-        let (split, _) = split(&observed, &around);
+        let (whole, _) = split(&observed, &around);
         // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 behind the last.
-        assert_eq!(split.chain, [1, 2, 3, 4, 5]);
-        assert_eq!(parts(&split), [770, 0, 0, 0, 80, 150]);
+        assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
+        assert_eq!(parts(&whole), [770, 0, 0, 0, 80, 150]);
         around.host_bound = true;
-        assert_eq!(parts(&super::split(&observed, &around).0), [770, 0, 180, 0, 0, 50]);
+        assert_eq!(parts(&split(&observed, &around).0), [770, 0, 180, 0, 0, 50]);
         around.alone = Some(&alone);
-        assert_eq!(parts(&super::split(&observed, &around).0), [680, 90, 180, 0, 0, 50]);
+        assert_eq!(parts(&split(&observed, &around).0), [680, 90, 180, 0, 0, 50]);
     }
 
     #[test]
@@ -201,7 +211,8 @@ step {
             let (_, plan) = planned(MEETING);
             let spans: Vec<_> = spans.iter().map(|&(lane, start, long)| (lane, start, start + long)).collect();
             let alone: Vec<_> = alone.iter().map(|&long| (0, 0, long)).collect();
-            let alone = Alone::of_serial(&[trace(0, &alone)]);
+            let alone = trace(0, &alone);
+            let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
             let around = Around {
                 step: &plan.steps[0],
                 alone: timed_alone.then_some(&alone),

@@ -10,6 +10,7 @@ use crate::syntax;
 use super::alone::Alone;
 use super::device::Device;
 use super::evidence::Evidence;
+use super::meetings::Iteration;
 use super::metrics::Known;
 use super::plausible::Limits;
 
@@ -47,15 +48,16 @@ step {
 /// What each metric of a text is worth, or why it has no value.
 fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Profile>) -> String {
     let (program, plan) = planned(&format!("{TWO}{metrics}"));
-    let alone = Alone::of_serial(alone);
+    let alone = Alone::of_serial(&alone.iter().map(Iteration::alone).collect::<Vec<_>>());
     let time = Samples { time: traces.iter().map(|trace| trace.time).collect(), ..Samples::default() };
+    let iterations: Vec<Iteration> = traces.iter().map(Iteration::alone).collect();
     let evidence = Evidence {
         program: &program,
         plan: &plan,
         slots: 1,
         time: &time,
         serial: None,
-        traces,
+        traces: &iterations,
         alone: Some(&alone),
         memory: 12_000,
         limits: Limits(limits),
@@ -115,7 +117,7 @@ fn figures_of_sets() {
     slower = 1.560
     longest = 570 ns
     peak = 11.72 KiB
-    bus = –: no collective of several ranks is among them: on one rank nothing crosses a network
+    bus = –: none of these operations moves data between ranks
     ");
 }
 

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Space;
 use crate::exec::{Health, LaunchMode, Samples, Trace};
+use crate::schedule;
 
 use super::alone::Alone;
-use super::analysis::{self, Subject};
+use super::analysis::{self, Peaks, Subject};
 use super::device::Device;
 use super::doubts;
 use super::evidence::Evidence;
+use super::meetings::{Iteration, Observations};
 use super::metrics::{self, Known};
 use super::operations::operations;
 use super::plausible::Limits;
@@ -17,7 +19,7 @@ use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Tim
 use super::run::{RankRequest, Request, Sampled, Serial};
 use super::skew;
 use super::stats::Summary;
-use super::visits;
+use super::verdict;
 
 /// Disturbance by timing single operations beyond which a warning is given.
 const OBSERVER: f64 = 0.02;
@@ -49,8 +51,26 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
     let device = Device::new(&request.backend.device(), request.profile);
     let slot = longest_slot(&time, &sampled.traces);
-    let of = Of { request, sampled, serial, host_bound, refused: refused.is_some(), device, slot };
-    let ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
+    let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
+    let of = Of {
+        request,
+        sampled,
+        observations: &observations,
+        serial,
+        host_bound,
+        refused: refused.is_some(),
+        device,
+        slot,
+    };
+    let mut ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
+    let skew = skew::of(&ranks);
+    let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
+    for rank in &mut ranks {
+        let number = rank.rank;
+        if let Some(analysis) = &mut rank.analysis {
+            (analysis.verdict, analysis.help) = verdict::verdict(analysis, number, balance);
+        }
+    }
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
     if let Some(effect) = effects.max_by(|a, b| a.abs().total_cmp(&b.abs())).filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
@@ -67,7 +87,7 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
         metrics: metrics::of_ranks(&evidence),
         expectations: expectations(request, &evidence),
         serial: serial.map(|serial| request.times(&serial.samples)),
-        skew: skew::of(&ranks),
+        skew,
         ranks,
         time,
         warmup: *warmup,
@@ -99,6 +119,7 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
 struct Of<'a> {
     request: &'a Request<'a>,
     sampled: &'a Sampled,
+    observations: &'a Observations<'a>,
     serial: Option<&'a Serial>,
     host_bound: bool,
     /// No device can be as fast as its times say.
@@ -113,6 +134,11 @@ impl<'a> Of<'a> {
         self.serial.and_then(|serial| serial.alone.get(index))
     }
 
+    /// The observed iterations of a rank; none where it was not observed.
+    fn iterations(&self, index: usize) -> &'a [Iteration<'a>] {
+        self.observations.iterations.get(index).map_or(&[], Vec::as_slice)
+    }
+
     fn evidence(&self, index: usize) -> Evidence<'a> {
         let RankRequest { program, plan, schedule, .. } = self.request.ranks[index];
         Evidence {
@@ -121,7 +147,7 @@ impl<'a> Of<'a> {
             slots: self.request.slots(),
             time: &self.sampled.blocks.samples.slowest,
             serial: self.serial.map(|serial| &serial.samples),
-            traces: traces(self.sampled, index),
+            traces: self.iterations(index),
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),
             limits: Limits(self.request.profile),
@@ -135,39 +161,41 @@ impl<'a> Of<'a> {
         let step = self.slot % of.program.cycle.len();
         let none = Samples::default();
         let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
-        let all = traces(self.sampled, index);
-        let traces: Vec<&Trace> = all.iter().filter(|trace| trace.slot == self.slot).collect();
+        let all = self.iterations(index);
+        let iterations: Vec<&Iteration> = all.iter().filter(|iteration| iteration.trace.slot == self.slot).collect();
         let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
         let observer_effect = observer_effect(all, &time);
+        let cold = self.request.exec.cold;
+        let profile = self.request.profile;
+        let cached =
+            profile.map(|profile| schedule::cached(of.program, of.schedule, cold, profile)).unwrap_or_default();
+        let peaks = profile.map(|profile| Peaks { program: of.program, rank: of.number, profile, cached: &cached });
         let as_streams = self.sampled.mode == LaunchMode::Stream;
         let analysis = analysis::analyze(&Subject {
             program: of.program,
             plan: of.plan,
             step,
-            traces: &traces,
+            iterations: &iterations,
             alone: self.alone(index),
             host_bound: self.host_bound,
             queues: as_streams.then(|| of.schedule.lanes.iter().map(|lane| lane.queue).collect()),
             time: time.p50_ns,
-            profile: self.request.profile,
+            peaks: peaks.as_ref(),
         });
+        let visits =
+            self.observations.visits.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
         RankRecord {
             rank: of.number,
             slot: self.slot,
             analysis,
-            operations: operations(self.request, of, step, &traces, self.alone(index)),
+            operations: operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
             observer_effect,
-            trace: spans(&traces),
-            origins: visits::origins(&traces),
-            collectives: visits::visits(of.program, step, &traces),
+            trace: spans(&iterations),
+            origins: visits.origins,
+            collectives: visits.visits,
             time,
         }
     }
-}
-
-/// The observed iterations of a rank; none where it was not observed.
-fn traces(sampled: &Sampled, index: usize) -> &[Trace] {
-    sampled.traces.get(index).map_or(&[], Vec::as_slice)
 }
 
 /// An expectation holds when it does on every rank.
@@ -210,9 +238,9 @@ fn longest_slot(time: &Times, traces: &[Vec<Trace>]) -> usize {
 
 /// How much longer slots take while they are observed, as a share: the sum of their median times over the sum of what they
 /// take unobserved, less 1. `None` where nothing was observed.
-fn observer_effect(traces: &[Trace], time: &Times) -> Option<f64> {
+fn observer_effect(iterations: &[Iteration], time: &Times) -> Option<f64> {
     let mut observed: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for trace in traces {
+    for trace in iterations.iter().map(|iteration| iteration.trace) {
         observed.entry(trace.slot).or_default().push(trace.time.0 as f64);
     }
     let mut sums = (0.0, 0.0);
@@ -224,8 +252,13 @@ fn observer_effect(traces: &[Trace], time: &Times) -> Option<f64> {
 }
 
 /// The spans of the last of some observed iterations.
-fn spans(traces: &[&Trace]) -> Vec<SpanRecord> {
-    traces.last().map_or_else(Vec::new, |trace| {
-        trace.spans.iter().map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end }).collect()
+fn spans(iterations: &[&Iteration]) -> Vec<SpanRecord> {
+    iterations.last().map_or_else(Vec::new, |iteration| {
+        iteration
+            .trace
+            .spans
+            .iter()
+            .map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end })
+            .collect()
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::base::Nanos;
 
-use super::record::{CategoryRecord, SplitRecord};
+use super::record::{AnalysisRecord, BalanceRecord, BoundRecord};
 
 /// The share of an iteration from which on a tail is told.
 const TAIL: f64 = 0.25;
@@ -10,12 +10,14 @@ const TAIL: f64 = 0.25;
 /// Parts of an iteration that are less than this share of it make no verdict.
 const LITTLE: f64 = 0.25;
 
-/// The verdict and what usually helps. `tail` is the time at the end in which only one stream has
-/// work left.
-pub fn verdict(split: &SplitRecord, categories: &[CategoryRecord], tail: Nanos) -> (String, String) {
+/// The verdict on a rank's iteration, and what usually helps. `balance` says why ranks wait for each other.
+pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
+    let split = &analysis.split;
+    let categories = &analysis.categories;
     let mut parts: Vec<(&str, Nanos)> =
         categories.iter().map(|category| (category.category.as_str(), category.chain_ns)).collect();
     parts.extend([
+        ("wait", split.wait_ns),
         ("launch", split.launch_ns),
         ("queue", split.queue_ns),
         ("dependency", split.dependency_ns),
@@ -28,25 +30,94 @@ pub fn verdict(split: &SplitRecord, categories: &[CategoryRecord], tail: Nanos) 
         return ("nothing ran".to_owned(), String::new());
     };
     let share = time.0 as f64 / whole;
-    let (name, what, help) = words(part);
-    let name = if share < LITTLE { "balanced, no part is large" } else { name };
-    let mut verdict = format!(
-        "{name}: {what} is {:.0} % of what the iteration waits for ({time} of {})",
-        share * 100.0,
-        split.time_ns
-    );
+    let Words { name, what, help } = words(part);
+    let (mut name, mut help) = (name.to_owned(), help);
+    let mut of_peak = String::new();
+    if let Some((bound, resource)) = bound(analysis, part) {
+        let reached = 100.0 * bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64;
+        of_peak = format!(", at {reached:.0} % of the peak of {}", words_of(resource).0);
+        if bound.limits {
+            name = format!("bound by {}", words_of(resource).0);
+            help = words_of(resource).1;
+        }
+    }
+    let mut what = what.to_owned();
+    if part == "wait" {
+        (name, what, help) = waiting(rank, balance);
+    }
+    if share < LITTLE {
+        name = "balanced, no part is large".to_owned();
+    }
+    let mut verdict =
+        format!("{name}: {:.0} % of the iteration is {what} ({time} of {}){of_peak}", share * 100.0, split.time_ns);
     // Where waiting decides, the end waits too.
     let works = categories.iter().any(|category| category.category == part);
-    if works && tail.0 as f64 > TAIL * whole {
-        verdict +=
-            &format!("; for the last {:.0} % only one stream has work left: a tail", 100.0 * tail.0 as f64 / whole);
+    let tail = analysis.tail_ns.unwrap_or_default().0 as f64 / whole;
+    if works && tail > TAIL {
+        verdict += &format!("; in the last {:.0} % only one stream has work left (a tail)", 100.0 * tail);
     }
     (verdict, help.to_owned())
 }
 
-/// The name of a bound, what is meant, and what usually helps.
-fn words(part: &str) -> (&'static str, &'static str, &'static str) {
-    match part {
+/// What bounds most of a category's part of the chain, with the name of the resource.
+fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundRecord, &'a str)> {
+    let own = analysis.bounds.iter().filter(|bound| bound.category == category);
+    let most = own.max_by_key(|bound| bound.chain_ns)?;
+    Some((most, most.resource.as_deref()?))
+}
+
+/// The verdict's name where a rank mostly waits for others, what it waits for, and what usually helps.
+fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
+    let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
+    let late = balance.and_then(|balance| balance.rank).filter(|late| *late != rank);
+    let what = match late {
+        Some(late) => format!("waiting for other ranks, mostly for rank {late}"),
+        None => "waiting for other ranks".to_owned(),
+    };
+    let help = match kind {
+        "imbalance" => "give each rank as much to do; the table of the ranks names the operation that takes longest",
+        "late rank" => "look at the late rank's host and device: what holds it up before this iteration",
+        "pipeline bubble" => {
+            "more and smaller microbatches, and stages that take equally long, make the bubble smaller"
+        }
+        _ => "the trace of all ranks (`--trace`) shows what each waits for",
+    };
+    let name = if kind == "waiting" { "bound by waiting for other ranks" } else { kind };
+    (name.to_owned(), what, help)
+}
+
+/// What a resource of that name is called in a sentence, and what helps operations that it bounds.
+fn words_of(resource: &str) -> (String, &'static str) {
+    const FEWER: &str =
+        "move fewer bytes: a smaller type, fewer passes over the data, operations joined with their neighbours";
+    const EARLIER: &str =
+        "start it earlier, in pieces, on a stream of its own, beside computation that needs other data meanwhile";
+    match resource {
+        "memory" => ("memory bandwidth".to_owned(), FEWER),
+        "cache" => ("cache bandwidth".to_owned(), FEWER),
+        "vector" => ("vector arithmetic".to_owned(), "less arithmetic for each element, or a smaller type"),
+        "h2d" => ("the host link (host to device)".to_owned(), EARLIER),
+        "d2h" => ("the host link (device to host)".to_owned(), EARLIER),
+        "f64" | "f32" | "tf32" | "f16" | "bf16" => (
+            format!("{resource} matrix arithmetic"),
+            "a smaller type, shapes that fill all units, and less beside it that takes units away",
+        ),
+        link => (link.to_owned(), EARLIER),
+    }
+}
+
+/// How a part of an iteration is called.
+struct Words {
+    /// The verdict's name, where no resource is at its limit.
+    name: &'static str,
+    what: &'static str,
+    /// What usually helps.
+    help: &'static str,
+}
+
+fn words(part: &str) -> Words {
+    let (name, what, help) = match part {
+        "wait" => ("bound by waiting for other ranks", "waiting for other ranks", "balance the ranks"),
         "launch" => (
             "host-bound",
             "waiting for the host",
@@ -69,12 +140,12 @@ fn words(part: &str) -> (&'static str, &'static str, &'static str) {
             "the iteration is short beside its stamps: give it more to do, or overlap iterations by `sync: end`",
         ),
         "matrix" => (
-            "GEMM-bound",
+            "bound by matrix multiplication",
             "matrix multiplication",
-            "a smaller type, shapes that fill all units, and less beside it that takes units away",
+            "shapes that fill all units, larger products, and less beside it that takes units away",
         ),
         "copy" => (
-            "copy-bound",
+            "bound by copies",
             "copying",
             "pinned memory in place of the host's, larger pieces, and computation that needs other data meanwhile",
         ),
@@ -99,50 +170,119 @@ fn words(part: &str) -> (&'static str, &'static str, &'static str) {
             "elementwise work",
             "each element is read and written again: join neighbouring `map`s into one, or take a smaller type",
         ),
-    }
+    };
+    Words { name, what, help }
+}
+
+/// What a resource is called in a sentence: `memory bandwidth`.
+pub fn resource(name: &str) -> String {
+    words_of(name).0
 }
 
 /// What usually helps an operation of a category.
 pub fn help(category: &str) -> &'static str {
-    words(category).2
+    words(category).help
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::record::{CategoryRecord, PathRecord, SplitRecord};
 
     fn category(name: &str, chain: i64) -> CategoryRecord {
-        CategoryRecord {
-            category: name.to_owned(),
-            operations: 1,
-            busy_ns: Nanos(chain),
-            exposed_ns: None,
-            chain_ns: Nanos(chain),
+        CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
+    }
+
+    fn analysis(split: SplitRecord, categories: &[CategoryRecord]) -> AnalysisRecord {
+        AnalysisRecord {
+            verdict: String::new(),
+            help: String::new(),
+            split,
+            critical_path: PathRecord::default(),
+            categories: categories.to_vec(),
+            bounds: Vec::new(),
+            totals: None,
+            beside_waiting: None,
+            tail_ns: None,
+            peak: None,
         }
     }
 
-    #[test]
-    fn the_largest_part_of_the_chain_decides() {
-        let split = SplitRecord {
+    fn half_busy() -> SplitRecord {
+        SplitRecord {
             time_ns: Nanos(1000),
             operations_ns: Nanos(700),
             dependency_ns: Nanos(200),
             idle_ns: Nanos(100),
             ..SplitRecord::default()
+        }
+    }
+
+    #[test]
+    fn the_largest_part_of_the_chain_decides() {
+        let said = |categories: &[CategoryRecord], tail| {
+            let analysis = AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) };
+            verdict(&analysis, 0, None).0
         };
-        let said = |categories: &[CategoryRecord], tail| verdict(&split, categories, Nanos(tail)).0;
         assert_eq!(
             said(&[category("matrix", 600), category("copy", 100)], 0),
-            "GEMM-bound: matrix multiplication is 60 % of what the iteration waits for (600 ns of 1.000 µs)"
+            "bound by matrix multiplication: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs)"
         );
-        assert!(said(&[category("copy", 400), category("matrix", 300)], 0).starts_with("copy-bound"));
+        assert!(said(&[category("copy", 400), category("matrix", 300)], 0).starts_with("bound by copies"));
         assert!(said(&[category("collective", 700)], 0).starts_with("bound by exposed communication"));
-        assert!(said(&[category("matrix", 150)], 0).starts_with("balanced, no part is large: the time between"));
+        assert!(said(&[category("matrix", 150)], 0).contains("large: 20 % of the iteration is the time between"));
         assert!(
-            said(&[category("matrix", 700)], 300).ends_with("for the last 30 % only one stream has work left: a tail")
+            said(&[category("matrix", 700)], 300)
+                .ends_with("; in the last 30 % only one stream has work left (a tail)")
         );
         let host = SplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..SplitRecord::default() };
-        assert!(verdict(&host, &[category("copy", 20)], Nanos(0)).0.starts_with("host-bound: waiting for the host"));
-        assert_eq!(verdict(&SplitRecord::default(), &[], Nanos(0)).0, "nothing ran");
+        let host = analysis(host, &[category("copy", 20)]);
+        assert!(verdict(&host, 0, None).0.starts_with("host-bound: 80 % of the iteration is waiting for the host"));
+        assert_eq!(verdict(&analysis(SplitRecord::default(), &[]), 0, None).0, "nothing ran");
+    }
+
+    #[test]
+    fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
+        let bound = |resource: &str, chain, ideal, limits| BoundRecord {
+            category: "matrix".to_owned(),
+            resource: Some(resource.to_owned()),
+            limits,
+            chain_ns: Nanos(chain),
+            ideal_ns: Nanos(ideal),
+        };
+        let said = |bounds: &[BoundRecord]| {
+            let bare = analysis(half_busy(), &[category("matrix", 600)]);
+            verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None).0
+        };
+        assert_eq!(
+            said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
+            "bound by memory bandwidth: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs), at 89 % of \
+             the peak of memory bandwidth"
+        );
+        assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
+        assert!(said(&[bound("NVLink", 600, 300, true)]).starts_with("bound by NVLink: "));
+        let far = said(&[bound("bf16", 600, 60, false)]);
+        assert!(
+            far.starts_with("bound by matrix multiplication: ")
+                && far.ends_with("at 10 % of the peak of bf16 matrix arithmetic")
+        );
+    }
+
+    #[test]
+    fn waiting_says_why_ranks_wait() {
+        let waits = SplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..SplitRecord::default() };
+        let said = |rank, kind: &str, late| {
+            let balance = BalanceRecord { kind: kind.to_owned(), rank: late, ..BalanceRecord::default() };
+            verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance)).0
+        };
+        assert_eq!(
+            said(0, "pipeline bubble", None),
+            "pipeline bubble: 90 % of the iteration is waiting for other ranks (900 ns of 1.000 µs)"
+        );
+        assert!(
+            said(0, "imbalance", Some(3))
+                .starts_with("imbalance: 90 % of the iteration is waiting for other ranks, mostly for rank 3")
+        );
+        assert!(said(0, "waiting", None).starts_with("bound by waiting for other ranks: "));
     }
 }

@@ -1,16 +1,84 @@
-//! One rank's side of what ranks do together: when its iterations began, when it came to each collective and left it.
+//! One rank's side of what ranks do together: when its iterations began, when it came to each meeting with other ranks, and
+//! when it left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::{Nanos, OpId};
+use crate::base::OpId;
 use crate::exec::{Span, Trace};
 use crate::model::{OpKind, Program};
-use crate::ops::{Category, CollectiveKind, Launch, Spec};
+use crate::ops::{self, CollectiveKind, Launch, Spec};
 
 use super::record::{MomentRecord, VisitRecord};
 
+/// The observed iterations of one slot of a rank, as far as other ranks have to do with them.
+#[derive(Clone, Debug, Default)]
+pub struct Visits {
+    pub rank: u32,
+    /// When the iterations began; none unless all are known.
+    pub origins: Vec<MomentRecord>,
+    /// In the order of the text.
+    pub visits: Vec<VisitRecord>,
+}
+
+/// Operations that may meet: those of the same ranks on the same stream, or from the same rank to the same; or the copies
+/// of one place of the text. The n-th on one rank meets the n-th on the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Channel {
+    pub ranks: Vec<u32>,
+    pub stream: String,
+    /// The sender and the receiver of a transfer.
+    pub pair: Option<(u32, u32)>,
+}
+
+impl Channel {
+    pub fn of(visit: &VisitRecord) -> Channel {
+        let pair = visit.from.zip(visit.to);
+        Channel { ranks: visit.ranks.clone(), stream: visit.stream.clone(), pair }
+    }
+
+    /// How many ranks meet there.
+    pub fn size(&self) -> usize {
+        self.pair.map_or(self.ranks.len(), |_| 2)
+    }
+}
+
+impl Visits {
+    /// Those of a rank in an iteration of its cycle, which `traces` are of.
+    pub fn of(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Visits {
+        Visits { rank, origins: origins(traces), visits: visits(program, rank, number, traces) }
+    }
+
+    /// How often the rank comes to each channel.
+    fn counts(&self) -> BTreeMap<Channel, usize> {
+        let mut counts = BTreeMap::new();
+        for visit in &self.visits {
+            *counts.entry(Channel::of(visit)).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// Leaves out what does not meet within an iteration, as far as can be told: visits to a channel to which its ranks do not
+/// come equally often in each slot. `slots` are the visits of all ranks by slot.
+pub fn keep_matched(slots: &mut [Vec<Visits>]) {
+    let mut uneven: BTreeSet<Channel> = BTreeSet::new();
+    for ranks in slots.iter() {
+        let mut counts: BTreeMap<Channel, Vec<usize>> = BTreeMap::new();
+        for (channel, count) in ranks.iter().flat_map(Visits::counts) {
+            counts.entry(channel).or_default().push(count);
+        }
+        let differs = |(channel, counts): &(Channel, Vec<usize>)| {
+            counts.len() != channel.size() || counts.iter().any(|count| *count != counts[0])
+        };
+        uneven.extend(counts.into_iter().filter(differs).map(|(channel, _)| channel));
+    }
+    for ranks in slots.iter_mut().flatten() {
+        ranks.visits.retain(|visit| !uneven.contains(&Channel::of(visit)));
+    }
+}
+
 /// When each observed iteration began; none unless all are known.
-pub fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
+fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
     let moment = |trace: &&Trace| {
         let origin = trace.origin?;
         Some(MomentRecord { at_ns: origin.at, error_ns: origin.error, clock: origin.clock })
@@ -18,58 +86,74 @@ pub fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
     traces.iter().map(moment).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// The rank's part in each collective of several ranks, in the order of the text, in a slot of its own cycle that
-/// `traces` are of.
-pub fn visits(program: &Program, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
+/// The rank's part in each meeting of several ranks, in the order of the text, in a slot of its own cycle that `traces`
+/// are of.
+fn visits(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
     let step = &program.cycle[number];
-    let mut counts: BTreeMap<(Vec<u32>, &str), u32> = BTreeMap::new();
-    let mut visits = Vec::new();
-    // Where the visit of an operation stands; nothing for one that is no collective.
-    let mut places: Vec<Option<usize>> = vec![None; step.ops.len()];
+    let mut counts: BTreeMap<Channel, u32> = BTreeMap::new();
+    let mut visits: Vec<VisitRecord> = Vec::new();
+    // The first visit of each operation, and how many it has.
+    let mut places = vec![(0, 0); step.ops.len()];
     for op in step.ids() {
         let OpKind::Run(spec) = step.op(op).kind else { continue };
-        let Some(ranks) = members(program, program.spec(spec)) else { continue };
+        let first = visits.len();
+        let crossing = step.peer(op).map(|peer| peer.crossing);
         let stream = &program.streams[step.op(op).stream.index()].name;
-        let number = counts.entry((ranks.clone(), stream)).or_default();
-        places[op.index()] = Some(visits.len());
-        visits.push(VisitRecord {
-            id: op.0,
-            ranks,
-            stream: stream.clone(),
-            number: *number,
-            starts_ns: Vec::new(),
-            ends_ns: Vec::new(),
-        });
-        *number += 1;
-    }
-    let mut note = |op: OpId, start: Nanos, end: Nanos| {
-        if let Some(place) = places[op.index()] {
-            visits[place].starts_ns.push(start);
-            visits[place].ends_ns.push(end);
+        for mut channel in channels(program, rank, program.spec(spec)) {
+            let number = match crossing {
+                Some(crossing) => crossing,
+                None => {
+                    channel.stream.clone_from(stream);
+                    let count = counts.entry(channel.clone()).or_default();
+                    *count += 1;
+                    *count - 1
+                }
+            };
+            let (from, to) = channel.pair.unzip();
+            let Channel { ranks, stream, .. } = channel;
+            visits.push(VisitRecord { id: op.0, ranks, stream, number, from, to, ..VisitRecord::default() });
         }
-    };
-    for Span { op, start, end, .. } in traces.iter().flat_map(|trace| &trace.spans) {
-        note(*op, *start, *end);
+        places[op.index()] = (first, visits.len() - first);
+    }
+    for Span { op: OpId(op), start, end, .. } in traces.iter().flat_map(|trace| &trace.spans) {
+        let (first, count) = places[*op as usize];
+        for visit in &mut visits[first..first + count] {
+            visit.starts_ns.push(*start);
+            visit.ends_ns.push(*end);
+        }
     }
     visits
 }
 
-/// The ranks that come together in an operation: all of one group. Nothing for what is no collective of several ranks;
-/// sends and receives go from one to one, and are none.
-fn members(program: &Program, spec: &Spec) -> Option<Vec<u32>> {
-    if spec.operation.category() != Category::Collective {
-        return None;
+/// Where an operation of a rank meets others, without the stream.
+fn channels(program: &Program, rank: u32, spec: &Spec) -> Vec<Channel> {
+    let pair = |ranks: &[u32], from: u32, to: u32| Channel {
+        ranks: ranks.to_vec(),
+        pair: Some((from, to)),
+        ..Channel::default()
+    };
+    if let Some(crossing) = ops::crossing(spec) {
+        let sends = crossing.sends.iter().map(|(to, _)| (rank, *to));
+        let pairs = sends.chain(crossing.from.iter().map(|from| (*from, rank)));
+        return pairs.filter(|(from, to)| from != to).map(|(from, to)| pair(&[from, to], from, to)).collect();
     }
+    if spec.operation.category() != ops::Category::Collective {
+        return Vec::new();
+    }
+    let ranks: Vec<u32> = program.groups[spec.team.group.index()].members_with(rank).collect();
     let launches = spec.launch();
     let entries = launches.iter().flat_map(|launch| match launch {
         Launch::Collective(entries) => &entries[..],
         _ => &[],
     });
-    let mut groups = entries.map(|entry| match entry.kind {
-        CollectiveKind::Send | CollectiveKind::Recv => None,
-        _ => Some(entry.group),
-    });
-    let group = groups.next()??;
-    let ranks: Vec<u32> = program.groups[group.index()].members_with(program.rank).collect();
-    (ranks.len() > 1 && groups.all(|other| other == Some(group))).then_some(ranks)
+    let channel = |entry: &ops::Collective| {
+        let peer = ranks.get(entry.peer as usize).copied();
+        match entry.kind {
+            CollectiveKind::Send => peer.map(|to| pair(&ranks, rank, to)),
+            CollectiveKind::Recv => peer.map(|from| pair(&ranks, from, rank)),
+            _ => Some(Channel { ranks: ranks.clone(), ..Channel::default() }),
+        }
+    };
+    let apart = |channel: &Channel| channel.pair.map_or(ranks.len() > 1, |(from, to)| from != to);
+    entries.filter_map(channel).filter(apart).collect()
 }

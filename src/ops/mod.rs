@@ -33,7 +33,7 @@ use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
 pub use check::{Check, Elements, Method, Share, Tolerance, Worst, check, check_exchange, compare};
-pub use collectives::{Batch, Part, bus_bytes, parts};
+pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
 pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
@@ -406,6 +406,10 @@ pub struct Cost {
     /// the host's side.
     pub read: Traffic,
     pub written: Traffic,
+    /// Bytes that leave this rank for another one and that arrive from others, by sends, receives and copies between
+    /// ranks. `read` and `written` do not contain them.
+    pub sent: u64,
+    pub received: u64,
     /// Bytes that kernels read again after they have read them before.
     pub reread: Traffic,
     /// Thread blocks; zero when no compute unit is needed.
@@ -422,9 +426,10 @@ impl Cost {
     /// A compute unit as a whole, in the unit of `share`.
     pub const WHOLE_UNIT: u32 = 32;
 
-    /// Bytes that have to be moved at least, whichever memory holds them.
+    /// Bytes that have to be moved at least, whichever memory holds them. Links between ranks carry both directions at
+    /// once, so of what is sent and received the larger counts.
     pub fn bytes(&self) -> u64 {
-        self.read.total() + self.written.total()
+        self.read.total() + self.written.total() + self.sent.max(self.received)
     }
 }
 

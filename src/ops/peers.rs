@@ -64,11 +64,20 @@ impl Operation for PeerCopy {
         Ok(Vec::new())
     }
 
-    /// What is sent counts once, on the rank that sends it.
+    /// The cost of the copy where the rank sends to itself; else that of the copy's kernel, with what leaves and what
+    /// arrives in place of what is read and written.
     fn cost(&self, spec: &Spec) -> Cost {
-        match &own(spec).sends {
-            Some((_, copy)) => Cost { written: Traffic::NONE, ..copy.cost() },
-            None => Cost::default(),
+        let Crossing { sends, from } = own(spec);
+        let rank = spec.team.rank;
+        let arrives = from.iter().zip(&spec.outputs).filter(|(from, _)| **from != rank);
+        let received = arrives.map(|(_, output)| output.bytes()).sum();
+        match sends {
+            Some((to, copy)) if *to == rank => Cost { received, ..copy.cost() },
+            Some((_, copy)) => {
+                let sent = copy.inputs[0].bytes();
+                Cost { read: Traffic::NONE, written: Traffic::NONE, sent, received, ..copy.cost() }
+            }
+            None => Cost { received, ..Cost::default() },
         }
     }
 
@@ -150,8 +159,10 @@ mod tests {
     #[test]
     fn what_is_sent_counts_once() {
         let cost = ring()[0].cost();
-        assert_eq!((cost.read.total(), cost.written.total()), (8, 0));
-        let idle = PeerCopy::of(None, vec![(0, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });
-        assert_eq!(idle.cost().bytes(), 0);
+        assert_eq!((cost.sent, cost.received, cost.bytes()), (8, 8, 8));
+        let receiver = PeerCopy::of(None, vec![(0, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });
+        assert_eq!(receiver.cost().bytes(), 8);
+        let own = PeerCopy::of(None, vec![(1, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });
+        assert_eq!(own.cost().bytes(), 0);
     }
 }

@@ -68,11 +68,16 @@ fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
     add("split.time_ns", time(split.map(|split| split.time_ns)));
     add("split.operations_ns", time(split.map(|split| split.operations_ns)));
     add("split.stretch_ns", time(split.and_then(|split| split.stretch_ns)));
+    add("split.wait_ns", time(split.map(|split| split.wait_ns)));
     add("split.launch_ns", time(split.map(|split| split.launch_ns)));
     add("split.queue_ns", time(split.map(|split| split.queue_ns)));
     add("split.dependency_ns", time(split.map(|split| split.dependency_ns)));
     add("split.idle_ns", time(split.map(|split| split.idle_ns)));
     add("critical_path_ns", time(analysis.map(|analysis| analysis.critical_path.length_ns)));
+    let totals = analysis.and_then(|analysis| analysis.totals);
+    add("rank.busy_ns", time(totals.map(|totals| totals.busy_ns)));
+    add("rank.transfer_ns", time(totals.map(|totals| totals.transfer_ns)));
+    add("rank.wait_ns", time(totals.map(|totals| totals.wait_ns)));
     add("peak.flops", peak.map(|peak| peak.flops.to_string()).unwrap_or_default());
     add("peak.bytes", peak.map(|peak| peak.bytes.to_string()).unwrap_or_default());
 }

@@ -12,6 +12,7 @@ pub mod dump;
 mod expected;
 mod markdown;
 mod npy;
+mod operations;
 pub mod plan;
 mod ranks;
 mod search;

@@ -1,34 +1,43 @@
-//! Several ranks in the table: the slowest, how far they are apart, and who lets others wait at which collective.
+//! Several ranks in the table: each rank's times side by side, why they wait for each other, and who comes last where.
 
 use std::fmt::Write as _;
 
 use crate::base::Nanos;
-use crate::measure::record::{LateRecord, MeetingRecord, RunRecord, SkewRecord, Variant};
+use crate::measure::record::{BalanceRecord, LateRecord, MeetingRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
-use super::table::{new_table, push, variant_name};
+use super::operations::{cut, groups, left_aligned};
+use super::table::{new_table, push, shown, variant_name};
 
-/// Rows of collectives at most.
-const COLLECTIVES: usize = 8;
+/// Rows of meetings at most.
+const MEETINGS: usize = 8;
 
-/// The ranks of each variant beside each other, and what the tables below are of.
-pub fn section(record: &RunRecord, out: &mut String) {
-    for variant in record.variants.iter().filter(|variant| variant.ranks.len() > 1) {
+/// Rows of ranks at most.
+const RANKS: usize = 16;
+
+/// Characters of an operation's name at most.
+const NAME: usize = 24;
+
+/// The ranks of each variant beside each other, and which rank the tables below are of.
+pub fn section(record: &RunRecord, rank: Option<u32>, out: &mut String) {
+    let several = || record.variants.iter().filter(|variant| variant.ranks.len() > 1);
+    for variant in several() {
         times(record, variant, out);
     }
-    if record.variants.iter().any(|variant| variant.skew.is_some()) {
+    if several().next().is_some() {
         out.push('\n');
     }
-    for variant in &record.variants {
+    for variant in several() {
+        side_by_side(record, variant, out);
         if let Some(skew) = &variant.skew {
-            collectives(record, variant, skew, out);
+            meetings(record, variant, skew, out);
         }
     }
-    if let Some(first) = record.variants.first().filter(|variant| variant.ranks.len() > 1) {
-        let _ = writeln!(out, "What follows is of rank {}.\n", first.ranks[0].rank);
+    if let Some(rank) = several().next().and_then(|variant| shown(variant, rank)) {
+        let _ = writeln!(out, "The rest of this report is about rank {}.\n", rank.rank);
     }
 }
 
-/// The slowest rank beside the fastest, and the straggler.
+/// The slowest rank beside the fastest, why ranks wait, and the straggler.
 fn times(record: &RunRecord, variant: &Variant, out: &mut String) {
     let how = variant_name(record, variant);
     let medians = || variant.ranks.iter().filter_map(|rank| Some((rank.time.p50_ns?, rank.rank)));
@@ -39,6 +48,9 @@ fn times(record: &RunRecord, variant: &Variant, out: &mut String) {
         };
     }
     let Some(skew) = &variant.skew else { return };
+    if let Some(balance) = &skew.balance {
+        let _ = writeln!(out, "{how}: {}", reason(balance));
+    }
     if let (Some(begin), Some(error)) = (skew.begin_ns, skew.begin_error_ns)
         && (begin, error) != (Nanos(0), Nanos(0))
     {
@@ -50,12 +62,36 @@ fn times(record: &RunRecord, variant: &Variant, out: &mut String) {
         let LateRecord { rank, late_ns, error_ns, times, of } = last;
         let _ = writeln!(
             out,
-            "{how}: slowest rank: {rank}, which comes {} after the others to `{}`, in {times} of {of} observed \
-             iterations",
+            "{how}: rank {rank} comes last: {} after the others to `{}`, in {times} of {of} observed iterations",
             within(late_ns, error_ns),
             meeting.name
         );
     }
+}
+
+/// Why ranks wait for each other, in a sentence.
+fn reason(balance: &BalanceRecord) -> String {
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let (least, most) = (percent(balance.least_waiting), percent(balance.most_waiting));
+    let waiting = match least == most {
+        true => format!("every rank waits for others in {least} of its iteration"),
+        false => format!("ranks wait for each other in {least} to {most} of their iteration"),
+    };
+    let mut reason = format!("{}: {waiting}", balance.kind);
+    if let (Some(rank), Some(busy), Some(others)) = (balance.rank, balance.busy_ns, balance.others_busy_ns) {
+        reason += &match balance.kind.as_str() {
+            "imbalance" => format!("; rank {rank} is busy for {busy}, the others for {others} (median)"),
+            _ => format!("; rank {rank} comes late, and is not busy for longer ({busy}, the others {others})"),
+        };
+    }
+    if let Some(behind) = &balance.behind {
+        let phase = behind.phase.as_ref().map(|phase| format!(" of phase {phase}")).unwrap_or_default();
+        reason += &format!(
+            ", mostly in `{}`{phase} ({}): {}, the others {}",
+            behind.name, behind.place, behind.time_ns, behind.others_ns
+        );
+    }
+    reason
 }
 
 /// A time with its error bar; none where the clock is exact and all samples are equal.
@@ -63,8 +99,51 @@ fn within(time: Nanos, error: Nanos) -> String {
     if error.0 == 0 { time.to_string() } else { format!("{time} ± {error}") }
 }
 
-/// What each collective takes, apart from waiting: those that wait longest first.
-fn collectives(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut String) {
+/// A row for each rank.
+fn side_by_side(record: &RunRecord, variant: &Variant, out: &mut String) {
+    let analyzed = |rank: &RankRecord| rank.analysis.as_ref().and_then(|analysis| analysis.totals);
+    if variant.ranks.iter().all(|rank| analyzed(rank).is_none()) {
+        return;
+    }
+    let stretched = variant.ranks.iter().filter_map(analyzed).any(|totals| totals.stretch.is_some());
+    let _ = writeln!(out, "Ranks, each in one observed iteration ({})", variant_name(record, variant));
+    let mut header = vec!["rank", "iteration", "busy", "transferring", "waiting"];
+    header.extend(stretched.then_some("stretch"));
+    header.push("slowest operation");
+    let last = header.len() - 1;
+    let mut table = new_table(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    for rank in variant.ranks.iter().take(RANKS) {
+        let Some((analysis, totals)) = rank.analysis.as_ref().zip(analyzed(rank)) else { continue };
+        let time = analysis.split.time_ns;
+        let part = |part: Nanos| format!("{part} ({:.0} %)", 100.0 * part.0 as f64 / time.0.max(1) as f64);
+        let mut row = vec![
+            rank.rank.to_string(),
+            time.to_string(),
+            part(totals.busy_ns),
+            part(totals.transfer_ns),
+            part(totals.wait_ns),
+        ];
+        row.extend(stretched.then(|| totals.stretch.map_or_else(|| "–".to_owned(), |stretch| format!("{stretch:.2}"))));
+        let slowest = groups(rank).into_iter().max_by_key(|group| group.work());
+        row.push(slowest.map_or_else(
+            || "–".to_owned(),
+            |group| match group.members.len() {
+                1 => format!("{} {}", group.short_name(), group.work()),
+                count => format!("{} {} ({count} ×)", group.short_name(), group.work()),
+            },
+        ));
+        table.add_row(row);
+    }
+    left_aligned(&mut table, last);
+    push(out, &table);
+    let hidden = variant.ranks.len().saturating_sub(RANKS);
+    if hidden > 0 {
+        let _ = writeln!(out, "{hidden} more ranks; --json has all of them\n");
+    }
+}
+
+/// What the operations in which ranks meet take, apart from waiting: those that wait longest first.
+fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut String) {
     let longest = |meeting: &MeetingRecord| {
         let waits = meeting.wait_ns.iter().zip(&meeting.ranks).map(|(wait, rank)| (*wait, *rank));
         waits.max_by_key(|&(wait, rank)| (wait, std::cmp::Reverse(rank))).unwrap_or_default()
@@ -72,19 +151,19 @@ fn collectives(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &m
     let mut rows: Vec<&MeetingRecord> = skew.collectives.iter().collect();
     // Stable: of equal ones, the first in the text.
     rows.sort_by_key(|meeting| std::cmp::Reverse(longest(meeting).0));
-    let _ = writeln!(out, "Collectives, over ranks ({})", variant_name(record, variant));
-    let header = ["collective", "kind", "ranks", "transfer", "longest wait", "last to come", "after the others"];
+    let _ = writeln!(out, "Collectives and transfers between ranks ({})", variant_name(record, variant));
+    let header = ["operation", "kind", "ranks", "transfer", "longest wait", "last to come", "after the others"];
     let mut table = new_table(&header.map(str::to_owned));
-    for meeting in rows.iter().take(COLLECTIVES) {
+    for meeting in rows.iter().take(MEETINGS) {
         let (wait, rank) = longest(meeting);
         let (last, late) = match meeting.last {
             Some(last) => (format!("rank {}", last.rank), within(last.late_ns, last.error_ns)),
             None => ("–".to_owned(), "–".to_owned()),
         };
         table.add_row([
-            meeting.name.clone(),
+            cut(&meeting.name, NAME),
             meeting.operation.clone(),
-            meeting.ranks.len().to_string(),
+            ranks_of(meeting),
             meeting.transfer_ns.to_string(),
             if wait.0 > 0 { format!("{wait} (rank {rank})") } else { wait.to_string() },
             last,
@@ -92,8 +171,19 @@ fn collectives(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &m
         ]);
     }
     push(out, &table);
-    let hidden = rows.len().saturating_sub(COLLECTIVES);
+    let hidden = rows.len().saturating_sub(MEETINGS);
     if hidden > 0 {
-        let _ = writeln!(out, "{hidden} more collectives wait less; --json has all of them\n");
+        let _ = writeln!(out, "{hidden} more wait less; --json has all of them\n");
+    }
+}
+
+/// Which ranks take part, `0, 1`, or how many.
+fn ranks_of(meeting: &MeetingRecord) -> String {
+    let mut ranks = meeting.ranks.clone();
+    ranks.sort_unstable();
+    ranks.dedup();
+    match ranks[..] {
+        [first, second] => format!("{first}, {second}"),
+        _ => ranks.len().to_string(),
     }
 }

@@ -28,7 +28,7 @@ pub fn section(record: &RunRecord, out: &mut String) {
 }
 
 fn rows(variant: &Variant) -> Vec<(String, OverSlots)> {
-    let ungated = variant.ungated.as_ref().map(|times| ("without the gate", times));
+    let ungated = variant.ungated.as_ref().map(|times| ("ungated (host-paced)", times));
     let serial = variant.serial.as_ref().map(|times| ("on one stream", times));
     let series = [Some(("time", &variant.time)), ungated, serial];
     let times = series.into_iter().flatten().filter_map(|(name, times)| Some((name.to_owned(), over_slots(times)?)));

@@ -1,35 +1,32 @@
 //! A record for people, as text.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use crate::base::{Bytes, Flops, Nanos, Rate, counted};
-pub(super) use crate::measure::compare::plain_name;
+use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
+use crate::measure::spans;
 
-use super::{analysis, ranks, slots, verification};
-
-/// Rows of operations at most.
-const OPERATIONS: usize = 16;
+use super::{analysis, operations, ranks, slots, verification};
 
 /// Rows of streams at most.
 const LANES: usize = 20;
 
-/// The record as tables that somebody understands who sees one for the first time.
-pub fn table(record: &RunRecord) -> String {
+/// The record as tables that somebody understands who sees one for the first time. What is of a single rank is of the one
+/// with that number, or of the first.
+pub fn table(record: &RunRecord, rank: Option<u32>) -> String {
     let mut out = String::new();
     header(record, &mut out);
     times(record, &mut out);
     slots::section(record, &mut out);
-    ranks::section(record, &mut out);
-    analysis::section(record, &mut out);
+    ranks::section(record, rank, &mut out);
+    analysis::section(record, rank, &mut out);
     if let Some(variant) = record.variants.first()
-        && let Some(rank) = variant.ranks.first()
+        && let Some(rank) = shown(variant, rank)
     {
-        operations(record, variant, rank, &mut out);
+        operations::section(record, variant, rank, &mut out);
         lanes(record, variant, rank, &mut out);
     }
     super::expected::section(record, &mut out);
@@ -44,6 +41,11 @@ pub fn table(record: &RunRecord) -> String {
         }
     }
     out
+}
+
+/// The rank that is shown of a variant: the one with that number, or the first.
+pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord> {
+    variant.ranks.iter().find(|of| rank.is_none_or(|rank| of.rank == rank))
 }
 
 fn header(record: &RunRecord, out: &mut String) {
@@ -149,8 +151,8 @@ fn times(record: &RunRecord, out: &mut String) {
     row("p95", &|variant| text(variant.time.p95_ns));
     row("p99", &|variant| text(variant.time.p99_ns));
     row("max", &|variant| text(variant.time.max_ns));
-    row("issued by the host in", &|variant| text(variant.issue.p50_ns));
-    row("without the gate", &|variant| text(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
+    row("host launch time", &|variant| text(variant.issue.p50_ns));
+    row("ungated (host-paced)", &|variant| text(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
     row("on one stream", &|variant| text(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
     let of_peak = |variant: &Variant, share: fn(&PeakRecord) -> f64| {
         let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
@@ -210,71 +212,6 @@ fn iteration_title(record: &RunRecord) -> String {
     }
 }
 
-/// Operations with one name, whatever their indices.
-#[derive(Default)]
-struct Group {
-    operation: String,
-    shape: String,
-    count: usize,
-    time: i64,
-    flops: f64,
-    bytes: u64,
-}
-
-fn operations(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
-    let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
-    for operation in &rank.operations {
-        let Some(time) = operation.time_ns else { continue };
-        let group = groups.entry((plain_name(&operation.name), operation.operation.clone())).or_default();
-        group.operation.clone_from(&operation.operation);
-        group.shape.clone_from(&operation.shape);
-        group.count += 1;
-        group.time += time.0;
-        group.flops += operation.flops;
-        group.bytes += operation.bytes;
-    }
-    if groups.is_empty() {
-        return;
-    }
-    let total: i64 = groups.values().map(|group| group.time).sum();
-    let mut rows: Vec<(String, Group)> = groups.into_iter().map(|((name, _), group)| (name, group)).collect();
-    rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
-    let of = slots::of(record, rank);
-    let _ = writeln!(out, "Operations, timed one by one ({}{of})", variant_name(record, variant));
-    let header = ["operation", "kind", "count", "in all", "share", "each", "rate"].map(str::to_owned);
-    let mut table = new_table(&header);
-    let hidden = rows.len().saturating_sub(OPERATIONS);
-    for (name, group) in rows.iter().take(OPERATIONS) {
-        let seconds = group.time as f64 * 1e-9;
-        let rate = match (group.flops > 0.0, group.bytes > 0) {
-            _ if seconds <= 0.0 => "–".to_owned(),
-            // What computes is judged by its operations, what moves by its bytes.
-            (true, _) if group.flops > 32.0 * group.bytes as f64 => Rate(group.flops / seconds, "FLOP/s").to_string(),
-            (_, true) => Rate(group.bytes as f64 / seconds, "B/s").to_string(),
-            _ => "–".to_owned(),
-        };
-        table.add_row([
-            name.clone(),
-            group.operation.clone(),
-            group.count.to_string(),
-            Nanos(group.time).to_string(),
-            format!("{:.0} %", 100.0 * group.time as f64 / total.max(1) as f64),
-            Nanos(group.time / group.count as i64).to_string(),
-            rate,
-        ]);
-    }
-    push(out, &table);
-    if hidden > 0 {
-        let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");
-    }
-    let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
-    if let Some(first) = refused.first() {
-        let others = if refused.len() > 1 { format!(", nor have {} others", refused.len() - 1) } else { String::new() };
-        let why = first.refused.as_deref().unwrap_or_default();
-        let _ = writeln!(out, "{} ({}) has no time{others}, since {why}\n", first.name, first.place);
-    }
-}
-
 fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
     let observed = rank.trace.iter().map(|span| span.end_ns).max();
     let Some(end) = observed.filter(|end| end.0 > 0) else { return };
@@ -284,7 +221,9 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
     let mut table = new_table(&["stream", "operations", "busy", "share of time", "queue"].map(str::to_owned));
     for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
         let spans: Vec<_> = rank.trace.iter().filter(|span| by_id(span.id).lane as usize == index).collect();
-        let busy: i64 = spans.iter().map(|span| (span.end_ns - span.start_ns).0).sum();
+        let within = |time: Nanos| time.clamp(Nanos(0), end).0 as f64;
+        let stretches = spans.iter().map(|span| (within(span.start_ns), within(span.end_ns))).collect();
+        let busy = spans::length(&spans::union(stretches)).round() as i64;
         let name = match lane.streams.as_slice() {
             [_, others @ ..] if !others.is_empty() => format!("{} shared with {}", lane.name, others.join(", ")),
             _ => lane.name.clone(),
@@ -311,7 +250,7 @@ fn expectations(record: &RunRecord, out: &mut String) {
             let _ = writeln!(
                 out,
                 "{} ({}): {} ({})",
-                expectation.verdict,
+                if expectation.verdict == "held" { "passed" } else { &expectation.verdict },
                 variant_name(record, variant),
                 expectation.text,
                 expectation.place

@@ -14,8 +14,41 @@ use super::{Command, Schedule, StepSchedule};
 /// rank. `rank` is the one that runs the schedule.
 pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Profile) -> Vec<Vec<f64>> {
     let mut durations: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
-    let runs = || schedule.period.iter().flat_map(|planned| launches(program, planned));
-    let access = |(planned, op, spec): Run| {
+    let members: Vec<Vec<u32>> = program.groups.iter().map(|group| group.members_with(rank).collect()).collect();
+    let mut known = rustc_hash::FxHashMap::default();
+    for ((planned, op, spec), share) in shares(program, schedule, false, profile) {
+        let duration = *known.entry((spec, share)).or_insert_with(|| {
+            let spec = program.spec(spec);
+            cost::duration(spec, &members[spec.team.group.index()], fraction(share), profile)
+        });
+        durations[planned.step][op.index()] = duration;
+    }
+    durations
+}
+
+/// The share of each operation's bytes in device memory that the cache serves by the model, from 0 to 1: for each
+/// iteration of the cycle, by the operation's number. `cold` says that the cache is emptied before each iteration.
+pub fn cached(program: &Program, schedule: &Schedule, cold: bool, profile: &Profile) -> Vec<Vec<f64>> {
+    let mut cached: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
+    for ((planned, op, _), share) in shares(program, schedule, cold, profile) {
+        cached[planned.step][op.index()] = fraction(share);
+    }
+    cached
+}
+
+fn fraction(share: u8) -> f64 {
+    f64::from(share) / f64::from(cache::WHOLE)
+}
+
+/// Each operation of the period in the order of issue, with the share of its bytes that the cache serves, in eighths.
+fn shares<'a>(
+    program: &'a Program,
+    schedule: &'a Schedule,
+    cold: bool,
+    profile: &Profile,
+) -> impl Iterator<Item = (Run<'a>, u8)> {
+    let runs = move || schedule.period.iter().flat_map(move |planned| launches(program, planned).enumerate());
+    let access = |(place, (planned, op, spec)): (usize, Run<'a>)| {
         let step = &program.cycle[planned.step];
         let views = step.inputs(op).iter().chain(step.outputs(op));
         let offsets = views.map(|&view| {
@@ -24,20 +57,10 @@ pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Pr
             let (space, base) = schedule.memory.offset(memory, planned.copy);
             (space == Space::Device).then(|| base + program.views.offset(view, &layout.dims) * layout.dtype.size())
         });
-        Access { spec: program.spec(spec), offsets: offsets.collect(), cold: false }
+        Access { spec: program.spec(spec), offsets: offsets.collect(), cold: cold && place == 0 }
     };
     let shares = cache::shares(|| runs().map(access), profile);
-    let members: Vec<Vec<u32>> = program.groups.iter().map(|group| group.members_with(rank).collect()).collect();
-    let mut known = rustc_hash::FxHashMap::default();
-    for ((planned, op, spec), share) in runs().zip(shares) {
-        let duration = *known.entry((spec, share)).or_insert_with(|| {
-            let cached = f64::from(share) / f64::from(cache::WHOLE);
-            let spec = program.spec(spec);
-            cost::duration(spec, &members[spec.team.group.index()], cached, profile)
-        });
-        durations[planned.step][op.index()] = duration;
-    }
-    durations
+    runs().map(|(_, run)| run).zip(shares)
 }
 
 /// An operation that is launched in an iteration of the period.

@@ -14,7 +14,7 @@ use crate::config::Profile;
 use crate::model::{Priority, Program, Sync, Units};
 use crate::plan::Plan;
 
-pub use durations::durations;
+pub use durations::{cached, durations};
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
 pub use memory::{MemoryPlan, Placement};
 

@@ -103,10 +103,10 @@ impl Telling {
         if !self.leads {
             return Ok(());
         }
-        output::print(&report::table(record));
+        output::print(&report::table(record, None));
         self.expected.list(record, self.own.as_ref());
         if let Some(top) = self.top {
-            output::print(&report::top(record, top as usize));
+            output::print(&report::top(record, None, top as usize));
         }
         let json = self.json.as_ref().map_or(Ok(()), |path| output::write_file(path, record.to_json().as_bytes()));
         let others = crate::cli::report::write(record, self.csv.as_ref(), self.trace.as_ref());

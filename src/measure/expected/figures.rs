@@ -114,7 +114,7 @@ fn time_alone(
         let place = meeting.ranks.iter().position(|number| *number == rank.rank);
         place.is_some_and(|place| meeting.ids.get(place) == Some(&operation.id))
     });
-    own.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.time_ns)
+    own.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.work_ns())
 }
 
 /// Operations that ran beside others, or were not seen at all, in the iteration that was traced.

@@ -72,6 +72,8 @@ impl Operation for Batch {
             flops: sum.flops + cost.flops,
             read: sum.read + cost.read,
             written: sum.written + cost.written,
+            sent: sum.sent + cost.sent,
+            received: sum.received + cost.received,
             ..sum
         })
     }

@@ -1,4 +1,4 @@
-//! What collectives move over the network, as nccl-tests count it: the one place for their bus bandwidth.
+//! What crosses the network for a rank: the one place for bus bandwidth, which counts as nccl-tests do.
 
 use super::*;
 
@@ -33,36 +33,70 @@ impl Collective {
         elements * self.dtype.size()
     }
 
-    /// Its bytes times the factor of its kind; nothing for one that moves no data, and on one rank, where nothing
-    /// crosses a network.
-    fn bus_bytes(&self) -> Option<f64> {
-        let factor = self.kind.bus_factor(self.ranks).filter(|_| self.ranks > 1)?;
-        Some(self.bytes() as f64 * factor)
+    /// What crosses the network for this rank; `None` for a barrier. A transfer counts in its own direction, and every
+    /// other collective in both.
+    fn bus_bytes(&self) -> Option<BusBytes> {
+        if let Some(parts) = &self.parts {
+            let others = |counts: &[u64]| {
+                let all: u64 = counts.iter().sum();
+                ((all - counts[self.rank as usize]) * self.dtype.size()) as f64
+            };
+            return Some(BusBytes { sent: others(&parts.sent), received: others(&parts.received) });
+        }
+        let bytes = self.bytes() as f64 * self.kind.bus_factor(self.ranks)?;
+        let crosses = self.peer != self.rank;
+        Some(match self.kind {
+            CollectiveKind::Send => BusBytes { sent: if crosses { bytes } else { 0.0 }, received: 0.0 },
+            CollectiveKind::Recv => BusBytes { sent: 0.0, received: if crosses { bytes } else { 0.0 } },
+            _ => BusBytes { sent: bytes, received: bytes },
+        })
     }
 }
 
-/// Bytes of an operation's bus bandwidth: of all its collectives. What is sent and received in one batch goes both ways
-/// at once, and counts in the larger direction. Nothing where no data crosses a network.
-pub fn bus_bytes(spec: &Spec) -> Option<f64> {
+/// Bytes that cross the network for a rank, by direction. A link carries both directions at once, each at its full rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BusBytes {
+    pub sent: f64,
+    pub received: f64,
+}
+
+impl BusBytes {
+    /// The bytes that bus bandwidth counts: those of the direction that has more.
+    pub fn larger(self) -> f64 {
+        self.sent.max(self.received)
+    }
+}
+
+impl std::ops::Add for BusBytes {
+    type Output = BusBytes;
+
+    fn add(self, other: BusBytes) -> BusBytes {
+        BusBytes { sent: self.sent + other.sent, received: self.received + other.received }
+    }
+}
+
+impl std::iter::Sum for BusBytes {
+    fn sum<I: Iterator<Item = BusBytes>>(parts: I) -> BusBytes {
+        parts.fold(BusBytes::default(), std::ops::Add::add)
+    }
+}
+
+/// What an operation moves over the network, all of its collectives together. `None` where no data crosses a network.
+pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
+    let crosses = |bytes: &BusBytes| bytes.larger() > 0.0;
+    if crossing(spec).is_some() {
+        let cost = spec.cost();
+        return Some(BusBytes { sent: cost.sent as f64, received: cost.received as f64 }).filter(crosses);
+    }
     if spec.operation.category() != Category::Collective || spec.team.ranks < 2 {
         return None;
     }
-    let mut moved = None;
-    let (mut sent, mut received) = (0.0, 0.0);
-    for launch in spec.launch() {
-        let Launch::Collective(entries) = launch else { continue };
-        for entry in &entries[..] {
-            let Some(bytes) = entry.bus_bytes() else { continue };
-            let sum = match entry.kind {
-                CollectiveKind::Send => &mut sent,
-                CollectiveKind::Recv => &mut received,
-                _ => moved.get_or_insert(0.0),
-            };
-            *sum += bytes;
-        }
-    }
-    let one_way = Some(f64::max(sent, received)).filter(|bytes| *bytes > 0.0);
-    moved.into_iter().chain(one_way).reduce(|a, b| a + b)
+    let launches = spec.launch();
+    let entries = launches.iter().flat_map(|launch| match launch {
+        Launch::Collective(entries) => &entries[..],
+        _ => &[],
+    });
+    Some(entries.filter_map(Collective::bus_bytes).sum()).filter(crosses)
 }
 
 #[cfg(test)]
@@ -78,31 +112,65 @@ mod tests {
         assert_eq!(CollectiveKind::Barrier.bus_factor(8), None);
     }
 
+    fn tensor(elements: u64) -> Tensor {
+        let dims = Dims::from_slice(&[elements]).expect("one dimension");
+        Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+    }
+
+    /// An operation of rank 0, whose other side, where it has one, is rank 1.
     fn spec(operation: &'static dyn Operation, ranks: u32, inputs: &[u64], outputs: &[u64]) -> Spec {
-        let tensor = |&elements: &u64| {
-            let dims = Dims::from_slice(&[elements]).expect("one dimension");
-            Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-        };
         let mut attrs = Attrs::default();
         for option in ["to", "from", "root"] {
             attrs.push(option, Attr::Int(1), None);
         }
         attrs.push("op", Attr::Word("sum"), None);
-        let (inputs, outputs) = (inputs.iter().map(tensor).collect(), outputs.iter().map(tensor).collect());
+        let tensors = |sizes: &[u64]| sizes.iter().map(|&elements| tensor(elements)).collect();
+        let (inputs, outputs) = (tensors(inputs), tensors(outputs));
         let team = Team { group: crate::base::GroupId(0), ranks, rank: 0 };
         Spec { operation, attrs, expression: None, inputs, outputs, team }
+    }
+
+    /// What bus bandwidth counts of an operation.
+    fn counted(spec: &Spec) -> Option<f64> {
+        bus_bytes(spec).map(BusBytes::larger)
     }
 
     #[test]
     fn bytes_are_those_of_the_whole() {
         let gather = |ranks| spec(&AllGather, ranks, &[100], &[100 * u64::from(ranks)]);
-        assert_eq!(bus_bytes(&gather(4)), Some(1600.0 * 0.75));
-        assert_eq!(bus_bytes(&gather(1)), None);
-        assert_eq!(bus_bytes(&spec(&AllReduce, 4, &[100], &[100])), Some(400.0 * 1.5));
-        assert_eq!(bus_bytes(&spec(&Barrier, 4, &[], &[])), None);
+        assert_eq!(counted(&gather(4)), Some(1600.0 * 0.75));
+        assert_eq!(counted(&gather(1)), None);
+        assert_eq!(counted(&spec(&AllReduce, 4, &[100], &[100])), Some(400.0 * 1.5));
+        assert_eq!(counted(&spec(&Barrier, 4, &[], &[])), None);
+    }
+
+    /// A ring pass counts the bytes that a rank sends, once, however it is written.
+    #[test]
+    fn an_exchange_counts_the_larger_direction() {
         let (send, recv) = (spec(&Send, 2, &[100], &[]), spec(&Recv, 2, &[], &[60]));
-        assert_eq!(bus_bytes(&send), Some(400.0));
-        let both = Batch::of(vec![send.clone(), recv, spec(&AllReduce, 2, &[10], &[10])], send.team);
-        assert_eq!(bus_bytes(&both), Some(400.0 + 40.0));
+        assert_eq!((counted(&send), counted(&recv)), (Some(400.0), Some(240.0)));
+        let group = |specs: Vec<Spec>| Batch::of(specs, send.team);
+        assert_eq!(counted(&group(vec![send.clone(), recv.clone()])), Some(400.0));
+        assert_eq!(group(vec![send.clone(), recv.clone()]).cost().bytes(), 400);
+        let mut copy = Spec { operation: find("copy").expect("it is there"), ..spec(&Send, 2, &[100], &[100]) };
+        copy.attrs.push("via", Attr::Word("auto"), None);
+        let across = |sends, from| PeerCopy::of(sends, vec![(from, tensor(60))], send.team);
+        let both = across(Some((1, copy.clone())), 1);
+        assert_eq!((counted(&both), both.cost().bytes()), (Some(400.0), 400));
+        assert_eq!(bus_bytes(&both), bus_bytes(&group(vec![send.clone(), recv])));
+        // A rank that only receives has the rate of what arrives.
+        assert_eq!(counted(&across(None, 1)), Some(240.0));
+        assert_eq!(counted(&across(None, 0)), None, "what stays on a rank crosses nothing");
+        // A collective uses both directions.
+        let mixed = group(vec![send.clone(), spec(&AllReduce, 2, &[10], &[10])]);
+        assert_eq!(bus_bytes(&mixed), Some(BusBytes { sent: 440.0, received: 40.0 }));
+    }
+
+    #[test]
+    fn uneven_parts_count_what_leaves_and_what_arrives() {
+        let mut uneven = spec(&AllToAll, 3, &[100], &[100]);
+        let counts = vec![vec![50, 20, 0], vec![10, 0, 0], vec![30, 0, 0]];
+        uneven.attrs.push("counts", Attr::Counts(Counts::Rows(counts).into()), None);
+        assert_eq!(bus_bytes(&uneven), Some(BusBytes { sent: 80.0, received: 160.0 }));
     }
 }

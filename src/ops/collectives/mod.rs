@@ -11,7 +11,7 @@ mod transfer;
 
 pub use all_to_all::AllToAll;
 pub use batch::{Batch, Part, parts};
-pub use bus::bus_bytes;
+pub use bus::{BusBytes, bus_bytes};
 pub use gather::{AllGather, Broadcast};
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use transfer::{Barrier, Recv, Send};

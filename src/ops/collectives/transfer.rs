@@ -43,7 +43,10 @@ impl Operation for Send {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        traffic(spec)
+        match peer(spec, "to") == spec.team.rank {
+            true => traffic(spec),
+            false => Cost { sent: spec.inputs[0].bytes(), ..Cost::default() },
+        }
     }
 
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
@@ -53,7 +56,7 @@ impl Operation for Send {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let peer = spec.attrs.int("to") as u32;
+        let peer = peer(spec, "to");
         launched(Collective { peer, ..entry(spec, CollectiveKind::Send) })
     }
 }
@@ -101,7 +104,10 @@ impl Operation for Recv {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        traffic(spec)
+        match peer(spec, "from") == spec.team.rank {
+            true => traffic(spec),
+            false => Cost { received: spec.outputs[0].bytes(), ..Cost::default() },
+        }
     }
 
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
@@ -111,7 +117,7 @@ impl Operation for Recv {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let peer = spec.attrs.int("from") as u32;
+        let peer = peer(spec, "from");
         launched(Collective { peer, ..entry(spec, CollectiveKind::Recv) })
     }
 }
@@ -149,6 +155,11 @@ impl Operation for Barrier {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         launched(entry(spec, CollectiveKind::Barrier))
     }
+}
+
+/// The other side of a transfer, in the group's numbers: the value of `option`.
+fn peer(spec: &Spec, option: &'static str) -> u32 {
+    spec.attrs.int(option) as u32
 }
 
 /// What is sent arrives: the k-th of one rank to another meets the k-th that the other receives from it. Where one side

@@ -1,0 +1,72 @@
+//! What waiting for another rank costs the kernels beside it: an operation that waits may hold compute units.
+
+use std::collections::BTreeMap;
+
+use crate::base::{Nanos, SpecId};
+use crate::exec::Span;
+use crate::model::OpKind;
+use crate::ops::Category;
+
+use super::analysis::Subject;
+use super::meetings::Iteration;
+use super::observed::computes;
+use super::record::BesideRecord;
+use super::spans::{self, Stretch};
+use super::stats::Summary;
+
+/// The share of a kernel's time for which something waits beside it, from which on it counts as a kernel beside one that
+/// waits.
+const MOST: f64 = 0.5;
+
+/// How much longer kernels take beside a collective, a send or a receive that waits: over what they take alone, or, without
+/// a run on one stream, over what equal operations take with nothing waiting beside them.
+pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
+    let mut beside: Vec<(Kernel, f64)> = Vec::new();
+    let mut apart: BTreeMap<SpecId, Vec<f64>> = BTreeMap::new();
+    for iteration in subject.iterations {
+        let waits = waits(subject, iteration);
+        for span in &iteration.trace.spans {
+            let Some(kernel) = kernel(subject, span) else { continue };
+            let time = span.duration().0 as f64;
+            let own = [(span.start.0 as f64, span.end.0 as f64)];
+            match spans::length(&spans::common(&own, &waits)) {
+                0.0 => apart.entry(kernel.spec).or_default().push(time),
+                common if common >= MOST * time => beside.push((kernel, time)),
+                _ => {}
+            }
+        }
+    }
+    let medians: BTreeMap<SpecId, f64> =
+        apart.iter().filter_map(|(spec, times)| Some((*spec, Summary::of(times)?.p50))).collect();
+    let expected = |kernel: &Kernel| kernel.alone.or_else(|| medians.get(&kernel.spec).copied());
+    let known = beside.iter().filter_map(|(kernel, time)| Some((*time, expected(kernel)?)));
+    let (count, time, without) =
+        known.fold((0, 0.0, 0.0), |sum, (time, without)| (sum.0 + 1, sum.1 + time, sum.2 + without));
+    let operations = f64::from(count) / subject.iterations.len() as f64;
+    (without > 0.0).then(|| BesideRecord { operations, stretch: time / without })
+}
+
+/// A kernel of an iteration.
+struct Kernel {
+    spec: SpecId,
+    /// What it takes alone, in ns.
+    alone: Option<f64>,
+}
+
+fn kernel(subject: &Subject, span: &Span) -> Option<Kernel> {
+    let OpKind::Run(spec) = subject.program.cycle[subject.step].op(span.op).kind else { return None };
+    let category = subject.program.spec(spec).operation.category();
+    let alone = subject.alone.and_then(|alone| alone.of(subject.step, span.op));
+    (computes(category) && span.duration() > Nanos(0)).then_some(Kernel { spec, alone })
+}
+
+/// When a collective, a send or a receive waits for another rank.
+fn waits(subject: &Subject, iteration: &Iteration) -> Vec<Stretch> {
+    let step = &subject.program.cycle[subject.step];
+    let is_kernel = |span: &&Span| {
+        let spec = subject.program.op_spec(step.op(span.op));
+        spec.is_some_and(|spec| spec.operation.category() == Category::Collective)
+    };
+    let wait = |span: &Span| (span.start.0 as f64, (span.end - iteration.work(span)).0 as f64);
+    spans::union(iteration.trace.spans.iter().filter(is_kernel).map(wait).collect())
+}

@@ -1,0 +1,189 @@
+//! How long operations between ranks wait for those of other ranks, and how long they transfer.
+//!
+//! An operation waits from its start until the last operation that it meets has started; the rest of its duration is its
+//! transfer. Two sources tell how long that is. Durations do without a clock: of operations that end together, the last to
+//! come waits for nobody, so the shortest duration is the transfer. Starts on a common clock tell it up to the error of the
+//! clocks. The durations decide, as far as the clocks do not exclude what they say.
+
+use std::collections::BTreeMap;
+
+use crate::base::{Nanos, OpId};
+use crate::exec::{Span, Trace};
+
+use super::record::{MomentRecord, VisitRecord};
+use super::run::RankRequest;
+use super::visits::{Channel, Visits, keep_matched};
+
+/// An operation of a rank, with the operations of other ranks that it meets.
+#[derive(Debug)]
+pub struct Party<'a> {
+    pub rank: u32,
+    pub origins: &'a [MomentRecord],
+    /// One of the operation's visits: all have its times.
+    pub visit: &'a VisitRecord,
+    /// Their places among the parties.
+    partners: Vec<usize>,
+}
+
+/// All operations of one slot that meet operations of other ranks, in the order of the ranks and of their texts.
+#[derive(Debug)]
+pub struct Meetings<'a>(Vec<Party<'a>>);
+
+impl Party<'_> {
+    /// Its duration in an observed iteration.
+    pub fn duration(&self, at: usize) -> Nanos {
+        self.visit.ends_ns[at] - self.visit.starts_ns[at]
+    }
+
+    /// Observed iterations.
+    pub fn iterations(&self) -> usize {
+        self.visit.starts_ns.len()
+    }
+
+    /// How long after this one an operation of another rank started, by their clocks, and how far that may be off.
+    fn behind(&self, other: &Party, at: usize) -> Option<(Nanos, Nanos)> {
+        let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
+        let start = |party: &Party, origin: &MomentRecord| origin.at_ns + party.visit.starts_ns[at];
+        let behind = start(other, their) - start(self, own);
+        (own.clock == their.clock).then_some((behind, own.error_ns + their.error_ns))
+    }
+}
+
+impl<'a> Meetings<'a> {
+    /// The operations of ranks that meet, of one slot.
+    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [VisitRecord])]) -> Meetings<'a> {
+        let mut parties: Vec<Party> = Vec::new();
+        let mut met: BTreeMap<(Channel, u32), Vec<usize>> = BTreeMap::new();
+        for &(rank, origins, visits) in ranks {
+            for visit in visits {
+                let same = |party: &Party| party.rank == rank && party.visit.id == visit.id;
+                if !parties.last().is_some_and(same) {
+                    parties.push(Party { rank, origins, visit, partners: Vec::new() });
+                }
+                met.entry((Channel::of(visit), visit.number)).or_default().push(parties.len() - 1);
+            }
+        }
+        for ((channel, _), sides) in met {
+            // A side is missing where a rank was not observed.
+            if sides.len() != channel.size() {
+                continue;
+            }
+            for &side in &sides {
+                parties[side].partners.extend(sides.iter().filter(|other| **other != side));
+            }
+        }
+        Meetings(parties)
+    }
+
+    /// How long an operation waits in an observed iteration. `None` where an operation that it meets was not observed.
+    fn wait(&self, party: &Party, at: usize) -> Option<Nanos> {
+        let partners = || party.partners.iter().map(|partner| &self.0[*partner]);
+        if party.partners.is_empty() || partners().chain([party]).any(|party| party.iterations() <= at) {
+            return None;
+        }
+        let duration = party.duration(at);
+        let by_durations = partners().map(|partner| duration - partner.duration(at)).fold(Nanos(0), Nanos::max);
+        let clocks: Option<Vec<(Nanos, Nanos)>> = partners().map(|partner| party.behind(partner, at)).collect();
+        let Some(clocks) = clocks else { return Some(by_durations) };
+        // It did not wait for who came after it had ended: what it sent lay in a buffer.
+        let waited = clocks.iter().map(|(behind, _)| *behind).filter(|behind| *behind <= duration);
+        let (last, error) = (waited.fold(Nanos(0), Nanos::max), clocks.iter().map(|(_, error)| *error).max()?);
+        Some(by_durations.clamp(last - error, last + error).min(duration).max(Nanos(0)))
+    }
+
+    /// How long an operation waits in each observed iteration, as far as that is known.
+    pub fn waits(&self, party: &Party) -> Vec<Nanos> {
+        (0..party.iterations()).map_while(|at| self.wait(party, at)).collect()
+    }
+
+    /// The operations that meet each other, directly or through others; each with at least two.
+    pub fn together(&self) -> Vec<Vec<&Party<'a>>> {
+        let mut seen = vec![false; self.0.len()];
+        let mut together = Vec::new();
+        for first in 0..self.0.len() {
+            let mut found = Vec::new();
+            let mut open = vec![first];
+            while let Some(next) = open.pop() {
+                if !std::mem::replace(&mut seen[next], true) {
+                    found.push(next);
+                    open.extend(&self.0[next].partners);
+                }
+            }
+            found.sort_unstable();
+            if found.len() > 1 {
+                together.push(found.into_iter().map(|party| &self.0[party]).collect());
+            }
+        }
+        together
+    }
+}
+
+/// An observed iteration of a rank, with how long each operation waited for other ranks.
+#[derive(Debug)]
+pub struct Iteration<'a> {
+    pub trace: &'a Trace,
+    waits: BTreeMap<OpId, Nanos>,
+}
+
+impl<'a> Iteration<'a> {
+    /// One that has nothing to do with other ranks.
+    pub fn alone(trace: &'a Trace) -> Iteration<'a> {
+        Iteration { trace, waits: BTreeMap::new() }
+    }
+
+    /// How long an operation worked: its duration, without waiting for other ranks.
+    pub fn work(&self, span: &Span) -> Nanos {
+        span.duration() - self.wait(span.op).unwrap_or_default()
+    }
+
+    /// How long an operation waited. `None` for one that no other rank takes part in, or where their part is not known.
+    pub fn wait(&self, op: OpId) -> Option<Nanos> {
+        self.waits.get(&op).copied()
+    }
+}
+
+/// All observed iterations of several ranks.
+#[derive(Debug)]
+pub struct Observations<'a> {
+    /// By rank, as their traces come.
+    pub iterations: Vec<Vec<Iteration<'a>>>,
+    /// By slot and rank, the visits that meet.
+    pub visits: Vec<Vec<Visits>>,
+}
+
+impl<'a> Observations<'a> {
+    /// Those of the ranks' traces; `slots` are iterations after which the programs of all ranks repeat.
+    pub fn of(ranks: &[RankRequest], slots: usize, traces: &'a [Vec<Trace>]) -> Observations<'a> {
+        let alone = |traces: &'a Vec<Trace>| traces.iter().map(Iteration::alone).collect();
+        let mut iterations: Vec<Vec<Iteration>> = traces.iter().map(alone).collect();
+        if ranks.len() < 2 {
+            return Observations { iterations, visits: Vec::new() };
+        }
+        let of_slot = |slot: usize| {
+            let visits = |(rank, traces): (&RankRequest, &'a Vec<Trace>)| {
+                let traces: Vec<&Trace> = traces.iter().filter(|trace| trace.slot == slot).collect();
+                Visits::of(rank.program, rank.number, slot % rank.program.cycle.len(), &traces)
+            };
+            ranks.iter().zip(traces).map(visits).collect()
+        };
+        let mut visits: Vec<Vec<Visits>> = (0..slots).map(of_slot).collect();
+        keep_matched(&mut visits);
+        for (slot, visits) in visits.iter().enumerate() {
+            note_waits(visits, slot, &mut iterations);
+        }
+        Observations { iterations, visits }
+    }
+}
+
+/// Adds to the iterations of a slot how long their operations waited.
+fn note_waits(visits: &[Visits], slot: usize, iterations: &mut [Vec<Iteration>]) {
+    let ranks: Vec<_> = visits.iter().map(|of| (of.rank, &of.origins[..], &of.visits[..])).collect();
+    let meetings = Meetings::of(&ranks);
+    let by_rank: BTreeMap<u32, usize> = visits.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
+    for party in &meetings.0 {
+        let of_slot = iterations[by_rank[&party.rank]].iter_mut().filter(|iteration| iteration.trace.slot == slot);
+        for (iteration, wait) in of_slot.zip(meetings.waits(party)) {
+            iteration.waits.insert(OpId(party.visit.id), wait);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Operations in groups, as the tables of operations show them: those of one label, kind and place are one row.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use crate::base::{Nanos, Rate};
+use crate::measure::compare::plain_name;
+use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
+
+use super::slots;
+use super::table::{new_table, push, variant_name};
+
+/// Rows at most.
+const ROWS: usize = 16;
+
+/// Characters of a name, and of a kind with its size, at most.
+const NAME: usize = 24;
+const KIND: usize = 34;
+
+/// Label without indices, kind and place.
+type Key<'a> = (String, &'a str, &'a str);
+
+/// Operations of one label, kind and place.
+pub(super) struct Group<'a> {
+    /// The label, or the kind of operations without one; with line and column where several rows would be called so.
+    pub name: String,
+    pub members: Vec<&'a OperationRecord>,
+}
+
+fn key(operation: &OperationRecord) -> Key<'_> {
+    (plain_name(&operation.name), &operation.operation, &operation.place)
+}
+
+/// The groups of a rank by their time, the largest first. Operations that were refused or not observed are in none.
+pub(super) fn groups(rank: &RankRecord) -> Vec<Group<'_>> {
+    let mut groups: IndexMap<Key, Vec<&OperationRecord>> = IndexMap::new();
+    for operation in rank.operations.iter().filter(|operation| operation.time_ns.is_some()) {
+        groups.entry(key(operation)).or_default().push(operation);
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, ..) in groups.keys() {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
+    let group = |((name, _, place), members): (Key, _)| match counts[&name] {
+        1 => Group { name, members },
+        _ => Group { name: format!("{name} at {}", line_and_column(place)), members },
+    };
+    let mut groups: Vec<Group> = groups.clone().into_iter().map(group).collect();
+    groups.sort_by(|a, b| b.time().cmp(&a.time()).then_with(|| a.name.cmp(&b.name)));
+    groups
+}
+
+/// `12:5` of `file.aorta:12:5`.
+fn line_and_column(place: &str) -> &str {
+    place.rmatch_indices(':').nth(1).map_or(place, |(at, _)| &place[at + 1..])
+}
+
+/// A text of a table, cut where it is too long.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+impl Group<'_> {
+    fn sum(&self, value: impl Fn(&OperationRecord) -> Option<Nanos>) -> Option<Nanos> {
+        self.members.iter().map(|operation| value(operation)).sum()
+    }
+
+    /// Of all its operations, with waiting for other ranks.
+    pub fn time(&self) -> Nanos {
+        self.sum(|operation| operation.time_ns).unwrap_or_default()
+    }
+
+    /// How long its operations wait for other ranks.
+    pub fn wait(&self) -> Nanos {
+        self.members.iter().filter_map(|operation| operation.wait_ns).sum()
+    }
+
+    /// The time of all its operations without waiting.
+    pub fn work(&self) -> Nanos {
+        self.sum(OperationRecord::work_ns).unwrap_or_default()
+    }
+
+    /// The time of one of its operations without waiting, on average.
+    pub fn each(&self) -> Nanos {
+        Nanos(self.work().0 / self.members.len() as i64)
+    }
+
+    /// How much longer its operations take than alone. `None` where one was not timed alone.
+    pub fn stretch(&self) -> Option<f64> {
+        let alone = self.sum(|operation| operation.alone_ns).filter(|alone| *alone > Nanos(0))?;
+        Some(self.work().0 as f64 / alone.0 as f64)
+    }
+
+    /// The least of its members.
+    pub fn slack(&self) -> Option<Nanos> {
+        self.members.iter().filter_map(|operation| operation.slack_ns).min()
+    }
+
+    /// The share of the peak of the resource that bounds its operations, and that resource; of several resources the one
+    /// that bounds them longest. `None` where no profile describes the device, or an operation needs no resource.
+    pub fn of_peak(&self) -> Option<(f64, Option<&str>)> {
+        let ideal = self.sum(|operation| operation.ideal_ns)?;
+        let mut bounds: IndexMap<&str, Nanos> = IndexMap::new();
+        for operation in &self.members {
+            if let (Some(bound), Some(ideal)) = (&operation.bound, operation.ideal_ns) {
+                bounds.entry(bound).or_default().0 += ideal.0;
+            }
+        }
+        let bound = bounds.into_iter().rev().max_by_key(|(_, time)| *time).map(|(bound, _)| bound);
+        (self.work() > Nanos(0)).then(|| (ideal.0 as f64 / self.work().0 as f64, bound))
+    }
+
+    /// `89 % memory`: the share of a peak, and of which.
+    pub fn of_peak_text(&self) -> String {
+        match self.of_peak() {
+            Some((share, bound)) => {
+                format!("{:.0} % {}", 100.0 * share, bound.unwrap_or_default()).trim_end().to_owned()
+            }
+            None => "–".to_owned(),
+        }
+    }
+
+    /// The kind and what it works on: `gemm 4096×4096×1024 bf16`.
+    pub fn kind(&self) -> String {
+        let first = self.members[0];
+        let sizes: std::collections::BTreeSet<&str> = self.members.iter().map(|member| member.size.as_str()).collect();
+        let size = match sizes.len() {
+            1 => first.size.clone(),
+            sizes => format!("({sizes} sizes)"),
+        };
+        cut(format!("{} {size}", first.operation).trim_end(), KIND)
+    }
+
+    pub fn short_name(&self) -> String {
+        cut(&self.name, NAME)
+    }
+
+    /// The rate of arithmetic of what computes, and of bytes of what moves, while it does not wait.
+    fn rate(&self) -> String {
+        let sum = |value: fn(&OperationRecord) -> f64| self.members.iter().map(|member| value(member)).sum::<f64>();
+        let (flops, bytes) = (sum(|member| member.flops), sum(|member| member.bytes as f64));
+        let seconds = self.work().seconds();
+        match () {
+            () if seconds <= 0.0 || flops + bytes <= 0.0 => "–".to_owned(),
+            () if flops > 32.0 * bytes => Rate(flops / seconds, "FLOP/s").to_string(),
+            () => Rate(bytes / seconds, "B/s").to_string(),
+        }
+    }
+}
+
+/// From the least to the greatest: `301.2–310.0 µs`, or one time where both read the same.
+pub(super) fn range(least: Nanos, most: Nanos) -> String {
+    let (low, high) = (least.to_string(), most.to_string());
+    match (low.split_once(' '), high.split_once(' ')) {
+        _ if low == high => low,
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number}–{high}"),
+        _ => format!("{low}–{high}"),
+    }
+}
+
+/// The least and the greatest time of one operation of a group, over the ranks that have it.
+fn over_ranks(variant: &Variant, group: &Group) -> Option<(Nanos, Nanos)> {
+    let wanted = key(group.members[0]);
+    let each = variant.ranks.iter().filter_map(|rank| {
+        let own: Vec<Nanos> = rank
+            .operations
+            .iter()
+            .filter(|operation| key(operation) == wanted)
+            .filter_map(OperationRecord::work_ns)
+            .collect();
+        (!own.is_empty()).then(|| Nanos(own.iter().map(|time| time.0).sum::<i64>() / own.len() as i64))
+    });
+    each.fold(None, |range, time| Some(range.map_or((time, time), |(low, high)| (time.min(low), time.max(high)))))
+}
+
+/// The operations of a rank, those that take longest first.
+pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
+    use std::fmt::Write as _;
+    let groups = groups(rank);
+    let total: Nanos = groups.iter().map(Group::time).sum();
+    let waits = groups.iter().any(|group| group.wait() > Nanos(0));
+    let peaks = groups.iter().any(|group| group.of_peak().is_some());
+    let several = variant.ranks.len() > 1;
+    if groups.is_empty() {
+        return;
+    }
+    let heading = format!("{}{}", variant_name(record, variant), slots::of(record, rank));
+    let explained = match (waits, several) {
+        (true, _) => {
+            "; `each` and `rate` are without waiting for other ranks, `each` from the fastest rank to the slowest"
+        }
+        (false, true) => "; `each` is from the fastest rank to the slowest",
+        (false, false) => "",
+    };
+    let _ = writeln!(out, "Operations, timed one by one ({heading}){explained}");
+    let mut header = vec!["operation", "kind and size", "count", "total", "share"];
+    header.extend(waits.then_some("waiting"));
+    header.extend(["each", "rate"]);
+    header.extend(peaks.then_some("of peak"));
+    let mut table = new_table(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    for group in groups.iter().take(ROWS) {
+        let mut row = vec![
+            group.short_name(),
+            group.kind(),
+            group.members.len().to_string(),
+            group.time().to_string(),
+            format!("{:.0} %", 100.0 * group.time().0 as f64 / total.0.max(1) as f64),
+        ];
+        row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { "–".to_owned() }));
+        let each = over_ranks(variant, group).map_or_else(|| group.each().to_string(), |(low, high)| range(low, high));
+        row.extend([each, group.rate()]);
+        row.extend(peaks.then(|| group.of_peak_text()));
+        table.add_row(row);
+    }
+    left_aligned(&mut table, 1);
+    push(out, &table);
+    let hidden = groups.len().saturating_sub(ROWS);
+    if hidden > 0 {
+        let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");
+    }
+    let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
+    if let Some(first) = refused.first() {
+        let others = if refused.len() > 1 { format!(", nor have {} others", refused.len() - 1) } else { String::new() };
+        let why = first.refused.as_deref().unwrap_or_default();
+        let _ = writeln!(out, "{} ({}) has no time{others}, since {why}\n", first.name, first.place);
+    }
+}
+
+/// Sets a column of texts flush left.
+pub(super) fn left_aligned(table: &mut comfy_table::Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+}
