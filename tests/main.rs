@@ -3,6 +3,7 @@
 
 mod common;
 
+mod attackers;
 mod cli;
 mod clocks;
 mod compare;
@@ -42,5 +43,6 @@ mod speculative_reference;
 mod stopping;
 mod sweep;
 mod syntax;
+mod waiting;
 mod witness;
 mod workloads;

@@ -1,13 +1,12 @@
 //! Ranks in processes of their own take the same decisions and know the same. Here each is a thread with nothing but its
 //! own rank and a connection: what they run is what processes run.
 
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use aorta::backend::host::Host;
-use aorta::backend::rendezvous::{Place, Rendezvous};
+use aorta::backend::rendezvous::{Place, Rendezvous, Transport};
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{EffortPlan, Profile};
@@ -112,9 +111,8 @@ fn measured_within(
 
 /// Does the same in each process of a world.
 fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync) -> Vec<T> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 1_100 + (std::process::id() % 20) as u16 * 180;
-    let port = first + NEXT.fetch_add(1, Ordering::Relaxed) * 20;
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let folder = folder.path();
     thread::scope(|scope| {
         let start = |rank: u32| {
             let work = &work;
@@ -122,10 +120,10 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync)
                 let place = Place {
                     rank,
                     world: ranks,
-                    address: "127.0.0.1".to_owned(),
-                    port,
-                    job: format!("a test of {}", std::process::id()),
+                    transport: Transport::Host { folder: folder.join("run"), advice: String::new() },
+                    job: "a test".to_owned(),
                     timeout: Duration::from_secs(30),
+                    stall: Duration::from_secs(600),
                 };
                 let peers = Rendezvous::join(&place, Box::new(|_| {})).unwrap_or_else(|error| panic!("{error}"));
                 let peers = Arc::new(peers);

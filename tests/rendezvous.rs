@@ -1,13 +1,11 @@
 //! How the processes of a run find each other, and what they know of each other; here each is a thread.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use aorta::backend::rendezvous::{Place, Rendezvous, Rescue};
+use aorta::backend::rendezvous::{Place, Rendezvous, Rescue, Secret, Transport};
 use aorta::exec::{ExecError, Peers, agree, gather};
 
 /// A port with free ones behind it. Tests run beside each other, and other programs beside them.
@@ -17,16 +15,18 @@ fn port() -> u16 {
     first + NEXT.fetch_add(1, Ordering::Relaxed) * 20
 }
 
+fn network(port: u16) -> Transport {
+    let secret = Secret::new(b"the secret of the tests").expect("it is long enough");
+    Transport::Network { address: "127.0.0.1".to_owned(), port, secret }
+}
+
+fn place_by(transport: Transport, rank: u32, world: u32) -> Place {
+    let (timeout, stall) = (Duration::from_secs(30), Duration::from_secs(600));
+    Place { rank, world, transport, job: format!("a test of {}", std::process::id()), timeout, stall }
+}
+
 fn place(rank: u32, world: u32, port: u16) -> Place {
-    let timeout = Duration::from_secs(30);
-    Place {
-        rank,
-        world,
-        address: "127.0.0.1".to_owned(),
-        port,
-        job: format!("a test of {}", std::process::id()),
-        timeout,
-    }
+    place_by(network(port), rank, world)
 }
 
 fn no_rescue() -> Rescue {
@@ -37,17 +37,20 @@ fn join(place: &Place) -> Result<Rendezvous, ExecError> {
     Rendezvous::join(place, no_rescue())
 }
 
-/// Does the same on each rank of a world.
-fn on_each<T: Send>(world: u32, work: impl Fn(u32, Rendezvous) -> T + Sync) -> Vec<T> {
-    let port = port();
+/// Does the same on each rank of a world, which meets over the network or on one host.
+fn on_each_by<T: Send>(transport: Transport, world: u32, work: impl Fn(u32, Rendezvous) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let start = |rank: u32| {
-            let work = &work;
-            scope.spawn(move || work(rank, join(&place(rank, world, port)).unwrap_or_else(|error| panic!("{error}"))))
+            let (work, place) = (&work, place_by(transport.clone(), rank, world));
+            scope.spawn(move || work(rank, join(&place).unwrap_or_else(|error| panic!("{error}"))))
         };
         let threads: Vec<_> = (0..world).map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
     })
+}
+
+fn on_each<T: Send>(world: u32, work: impl Fn(u32, Rendezvous) -> T + Sync) -> Vec<T> {
+    on_each_by(network(port()), world, work)
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn ranks_that_do_not_come_are_named() {
     let error = join(&short(0)).err().expect("two do not come");
     let ExecError::Rendezvous { why, help } = &error else { panic!("{error}") };
     assert_eq!(why, "ranks 1, 3 of 4 did not come within 4s");
-    assert!(help.contains(&format!("127.0.0.1 on the first free port of {port} to {}", port + 15)), "{help}");
+    assert!(help.contains(&format!("127.0.0.1 on the first of the ports {port} to {}", port + 15)), "{help}");
     let told = other.join().expect("it only waits");
     assert!(told.contains("rank 0 was there, and ended before all ranks had come"), "{told}");
 }
@@ -237,58 +240,11 @@ fn nobody_to_be_found_is_told() {
     let told =
         "the ranks did not find each other: rank 1 did not find rank 0 at 127.0.0.1 within 100ms: nobody listens";
     assert_eq!(error.to_string(), told);
-    let nowhere = Place { address: "no-such-host.invalid".to_owned(), ..place(1, 2, port) };
+    let Transport::Network { secret, .. } = network(port) else { panic!("it is on a network") };
+    let transport = Transport::Network { address: "no-such-host.invalid".to_owned(), port, secret };
+    let nowhere = place_by(transport, 1, 2);
     let error = join(&Place { timeout: Duration::from_millis(100), ..nowhere }).err().expect("there is no such host");
     assert!(error.to_string().contains("the address of `no-such-host.invalid` is not known"), "{error}");
-}
-
-/// A connection to whoever will listen at a port.
-fn connected(port: u16) -> TcpStream {
-    loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => return stream,
-            Err(_) => thread::yield_now(),
-        }
-    }
-}
-
-/// What others listen to, and what others send, changes nothing.
-#[test]
-fn strangers_do_no_harm() {
-    let port = port();
-    // Somebody has the first port, and sends what is no answer; somebody the second, and says nothing.
-    let (loud, silent) = (TcpListener::bind(("127.0.0.1", port)), TcpListener::bind(("127.0.0.1", port + 1)));
-    let (loud, silent) = (loud.expect("the port is free"), silent.expect("the port is free"));
-    thread::spawn(move || {
-        for mut stream in loud.incoming().flatten() {
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        }
-    });
-    let first = thread::spawn(move || join(&place(0, 3, port)).expect("both come"));
-    // All kinds of strangers, while rank 0 waits.
-    let says = |bytes: Vec<u8>| {
-        let mut stream = connected(port + 2);
-        let _ = stream.write_all(&bytes);
-        stream
-    };
-    let long = [b"aorta\0/1".as_slice(), &u32::MAX.to_le_bytes()].concat();
-    let other = [b"aorta\0/1".as_slice(), &9u32.to_le_bytes(), b"{\"rank\":1"].concat();
-    let texts = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0; 100_000], long, other, b"aorta".to_vec(), Vec::new()];
-    let held: Vec<TcpStream> = texts.into_iter().map(says).collect();
-    let third = thread::spawn(move || join(&place(2, 3, port)).expect("rank 0 is there"));
-    let second = join(&place(1, 3, port)).expect("rank 0 is there");
-    let (first, third) = (first.join().expect("no panic"), third.join().expect("no panic"));
-    thread::scope(|scope| {
-        for (rank, peers) in [&first, &second, &third].into_iter().enumerate() {
-            scope.spawn(move || assert_eq!(gather(peers, "numbers", &rank).expect("all are there"), [0, 1, 2]));
-        }
-    });
-    drop((held, silent));
-    thread::scope(|scope| {
-        for peers in [&second, &third, &first] {
-            scope.spawn(|| peers.leave(None));
-        }
-    });
 }
 
 #[test]
@@ -314,26 +270,6 @@ fn who_does_not_belong_is_told_why() {
     assert!(twins[1].contains("rank 0 was there, and ended before all ranks had come"), "{twins:?}");
 }
 
-/// A connection that stands and then brings what nobody understands ends the run, and names the rank.
-#[test]
-fn garbage_after_the_greeting_is_the_rank_s_end() {
-    let port = port();
-    let first = thread::spawn(move || {
-        let peers = join(&place(0, 2, port)).expect("rank 1 comes");
-        gather(&peers, "numbers", &0).expect_err("rank 1 is none").to_string()
-    });
-    let mut stream = connected(port);
-    let (version, job) = (env!("CARGO_PKG_VERSION"), place(1, 2, port).job);
-    let hello = format!(r#"{{"version":"{version}","job":"{job}","rank":1,"world":2}}"#);
-    let said = [b"aorta\0/1".as_slice(), &(hello.len() as u32).to_le_bytes(), hello.as_bytes()].concat();
-    stream.write_all(&said).expect("rank 0 listens");
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).expect("it answers");
-    stream.write_all(&[200; 64]).expect("it listens");
-    let told = first.join().expect("no panic");
-    assert_eq!(told, "rank 1 is gone: it sent what is no message of aorta");
-}
-
 /// Ranks that come at very different times, and many of them.
 #[test]
 fn many_come_in_any_order() {
@@ -345,4 +281,129 @@ fn many_come_in_any_order() {
         all
     });
     assert!(heard.iter().all(|all| all.iter().copied().eq(0..24)));
+}
+
+/// On one host, the ranks of a user meet without a secret, and leave nothing behind.
+#[test]
+fn ranks_of_one_user_meet_on_a_host() {
+    let outer = tempfile::tempdir().expect("a folder can be made");
+    let folder = outer.path().join("run");
+    let host = Transport::Host { folder: folder.clone(), advice: "create a secret".to_owned() };
+    let heard = on_each_by(host.clone(), 4, |rank, peers| {
+        let all = gather(&peers, "numbers", &rank).expect("all are there");
+        peers.leave(None);
+        all
+    });
+    assert!(heard.iter().all(|all| *all == [0, 1, 2, 3]));
+    assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "the socket is gone");
+    // A socket that a killed process has left is no obstacle.
+    let path = {
+        let waiting = thread::spawn({
+            let place = Place { timeout: Duration::from_secs(2), ..place_by(host.clone(), 0, 2) };
+            move || join(&place).err().expect("nobody comes").to_string()
+        });
+        let path = loop {
+            let found = std::fs::read_dir(&folder).expect("it is there").flatten().next();
+            if let Some(found) = found {
+                break found.path();
+            }
+            thread::yield_now();
+        };
+        assert!(waiting.join().expect("no panic").contains("rank 1 of 2 did not come within 2s"));
+        path
+    };
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("the path is free"));
+    assert!(path.exists());
+    let met = on_each_by(host.clone(), 2, |_, peers| peers.leave(None));
+    assert_eq!(met.len(), 2);
+    // A second rank 0 of the same name is told so, and a folder that others may enter is none.
+    let first = thread::spawn({
+        let place = Place { timeout: Duration::from_secs(3), ..place_by(host.clone(), 0, 2) };
+        move || join(&place).err().expect("nobody comes").to_string()
+    });
+    while std::fs::read_dir(&folder).expect("it is there").count() == 0 {
+        thread::yield_now();
+    }
+    let second = join(&place_by(host.clone(), 0, 2)).err().expect("there is one").to_string();
+    assert!(second.contains("there is no place for a second rank 0 among 2"), "{second}");
+    first.join().expect("no panic");
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    for rank in 0..2 {
+        let place = Place { timeout: Duration::from_millis(100), ..place_by(host.clone(), rank, 2) };
+        let error = join(&place).err().expect("the folder is open");
+        assert!(error.to_string().contains("is not a folder that only this user may enter"), "{error}");
+        assert!(matches!(error, ExecError::Rendezvous { help, .. } if help == "create a secret"));
+    }
+}
+
+/// A rank that is alive and gets nowhere is named, with the place that it has left, by all others; it is ended too.
+#[test]
+fn a_rank_that_makes_no_progress_is_named() {
+    for stuck in [0, 2] {
+        let rescued = Arc::new(Mutex::new(None));
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let told = thread::scope(|scope| {
+            let start = |rank: u32| {
+                let transport = Transport::Host { folder: folder.path().join("run"), advice: String::new() };
+                let place = Place { stall: Duration::from_secs(2), ..place_by(transport, rank, 3) };
+                let rescued = rescued.clone();
+                scope.spawn(move || {
+                    let (ended, end) = std::sync::mpsc::channel();
+                    let rescue: Rescue = Box::new(move |error| drop(ended.send(error.to_string())));
+                    let peers = Rendezvous::join(&place, rescue).expect("all come");
+                    gather(&peers, "devices", &rank).expect("all are there");
+                    if rank == stuck {
+                        // Its other threads go on.
+                        *rescued.lock().expect("nothing panics with it") = end.recv().ok();
+                        return String::new();
+                    }
+                    let error = gather(&peers, "iterations", &rank).expect_err("one does not come").to_string();
+                    peers.leave(Some("it has lost another rank"));
+                    error
+                })
+            };
+            let threads: Vec<_> = (0..3).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect::<Vec<_>>()
+        });
+        let why = format!(
+            "rank {stuck} is gone: it is alive and has made no progress for 2 s since its devices, while others wait for \
+             it at their iterations; `--config stall=…` changes how long that may take"
+        );
+        for (rank, told) in told.iter().enumerate().filter(|(rank, _)| *rank != stuck as usize) {
+            assert_eq!(*told, why, "on rank {rank}");
+        }
+        assert_eq!(rescued.lock().expect("nothing panics with it").as_deref(), Some(why.as_str()));
+    }
+}
+
+/// One that works is waited for, however long that takes.
+#[test]
+fn a_rank_that_makes_progress_is_waited_for() {
+    for slow in [0, 2] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let heard = thread::scope(|scope| {
+            let start = |rank: u32| {
+                let transport = Transport::Host { folder: folder.path().join("run"), advice: String::new() };
+                let place = Place { stall: Duration::from_secs(2), ..place_by(transport, rank, 3) };
+                scope.spawn(move || {
+                    let peers = join(&place).expect("all come");
+                    let done = Arc::new(AtomicU64::new(0));
+                    let counted = done.clone();
+                    peers.count_work(move || counted.load(Ordering::Relaxed));
+                    // Three times as long as one may be stuck.
+                    for _ in 0..if rank == slow { 60 } else { 0 } {
+                        thread::sleep(Duration::from_millis(100));
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let all = gather(&peers, "iterations", &rank).map_err(|error| error.to_string());
+                    peers.leave(None);
+                    all
+                })
+            };
+            let threads: Vec<_> = (0..3).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect::<Vec<_>>()
+        });
+        assert!(heard.iter().all(|all| *all == Ok(vec![0, 1, 2])), "{heard:?}");
+    }
 }

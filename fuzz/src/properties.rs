@@ -11,6 +11,8 @@ use aorta::syntax::{self, Ast, Limits, SyntaxError};
 use miette::Diagnostic;
 
 use crate::oracle;
+use crate::wire::frame::{Frame, KINDS, Kind};
+use crate::wire::seal::{Seal, TAG};
 
 /// Errors that a phase tells of one text at most.
 const MAX_ERRORS: usize = 100;
@@ -20,6 +22,49 @@ const MAX_JUDGED: usize = 64;
 
 /// Elements of a slice up to which the definitions list them.
 const MAX_ELEMENTS: u64 = 4096;
+
+/// The key of the frames here.
+const KEY: [u8; TAG] = [7; TAG];
+
+/// Bytes that arrive give frames or an error, never a panic or more memory than has arrived; what was read is written as it
+/// came. Frames made from the same bytes arrive as they were sent, and none of them does once anything of them is altered.
+pub fn frames(data: &[u8]) {
+    let mut from = data;
+    let mut seal = Seal::new(KEY);
+    let mut again = Vec::new();
+    let mut sealed = Seal::new(KEY);
+    while let Ok(frame) = Frame::read(&mut from, &mut seal) {
+        frame.write(&mut again, &mut sealed).expect("a frame that was read can be written");
+    }
+    assert_eq!(again, data[..again.len()], "frames have one form");
+    let Some((&[kind, at, bit], rest)) = data.split_first_chunk::<3>() else { return };
+    let (text, bytes) = rest.split_at(rest.len().min(usize::from(at)));
+    let frame = Frame::new(KINDS[usize::from(kind) % KINDS.len()], u32::from(bit), u64::from(at))
+        .with_text(&String::from_utf8_lossy(text))
+        .with_bytes(bytes.to_vec());
+    let (mut sent, mut seal) = (Vec::new(), Seal::new(KEY));
+    for piece in frame.clone().pieces().chain([frame.clone()]) {
+        piece.write(&mut sent, &mut seal).expect("pieces are short");
+    }
+    let read = |mut from: &[u8]| {
+        let (mut seal, mut whole) = (Seal::new(KEY), Vec::new());
+        loop {
+            let piece = Frame::read(&mut from, &mut seal)?;
+            whole.extend(&piece.bytes);
+            if piece.kind != Kind::Piece || frame.kind == Kind::Piece {
+                return std::io::Result::Ok(piece.with_bytes(whole));
+            }
+        }
+    };
+    assert_eq!(read(&sent).expect("it is what was sent"), frame);
+    // The first of both frames, which are equal but for their numbers.
+    let half = sent.len() / 2;
+    let place = (usize::from(at) << 8 | usize::from(bit)) % half;
+    sent[place] ^= 1 << (bit % 8);
+    assert!(read(&sent).is_err(), "altered at {place} of {half}");
+    assert!(read(&sent[half..]).is_err(), "the second in place of the first");
+    assert!(read(&sent[..place]).is_err(), "cut at {place} of {half}");
+}
 
 /// Small limits: each is met, and no run is long.
 fn options() -> Options {

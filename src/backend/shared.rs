@@ -1,10 +1,14 @@
 //! Host memory that several processes of a host see: a file without a place on a disk, mapped by each of them.
 
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 
 use tempfile::NamedTempFile;
+
+/// The beginning of such a file's name.
+const PREFIX: &str = "aorta-";
 
 /// A mapped file, mostly for devices.
 #[derive(Debug)]
@@ -18,25 +22,27 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// New memory, all zeros.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
-        let memory = Path::new("/dev/shm");
-        let mut builder = tempfile::Builder::new();
-        let builder = builder.prefix("aorta-");
-        let file = if memory.is_dir() { builder.tempfile_in(memory)? } else { builder.tempfile()? };
+        let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
         file.as_file().set_len(bytes)?;
         let address = map(file.as_file(), bytes as usize)?;
         Ok(SharedMemory { address, bytes: bytes as usize, file: Some(file) })
     }
 
-    /// The memory that another process has created there.
-    pub fn open(path: &Path) -> io::Result<SharedMemory> {
-        let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
-        let bytes = file.metadata()?.len() as usize;
-        Ok(SharedMemory { address: map(&file, bytes)?, bytes, file: None })
+    /// The memory that another process has created under that name, with that many bytes. A name is no path, and a file is
+    /// mapped only where it is this user's alone: whoever says the name cannot make anything else of it.
+    pub fn open(name: &str, bytes: u64) -> io::Result<SharedMemory> {
+        let file = opened(name)?;
+        let found = file.metadata()?;
+        if !is_own(&found) || found.len() != bytes {
+            return Err(foreign(name));
+        }
+        Ok(SharedMemory { address: map(&file, bytes as usize)?, bytes: bytes as usize, file: None })
     }
 
-    /// Where others find it.
-    pub fn path(&self) -> PathBuf {
-        self.file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default()
+    /// The name by which others find it; `None` where nobody may open it any more.
+    pub fn name(&self) -> Option<String> {
+        let name = self.file.as_ref()?.path().file_name()?;
+        name.to_str().map(str::to_owned)
     }
 
     /// All have opened it who will: the file goes, the memory stays.
@@ -60,8 +66,49 @@ impl SharedMemory {
     }
 }
 
+/// Where such files lie: in memory, where the system has a folder for that.
+fn folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { tempfile::env::temp_dir() }
+}
+
+fn foreign(name: &str) -> io::Error {
+    let why = format!("`{}` is no memory that another rank of this user shares", name.escape_default());
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// Opens a file by a name that `create` may have given it. A link is not followed, and a pipe is not waited for.
 #[cfg(unix)]
-fn map(file: &std::fs::File, bytes: usize) -> io::Result<u64> {
+fn opened(name: &str) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let own = name.strip_prefix(PREFIX).filter(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    if own.is_none_or(str::is_empty) {
+        return Err(foreign(name));
+    }
+    let how = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(open(folder().join(name), how, Mode::empty())?.into())
+}
+
+#[cfg(not(unix))]
+fn opened(name: &str) -> io::Result<File> {
+    Err(foreign(name))
+}
+
+/// Whether a file is one that only this user's processes can have made and can change, under one name at most.
+#[cfg(unix)]
+fn is_own(found: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let is_private = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+    found.is_file() && is_private && found.nlink() <= 1
+}
+
+#[cfg(not(unix))]
+fn is_own(_found: &Metadata) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn map(file: &File, bytes: usize) -> io::Result<u64> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let how = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the system chooses a place that nothing else has; nobody shortens the file.
@@ -70,7 +117,7 @@ fn map(file: &std::fs::File, bytes: usize) -> io::Result<u64> {
 }
 
 #[cfg(not(unix))]
-fn map(_file: &std::fs::File, _bytes: usize) -> io::Result<u64> {
+fn map(_file: &File, _bytes: usize) -> io::Result<u64> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
@@ -91,10 +138,10 @@ mod tests {
     #[test]
     fn what_one_writes_the_other_sees_when_the_file_is_gone() {
         let mut own = SharedMemory::create(64).expect("a file of our own");
-        let path = own.path();
-        let other = SharedMemory::open(&path).expect("it is there");
+        let name = own.name().expect("others may open it");
+        let other = SharedMemory::open(&name, 64).expect("it is there");
         own.hide();
-        assert!(!path.exists());
+        assert!(own.name().is_none() && !folder().join(&name).exists());
         assert_ne!(own.address(), other.address());
         assert_eq!((own.bytes(), other.bytes()), (64, 64));
         let [here, there] = [&own, &other].map(|one| one.word_from_end(15).expect("there are 16"));
@@ -102,6 +149,43 @@ mod tests {
         assert_eq!(there.load(Ordering::Acquire), 0);
         here.store(7, Ordering::Release);
         assert_eq!(there.load(Ordering::Acquire), 7);
-        assert!(SharedMemory::open(&path).is_err());
+        assert!(SharedMemory::open(&name, 64).is_err());
+    }
+
+    /// Another process says the name: it can name nothing but memory that was made for this.
+    #[test]
+    fn a_name_opens_nothing_else() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let own = SharedMemory::create(64).expect("a file of our own");
+        let name = own.name().expect("others may open it");
+        let path = folder().join(&name);
+        let refused = |name: &str| SharedMemory::open(name, 64).expect_err(name).kind();
+        let denied = io::ErrorKind::PermissionDenied;
+        let target = tempfile::NamedTempFile::new().expect("a file can be made");
+        target.as_file().set_len(64).expect("it can be that long");
+        let absolute = target.path().to_str().expect("a text");
+        let escape = format!("aorta-/../../..{absolute}");
+        for name in ["", "aorta-", "../etc/passwd", "aorta-..", absolute, &escape, "aorta-\u{202e}x"] {
+            assert_eq!(refused(name), denied, "{name}");
+        }
+        assert!(SharedMemory::open(&name, 32).is_err(), "another size");
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+        mode(0o606);
+        assert_eq!(refused(&name), denied, "others may write it");
+        mode(0o600);
+        let [soft, hard, sub] = ["soft", "hard", "sub"].map(|kind| format!("{name}{kind}"));
+        symlink(target.path(), folder().join(&soft)).expect("a link can be made");
+        let soft_refused = SharedMemory::open(&soft, 64).is_err();
+        std::fs::hard_link(&path, folder().join(&hard)).expect("a link can be made");
+        let hard_refused = [&hard, &name].map(|name| SharedMemory::open(name, 64).is_err());
+        std::fs::create_dir(folder().join(&sub)).expect("a folder can be made");
+        let folder_refused = SharedMemory::open(&sub, 64).is_err();
+        for name in [&soft, &hard] {
+            std::fs::remove_file(folder().join(name)).expect("it is ours");
+        }
+        std::fs::remove_dir(folder().join(&sub)).expect("it is ours");
+        assert!(soft_refused && hard_refused == [true; 2] && folder_refused);
+        assert!(SharedMemory::open(&name, 64).is_ok(), "it is one again, under one name");
     }
 }

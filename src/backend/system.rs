@@ -29,6 +29,14 @@ pub fn clock() -> u32 {
     })
 }
 
+/// The number of the user whose rights this process has; 0 where the system has no users.
+pub fn user_id() -> u32 {
+    #[cfg(unix)]
+    return rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    return 0;
+}
+
 /// Bytes of the host's memory that can be had; nothing where the system does not say.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 
-use crate::backend::SearchPaths;
+use crate::backend::{SearchPaths, user_id};
 use crate::measure::record::Environment;
 
 /// Prefixes of variables that drivers and libraries read.
@@ -29,6 +29,9 @@ const PREFIXES: [&str; 18] = [
     "OMP_",
 ];
 
+/// Bytes of a folder's path at most in which a socket can have a name.
+const LONGEST_FOLDER: usize = 64;
+
 /// Switches of the kernel that move figures, by the name in the record.
 const SWITCHES: [(&str, &str); 4] = [
     ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -44,6 +47,18 @@ pub fn config_file() -> Option<PathBuf> {
         None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
     };
     Some(base.join("aorta").join("config.ron"))
+}
+
+/// The file with the secret of this user's runs.
+pub fn secret_file() -> Option<PathBuf> {
+    config_file().map(|file| file.with_file_name("secret"))
+}
+
+/// The folder in which the ranks of a user meet on one host: the same for all processes of a run.
+pub fn runtime_folder() -> PathBuf {
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let base = base.filter(|base| base.is_absolute() && base.is_dir() && base.as_os_str().len() < LONGEST_FOLDER);
+    base.map_or_else(|| PathBuf::from(format!("/tmp/aorta-{}", user_id())), |base| base.join("aorta"))
 }
 
 fn folders(name: &str) -> Vec<PathBuf> {

@@ -151,6 +151,10 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::launcher), help("{help}"))]
     Launcher { why: String, help: String },
 
+    #[error("{why}")]
+    #[diagnostic(code(aorta::cli::secret), help("{help}"))]
+    Secret { why: String, help: String },
+
     #[error("the ranks do not run the same: {why}")]
     #[diagnostic(code(aorta::cli::ranks_differ), help("{help}"))]
     RanksDiffer { why: String, help: String },

@@ -2,6 +2,8 @@
 //!
 //! A function of the environment alone, so that a table can test it.
 
+use crate::backend::rendezvous::is_loopback;
+
 use super::error::InputError;
 
 /// Processes at most.
@@ -23,8 +25,10 @@ pub struct Launcher {
     pub address: String,
     /// The first port at which rank 0 may listen.
     pub port: u16,
-    /// What only the processes of this run know.
+    /// The name of the run, the same in all its processes.
     pub job: String,
+    /// All processes are on this host, as far as this one can know.
+    pub one_host: bool,
 }
 
 /// The variables of a launcher.
@@ -162,7 +166,8 @@ fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, 
         (None, None) => return Err(missing("MASTER_PORT, a free port of that host,")),
     };
     let job = format!("{}, {}, {address}:{port}", names.name, named.as_deref().unwrap_or("without a name"));
-    Ok(Launcher { name: names.name, rank, world, local_rank, address, port, job })
+    let one_host = one_host || is_loopback(&address);
+    Ok(Launcher { name: names.name, rank, world, local_rank, address, port, job, one_host })
 }
 
 /// The place that a launcher has given this process.

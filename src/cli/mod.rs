@@ -28,6 +28,7 @@ mod profile;
 mod progress;
 mod report;
 mod search;
+mod secret;
 mod show;
 mod suite;
 mod sweep;

@@ -127,6 +127,7 @@ pub struct Settings {
     pub data: DataSetting,
     pub timeout: Nanos,
     pub rendezvous: Nanos,
+    pub stall: Nanos,
     pub gemm_candidates: u32,
     pub profile: String,
     /// Name or path of the topology; None for the one that the profile names.
@@ -156,6 +157,7 @@ struct Layer {
     data: Option<DataSetting>,
     timeout: Option<String>,
     rendezvous: Option<String>,
+    stall: Option<String>,
     gemm_candidates: Option<u32>,
     profile: Option<String>,
     topology: Option<String>,
@@ -166,7 +168,7 @@ struct Layer {
     max_memory: Option<String>,
 }
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "sanity",
     "quick",
     "full",
@@ -181,6 +183,7 @@ const KEYS: [&str; 22] = [
     "data",
     "timeout",
     "rendezvous",
+    "stall",
     "gemm_candidates",
     "profile",
     "topology",
@@ -268,7 +271,7 @@ fn example(key: &str) -> String {
         "sanity" | "quick" | "full" => "(warmup: 3, iterations: 5)",
         "effort" => "quick",
         "launch" => "graph",
-        "timeout" | "rendezvous" => "60s",
+        "timeout" | "rendezvous" | "stall" => "60s",
         "max_memory" => "64GiB",
         "profile" => "h200",
         "topology" => "hgx_h200",
@@ -298,6 +301,7 @@ impl Layer {
             data: self.data.or(below.data),
             timeout: self.timeout.or(below.timeout),
             rendezvous: self.rendezvous.or(below.rendezvous),
+            stall: self.stall.or(below.stall),
             gemm_candidates: self.gemm_candidates.or(below.gemm_candidates),
             profile: self.profile.or(below.profile),
             topology: self.topology.or(below.topology),
@@ -329,6 +333,8 @@ impl Layer {
         let time = measured("timeout", timeout, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
         let rendezvous = self.rendezvous.expect(missing);
         let wait = measured("rendezvous", rendezvous, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
+        let stall = self.stall.expect(missing);
+        let stall = measured("stall", stall, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
         let memory = self.max_memory.expect(missing);
         let bytes = measured("max_memory", memory, Dimension::BYTES, u64::MAX as f64, "a size has its unit")?;
         let settings = Settings {
@@ -346,6 +352,7 @@ impl Layer {
             data: self.data.expect(missing),
             timeout: Nanos(time as i64),
             rendezvous: Nanos(wait as i64),
+            stall: Nanos(stall as i64),
             gemm_candidates: self.gemm_candidates.expect(missing),
             profile: self.profile.expect(missing),
             topology: self.topology.filter(|name| name != "auto"),

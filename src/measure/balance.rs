@@ -1,6 +1,6 @@
 //! Why ranks wait for each other: one works longer, one comes late, or data is handed from rank to rank.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Nanos;
 
@@ -13,6 +13,9 @@ const WORTH_TELLING: f64 = 0.05;
 
 /// The part of the others' waiting that one rank's additional work has to explain to be called the reason.
 const REASON: f64 = 0.5;
+
+/// The part of the difference between the ranks that work longest and shortest, up to which ranks count as equal.
+const ALIKE: f64 = 0.25;
 
 /// The part of the longest waiting that every rank has to wait where ranks wait for each other in turn.
 const EVERYBODY: f64 = 0.25;
@@ -44,32 +47,42 @@ pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u3
         return None;
     }
     let record = BalanceRecord { least_waiting: least, most_waiting: most, ..BalanceRecord::default() };
-    let busiest = sides.iter().rev().max_by_key(|side| side.totals.busy_ns)?;
-    let others = |number: u32, value: &dyn Fn(&Side) -> Nanos| {
-        median(sides.iter().filter(|side| side.rank.rank != number).map(value))
+    let named = |late: &[&Side], rest: &[&Side]| BalanceRecord {
+        ranks: late.iter().map(|side| side.rank.rank).collect(),
+        busy_ns: median(late.iter().map(|side| side.totals.busy_ns)),
+        others_busy_ns: median(rest.iter().map(|side| side.totals.busy_ns)),
+        ..record.clone()
     };
-    let named = |number: u32, busy: Nanos| {
-        let others_busy_ns = others(number, &|side| side.totals.busy_ns);
-        BalanceRecord { rank: Some(number), busy_ns: Some(busy), others_busy_ns, ..record.clone() }
-    };
-    let number = busiest.rank.rank;
-    let more = busiest.totals.busy_ns - others(number, &|side| side.totals.busy_ns)?;
-    if more.0 as f64 >= REASON * others(number, &|side| side.totals.wait_ns)?.0 as f64 && more > Nanos(0) {
-        let record = named(number, busiest.totals.busy_ns);
-        return Some(BalanceRecord { kind: "imbalance".to_owned(), behind: behind(ranks, number), ..record });
+    let wait = |of: &[&Side]| median(of.iter().map(|side| side.totals.wait_ns)).map_or(0.0, |wait| wait.0 as f64);
+    let (busiest, rest) = busiest(&sides);
+    let imbalance = named(&busiest, &rest);
+    if let (Some(busy), Some(others)) = (imbalance.busy_ns, imbalance.others_busy_ns)
+        && busiest.len() <= rest.len()
+        && (busy - others).0 as f64 >= REASON * wait(&rest)
+    {
+        let behind = behind(ranks, &imbalance.ranks);
+        return Some(BalanceRecord { kind: "imbalance".to_owned(), behind, ..imbalance });
     }
     let in_turn = handed_on(ranks, meetings);
     if in_turn && least >= EVERYBODY * most {
         return Some(BalanceRecord { kind: "pipeline bubble".to_owned(), ..record });
     }
-    let late = straggler.and_then(|number| sides.iter().find(|side| side.rank.rank == number));
-    if let Some(late) = late
-        && late.totals.wait_ns.0 as f64 <= REASON * others(late.rank.rank, &|side| side.totals.wait_ns)?.0 as f64
-    {
-        return Some(BalanceRecord { kind: "late rank".to_owned(), ..named(late.rank.rank, late.totals.busy_ns) });
+    let (late, rest): (Vec<&Side>, Vec<&Side>) = sides.iter().partition(|side| Some(side.rank.rank) == straggler);
+    let late_rank = named(&late, &rest);
+    if !late.is_empty() && wait(&late) <= REASON * wait(&rest) && late_rank.busy_ns <= late_rank.others_busy_ns {
+        return Some(BalanceRecord { kind: "late rank".to_owned(), ..late_rank });
     }
     let kind = if in_turn { "pipeline bubble" } else { "waiting" };
     Some(BalanceRecord { kind: kind.to_owned(), ..record })
+}
+
+/// The ranks that work longest, and the rest: two groups, between which the difference is large beside those within the
+/// first.
+fn busiest<'s, 'a>(sides: &'s [Side<'a>]) -> (Vec<&'s Side<'a>>, Vec<&'s Side<'a>>) {
+    let busy = || sides.iter().map(|side| side.totals.busy_ns.0);
+    let (least, most) = (busy().min().unwrap_or(0), busy().max().unwrap_or(0));
+    let from = most as f64 - ALIKE * (most - least) as f64;
+    sides.iter().partition(|side| side.totals.busy_ns.0 as f64 >= from)
 }
 
 fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
@@ -79,14 +92,13 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
 
 /// Whether ranks wait longer for data that one rank sends to another than in collectives.
 fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
-    let is_transfer = |rank: u32, id: u32| {
-        let visits = ranks.iter().filter(|of| of.rank == rank).flat_map(|of| &of.collectives);
-        visits.filter(|visit| visit.id == id).any(|visit| visit.from.is_some())
-    };
+    let visits = ranks.iter().flat_map(|of| of.collectives.iter().map(|visit| (of.rank, visit)));
+    let sent: BTreeSet<(u32, u32)> =
+        visits.filter(|(_, visit)| visit.from.is_some()).map(|(rank, visit)| (rank, visit.id)).collect();
     let (mut transfers, mut collectives) = (Nanos(0), Nanos(0));
     for meeting in meetings {
         let time: Nanos = meeting.wait_ns.iter().copied().sum();
-        match is_transfer(meeting.ranks[0], meeting.ids[0]) {
+        match sent.contains(&(meeting.ranks[0], meeting.ids[0])) {
             true => transfers.0 += time.0,
             false => collectives.0 += time.0,
         }
@@ -94,8 +106,8 @@ fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
     transfers > collectives
 }
 
-/// The operations of one name and place that take a rank most longer than the others. `None` where none does.
-fn behind(ranks: &[RankRecord], number: u32) -> Option<BehindRecord> {
+/// The operations of one name and place that take some ranks most longer than the others. `None` where none does.
+fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
     type Sums = BTreeMap<(String, String), (Nanos, Option<String>)>;
     let sums = |rank: &RankRecord| {
         let mut sums = Sums::new();
@@ -106,12 +118,17 @@ fn behind(ranks: &[RankRecord], number: u32) -> Option<BehindRecord> {
         }
         sums
     };
-    let own = sums(ranks.iter().find(|rank| rank.rank == number)?);
-    let others: Vec<Sums> = ranks.iter().filter(|rank| rank.rank != number).map(sums).collect();
-    let behind = own.into_iter().filter_map(|(key, (time_ns, phase))| {
-        let others_ns = median(others.iter().map(|sums| sums.get(&key).map_or(Nanos(0), |sum| sum.0)))?;
-        let (name, place) = key;
-        Some(BehindRecord { name, place, phase, time_ns, others_ns })
+    let (late, others): (Vec<&RankRecord>, Vec<&RankRecord>) = ranks.iter().partition(|of| late.contains(&of.rank));
+    let (late, others): (Vec<Sums>, Vec<Sums>) =
+        (late.into_iter().map(sums).collect(), others.into_iter().map(sums).collect());
+    let time = |of: &[Sums], key| median(of.iter().map(|sums| sums.get(key).map_or(Nanos(0), |sum| sum.0)));
+    let behind = late.iter().flatten().filter_map(|(key, (_, phase))| {
+        let (time_ns, others_ns) = (time(&late, key)?, time(&others, key)?);
+        let (name, place) = key.clone();
+        Some(BehindRecord { name, place, phase: phase.clone(), time_ns, others_ns })
     });
-    behind.max_by_key(|behind| behind.time_ns - behind.others_ns).filter(|behind| behind.time_ns > behind.others_ns)
+    // Of equal ones the first.
+    let behind: Vec<BehindRecord> = behind.collect();
+    let most = behind.into_iter().rev().max_by_key(|behind| behind.time_ns - behind.others_ns)?;
+    (most.time_ns > most.others_ns).then_some(most)
 }

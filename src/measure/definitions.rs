@@ -50,7 +50,7 @@ pub const DEFINITIONS: &[Definition] = &[
         unit: "s",
         samples: OBSERVED,
         good_for: "what a set costs where its operations overlap",
-        traps: "an operation counts from its start to its end, also while it waits for units or memory",
+        traps: "an operation counts from its start to its end, also while it waits for units, memory or another rank",
     },
     Definition {
         name: "overlap",
@@ -99,7 +99,8 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "stretch",
         usage: "`stretch`, `stretch(set)`",
         summary: "how much longer operations take beside others than alone",
-        formula: "Σ duration / Σ duration alone, alone as observed in the run on one stream",
+        formula: "Σ duration / Σ duration alone, both without waiting for other ranks; alone as observed in the run on \
+                  one stream",
         unit: "1",
         samples: OBSERVED,
         good_for: "what sharing the device costs: 1 where nothing is lost",
@@ -119,7 +120,8 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "bytes",
         usage: "`bytes`, `bytes(set)`",
         summary: "bytes that an iteration, or a set in it, has to move",
-        formula: "Σ of the operations' costs: each input read once, each output written once; of several slots the mean",
+        formula: "Σ of the operations' costs: each input read once, each output written once. Between ranks, the larger \
+                  of what a rank sends and what it receives, once. Of several slots the mean",
         unit: "B",
         samples: NO_SAMPLES,
         good_for: "rates: `bytes / time`",
@@ -129,7 +131,8 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "bandwidth",
         usage: "`bandwidth`, `bandwidth(set)`",
         summary: "bytes over time",
-        formula: "bytes / time; of a set, bytes(set) / |U(set)|",
+        formula: "bytes / time; of a set, bytes(set) / |U(set)|, without the time in which operations of the set only \
+                  wait for other ranks",
         unit: "B/s",
         samples: "each measured iteration, or round; of a set, each observed one",
         good_for: "how near a copy or a kernel comes to its link or memory",
@@ -138,15 +141,17 @@ pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "bus_bandwidth",
         usage: "`bus_bandwidth`, `bus_bandwidth(set)`",
-        summary: "what collectives move over the network, as nccl-tests count it",
-        formula: "Σ S·f / |U(collectives of the set)|; among n ranks f is 2(n−1)/n for all_reduce, (n−1)/n for \
-                  all_gather, reduce_scatter and all_to_all, 1 for broadcast, reduce, send and recv; S is the larger \
-                  side's bytes, and of uneven parts what the rank sends",
+        summary: "the rate of a rank's link in one direction, as nccl-tests count it",
+        formula: "max(Σ sent, Σ received) / |U(operations between ranks)|, without the time in which they only wait. A \
+                  send counts its bytes as sent, a recv as received, `copy … at` on each side its own. A collective \
+                  counts S·f both ways: among n ranks f is 2(n−1)/n for all_reduce, (n−1)/n for all_gather, \
+                  reduce_scatter and all_to_all, 1 for broadcast and reduce; S is the larger side's bytes. Uneven parts \
+                  count what goes to other ranks, and what comes from them",
         unit: "B/s",
         samples: OBSERVED,
-        good_for: "comparing collectives of different kinds and numbers of ranks with the same link",
-        traps: "absent on one rank, where nothing crosses a network. Switches that add up in the network exceed the \
-                link's peak. Waiting for a late rank counts as time: `transfer` is without it",
+        good_for: "comparing collectives, transfers and copies between ranks with the link's rate in one direction",
+        traps: "absent on one rank, where nothing crosses a link. An exchange counts one direction, since a link carries \
+                both at once. Only where a switch adds up what ranks send, an all_reduce exceeds the link's peak",
     },
     Definition {
         name: "critical_path",
@@ -156,7 +161,8 @@ pub const DEFINITIONS: &[Definition] = &[
         unit: "s",
         samples: OBSERVED,
         good_for: "what no further stream can shorten",
-        traps: "durations are those beside others, so it holds their `stretch`. Launching counts for nothing",
+        traps: "durations are those beside others, so it holds their `stretch`, and waiting for other ranks. Launching \
+                counts for nothing. Where iterations overlap, it may be longer than the time from one end to the next",
     },
     Definition {
         name: "serial_time",
@@ -193,7 +199,8 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "utilization",
         usage: "`utilization`, `utilization(set)`",
         summary: "the share of an iteration in which any operation of a set runs",
-        formula: "|U(set)| / time of the observed iteration",
+        formula: "|U(set)| / time of the observed iteration; where iterations overlap, operations count modulo that time, \
+                  as if each iteration were like this one",
         unit: "1",
         samples: OBSERVED,
         good_for: "whether a stream, or the device, has work all the time: the rest is idle, for this set",
@@ -255,19 +262,21 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "share_of_peak",
         usage: "",
         summary: "which part of the device's peak rate an iteration reaches",
-        formula: "arithmetic: Σ flops / peak of its type, over time; memory: bytes / bandwidth, over time, without \
-                  copies between host and device and without collectives; of several slots, both sums over a round",
+        formula: "of the iteration: Σ flops / peak of their type, over time; and bytes / bandwidth of memory or, for \
+                  bytes that the model of the cache finds there, of the cache, over time, without copies to and from \
+                  the host and between ranks; of several slots, sums over a round. Of an operation: its time at the \
+                  peak of the resource that it keeps busy longest, over its time without waiting for other ranks",
         unit: "1",
         samples: "the median of the measured iterations, or rounds",
         good_for: "how much a better kernel, or more of them, could gain at most",
-        traps: "over the whole iteration, gaps included. Of memory it exceeds 100 % where the cache serves. Absent for \
-                a device that no profile describes",
+        traps: "that of the iteration contains its gaps. A cache that serves more than the model says makes the share of \
+                memory too large. Absent for a device that no profile describes",
     },
     Definition {
         name: "split",
         usage: "",
         summary: "what an observed iteration spent its time on, along the chain that it waited for",
-        formula: "time = operations + stretch + launch + queue + dependency + idle, exactly",
+        formula: "time = operations + stretch + waiting for other ranks + launch + queue + dependency + idle, exactly",
         unit: "s",
         samples: "the observed iteration of the median time, of the slot that takes longest",
         good_for: "what to change first",
@@ -276,28 +285,30 @@ pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "transfer",
         usage: "",
-        summary: "what a collective takes once all its ranks have come",
-        formula: "min over ranks of duration: the last to come waits for nobody",
+        summary: "what an operation between ranks takes once all have come that it meets",
+        formula: "duration − wait",
         unit: "s",
         samples: OF_ONE_SLOT,
         good_for: "what the network takes, apart from waiting: the part that a faster link shortens",
-        traps: "stamps included. A rank that may leave before the others have come, as the root of a small broadcast, \
-                makes it too short",
+        traps: "stamps included. A rank that may leave before the others have come, as the root of a small broadcast, or \
+                the sender of a message that a buffer takes, has a transfer that is too short",
     },
     Definition {
         name: "wait",
         usage: "",
-        summary: "how much longer a collective takes on a rank than its transfer",
-        formula: "duration − transfer",
+        summary: "how long a send, a receive, a copy to another rank or a collective waits for the last that it meets",
+        formula: "max over the operations that it meets of (duration − their duration), which holds as they end \
+                  together; but within the clocks' error of (their start − start), where the ranks' clocks can be compared",
         unit: "s",
         samples: OF_ONE_SLOT,
-        good_for: "what uneven ranks cost: only balancing them helps",
-        traps: "it holds units of the device, and slows down what runs beside it",
+        good_for: "what uneven ranks cost, and the bubble of a pipeline: no faster link helps",
+        traps: "an operation that waits may hold units of the device and slow down kernels beside it; the report says by \
+                how much. Unknown where a rank was not observed, or where an iteration has more sends than receives",
     },
     Definition {
         name: "skew",
         usage: "",
-        summary: "how far apart ranks come to a collective, or begin an iteration",
+        summary: "how far apart ranks come to what they do together, or begin an iteration",
         formula: "max over ranks of start − min over ranks of start, on one clock",
         unit: "s",
         samples: OF_ONE_SLOT,
@@ -307,7 +318,7 @@ pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "lateness",
         usage: "",
-        summary: "how long after all others a rank comes to a collective",
+        summary: "how long after all others a rank comes to what they do together",
         formula: "start − max over the other ranks of start, on one clock",
         unit: "s",
         samples: OF_ONE_SLOT,

@@ -103,7 +103,10 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
 /// What it works on, in short: `4096×4096×1024 bf16` of a matrix product (rows, columns, length of the sum), with the number
 /// of products before it where there are several; of any other operation its largest operand.
 fn size(spec: &Spec) -> String {
-    if let Some(Launch::Gemm(gemm)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(_))) {
+    // Other operations have no need to write their kernels for this.
+    if spec.operation.category() == Category::Matrix
+        && let Some(Launch::Gemm(gemm)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(_)))
+    {
         let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
         return format!("{batch}{}×{}×{} {}", gemm.m, gemm.n, gemm.k, gemm.arithmetic.name());
     }

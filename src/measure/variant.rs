@@ -106,7 +106,7 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
         return None;
     }
     let waits = match ungated.and_then(|ungated| ungated.p50_ns) {
-        Some(ungated) => format!("without the gate the device waits for it, and it becomes {ungated}"),
+        Some(ungated) => format!("ungated, the device waits for it, and an iteration takes {ungated}"),
         None => "the device waits for it".to_owned(),
     };
     Some(format!(

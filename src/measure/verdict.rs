@@ -10,6 +10,9 @@ const TAIL: f64 = 0.25;
 /// Parts of an iteration that are less than this share of it make no verdict.
 const LITTLE: f64 = 0.25;
 
+/// Percent of a resource's peak below which the peak has nothing to do with how long operations take.
+const WORTH_TELLING: f64 = 1.0;
+
 /// The verdict on a rank's iteration, and what usually helps. `balance` says why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
@@ -35,10 +38,16 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     let mut of_peak = String::new();
     if let Some((bound, resource)) = bound(analysis, part) {
         let reached = 100.0 * bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64;
-        of_peak = format!(", at {reached:.0} % of the peak of {}", words_of(resource).0);
+        let resource = words_of(resource);
+        if reached >= WORTH_TELLING {
+            of_peak = match bound.limits {
+                true => format!(", at {reached:.0} % of its peak"),
+                false => format!(", at {reached:.0} % of the peak of {}", resource.0),
+            };
+        }
         if bound.limits {
-            name = format!("bound by {}", words_of(resource).0);
-            help = words_of(resource).1;
+            name = format!("bound by {}", resource.0);
+            help = resource.1;
         }
     }
     let mut what = what.to_owned();
@@ -69,10 +78,10 @@ fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundR
 /// The verdict's name where a rank mostly waits for others, what it waits for, and what usually helps.
 fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
     let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
-    let late = balance.and_then(|balance| balance.rank).filter(|late| *late != rank);
+    let late = balance.map_or(&[][..], |balance| &balance.ranks);
     let what = match late {
-        Some(late) => format!("waiting for other ranks, mostly for rank {late}"),
-        None => "waiting for other ranks".to_owned(),
+        [late] if *late != rank => format!("waiting for other ranks, mostly for rank {late}"),
+        _ => "waiting for other ranks".to_owned(),
     };
     let help = match kind {
         "imbalance" => "give each rank as much to do; the table of the ranks names the operation that takes longest",
@@ -256,8 +265,8 @@ mod tests {
         };
         assert_eq!(
             said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
-            "bound by memory bandwidth: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs), at 89 % of \
-             the peak of memory bandwidth"
+            "bound by memory bandwidth: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs), at 89 % of its \
+             peak"
         );
         assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
         assert!(said(&[bound("NVLink", 600, 300, true)]).starts_with("bound by NVLink: "));
@@ -272,17 +281,17 @@ mod tests {
     fn waiting_says_why_ranks_wait() {
         let waits = SplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..SplitRecord::default() };
         let said = |rank, kind: &str, late| {
-            let balance = BalanceRecord { kind: kind.to_owned(), rank: late, ..BalanceRecord::default() };
+            let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
             verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance)).0
         };
         assert_eq!(
-            said(0, "pipeline bubble", None),
+            said(0, "pipeline bubble", vec![]),
             "pipeline bubble: 90 % of the iteration is waiting for other ranks (900 ns of 1.000 µs)"
         );
         assert!(
-            said(0, "imbalance", Some(3))
+            said(0, "imbalance", vec![3])
                 .starts_with("imbalance: 90 % of the iteration is waiting for other ranks, mostly for rank 3")
         );
-        assert!(said(0, "waiting", None).starts_with("bound by waiting for other ranks: "));
+        assert!(said(0, "waiting", vec![]).starts_with("bound by waiting for other ranks: "));
     }
 }

@@ -118,7 +118,8 @@ impl Group<'_> {
     pub fn of_peak_text(&self) -> String {
         match self.of_peak() {
             Some((share, bound)) => {
-                format!("{:.0} % {}", 100.0 * share, bound.unwrap_or_default()).trim_end().to_owned()
+                let share = if share < 0.005 { "< 1 %".to_owned() } else { format!("{:.0} %", 100.0 * share) };
+                format!("{share} {}", bound.unwrap_or_default()).trim_end().to_owned()
             }
             None => "–".to_owned(),
         }
@@ -162,19 +163,15 @@ pub(super) fn range(least: Nanos, most: Nanos) -> String {
     }
 }
 
-/// The least and the greatest time of one operation of a group, over the ranks that have it.
-fn over_ranks(variant: &Variant, group: &Group) -> Option<(Nanos, Nanos)> {
-    let wanted = key(group.members[0]);
-    let each = variant.ranks.iter().filter_map(|rank| {
-        let own: Vec<Nanos> = rank
-            .operations
-            .iter()
-            .filter(|operation| key(operation) == wanted)
-            .filter_map(OperationRecord::work_ns)
-            .collect();
-        (!own.is_empty()).then(|| Nanos(own.iter().map(|time| time.0).sum::<i64>() / own.len() as i64))
-    });
-    each.fold(None, |range, time| Some(range.map_or((time, time), |(low, high)| (time.min(low), time.max(high)))))
+/// The least and the greatest time of one operation of each group, over the ranks that have it.
+fn over_ranks(variant: &Variant) -> BTreeMap<Key<'_>, (Nanos, Nanos)> {
+    let mut ranges: BTreeMap<Key, (Nanos, Nanos)> = BTreeMap::new();
+    for group in variant.ranks.iter().flat_map(groups) {
+        let each = group.each();
+        let (low, high) = ranges.entry(key(group.members[0])).or_insert((each, each));
+        (*low, *high) = (each.min(*low), each.max(*high));
+    }
+    ranges
 }
 
 /// The operations of a rank, those that take longest first.
@@ -190,18 +187,18 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
     }
     let heading = format!("{}{}", variant_name(record, variant), slots::of(record, rank));
     let explained = match (waits, several) {
-        (true, _) => {
-            "; `each` and `rate` are without waiting for other ranks, `each` from the fastest rank to the slowest"
-        }
-        (false, true) => "; `each` is from the fastest rank to the slowest",
+        (true, true) => "`each` and `rate` are without waiting; `each` is from the fastest rank to the slowest\n\n",
+        (true, false) => "`each` and `rate` are without waiting for other ranks\n\n",
+        (false, true) => "`each` is from the fastest rank to the slowest\n\n",
         (false, false) => "",
     };
-    let _ = writeln!(out, "Operations, timed one by one ({heading}){explained}");
+    let _ = writeln!(out, "Operations, timed one by one ({heading})");
     let mut header = vec!["operation", "kind and size", "count", "total", "share"];
     header.extend(waits.then_some("waiting"));
     header.extend(["each", "rate"]);
     header.extend(peaks.then_some("of peak"));
     let mut table = new_table(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let each = over_ranks(variant);
     for group in groups.iter().take(ROWS) {
         let mut row = vec![
             group.short_name(),
@@ -211,13 +208,14 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
             format!("{:.0} %", 100.0 * group.time().0 as f64 / total.0.max(1) as f64),
         ];
         row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { "–".to_owned() }));
-        let each = over_ranks(variant, group).map_or_else(|| group.each().to_string(), |(low, high)| range(low, high));
-        row.extend([each, group.rate()]);
+        let (least, most) = each.get(&key(group.members[0])).copied().unwrap_or_else(|| (group.each(), group.each()));
+        row.extend([range(least, most), group.rate()]);
         row.extend(peaks.then(|| group.of_peak_text()));
         table.add_row(row);
     }
     left_aligned(&mut table, 1);
     push(out, &table);
+    out.push_str(explained);
     let hidden = groups.len().saturating_sub(ROWS);
     if hidden > 0 {
         let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::base::Nanos;
+use crate::measure::compare::plain_name;
 use crate::measure::record::{BalanceRecord, LateRecord, MeetingRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
 use super::operations::{cut, groups, left_aligned};
@@ -78,10 +79,14 @@ fn reason(balance: &BalanceRecord) -> String {
         false => format!("ranks wait for each other in {least} to {most} of their iteration"),
     };
     let mut reason = format!("{}: {waiting}", balance.kind);
-    if let (Some(rank), Some(busy), Some(others)) = (balance.rank, balance.busy_ns, balance.others_busy_ns) {
+    let who = match balance.ranks.as_slice() {
+        [rank] => format!("rank {rank} is"),
+        ranks => format!("ranks {} are", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    if let (Some(busy), Some(others)) = (balance.busy_ns, balance.others_busy_ns) {
         reason += &match balance.kind.as_str() {
-            "imbalance" => format!("; rank {rank} is busy for {busy}, the others for {others} (median)"),
-            _ => format!("; rank {rank} comes late, and is not busy for longer ({busy}, the others {others})"),
+            "imbalance" => format!("; {who} busy for {busy}, the others for {others}"),
+            _ => format!("; {who} late, and not busy for longer ({busy}, the others {others})"),
         };
     }
     if let Some(behind) = &balance.behind {
@@ -142,29 +147,69 @@ fn side_by_side(record: &RunRecord, variant: &Variant, out: &mut String) {
     }
 }
 
+/// Meetings of one label between the same ranks.
+struct Row<'a> {
+    name: String,
+    operation: &'a str,
+    ranks: Vec<u32>,
+    meetings: Vec<&'a MeetingRecord>,
+}
+
+impl Row<'_> {
+    /// What one takes once all have come, on average.
+    fn transfer(&self) -> Nanos {
+        let sum: Nanos = self.meetings.iter().map(|meeting| meeting.transfer_ns).sum();
+        Nanos(sum.0 / self.meetings.len() as i64)
+    }
+
+    /// How long a rank waits for others at most, and which.
+    fn longest_wait(&self) -> (Nanos, u32) {
+        let waits = self.meetings.iter().flat_map(|meeting| meeting.wait_ns.iter().zip(&meeting.ranks));
+        let waits = waits.map(|(wait, rank)| (*wait, *rank));
+        waits.max_by_key(|&(wait, rank)| (wait, std::cmp::Reverse(rank))).unwrap_or_default()
+    }
+
+    /// The latest rank, of those that come later than all others.
+    fn last(&self) -> Option<LateRecord> {
+        self.meetings.iter().filter_map(|meeting| meeting.last).max_by_key(|last| last.late_ns)
+    }
+}
+
 /// What the operations in which ranks meet take, apart from waiting: those that wait longest first.
 fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut String) {
-    let longest = |meeting: &MeetingRecord| {
-        let waits = meeting.wait_ns.iter().zip(&meeting.ranks).map(|(wait, rank)| (*wait, *rank));
-        waits.max_by_key(|&(wait, rank)| (wait, std::cmp::Reverse(rank))).unwrap_or_default()
-    };
-    let mut rows: Vec<&MeetingRecord> = skew.collectives.iter().collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for meeting in &skew.collectives {
+        let name = plain_name(&meeting.name);
+        let mut ranks = meeting.ranks.clone();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let same = |row: &&mut Row| row.name == name && row.operation == meeting.operation && row.ranks == ranks;
+        match rows.iter_mut().find(same) {
+            Some(row) => row.meetings.push(meeting),
+            None => rows.push(Row { name, operation: &meeting.operation, ranks, meetings: vec![meeting] }),
+        }
+    }
     // Stable: of equal ones, the first in the text.
-    rows.sort_by_key(|meeting| std::cmp::Reverse(longest(meeting).0));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.longest_wait().0));
     let _ = writeln!(out, "Collectives and transfers between ranks ({})", variant_name(record, variant));
-    let header = ["operation", "kind", "ranks", "transfer", "longest wait", "last to come", "after the others"];
+    let header =
+        ["operation", "kind", "ranks", "count", "transfer", "longest wait", "last to come", "after the others"];
     let mut table = new_table(&header.map(str::to_owned));
-    for meeting in rows.iter().take(MEETINGS) {
-        let (wait, rank) = longest(meeting);
-        let (last, late) = match meeting.last {
+    for row in rows.iter().take(MEETINGS) {
+        let (wait, rank) = row.longest_wait();
+        let (last, late) = match row.last() {
             Some(last) => (format!("rank {}", last.rank), within(last.late_ns, last.error_ns)),
             None => ("–".to_owned(), "–".to_owned()),
         };
         table.add_row([
-            cut(&meeting.name, NAME),
-            meeting.operation.clone(),
-            ranks_of(meeting),
-            meeting.transfer_ns.to_string(),
+            cut(&row.name, NAME),
+            row.operation.to_owned(),
+            match row.ranks[..] {
+                [first, second] => format!("{first}, {second}"),
+                _ => row.ranks.len().to_string(),
+            },
+            row.meetings.len().to_string(),
+            row.transfer().to_string(),
             if wait.0 > 0 { format!("{wait} (rank {rank})") } else { wait.to_string() },
             last,
             late,
@@ -174,16 +219,5 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut 
     let hidden = rows.len().saturating_sub(MEETINGS);
     if hidden > 0 {
         let _ = writeln!(out, "{hidden} more wait less; --json has all of them\n");
-    }
-}
-
-/// Which ranks take part, `0, 1`, or how many.
-fn ranks_of(meeting: &MeetingRecord) -> String {
-    let mut ranks = meeting.ranks.clone();
-    ranks.sort_unstable();
-    ranks.dedup();
-    match ranks[..] {
-        [first, second] => format!("{first}, {second}"),
-        _ => ranks.len().to_string(),
     }
 }

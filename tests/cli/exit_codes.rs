@@ -12,7 +12,7 @@ fn a_run_is_done() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", "step { spin(2us) }\nexpect time < 1s\nexpect time > 1us");
     let printed = sandbox.good(&["exec", "a.aorta", "--backend", "sim"]);
-    assert_eq!(printed.matches("held (as streams, simulated): expect time ").count(), 2, "{printed}");
+    assert_eq!(printed.matches("passed (as streams, simulated): expect time ").count(), 2, "{printed}");
 }
 
 #[test]

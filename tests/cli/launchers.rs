@@ -251,7 +251,7 @@ fn ranks_that_do_not_come_are_told() {
     let (first, other) = (alone(0), alone(1));
     assert_eq!((first.code, other.code), (Some(4), Some(4)));
     assert!(first.stderr.contains("ranks 1, 2 of 3 did not come within 200ms"), "{}", first.stderr);
-    assert!(other.stderr.contains("rank 1 did not find rank 0 at localhost"), "{}", other.stderr);
+    assert!(other.stderr.contains("rank 1 did not find rank 0 on this host"), "{}", other.stderr);
 }
 
 fn kill(child: &Child, signal: &str) {

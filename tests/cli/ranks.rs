@@ -213,3 +213,44 @@ fn one_rank_that_nobody_asked_for_is_told() {
         assert_eq!(told("alone.aorta", &[]), "");
     }
 }
+
+/// A report is about the first rank, or the one that is asked for.
+#[test]
+fn a_report_shows_the_rank_that_is_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write("late.aorta", LATE);
+    sandbox.good(&["exec", "late.aorta", "--backend", "sim", "--ranks", "3", "--json", "a.json"]);
+    let first = sandbox.good(&["report", "a.json"]);
+    assert!(
+        first.contains("The rest of this report is about rank 0.") && !first.contains("extra       spin"),
+        "{first}"
+    );
+    let third = sandbox.good(&["report", "a.json", "--rank", "2", "--top", "1"]);
+    assert!(third.contains("The rest of this report is about rank 2.") && third.contains("extra      spin"), "{third}");
+    assert!(third.contains("extra: it lasts as long as the file says"), "{third}");
+    let none = sandbox.run(&["report", "a.json", "--rank", "3"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.stderr.contains("the ranks are 0 to 2"), "{}", none.stderr);
+}
+
+/// Operations are rows by label and place, and show their sizes.
+#[test]
+fn operations_are_told_apart_by_size_and_place() {
+    let sandbox = Sandbox::new();
+    let text = "\
+def product(n) { gemm(bf16[n, 4096], bf16[4096, 64]) }
+step {
+  product(4096)
+  product(8192)
+  gemm(bf16[512, 2048], bf16[2048, 1024])
+  for i in 0..3 { f[i]: gemm(bf16[8, 256, 128], bf16[8, 128, 64]) }
+}
+";
+    sandbox.write("sizes.aorta", text);
+    let table = sandbox.good(&["exec", "sizes.aorta", "--backend", "sim", "--effort", "quick"]);
+    let row =
+        |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {table}"));
+    assert!(row("gemm at 1:18").contains("gemm (2 sizes)"), "{table}");
+    assert!(row("gemm at 5:3").contains("gemm 512×1024×2048 bf16"), "{table}");
+    assert!(row("f ").contains("gemm 8 × 256×64×128 bf16      3"), "{table}");
+}

@@ -54,9 +54,14 @@ impl Sandbox {
         serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// The folder with what the user has set up.
+    pub fn config_folder(&self) -> PathBuf {
+        self.home.path().join("config/aorta")
+    }
+
     /// The user's own settings.
     pub fn write_config(&self, text: &str) {
-        let folder = self.home.path().join("config/aorta");
+        let folder = self.config_folder();
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         std::fs::write(folder.join("config.ron"), text).expect("a file can be written");
     }

@@ -33,11 +33,13 @@ const BACKENDS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates and words that only some modules may know.
-const WORDS: [(&str, &[&str]); 8] = [
+const WORDS: [(&str, &[&str]); 10] = [
     ("petgraph", &["plan"]),
     ("cudarc", &["backend"]),
     ("libloading", &["backend"]),
     ("rustix", &["backend"]),
+    ("hmac", &["backend"]),
+    ("getrandom", &["backend"]),
     ("unsafe", &["backend"]),
     ("pest", &["syntax"]),
     ("pest_derive", &["syntax"]),

@@ -2,7 +2,6 @@
 //! and its flags are, and opens those of the ranks that it copies to or gets something from.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,8 +36,8 @@ struct Told {
     host: u32,
     /// By which others open its device's memory; nothing where it has none.
     memory: Option<Vec<u8>>,
-    /// Where its flags are.
-    flags: Option<PathBuf>,
+    /// The name of its flags in the host's memory; `None` where it has none.
+    flags: Option<String>,
     crossings: Crossings,
 }
 
@@ -57,19 +56,25 @@ impl Abroad {
         let told = memory.map_err(|fault| closed(image.rank, &fault)).map(|memory| Told {
             host: system::clock(),
             memory: memory.map(|handle| handle.to_vec()),
-            flags: flags.path(),
+            flags: flags.name(),
             crossings: Crossings::of(image),
         });
         let all = agree(Some(peers), "memory", told)?;
         let partners = partners(image);
         let others = (0..).zip(all).filter(|(rank, _)| partners.contains(rank));
-        let opened = others.map(|(rank, told)| self.open((api, places), rank, told)).collect::<Result<Vec<()>, _>>();
+        let opened =
+            others.map(|(rank, told)| self.open((api, places), flags, (rank, told))).collect::<Result<Vec<()>, _>>();
         agree(Some(peers), "memory of others", opened)?;
         flags.hide();
         Ok(())
     }
 
-    fn open<A: Api>(&mut self, (api, places): (&Arc<A>, &Places<A>), rank: u32, told: Told) -> Result<(), ExecError> {
+    fn open<A: Api>(
+        &mut self,
+        (api, places): (&Arc<A>, &Places<A>),
+        own: &Flags,
+        (rank, told): (u32, Told),
+    ) -> Result<(), ExecError> {
         if told.host != system::clock() {
             return Err(ExecError::Device {
                 fault: format!("a copy goes to or from rank {rank}, which runs on another host"),
@@ -84,7 +89,7 @@ impl Abroad {
             }
             _ => 0,
         };
-        let shared = SharedMemory::open(&told.flags.unwrap_or_default()).map_err(|error| no_memory(&error))?;
+        let shared = own.open_other(told.flags.as_deref()).map_err(|error| no_memory(&error))?;
         let flags = registered(api.as_ref(), &shared)?;
         self.flags.push((rank, shared));
         places.publish_other(rank, flags, base, told.crossings);

@@ -1,7 +1,7 @@
 //! The flags by which a rank meets others: words in its device's memory, in the host's, or in memory of the host that
 //! other processes see too.
 
-use std::path::PathBuf;
+use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::backend::shared::SharedMemory;
@@ -58,9 +58,15 @@ impl Flags {
         Ok(Flags { device: 0, host, shared: Some(shared) })
     }
 
-    /// Where other processes find them.
-    pub fn path(&self) -> Option<PathBuf> {
-        self.shared.as_ref().map(SharedMemory::path)
+    /// The name by which other processes find them; `None` where there are none.
+    pub fn name(&self) -> Option<String> {
+        self.shared.as_ref().and_then(SharedMemory::name)
+    }
+
+    /// Opens those of another process's rank, under the name that it says. All ranks have as many flags.
+    pub fn open_other(&self, name: Option<&str>) -> io::Result<SharedMemory> {
+        let bytes = self.shared.as_ref().map_or(0, SharedMemory::bytes);
+        SharedMemory::open(name.unwrap_or_default(), bytes)
     }
 
     /// Whether that rank has closed what it had opened of this one.
@@ -107,7 +113,7 @@ pub fn registered<A: Api>(api: &A, shared: &SharedMemory) -> Result<u64, ExecErr
 }
 
 /// The error of memory that cannot be shared.
-pub fn no_memory(error: &std::io::Error) -> ExecError {
+pub fn no_memory(error: &io::Error) -> ExecError {
     ExecError::Device {
         fault: format!("copies between processes need memory of the host that both see: {error}"),
         help: Some("run all ranks in one process: `--ranks N` without a launcher".to_owned()),

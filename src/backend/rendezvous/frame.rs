@@ -1,7 +1,15 @@
-//! What goes over a connection between two processes of a run: frames of a bounded length. What is longer goes in pieces, so
-//! that signs of life and alarms do not wait for all of it.
+//! Messages between two processes of a run: frames of a bounded length, each with its seal. A longer message goes in pieces,
+//! so that heartbeats and alarms do not wait for all of it.
 
 use std::io::{self, Read, Write};
+
+use super::seal::{Seal, TAG};
+
+/// Bytes of a frame's head: kind, rank, turn, and the lengths of its text and its bytes.
+const HEAD: usize = 21;
+
+/// The error of a frame whose tag is wrong.
+pub const UNSEALED: &str = "its messages were altered on the way, or are not its own";
 
 /// Bytes of a frame's text at most.
 const TEXT: usize = 4096;
@@ -9,7 +17,7 @@ const TEXT: usize = 4096;
 /// Bytes that a frame carries at most. Few in this file's tests, so that there are many pieces.
 const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// All ranks are there.
@@ -26,14 +34,33 @@ pub enum Kind {
     Gone,
     /// The sender is through.
     Bye,
-    /// The sender is still there.
+    /// A heartbeat: how far the sender is.
     Alive,
     /// A piece of what the sender says: the rest follows.
     Piece,
+    /// Rank 0 takes the sender as the rank that it says it is.
+    Welcome,
+    /// Rank 0 of another run listens here: the one that is looked for may be at another port.
+    Elsewhere,
+    /// Rank 0 does not take the sender, and why.
+    Refused,
 }
 
-const KINDS: [Kind; 9] =
-    [Kind::Begin, Kind::Said, Kind::Failed, Kind::All, Kind::Alarm, Kind::Gone, Kind::Bye, Kind::Alive, Kind::Piece];
+/// Every kind, by its number.
+pub const KINDS: [Kind; 12] = [
+    Kind::Begin,
+    Kind::Said,
+    Kind::Failed,
+    Kind::All,
+    Kind::Alarm,
+    Kind::Gone,
+    Kind::Bye,
+    Kind::Alive,
+    Kind::Piece,
+    Kind::Welcome,
+    Kind::Elsewhere,
+    Kind::Refused,
+];
 
 /// A frame. What a kind has no use for is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,32 +99,45 @@ impl Frame {
         (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
-    /// Writes it at once, so that frames of several threads do not mix as long as each holds the writer.
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes the frame with its seal, at once: frames of several threads do not mix as long as each holds the writer.
+    pub fn write(&self, out: &mut impl Write, seal: &mut Seal) -> io::Result<()> {
         if self.bytes.len() > BYTES {
             return Err(io::Error::other(format!("{} bytes are more than may be sent at once", self.bytes.len())));
         }
-        let mut head = Vec::with_capacity(64);
+        let mut head = Vec::with_capacity(HEAD);
         head.push(self.kind as u8);
         head.extend(self.rank.to_le_bytes());
         head.extend(self.turn.to_le_bytes());
         head.extend((self.text.len() as u32).to_le_bytes());
         head.extend((self.bytes.len() as u32).to_le_bytes());
-        head.extend(self.text.as_bytes());
-        out.write_all(&head)?;
-        out.write_all(&self.bytes)?;
+        let body = [&head, self.text.as_bytes(), &self.bytes];
+        out.write_all(&[body[0], &seal.tag("head", &[body[0]]), body[1]].concat())?;
+        out.write_all(body[2])?;
+        out.write_all(&seal.tag("body", &body))?;
+        seal.advance();
         out.flush()
     }
 
-    /// Reads a whole frame. What is no frame is an error, and takes no more memory than has arrived.
-    pub fn read(from: &mut impl Read) -> io::Result<Frame> {
-        let kind = usize::from(array::<1>(from)?[0]);
-        let kind = *KINDS.get(kind).ok_or_else(|| io::Error::other("it sent what is no message of aorta"))?;
-        let rank = u32::from_le_bytes(array(from)?);
-        let turn = u64::from_le_bytes(array(from)?);
-        let (text, bytes) = (u32::from_le_bytes(array(from)?), u32::from_le_bytes(array(from)?));
-        let text = String::from_utf8(exactly(from, text, TEXT)?).map_err(io::Error::other)?;
-        let bytes = exactly(from, bytes, BYTES)?;
+    /// Reads a whole frame, and checks its seal. The lengths count only where the head's own tag is right, and no more
+    /// memory is taken than has arrived.
+    pub fn read(from: &mut impl Read, seal: &mut Seal) -> io::Result<Frame> {
+        let head = array::<HEAD>(from)?;
+        if !seal.holds("head", &[&head], &array::<TAG>(from)?) {
+            return Err(io::Error::other(UNSEALED));
+        }
+        let mut rest = head.as_slice();
+        let kind = usize::from(array::<1>(&mut rest)?[0]);
+        let rank = u32::from_le_bytes(array(&mut rest)?);
+        let turn = u64::from_le_bytes(array(&mut rest)?);
+        let lengths = (u32::from_le_bytes(array(&mut rest)?), u32::from_le_bytes(array(&mut rest)?));
+        let kind = *KINDS.get(kind).ok_or_else(|| io::Error::other("it sent a message of an unknown kind"))?;
+        let text = exactly(from, lengths.0, TEXT)?;
+        let bytes = exactly(from, lengths.1, BYTES)?;
+        if !seal.holds("body", &[&head, &text, &bytes], &array::<TAG>(from)?) {
+            return Err(io::Error::other(UNSEALED));
+        }
+        seal.advance();
+        let text = String::from_utf8(text).map_err(|_| io::Error::other("it sent a text that is not UTF-8"))?;
         Ok(Frame { kind, rank, turn, text, bytes })
     }
 }
@@ -125,16 +165,29 @@ pub fn exactly(from: &mut impl Read, length: u32, most: usize) -> io::Result<Vec
 mod tests {
     use super::*;
 
+    fn seal() -> Seal {
+        Seal::new([7; TAG])
+    }
+
+    fn written(frames: &[Frame]) -> Vec<u8> {
+        let (mut out, mut seal) = (Vec::new(), seal());
+        frames.iter().for_each(|frame| frame.write(&mut out, &mut seal).expect("memory takes it"));
+        out
+    }
+
+    fn read(mut bytes: &[u8]) -> io::Result<Frame> {
+        Frame::read(&mut bytes, &mut seal())
+    }
+
     #[test]
     fn a_frame_arrives_as_it_was_sent() {
         for (number, kind) in KINDS.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
             let frame = Frame::new(kind, 7, 1 << 40).with_text("iterations").with_bytes(vec![1, 2, 3]);
-            let mut sent = Vec::new();
-            frame.write(&mut sent).unwrap();
-            assert_eq!(Frame::read(&mut sent.as_slice()).unwrap(), frame);
+            let sent = written(std::slice::from_ref(&frame));
+            assert_eq!(read(&sent).unwrap(), frame);
             for length in 0..sent.len() {
-                assert!(Frame::read(&mut &sent[..length]).is_err(), "{length} bytes of {}", sent.len());
+                assert!(read(&sent[..length]).is_err(), "{length} bytes of {}", sent.len());
             }
         }
     }
@@ -145,7 +198,7 @@ mod tests {
             let bytes: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
             let frame = Frame::new(Kind::Said, 7, 3).with_text("iterations").with_bytes(bytes.clone());
             let pieces: Vec<Frame> = frame.pieces().collect();
-            assert!(pieces.iter().all(|piece| piece.write(&mut Vec::new()).is_ok()), "{length} bytes");
+            assert!(!written(&pieces).is_empty(), "{length} bytes");
             let (last, pieces) = pieces.split_last().expect("there is a last");
             assert_eq!((last.kind, last.text.as_str()), (Kind::Said, "iterations"));
             assert!(pieces.iter().all(|piece| piece.kind == Kind::Piece));
@@ -153,16 +206,40 @@ mod tests {
             assert_eq!(all, bytes);
         }
         let long = Frame::new(Kind::Said, 0, 0).with_bytes(vec![0; BYTES + 1]);
-        assert!(long.write(&mut Vec::new()).is_err(), "it has to go in pieces");
+        assert!(long.write(&mut Vec::new(), &mut seal()).is_err(), "it has to go in pieces");
     }
 
+    /// Each bit of a frame counts; a frame comes once, in its turn, and under its own key.
     #[test]
-    fn what_is_no_frame_is_refused() {
-        let refused = |bytes: &[u8]| Frame::read(&mut &*bytes).unwrap_err().to_string();
-        assert!(refused(b"GET / HTTP/1.1\r\n\r\n......").contains("no message of aorta"));
-        let mut long = Vec::new();
-        Frame::new(Kind::Said, 0, 0).write(&mut long).unwrap();
+    fn an_altered_frame_is_refused() {
+        let frames = [1, 2].map(|turn| Frame::new(Kind::Said, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
+        let sent = written(&frames);
+        let (first, second) = sent.split_at(sent.len() / 2);
+        for bit in 0..first.len() * 8 {
+            let mut altered = first.to_vec();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&altered).unwrap_err().to_string(), UNSEALED, "bit {bit}");
+        }
+        let both = |order: &[&[u8]]| {
+            let (bytes, mut seal) = (order.concat(), seal());
+            let mut from = bytes.as_slice();
+            (Frame::read(&mut from, &mut seal).is_ok(), Frame::read(&mut from, &mut seal).is_ok())
+        };
+        assert_eq!(both(&[first, second]), (true, true));
+        assert_eq!(both(&[first, first]), (true, false), "a repeated frame");
+        assert!(!both(&[second, first]).0, "frames in another order");
+        assert!(Frame::read(&mut &*first, &mut Seal::new([8; TAG])).is_err(), "another key");
+    }
+
+    /// A length that nobody sealed is not believed, and one that is too large takes no memory.
+    #[test]
+    fn a_declared_length_takes_no_memory() {
+        let mut long = written(&[Frame::new(Kind::Said, 0, 0)]);
         long[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(refused(&long).contains("4294967295 bytes"), "{}", refused(&long));
+        assert_eq!(read(&long).unwrap_err().to_string(), UNSEALED);
+        let tag = seal().tag("head", &[&long[..HEAD]]);
+        long[HEAD..HEAD + TAG].copy_from_slice(&tag);
+        let told = read(&long).unwrap_err().to_string();
+        assert!(told.contains("4294967295 bytes"), "{told}");
     }
 }

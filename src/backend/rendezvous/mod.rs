@@ -1,24 +1,41 @@
-//! Processes of one run, one for each rank, that tell each other over TCP what they have to know together: a star around
-//! rank 0.
+//! Processes of one run, one for each rank, that tell each other what they have to know together: a star around rank 0.
+//!
+//! Ranks of one user on one host meet at a Unix socket. Ranks of several hosts meet over TCP, and prove to each other that
+//! they know a secret. Every frame is sealed with a key of its connection.
 //!
 //! A thread for each connection reads what comes, so that a rank that fails or dies is known at once, also while the
-//! others wait for their devices. Nothing is sent while iterations are measured but a sign of life now and then.
+//! others wait for their devices. Nothing is sent while iterations are measured but a heartbeat now and then. It carries
+//! how far a rank is: one that is alive and makes no progress is not waited for without end.
 
 mod frame;
+mod handshake;
 mod join;
+mod listen;
+mod local;
+mod progress;
+mod seal;
+mod secret;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::exec::{ExecError, MOST, Peers};
 
 use frame::{Frame, Kind};
+use join::Connection;
+use progress::Progress;
+use seal::Seal;
+use stream::Stream;
+
+pub use secret::{SHORTEST, Secret, SecretFault};
+pub use stream::is_loopback;
 
 /// Ports that rank 0 tries, from the first on: others may be taken.
 const PORTS: u16 = 16;
@@ -46,19 +63,49 @@ const AHEAD: usize = 4;
 pub struct Place {
     pub rank: u32,
     pub world: u32,
-    /// The host of rank 0.
-    pub address: String,
-    /// The first port that rank 0 tries.
-    pub port: u16,
-    /// What only processes of this run know.
+    pub transport: Transport,
+    /// The name of the run, which tells it from others of the same user.
     pub job: String,
     /// How long each waits for the others to come.
     pub timeout: Duration,
+    /// How long a rank may make no progress while another waits for it.
+    pub stall: Duration,
+}
+
+/// How the processes of a run reach rank 0.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// A Unix socket, for processes of one user on one host.
+    Host {
+        /// The folder of the socket, which only this user may enter. Made where it is missing.
+        folder: PathBuf,
+        /// How ranks can meet that this does not suit: the help of an error.
+        advice: String,
+    },
+    /// TCP, for processes that know the secret.
+    Network {
+        /// The host of rank 0.
+        address: String,
+        /// The first port that rank 0 tries.
+        port: u16,
+        secret: Secret,
+    },
 }
 
 impl Place {
     fn ports(&self) -> Vec<u16> {
-        (self.port..=self.port.saturating_add(PORTS - 1)).collect()
+        match self.transport {
+            Transport::Host { .. } => Vec::new(),
+            Transport::Network { port, .. } => (port..=port.saturating_add(PORTS - 1)).collect(),
+        }
+    }
+
+    /// The key of the first proofs. On one host the system says who the other is, and there is none.
+    fn key(&self) -> &[u8] {
+        match &self.transport {
+            Transport::Host { .. } => &[],
+            Transport::Network { secret, .. } => secret.key(),
+        }
     }
 }
 
@@ -74,10 +121,34 @@ struct Shared {
     rank: u32,
     world: u32,
     /// Rank 0 has one to each rank, the others have one to rank 0.
-    links: BTreeMap<u32, Mutex<TcpStream>>,
+    links: BTreeMap<u32, Mutex<Link>>,
     state: Mutex<State>,
     changed: Condvar,
     rescue: Rescue,
+    stall: Duration,
+    /// Counts what this process has done; what it counts does not matter, as long as it goes on.
+    work: OnceLock<Work>,
+}
+
+type Work = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// The sending half of a connection.
+struct Link {
+    stream: Stream,
+    seal: Seal,
+    /// A frame could not be sent whole: the next would make no sense.
+    broken: bool,
+}
+
+impl Link {
+    fn send(&mut self, frame: &Frame) -> io::Result<()> {
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let sent = frame.write(&mut self.stream.until(Instant::now() + SILENCE), &mut self.seal);
+        self.broken = sent.is_err();
+        sent
+    }
 }
 
 #[derive(Default)]
@@ -90,6 +161,12 @@ struct State {
     lost: Option<(u32, String)>,
     /// The place that this process comes to next, counted from 0.
     turn: u64,
+    /// The name of the last place that this process came to; empty before the first.
+    place: String,
+    /// This process waits for others at that place.
+    waiting: bool,
+    /// How far the others were when they were last heard of.
+    progress: BTreeMap<u32, Progress>,
     /// The last place before which a rank has failed.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
@@ -113,42 +190,45 @@ impl Rendezvous {
     pub fn join(place: &Place, rescue: Rescue) -> Result<Rendezvous, ExecError> {
         let connections = match place {
             Place { world: 1, .. } => BTreeMap::new(),
-            Place { rank: 0, .. } => join::listen(place)?,
+            Place { rank: 0, .. } => listen::listen(place)?,
             _ => BTreeMap::from([(0, join::look(place)?)]),
         };
         let lost = |rank| move |error: io::Error| ExecError::LostRank { rank, why: reason(&error) };
         let mut readers = Vec::with_capacity(connections.len());
         let mut links = BTreeMap::new();
-        for (rank, stream) in connections {
-            readers.push((rank, prepared(&stream).map_err(lost(rank))?));
-            links.insert(rank, Mutex::new(stream));
-        }
-        if place.rank == 0 {
-            for (&rank, link) in &links {
-                let begin = Frame::new(Kind::Begin, 0, 0);
-                begin.write(&mut *link.lock().unwrap_or_else(PoisonError::into_inner)).map_err(lost(rank))?;
+        for (rank, mut connection) in connections {
+            if place.rank == 0 {
+                connection.send(&Frame::new(Kind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
+            } else {
+                await_begin(&mut connection, place.timeout + SILENCE)?;
             }
-        } else if let [(_, stream)] = &mut readers[..] {
-            // Until all are there, rank 0 says nothing.
-            let wait = || stream.set_read_timeout(Some(place.timeout + SILENCE));
-            let first = wait().and_then(|()| Frame::read(stream)).map_err(|error| ExecError::Rendezvous {
-                why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
-                help: "what rank 0 printed says why".to_owned(),
-            })?;
-            if first.kind != Kind::Begin {
-                return Err(ExecError::LostRank { rank: 0, why: "it did not begin as it should".to_owned() });
-            }
+            let Connection { stream, seals } = connection;
+            readers.push((rank, stream.try_clone().map_err(lost(rank))?, seals.received));
+            links.insert(rank, Mutex::new(Link { stream, seal: seals.sent, broken: false }));
         }
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { rank: place.rank, world: place.world, links, state, changed, rescue });
-        for (rank, stream) in readers {
-            stream.set_read_timeout(Some(SILENCE)).map_err(lost(rank))?;
+        let shared = Arc::new(Shared {
+            rank: place.rank,
+            world: place.world,
+            links,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            rescue,
+            stall: place.stall,
+            work: OnceLock::new(),
+        });
+        for (rank, stream, seal) in readers {
             let reader = shared.clone();
-            start(move || reader.read(rank, stream)).map_err(lost(rank))?;
+            start(move || reader.read(rank, stream, seal)).map_err(lost(rank))?;
         }
         let pulse = shared.clone();
         start(move || pulse.beat()).map_err(lost(place.rank))?;
         Ok(Rendezvous { shared })
+    }
+
+    /// From now on, heartbeats carry this count of what the process has done. A rank makes progress as long as it changes.
+    /// Only the first count is kept.
+    pub fn count_work(&self, work: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.shared.work.set(Box::new(work));
     }
 
     /// Says good-bye: without a reason where this process has all that it needs, else with the reason for which it goes.
@@ -162,7 +242,7 @@ impl Rendezvous {
         let last = match (why, &state.lost) {
             (None, _) => Frame::new(Kind::Bye, shared.rank, 0),
             // The others may not know yet whom it goes for: the thread that found out may still be about to say so.
-            (Some(_), Some((rank, why))) if shared.rank == 0 => Frame::new(Kind::Gone, *rank, 0).with_text(why),
+            (Some(_), Some((rank, why))) => Frame::new(Kind::Gone, *rank, 0).with_text(why),
             (Some(why), _) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
         };
         drop(state);
@@ -174,7 +254,7 @@ impl Rendezvous {
             drop(shared.changed.wait_timeout_while(shared.state(), FAREWELL, all));
         }
         for link in shared.links.values() {
-            let _ = link.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Write);
+            let _ = link.lock().unwrap_or_else(PoisonError::into_inner).stream.end();
         }
     }
 }
@@ -185,11 +265,16 @@ impl Drop for Rendezvous {
     }
 }
 
-/// A second handle of a connection, for what comes, and the limits of the first.
-fn prepared(stream: &TcpStream) -> io::Result<TcpStream> {
-    stream.set_write_timeout(Some(SILENCE))?;
-    stream.set_nodelay(true)?;
-    stream.try_clone()
+/// Waits until rank 0 says that all ranks are there. Before that it says nothing.
+fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
+    let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
+        why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
+        help: "what rank 0 printed says why".to_owned(),
+    })?;
+    match first.kind {
+        Kind::Begin => Ok(()),
+        _ => Err(ExecError::LostRank { rank: 0, why: "it did not begin as it should".to_owned() }),
+    }
 }
 
 /// Starts a thread that nobody waits for.
@@ -216,7 +301,7 @@ impl Shared {
     /// Sends a frame, in pieces where it is long. Frames of other threads come in between.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
-        let write = |piece: Frame| piece.write(&mut *link.lock().unwrap_or_else(PoisonError::into_inner));
+        let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);
         frame.clone().pieces().try_for_each(write)
     }
 
@@ -229,10 +314,10 @@ impl Shared {
     }
 
     /// Takes what a connection brings, to its end.
-    fn read(self: Arc<Self>, from: u32, mut stream: TcpStream) {
+    fn read(self: Arc<Self>, from: u32, mut stream: Stream, mut seal: Seal) {
         let mut pieces: Vec<u8> = Vec::new();
         loop {
-            match Frame::read(&mut stream) {
+            match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
                 Ok(mut frame) => match frame.kind {
                     Kind::Piece if pieces.len() + frame.bytes.len() > MOST => {
                         self.lose(from, "it says more than it may: a bug of aorta", from);
@@ -249,7 +334,8 @@ impl Shared {
                         self.changed.notify_all();
                         return;
                     }
-                    Kind::Alive | Kind::Begin => {}
+                    Kind::Alive => self.hear_of(from, &frame),
+                    Kind::Begin | Kind::Welcome | Kind::Elsewhere | Kind::Refused => {}
                 },
                 Err(error) => return self.lose(from, &reason(&error), from),
             }
@@ -322,21 +408,30 @@ impl Shared {
         });
     }
 
-    /// Says now and then that this process is there.
+    /// Says now and then that this process is there, and how far it is.
     fn beat(&self) {
-        let alive = Frame::new(Kind::Alive, self.rank, 0);
+        let pulse = PULSE.min(self.stall / 4);
         loop {
-            let waited = self.changed.wait_timeout_while(self.state(), PULSE, |state| !state.closed);
-            if waited.unwrap_or_else(PoisonError::into_inner).0.closed {
+            let waited = self.changed.wait_timeout_while(self.state(), pulse, |state| !state.closed);
+            let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.closed {
                 return;
             }
-            self.links.keys().for_each(|&rank| drop(self.send(rank, &alive)));
+            let alive = self.heartbeat(&state);
+            drop(state);
+            for link in self.links.values() {
+                // What is being sent to a rank shows it that this one is there; others need not wait for that.
+                if let Ok(mut link) = link.try_lock() {
+                    let _ = link.send(&alive);
+                }
+            }
         }
     }
 
     /// Waits for what a connection brings at a place.
-    fn next(&self, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
+    fn next(self: &Arc<Self>, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
         let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
+        let since = Instant::now();
         let mut state = self.state();
         loop {
             if let Some((rank, why)) = &state.lost {
@@ -352,13 +447,20 @@ impl Shared {
             if state.through.contains(&from) {
                 return lost(from, format!("it ended, and others were still at their {what}"));
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if let Some(why) = self.stalled(&state, from, what, since) {
+                drop(state);
+                self.lose(from, &why, from);
+                state = self.state();
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, self.stall.min(PULSE));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Rank 0 hears all, and answers all.
     fn collect(
-        &self,
+        self: &Arc<Self>,
         turn: u64,
         what: &str,
         said: &[u8],
@@ -376,7 +478,7 @@ impl Shared {
     }
 
     /// The others tell rank 0, and hear its answer.
-    fn tell(&self, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    fn tell(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { Kind::Failed } else { Kind::Said };
         let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
@@ -405,19 +507,18 @@ impl Peers for Rendezvous {
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
         let shared = &self.shared;
-        let mut state = shared.state();
-        let turn = state.turn;
-        state.turn += 1;
-        drop(state);
+        let turn = shared.enter(what);
         shared.changed.notify_all();
-        if shared.rank == 0 {
+        let heard = if shared.rank == 0 {
             if failed {
                 shared.relay(&Frame::new(Kind::Alarm, 0, turn), 0);
             }
             shared.collect(turn, what, said, answer)
         } else {
             shared.tell(turn, what, said, failed)
-        }
+        };
+        shared.state().waiting = false;
+        heard
     }
 
     fn lost(&self) -> Option<ExecError> {

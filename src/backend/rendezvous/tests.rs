@@ -9,15 +9,14 @@ use super::*;
 /// A rank is gone, and rank 0 ends for it before its thread that found out has told the others.
 #[test]
 fn whoever_goes_first_is_the_one_that_all_hear_of() {
-    // One that is free now, with room for the others behind it.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let folder = tempfile::tempdir().expect("a folder can be made");
     let place = |rank| Place {
         rank,
         world: 3,
-        address: "127.0.0.1".to_owned(),
-        port,
-        job: format!("a test at {port}"),
+        transport: Transport::Host { folder: folder.path().join("run"), advice: String::new() },
+        job: "a test".to_owned(),
         timeout: Duration::from_secs(30),
+        stall: Duration::from_secs(30),
     };
     let join = |rank| Rendezvous::join(&place(rank), Box::new(|_| {})).expect("all come");
     let heard = thread::scope(|scope| {

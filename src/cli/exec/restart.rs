@@ -2,6 +2,7 @@
 
 use crate::cli::CliResult;
 use crate::cli::error::InputError;
+use crate::cli::secret;
 
 /// Starts the same command again with further flags, and with the variables in its environment: drivers read them when
 /// they start.
@@ -16,6 +17,9 @@ pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err(InputError::NoVariable { given: variable.clone() }.into());
         };
+        if name == secret::VARIABLE {
+            return Err(secret::on_command_line().into());
+        }
         command.env(name, value);
     }
     // Where it can take this one's place, signals reach it, and its exit code is that of the command.

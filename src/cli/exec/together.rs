@@ -3,17 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::rendezvous::{Place, Rendezvous};
+use crate::backend::rendezvous::{Place, Rendezvous, Transport};
 use crate::base::Nanos;
 use crate::cli::backends::OneOf;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
-use crate::cli::{CliResult, DONE, environment};
+use crate::cli::{CliResult, DONE, environment, secret};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
 
@@ -52,19 +53,23 @@ pub(super) fn run(
     settled: Result<(ExecArgs, Settings), CliError>,
     how: DiagnosticsArg,
 ) -> CliResult {
-    let waits = match &settled {
-        Ok((_, settings)) => settings.rendezvous,
-        Err(_) => Settings::layered(None, &[])?.rendezvous,
+    let waits = |settings: &Settings| {
+        // An iteration may take until its own limit, and shows no progress meanwhile.
+        (duration(settings.rendezvous), duration(settings.stall).max(2 * duration(settings.timeout)))
+    };
+    let (timeout, stall) = match &settled {
+        Ok((_, settings)) => waits(settings),
+        Err(_) => waits(&Settings::layered(None, &[])?),
+    };
+    let transport = match secret::find()? {
+        Some(secret) => Transport::Network { address: launcher.address.clone(), port: launcher.port, secret },
+        None if launcher.one_host => {
+            Transport::Host { folder: environment::runtime_folder(), advice: secret::advice() }
+        }
+        None => return Err(secret::missing(&launcher).into()),
     };
     let rank = launcher.rank;
-    let place = Place {
-        rank,
-        world: launcher.world,
-        address: launcher.address.clone(),
-        port: launcher.port,
-        job: launcher.job.clone(),
-        timeout: duration(waits),
-    };
+    let place = Place { rank, world: launcher.world, transport, job: launcher.job.clone(), timeout, stall };
     let control = Arc::new(Control::default());
     let aftermath = failure::Aftermath::once(how, rank);
     // In a library that waits for a rank that is gone, a process cannot be reached: what ranks do together is ended, and
@@ -76,11 +81,14 @@ pub(super) fn run(
         }
     };
     let meeting = Rendezvous::join(&place, Box::new(rescue))?;
+    let counted = control.clone();
+    meeting.count_work(move || counted.done.load(Ordering::Relaxed));
     let process = Process { launcher, meeting: Arc::new(meeting), control };
     let result = process.run(settled, how);
     process.conclude(result, how)
 }
 
+/// A time as the standard library has it.
 fn duration(time: Nanos) -> Duration {
     Duration::from_nanos(time.0.max(0) as u64)
 }

@@ -153,12 +153,17 @@ pub struct OperationRow {
     /// Where it stands in the file; empty where the sides ran different texts.
     pub place: String,
     pub count: usize,
-    /// Seconds, of all of them one after the other.
+    /// Seconds, of all of them one after the other, without waiting for other ranks.
     pub base: Option<f64>,
     pub other: Option<f64>,
-    /// The part of its device's peak that it reaches; nothing of a device that no profile describes.
+    /// The part of a peak of its device that it reaches. `None` for a device that no profile describes.
     pub base_share: Option<f64>,
     pub other_share: Option<f64>,
+    /// The resource of that peak: `memory`, `bf16`, … `None` where there is no share, and in files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_bound: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_bound: Option<String>,
 }
 
 /// How many metrics have each verdict.

@@ -25,12 +25,14 @@ pub fn plain_name(name: &str) -> String {
 }
 
 /// Operations of one name, on one side.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sum {
     count: usize,
     time: f64,
     /// Nothing where one of them has none.
     ideal: Option<f64>,
+    /// What bounds the last of them.
+    bound: Option<String>,
 }
 
 /// Name, kind and place; the place is left out where the text is not the same.
@@ -53,6 +55,8 @@ pub fn rows(twins: &Twins) -> Vec<OperationRow> {
             other: other.map(|sum| sum.time),
             base_share: base.and_then(share),
             other_share: other.and_then(share),
+            base_bound: base.and_then(|sum| sum.bound.clone()),
+            other_bound: other.and_then(|sum| sum.bound.clone()),
         }
     };
     let mut rows: Vec<OperationRow> = names.into_iter().map(row).collect();
@@ -75,6 +79,7 @@ fn sums(points: &[&Point], with_place: bool) -> IndexMap<Name, Sum> {
             let sum = sums.entry(name).or_insert(Sum { ideal: Some(0.0), ..Sum::default() });
             sum.count += usize::from(run == 0);
             sum.time += operation.time / runs;
+            sum.bound.clone_from(&operation.bound);
             sum.ideal = sum.ideal.zip(operation.ideal).map(|(sum, ideal)| sum + ideal / runs);
         }
     }

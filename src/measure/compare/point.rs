@@ -96,10 +96,11 @@ pub struct Operation {
     pub name: String,
     pub operation: String,
     pub place: String,
-    /// Seconds.
+    /// Seconds that it works: without waiting for other ranks.
     pub time: f64,
-    /// Seconds that it takes at its device's peaks.
+    /// Seconds that it takes at the peak of the resource that bounds it, and that resource.
     pub ideal: Option<f64>,
+    pub bound: Option<String>,
 }
 
 impl Figure {
@@ -281,8 +282,9 @@ fn operations(variant: &Variant) -> Vec<Operation> {
             name: operation.name.clone(),
             operation: operation.operation.clone(),
             place: operation.place.clone(),
-            time: operation.time_ns?.seconds(),
+            time: operation.work_ns()?.seconds(),
             ideal: operation.ideal_ns.map(|ideal| ideal.seconds()),
+            bound: operation.bound.clone(),
         })
     });
     observed.collect()

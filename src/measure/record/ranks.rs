@@ -83,32 +83,32 @@ pub struct SkewRecord {
 /// Why ranks wait for each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BalanceRecord {
-    /// `imbalance` where one rank works longer than the others, `late rank` where one comes late without working longer,
+    /// `imbalance` where some ranks work longer than the others, `late rank` where one comes late without working longer,
     /// `pipeline bubble` where ranks hand data on and wait for each other, else `waiting`.
     pub kind: String,
     /// The share of its iteration that a rank spends waiting: the least and the greatest among the ranks.
     pub least_waiting: f64,
     pub most_waiting: f64,
-    /// The rank that the others wait for, of an imbalance or a late rank.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rank: Option<u32>,
-    /// How long that rank works in an iteration, and the median of the other ranks.
+    /// The ranks that the others wait for, of an imbalance or a late rank; else none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<u32>,
+    /// How long these ranks work in an iteration, the median; and the median of the other ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_busy_ns: Option<Nanos>,
-    /// Where that rank lies behind: the operations of one name and place that take it most longer than the others.
+    /// Where these ranks lie behind: the operations of one name and place that take them most longer than the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindRecord>,
 }
 
-/// Operations of one name and place that take one rank longer than the others.
+/// Operations of one name and place that take some ranks longer than the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BehindRecord {
     pub name: String,
     pub place: String,
     pub phase: Option<String>,
-    /// The time of all of them on that rank, and the median of the other ranks.
+    /// The time of all of them on a rank: the median of the ranks that lie behind, and of the others.
     pub time_ns: Nanos,
     pub others_ns: Nanos,
 }

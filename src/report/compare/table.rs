@@ -102,7 +102,9 @@ fn operations(pair: &Pair, out: &mut String) {
     if pair.operations.is_empty() {
         return;
     }
-    out.push_str("Operations, timed one by one, with the share of its device's peak that each reaches\n");
+    out.push_str(
+        "Operations, timed one by one, with the share of a peak of its device that each reaches, and of which\n",
+    );
     let header =
         ["operation", "kind", "place", "count", "base", "of peak", "other", "of peak", "change"].map(str::to_owned);
     let mut table = new_table(&header);
@@ -119,7 +121,10 @@ fn operations(pair: &Pair, out: &mut String) {
 fn operation(row: &OperationRow) -> [String; 9] {
     let absent = || "–".to_owned();
     let time = |time: Option<f64>| time.map_or_else(absent, |time| Nanos::from_secs_f64(time).to_string());
-    let share = |share: Option<f64>| share.map_or_else(absent, |share| format!("{:.0} %", 100.0 * share));
+    let share = |share: Option<f64>, bound: &Option<String>| {
+        let of = bound.as_ref().map(|bound| format!(" {bound}")).unwrap_or_default();
+        share.map_or_else(absent, |share| format!("{:.0} %{of}", 100.0 * share))
+    };
     let ratio = row.base.zip(row.other).filter(|(base, other)| *base > 0.0 && *other > 0.0);
     [
         row.name.clone(),
@@ -127,9 +132,9 @@ fn operation(row: &OperationRow) -> [String; 9] {
         row.place.clone(),
         row.count.to_string(),
         time(row.base),
-        share(row.base_share),
+        share(row.base_share, &row.base_bound),
         time(row.other),
-        share(row.other_share),
+        share(row.other_share, &row.other_bound),
         ratio.map_or_else(absent, |(base, other)| change(other / base)),
     ]
 }

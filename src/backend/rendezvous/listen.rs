@@ -1,0 +1,253 @@
+//! The side of rank 0: it listens, and takes the other ranks until all are there.
+//!
+//! Whoever reaches the port may connect, so nobody is waited for: connections are looked at in turn, those that have not
+//! proved to be ranks are few, and the oldest of the address that has the most makes room for the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::exec::ExecError;
+
+use super::frame::{Frame, Kind};
+use super::handshake::{Arrival, Guest, Hello, PATIENCE, Seals, Stranger};
+use super::join::{Answer, Connection, ROUND, failed, knock, resolve, version};
+use super::stream::{Address, Listener, Stream};
+use super::{Place, Transport, local};
+
+/// Connections at most whose rank is not known.
+const GUESTS: usize = 256;
+
+/// Connections that are taken before the others are looked at again.
+const AT_ONCE: usize = 64;
+
+/// The pause where nothing has come.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Refusals, and addresses of strangers, that a message names.
+const TOLD: usize = 4;
+
+/// How often a port is tried at which nobody answers, and which cannot be had.
+const TRIES: usize = 20;
+
+/// Returns the connections of rank 0, by rank.
+pub(super) fn listen(place: &Place) -> Result<BTreeMap<u32, Connection>, ExecError> {
+    let deadline = Instant::now() + place.timeout;
+    let listener = bind(place)?;
+    let (come, strangers) = (BTreeMap::new(), BTreeSet::new());
+    let mut door = Door { place, come, guests: Vec::new(), refused: Vec::new(), strangers };
+    while door.come.len() + 1 < place.world as usize {
+        if Instant::now() > deadline {
+            return Err(door.missing(&listener));
+        }
+        let is_busy = door.admit(&listener) | door.attend();
+        if !is_busy {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(door.come)
+}
+
+/// What comes of the wish to listen at an address.
+enum Claim {
+    Ours(Listener),
+    /// Rank 0 of another run has it, which knows the same secret.
+    OtherRun,
+    /// It is no address of this host.
+    Elsewhere,
+}
+
+/// Listens at the address of the place. A port that another run of the same user has is left to it; one that anybody else
+/// has is an error.
+fn bind(place: &Place) -> Result<Listener, ExecError> {
+    let (host, port) = match &place.transport {
+        Transport::Host { folder, .. } => {
+            local::sweep(folder);
+            let address = local::address(folder, &place.job).map_err(|why| failed(why, place))?;
+            return match claim(&address, place)? {
+                Claim::Ours(listener) => Ok(listener),
+                _ => Err(failed("another run has its socket".to_owned(), place)),
+            };
+        }
+        Transport::Network { address, port, .. } => (address, *port),
+    };
+    let found = resolve(host).map_err(|why| failed(why, place))?;
+    let mut is_here = false;
+    for port in place.ports() {
+        for &ip in &found {
+            match claim(&Address::Network((ip, port).into()), place)? {
+                Claim::Ours(listener) => return Ok(listener),
+                Claim::OtherRun => is_here = true,
+                Claim::Elsewhere => {}
+            }
+        }
+    }
+    let why = match is_here {
+        true => format!("other runs have the ports from {port} on"),
+        false => format!("rank 0 is here, and {host} is no address of this host (it is {})", listed(&found)),
+    };
+    Err(failed(why, place))
+}
+
+fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
+    let cannot = |why: String| {
+        let why = format!("rank 0 cannot listen at {address}: {why}");
+        let Transport::Network { .. } = place.transport else { return failed(why, place) };
+        let help =
+            "end what has the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows who listens".to_owned();
+        ExecError::Rendezvous { why, help }
+    };
+    for _ in 0..TRIES {
+        match Listener::bind(address) {
+            Ok(listener) => return Ok(Claim::Ours(listener)),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => return Ok(Claim::Elsewhere),
+            Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot(error.to_string())),
+            Err(_) => {}
+        }
+        match knock(address, place, PATIENCE) {
+            Ok(Answer::Elsewhere) => return Ok(Claim::OtherRun),
+            Ok(Answer::Refused(why)) => return Err(cannot(why)),
+            Ok(Answer::Welcome(_)) => {
+                return Err(cannot("another process takes this one for a rank of its own".to_owned()));
+            }
+            Err(Stranger::Unknown) => break,
+            // Nobody listens any more, or not yet.
+            Err(Stranger::Unreachable(_)) => {
+                #[cfg(unix)]
+                if let Address::Host(path) = address
+                    && local::is_abandoned(path)
+                {
+                    let _ = std::fs::remove_file(path);
+                }
+                std::thread::sleep(ROUND);
+            }
+        }
+    }
+    Err(cannot("another program, which is no rank of this run, has it".to_owned()))
+}
+
+fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
+    all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+struct Door<'a> {
+    place: &'a Place,
+    come: BTreeMap<u32, Connection>,
+    /// Who has connected and is not known yet, the oldest first.
+    guests: Vec<Guest>,
+    refused: Vec<String>,
+    /// Addresses from which connections came that did not prove that they know the secret.
+    strangers: BTreeSet<IpAddr>,
+}
+
+impl Door<'_> {
+    /// Takes the connections that wait. Returns whether there were any.
+    fn admit(&mut self, listener: &Listener) -> bool {
+        for taken in 0..AT_ONCE {
+            match listener.accept() {
+                Ok(Some(stream)) => {
+                    if self.guests.len() >= GUESTS {
+                        self.make_room();
+                    }
+                    self.guests.push(Guest::new(stream));
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return taken > 0,
+                // The process may have as many files open as it can.
+                Err(_) => {
+                    self.make_room();
+                    return taken > 0;
+                }
+            }
+        }
+        true
+    }
+
+    /// Closes the oldest connection of the address that has the most.
+    fn make_room(&mut self) {
+        let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+        self.guests.iter().for_each(|guest| *counts.entry(guest.from).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(from, _)| from);
+        if let Some(oldest) = self.guests.iter().position(|guest| Some(guest.from) == most) {
+            self.guests.remove(oldest);
+        }
+    }
+
+    /// Goes on with every connection as far as that takes no waiting. Returns whether any said who it is.
+    fn attend(&mut self) -> bool {
+        let mut is_busy = false;
+        for guest in std::mem::take(&mut self.guests) {
+            let from = guest.from;
+            match guest.advance(self.place.key()) {
+                Arrival::Pending(guest) => self.guests.push(guest),
+                Arrival::Known(hello, stream, seals) => {
+                    is_busy = true;
+                    self.receive(&hello, stream, seals);
+                }
+                Arrival::Stranger if self.strangers.len() < TOLD => self.strangers.extend(from),
+                Arrival::Stranger => {}
+            }
+        }
+        is_busy
+    }
+
+    /// Answers one that is known, and keeps its connection where it belongs here.
+    fn receive(&mut self, hello: &Hello, stream: Stream, seals: Seals) {
+        let (kind, why) = match self.judge(hello) {
+            Ok(()) => (Kind::Welcome, String::new()),
+            Err(None) => (Kind::Elsewhere, String::new()),
+            Err(Some(why)) => (Kind::Refused, why),
+        };
+        let mut connection = Connection { stream, seals };
+        let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), PATIENCE);
+        if kind == Kind::Refused && self.refused.len() < TOLD {
+            self.refused.push(why);
+        }
+        if kind == Kind::Welcome && said.is_ok() {
+            self.come.insert(hello.rank, connection);
+        }
+    }
+
+    /// Whether one that knows the secret is a rank that is missing: otherwise why not, or nothing where it is of another
+    /// run.
+    fn judge(&self, hello: &Hello) -> Result<(), Option<String>> {
+        let place = self.place;
+        if hello.job != place.job {
+            return Err(None);
+        }
+        let why = if hello.version != version() {
+            format!("rank {} is aorta {}, and rank 0 is {}", hello.rank, hello.version, version())
+        } else if hello.world != place.world {
+            format!("rank {} knows of {} ranks, and rank 0 of {}", hello.rank, hello.world, place.world)
+        } else if hello.rank == 0 || hello.rank >= place.world {
+            format!("there is no place for a second rank {} among {}", hello.rank, place.world)
+        } else if self.come.contains_key(&hello.rank) {
+            format!("two processes say that they are rank {}", hello.rank)
+        } else {
+            return Ok(());
+        };
+        Err(Some(why))
+    }
+
+    fn missing(&self, listener: &Listener) -> ExecError {
+        let missing: Vec<u32> = (1..self.place.world).filter(|rank| !self.come.contains_key(rank)).collect();
+        let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
+        let (world, timeout) = (self.place.world, self.place.timeout);
+        let mut why = format!("{ranks} {} of {world} did not come within {timeout:?}", listed(missing));
+        if !self.refused.is_empty() {
+            why += &format!("; refused: {}", self.refused.join("; "));
+        }
+        if !self.strangers.is_empty() {
+            let from = listed(&self.strangers);
+            why += &format!("; connections from {from} did not prove that they know the secret");
+        }
+        if let (Transport::Network { address, .. }, Some(ip)) = (&self.place.transport, listener.ip())
+            && ip.is_loopback()
+            && *address != ip.to_string()
+        {
+            why += &format!("; {address} is {ip} on this host, where no other host can reach it");
+        }
+        failed(why, self.place)
+    }
+}

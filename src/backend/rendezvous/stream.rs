@@ -1,0 +1,242 @@
+//! A connection between two processes of a run: over the network, or over a Unix socket on one host.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+#[cfg(unix)]
+use std::os::unix::net::{UnixListener, UnixStream};
+#[cfg(unix)]
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// An address at which rank 0 may listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Network(SocketAddr),
+    #[cfg(unix)]
+    Host(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Network(address) => address.fmt(f),
+            #[cfg(unix)]
+            Address::Host(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Whether an address, as it is written, is of this host alone.
+pub fn is_loopback(address: &str) -> bool {
+    address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[derive(Debug)]
+pub enum Stream {
+    Network(TcpStream),
+    #[cfg(unix)]
+    Host(UnixStream),
+}
+
+macro_rules! each {
+    ($stream:expr, $one:ident => $work:expr) => {
+        match $stream {
+            Stream::Network($one) => $work,
+            #[cfg(unix)]
+            Stream::Host($one) => $work,
+        }
+    };
+}
+
+impl Stream {
+    /// Connects to an address. Who owns the other end of a Unix socket is checked.
+    pub fn connect(address: &Address, patience: Duration) -> io::Result<Stream> {
+        match address {
+            Address::Network(address) => {
+                let stream = TcpStream::connect_timeout(address, patience)?;
+                // Where nobody listens, a connection to a port of this host may reach its own end.
+                if stream.local_addr()? == stream.peer_addr()? {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                stream.set_nodelay(true)?;
+                Ok(Stream::Network(stream))
+            }
+            #[cfg(unix)]
+            Address::Host(path) => {
+                let stream = connect_now(path)?;
+                match is_same_user(&stream) {
+                    true => Ok(Stream::Host(stream)),
+                    false => Err(io::ErrorKind::PermissionDenied.into()),
+                }
+            }
+        }
+    }
+
+    /// The address of the other end; `None` for a process of this host.
+    pub fn from(&self) -> Option<IpAddr> {
+        match self {
+            Stream::Network(stream) => stream.peer_addr().ok().map(|address| address.ip()),
+            #[cfg(unix)]
+            Stream::Host(_) => None,
+        }
+    }
+
+    /// A second handle of the same connection.
+    pub fn try_clone(&self) -> io::Result<Stream> {
+        match self {
+            Stream::Network(stream) => stream.try_clone().map(Stream::Network),
+            #[cfg(unix)]
+            Stream::Host(stream) => stream.try_clone().map(Stream::Host),
+        }
+    }
+
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        each!(self, stream => stream.set_nonblocking(on))
+    }
+
+    /// Says that nothing more is sent.
+    pub fn end(&self) -> io::Result<()> {
+        each!(self, stream => stream.shutdown(Shutdown::Write))
+    }
+
+    /// Reads and writes that take until a moment at most, all together.
+    pub fn until(&mut self, deadline: Instant) -> Until<'_> {
+        Until { stream: self, deadline }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        each!(self, stream => stream.read(into))
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        each!(self, stream => stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        each!(self, stream => stream.flush())
+    }
+}
+
+/// A connection with a deadline, which counts for all calls together: not for each anew, however little one brings.
+pub struct Until<'a> {
+    stream: &'a mut Stream,
+    deadline: Instant,
+}
+
+impl Until<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.left()?;
+        each!(&*self.stream, stream => stream.set_read_timeout(left))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.left()?;
+        each!(&*self.stream, stream => stream.set_write_timeout(left))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// A socket at which rank 0 listens. The file of a Unix socket goes with it.
+#[derive(Debug)]
+pub enum Listener {
+    Network(TcpListener),
+    #[cfg(unix)]
+    Host(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub fn bind(address: &Address) -> io::Result<Listener> {
+        let listener = match address {
+            Address::Network(address) => Listener::Network(TcpListener::bind(address)?),
+            #[cfg(unix)]
+            Address::Host(path) => Listener::Host(UnixListener::bind(path)?, path.clone()),
+        };
+        match &listener {
+            Listener::Network(listener) => listener.set_nonblocking(true)?,
+            #[cfg(unix)]
+            Listener::Host(listener, _) => listener.set_nonblocking(true)?,
+        }
+        Ok(listener)
+    }
+
+    /// The address of the network at which it listens; `None` for a Unix socket.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Listener::Network(listener) => listener.local_addr().ok().map(|address| address.ip()),
+            #[cfg(unix)]
+            Listener::Host(..) => None,
+        }
+    }
+
+    /// Takes the next connection, which does not block. That of another user to a Unix socket is closed at once.
+    pub fn accept(&self) -> io::Result<Option<Stream>> {
+        let stream = match self {
+            Listener::Network(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Stream::Network(stream)
+            }
+            #[cfg(unix)]
+            Listener::Host(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                if !is_same_user(&stream) {
+                    return Ok(None);
+                }
+                Stream::Host(stream)
+            }
+        };
+        stream.set_nonblocking(true)?;
+        Ok(Some(stream))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Listener::Host(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Connects to a Unix socket, or fails where that would take a while: nothing limits how long the system waits for it.
+#[cfg(unix)]
+fn connect_now(path: &Path) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    let stream = UnixStream::from(socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
+    stream.set_nonblocking(true)?;
+    connect(&stream, &SocketAddrUnix::new(path)?)?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Whether the process at the other end of a Unix socket is this user's, as the kernel says.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_same_user(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+/// Elsewhere the folder of the socket, which only this user may enter, is what keeps others out.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+fn is_same_user(_stream: &UnixStream) -> bool {
+    true
+}

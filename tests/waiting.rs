@@ -1,0 +1,228 @@
+//! What ranks wait for, and what they transfer: parts of one time that add up, shares of one whole, and rates that no
+//! link exceeds. Compared over random programs on the simulator, and on programs in which one rank is late by design.
+
+use proptest::prelude::*;
+
+use aorta::backend::sim::Sim;
+use aorta::base::Nanos;
+use aorta::config::{EffortPlan, Profile};
+use aorta::exec::{Control, LaunchMode};
+use aorta::measure::record::{OperationRecord, RankRecord, SkewRecord, Variant};
+use aorta::measure::{self, RankRequest, Request};
+
+use crate::common;
+use crate::common::world::World;
+use crate::common::worlds;
+
+/// The rank's variant of a text on that many ranks, as streams.
+fn variant(text: &str, ranks: u32) -> Variant {
+    let profile = Profile::named("h200").expect("embedded");
+    let sim = Sim::new(profile.clone());
+    let world = World::new(text, ranks, &sim);
+    let plans: Vec<_> = common::planned_ranks(text, ranks).into_iter().map(|(_, plan)| plan).collect();
+    let of = world.programs.iter().zip(&plans).zip(&world.schedules);
+    let ranks: Vec<RankRequest> =
+        of.map(|((program, plan), schedule)| RankRequest { number: program.rank, program, plan, schedule }).collect();
+    let request = Request {
+        ranks: &ranks,
+        backend: &sim,
+        modes: &[LaunchMode::Stream],
+        effort: EffortPlan { warmup: 3, iterations: 5 },
+        observed_iterations: 4,
+        exec: common::exec_options(),
+        control: &Control::default(),
+        profile: Some(&profile),
+        keep: &|_| {},
+        expectations: Vec::new(),
+        places: &|span| span.start.to_string(),
+    };
+    let mut measured = measure::measure(&request).unwrap_or_else(|error| panic!("{text}: {error}"));
+    measured.variants.remove(0)
+}
+
+fn skew(variant: &Variant) -> &SkewRecord {
+    variant.skew.as_ref().expect("ranks meet")
+}
+
+fn operation<'a>(rank: &'a RankRecord, name: &str) -> &'a OperationRecord {
+    rank.operations.iter().find(|operation| operation.name == name).unwrap_or_else(|| panic!("{name} is there"))
+}
+
+/// Shares are of the iteration of which they are parts: none exceeds it.
+fn check_shares(rank: &RankRecord, text: &str) -> Result<(), TestCaseError> {
+    let Some(analysis) = &rank.analysis else { return Ok(()) };
+    let (split, whole) = (&analysis.split, analysis.split.time_ns);
+    let parts =
+        [split.operations_ns, split.wait_ns, split.launch_ns, split.queue_ns, split.dependency_ns, split.idle_ns];
+    let stretch = split.stretch_ns.unwrap_or_default();
+    prop_assert_eq!(parts.into_iter().sum::<Nanos>() + stretch, whole, "{}", text);
+    let chain: Nanos = analysis.categories.iter().map(|category| category.chain_ns).sum();
+    prop_assert_eq!(chain, split.operations_ns + stretch, "{}", text);
+    for category in &analysis.categories {
+        prop_assert!(
+            category.busy_ns <= whole && category.exposed_ns.unwrap_or_default() <= category.busy_ns,
+            "{}",
+            text
+        );
+        if let (Some(transfer), Some(wait)) = (category.transfer_ns, category.wait_ns) {
+            prop_assert!(transfer >= Nanos(0) && wait >= Nanos(0), "{}", text);
+            prop_assert_eq!(transfer + wait, category.busy_ns, "{}", text);
+        }
+    }
+    let totals = analysis.totals.expect("this version writes them");
+    prop_assert!(totals.transfer_ns <= totals.busy_ns && totals.busy_ns + totals.wait_ns <= whole, "{}", text);
+    prop_assert!(analysis.critical_path.running_ns.expect("known") <= whole, "{}", text);
+    prop_assert!(analysis.tail_ns.expect("known") <= whole, "{}", text);
+    let peak = analysis.peak.as_ref().expect("the profile is known");
+    prop_assert!(peak.flops <= 1.0 && peak.bytes <= 1.0, "{:?}\n{}", peak, text);
+    Ok(())
+}
+
+/// What one operation is said to take.
+fn check_operation(operation: &OperationRecord, link: f64, text: &str) -> Result<(), TestCaseError> {
+    let Some(time) = operation.time_ns else { return Ok(()) };
+    if let (Some(transfer), Some(wait)) = (operation.transfer_ns, operation.wait_ns) {
+        prop_assert!(transfer >= Nanos(0) && wait >= Nanos(0), "{}", text);
+        prop_assert_eq!(transfer + wait, time, "{}\n{}", operation.name, text);
+    }
+    let work = operation.work_ns().expect("it was observed");
+    if let Some(bytes) = operation.bus_bytes {
+        prop_assert!(operation.transfer_ns.is_some(), "{} meets nobody\n{}", operation.name, text);
+        prop_assert!(bytes <= link * work.seconds(), "{}: {} bytes in {}\n{}", operation.name, bytes, work, text);
+    }
+    let ideal = operation.ideal_ns.unwrap_or_default();
+    // Both are whole nanoseconds.
+    prop_assert!(ideal.0 <= work.0 + 1, "{}: {} of {}\n{}", operation.name, ideal, work, text);
+    prop_assert_eq!(operation.ideal_ns.is_some(), operation.bound.is_some());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn waiting_and_transfer_add_up_and_no_share_exceeds_its_whole(world in worlds::world(4)) {
+        let text = world.text();
+        let variant = variant(&text, world.ranks);
+        let link = Profile::named("h200").expect("embedded").topology.peak_within();
+        for rank in &variant.ranks {
+            check_shares(rank, &text)?;
+            for operation in &rank.operations {
+                check_operation(operation, link, &text)?;
+            }
+        }
+    }
+
+    /// However long a rank is late, what the others do beyond waiting for it stays the same.
+    #[test]
+    fn a_late_rank_changes_the_waiting_and_not_the_transfer(
+        late in 1u32..2000,
+        size in 1u64..64,
+        way in 0..WAYS.len(),
+    ) {
+        let text = |late: u32| together(WAYS[way], late, size << 18);
+        let (even, uneven) = (variant(&text(0), 2), variant(&text(late), 2));
+        let (even, waits) = (operation(&even.ranks[0], "meet"), operation(&uneven.ranks[0], "meet"));
+        prop_assert_eq!(even.transfer_ns, waits.transfer_ns, "{}", text(late));
+        let more = waits.wait_ns.expect("known") - even.wait_ns.expect("known");
+        let wanted = i64::from(late) * 1000;
+        prop_assert!((more.0 - wanted).abs() <= 5_000, "{} beside {} µs\n{}", more, late, text(late));
+        let rank = operation(&uneven.ranks[1], "meet");
+        prop_assert!(rank.wait_ns.expect("known").0 <= 5_000, "{}", text(late));
+    }
+}
+
+/// What two ranks may do together, on rank 0 and on rank 1.
+const WAYS: [(&str, &str); 5] = [
+    ("meet: send(x, to: 1)", "meet: recv(from: 0 -> y)"),
+    ("meet: recv(from: 1 -> y)", "meet: send(x, to: 0)"),
+    ("group { meet: send(x, to: 1)  recv(from: 1 -> y) }", "group { meet: send(x, to: 0)  recv(from: 0 -> y) }"),
+    ("meet: all_reduce(x -> y)", "meet: all_reduce(x -> y)"),
+    ("meet: copy(x -> y at 1 - rank)", "meet: copy(x -> y at 1 - rank)"),
+];
+
+/// Two ranks that do something together, where rank 1 comes so many microseconds later.
+fn together((first, second): (&str, &str), late: u32, elements: u64) -> String {
+    let work = if late == 0 { String::new() } else { format!("work: spin({late}us)") };
+    let meet =
+        if first == second { first.to_owned() } else { format!("if rank == 0 {{ {first} }} else {{ {second} }}") };
+    format!(
+        "stream a\nbuffer x, y: f32[{elements}]\nstep {{\n  on a {{\n    barrier()\n    if rank == 1 {{ {work} }}\n    \
+         {meet}\n  }}\n}}\n"
+    )
+}
+
+#[test]
+fn a_rank_that_works_longer_is_named_with_the_operation() {
+    let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a {
+        even: spin(300us)
+        if rank == 2 { more: spin(500us) }
+        sum: all_reduce(x -> y)
+    } }\n";
+    let variant = variant(text, 4);
+    let balance = skew(&variant).balance.as_ref().expect("ranks wait");
+    assert_eq!((balance.kind.as_str(), &balance.ranks[..]), ("imbalance", &[2][..]));
+    assert_eq!(balance.behind.as_ref().expect("there is one").name, "more");
+    assert!(balance.least_waiting < 0.01 && balance.most_waiting > 0.5, "{balance:?}");
+    let said = |rank: usize| variant.ranks[rank].analysis.as_ref().expect("observed").verdict.clone();
+    assert!(said(0).starts_with("imbalance: ") && said(0).contains("mostly for rank 2"), "{}", said(0));
+    assert!(said(2).starts_with("bound by synthetic work"), "{}", said(2));
+}
+
+#[test]
+fn stages_that_wait_in_turn_are_a_pipeline_bubble() {
+    let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a {
+        for i in 0..2 {
+          if rank > 0 { ahead: recv(from: rank - 1 -> x) }
+          forward: spin(100us)
+          if rank < 3 { send(x, to: rank + 1) }
+        }
+        for i in 0..2 {
+          if rank < 3 { back: recv(from: rank + 1 -> y) }
+          backward: spin(200us)
+          if rank > 0 { send(y, to: rank - 1) }
+        }
+    } }\n";
+    let variant = variant(text, 4);
+    let balance = skew(&variant).balance.as_ref().expect("ranks wait");
+    assert_eq!((balance.kind.as_str(), &balance.ranks[..]), ("pipeline bubble", &[][..]), "{balance:?}");
+    // Three of nine turns are bubble, or more where stages hand over.
+    assert!(balance.least_waiting > 0.3, "{balance:?}");
+}
+
+#[test]
+fn a_ring_pass_has_one_bandwidth_however_it_is_written() {
+    let text = "stream a\nbuffer x, y, z: f32[67108864]\nstep { on a {
+        group { message: send(x, to: (rank + 1) % world)  recv(from: (rank + world - 1) % world -> y) }
+        pass: copy(x -> z at (rank + 1) % world)
+    } }\nmetric by_message = bus_bandwidth(message)\nmetric by_copy = bus_bandwidth(pass)\n\
+    metric plain = bandwidth(pass)\n";
+    let value = |variant: &Variant, name: &str| {
+        variant.metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.value).expect("it has one")
+    };
+    for ranks in [2, 4, 8] {
+        let variant = variant(text, ranks);
+        let (message, copy) = (value(&variant, "by_message"), value(&variant, "by_copy"));
+        assert!((message / copy - 1.0).abs() < 0.1, "{message} and {copy}");
+        assert_eq!(copy, value(&variant, "plain"), "it has to move what crosses the link, once");
+    }
+}
+
+#[test]
+fn a_verdict_names_the_resource() {
+    let verdict = |operation: &str| {
+        let text = format!(
+            "stream a\nbuffer h: f32[33554432] in pinned\nbuffer d: f32[33554432]\nstep {{ on a {{ {operation} }} }}\n"
+        );
+        variant(&text, 1).ranks[0].analysis.as_ref().expect("observed").verdict.clone()
+    };
+    for (operation, wanted) in [
+        ("gemm(bf16[8192, 8192], bf16[8192, 8192])", "bound by bf16 matrix arithmetic: "),
+        ("gemm(bf16[16, 8192], bf16[8192, 65536])", "bound by memory bandwidth: "),
+        ("copy(h -> d)", "bound by the host link (host to device): "),
+        ("copy(d -> h)", "bound by the host link (device to host): "),
+    ] {
+        let verdict = verdict(operation);
+        assert!(verdict.starts_with(wanted), "{operation}: {verdict}");
+    }
+}
