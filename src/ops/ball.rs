@@ -274,7 +274,7 @@ mod tests {
     /// A ball around a number of type `f32`, with another one that lies in it.
     fn ball(seed: u64, index: u64) -> (Ball, f64) {
         let value = number(seed, index);
-        let radius = if hash(seed + 1, index) % 3 == 0 { 0.0 } else { value.abs() * 1e-5 };
+        let radius = if hash(seed + 1, index).is_multiple_of(3) { 0.0 } else { value.abs() * 1e-5 };
         let share = (hash(seed + 2, index) % 201) as f64 / 100.0 - 1.0;
         let inside = f64::from((value + share * radius) as f32);
         (Ball { value, radius }, if (inside - value).abs() <= radius { inside } else { value })
