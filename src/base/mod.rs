@@ -6,6 +6,7 @@ pub mod dims;
 pub mod divisors;
 pub mod dtype;
 pub mod ids;
+pub mod parallel;
 pub mod plural;
 pub mod random;
 pub mod shell;

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use environment::library_paths;
+pub use environment::{library_paths, rocm_paths};
 
 use crate::config::MAX_CYCLE;
 

@@ -8,6 +8,7 @@ mod beside;
 mod blocks;
 pub mod cases;
 pub mod compare;
+mod contents;
 pub mod definitions;
 mod device;
 mod direction;
@@ -44,11 +45,12 @@ mod verify;
 mod visits;
 mod warmup;
 
+pub use contents::buffers;
 pub use evidence::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
 pub use standing::{Block, Standing, Stood};
-pub use verify::{Comparison, Question, Verification, buffers, compare, verify};
+pub use verify::{Comparison, Question, Verification, Verified, compare, verify};
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,9 @@ mod ranks;
 
 pub use super::times::{SlotTimes, Times};
 use super::valid;
+pub use super::verify::record::{
+    CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
+};
 pub use ranks::*;
 
 /// The name and version of the schema.
@@ -300,36 +303,6 @@ pub struct ExpectedRecord {
     /// What to look at first, where it is not normal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<String>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct VerificationRecord {
-    /// Iterations that both sides ran.
-    pub iterations: u32,
-    pub held: bool,
-    pub variants: Vec<VariantVerification>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct VariantVerification {
-    pub launch: String,
-    pub outputs: Vec<OutputVerification>,
-    /// Dependencies of which a run showed that what waits did wait; nothing where none could be looked at.
-    #[serde(default)]
-    pub witnessed: Option<u64>,
-    /// Those that did not hold, in words.
-    #[serde(default)]
-    pub missed: Vec<String>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OutputVerification {
-    pub name: String,
-    pub shape: String,
-    /// The largest of those of the whole, of a row and of an element; for integers the share that differs.
-    pub error: f64,
-    pub bound: f64,
-    pub held: bool,
 }
 
 impl RunRecord {

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::host::Host;
 use crate::base::{DType, SrcSpan};
 use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
@@ -237,7 +236,6 @@ impl<'a> Run<'a> {
             let question = measure::Question {
                 ranks: &ranks,
                 backend,
-                reference: &Host,
                 streams: loaded.ceiling,
                 modes: &[LaunchMode::Stream, LaunchMode::Graph],
                 options: exec_options,
