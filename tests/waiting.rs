@@ -1,10 +1,9 @@
-//! What ranks wait for, and what they transfer: parts of one time that add up, shares of one whole, and rates that no
-//! link exceeds. Compared over random programs on the simulator, and on programs in which one rank is late by design.
+//! What ranks wait for, and what they transfer, in programs in which one rank is late by design. What holds of every program
+//! is in `invariants`.
 
 use proptest::prelude::*;
 
 use aorta::backend::sim::Sim;
-use aorta::base::Nanos;
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{Control, LaunchMode};
 use aorta::measure::record::{OperationRecord, RankRecord, SkewRecord, Variant};
@@ -12,7 +11,6 @@ use aorta::measure::{self, RankRequest, Request};
 
 use crate::common;
 use crate::common::world::World;
-use crate::common::worlds;
 
 /// The rank's variant of a text on that many ranks, as streams.
 fn variant(text: &str, ranks: u32) -> Variant {
@@ -48,70 +46,8 @@ fn operation<'a>(rank: &'a RankRecord, name: &str) -> &'a OperationRecord {
     rank.operations.iter().find(|operation| operation.name == name).unwrap_or_else(|| panic!("{name} is there"))
 }
 
-/// Shares are of the iteration of which they are parts: none exceeds it.
-fn check_shares(rank: &RankRecord, text: &str) -> Result<(), TestCaseError> {
-    let Some(analysis) = &rank.analysis else { return Ok(()) };
-    let (split, whole) = (&analysis.split, analysis.split.time_ns);
-    let parts =
-        [split.operations_ns, split.wait_ns, split.launch_ns, split.queue_ns, split.dependency_ns, split.idle_ns];
-    let stretch = split.stretch_ns.unwrap_or_default();
-    prop_assert_eq!(parts.into_iter().sum::<Nanos>() + stretch, whole, "{}", text);
-    let chain: Nanos = analysis.categories.iter().map(|category| category.chain_ns).sum();
-    prop_assert_eq!(chain, split.operations_ns + stretch, "{}", text);
-    for category in &analysis.categories {
-        prop_assert!(
-            category.busy_ns <= whole && category.exposed_ns.unwrap_or_default() <= category.busy_ns,
-            "{}",
-            text
-        );
-        if let (Some(transfer), Some(wait)) = (category.transfer_ns, category.wait_ns) {
-            prop_assert!(transfer >= Nanos(0) && wait >= Nanos(0), "{}", text);
-            prop_assert_eq!(transfer + wait, category.busy_ns, "{}", text);
-        }
-    }
-    let totals = analysis.totals.expect("this version writes them");
-    prop_assert!(totals.transfer_ns <= totals.busy_ns && totals.busy_ns + totals.wait_ns <= whole, "{}", text);
-    prop_assert!(analysis.critical_path.running_ns.expect("known") <= whole, "{}", text);
-    prop_assert!(analysis.tail_ns.expect("known") <= whole, "{}", text);
-    let peak = analysis.peak.as_ref().expect("the profile is known");
-    prop_assert!(peak.flops <= 1.0 && peak.bytes <= 1.0, "{:?}\n{}", peak, text);
-    Ok(())
-}
-
-/// What one operation is said to take.
-fn check_operation(operation: &OperationRecord, link: f64, text: &str) -> Result<(), TestCaseError> {
-    let Some(time) = operation.time_ns else { return Ok(()) };
-    if let (Some(transfer), Some(wait)) = (operation.transfer_ns, operation.wait_ns) {
-        prop_assert!(transfer >= Nanos(0) && wait >= Nanos(0), "{}", text);
-        prop_assert_eq!(transfer + wait, time, "{}\n{}", operation.name, text);
-    }
-    let work = operation.work_ns().expect("it was observed");
-    if let Some(bytes) = operation.bus_bytes {
-        prop_assert!(operation.transfer_ns.is_some(), "{} meets nobody\n{}", operation.name, text);
-        prop_assert!(bytes <= link * work.seconds(), "{}: {} bytes in {}\n{}", operation.name, bytes, work, text);
-    }
-    let ideal = operation.ideal_ns.unwrap_or_default();
-    // Both are whole nanoseconds.
-    prop_assert!(ideal.0 <= work.0 + 1, "{}: {} of {}\n{}", operation.name, ideal, work, text);
-    prop_assert_eq!(operation.ideal_ns.is_some(), operation.bound.is_some());
-    Ok(())
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn waiting_and_transfer_add_up_and_no_share_exceeds_its_whole(world in worlds::world(4)) {
-        let text = world.text();
-        let variant = variant(&text, world.ranks);
-        let link = Profile::named("h200").expect("embedded").topology.peak_within();
-        for rank in &variant.ranks {
-            check_shares(rank, &text)?;
-            for operation in &rank.operations {
-                check_operation(operation, link, &text)?;
-            }
-        }
-    }
 
     /// However long a rank is late, what the others do beyond waiting for it stays the same.
     #[test]

@@ -19,4 +19,4 @@ pub mod sim;
 mod system;
 
 pub use libraries::SearchPaths;
-pub use system::{keeping_hang_ups, leave, user_id};
+pub use system::{keeping_hang_ups, leave, lock, user_id};

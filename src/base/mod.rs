@@ -16,6 +16,7 @@ pub mod span;
 pub mod suggest;
 pub mod symbol;
 pub mod units;
+pub mod visible;
 pub mod workflow;
 
 pub use dims::Dims;

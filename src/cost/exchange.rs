@@ -191,14 +191,16 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
     // The table of the most ranks that are no more than these, else of the fewest.
     let tables = links.tables.iter().filter(|table| table.collective == name);
     let table = tables.min_by_key(|table| (table.ranks > ranks, table.ranks.abs_diff(ranks)));
-    let Some(table) = table else {
+    // What each link carries of a byte: in a mesh, a rank has one to each of the others.
+    let on_link = |ranks: u32| {
         let paths = if links.wiring == Wiring::Mesh { f64::from(ranks - 1) } else { 1.0 };
-        let rate = links.port.collectives.value() * paths;
-        return links.within.latency.value() + wire_bytes(kind, bytes, ranks) / rate * 1e9;
+        wire_bytes(kind, 1.0, ranks) / paths
+    };
+    let Some(table) = table else {
+        return links.within.latency.value() + bytes * on_link(ranks) / links.port.collectives.value() * 1e9;
     };
     let least = table.times[0].1;
-    let share = |ranks: u32| f64::from(ranks - 1) / f64::from(ranks);
-    let grown = (time(table, bytes) - least) * share(ranks) / share(table.ranks);
+    let grown = (time(table, bytes) - least) * on_link(ranks) / on_link(table.ranks);
     least + f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value() + grown
 }
 

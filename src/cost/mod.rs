@@ -207,14 +207,29 @@ pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     ((cost.read + cost.written).device + cost.sent + cost.received) as f64 <= cache_room(profile)
 }
 
+/// Groups in which a kernel's blocks begin, where it has the device for itself: of a kernel that takes more rounds of the
+/// device, several rounds go together.
+pub const GROUPS: u64 = 8;
+
+/// Rounds of the device that begin together when `fit` blocks of a kernel find room now, and `room` on an empty device. No
+/// group lasts longer than all of the kernel on a device of its own.
+pub fn rounds(blocks: u64, fit: u64, room: u64, groups: u64) -> u64 {
+    blocks.div_ceil(groups * fit).min(blocks.div_ceil(room))
+}
+
 /// How long a task takes when it has the device alone, in ns.
 pub fn alone(task: &Task, profile: &Profile) -> f64 {
     match *task {
         Task::Kernel { blocks, share, block_time, busy, floor } => {
-            let at_once = (profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(share)).floor().max(1.0);
-            let waves = (blocks as f64 / at_once).ceil();
+            let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
+            let room = (capacity / u64::from(share)).max(1);
+            let group = room * rounds(blocks, room, room, GROUPS);
+            let time = |count: u64| {
+                let part = count as f64 / blocks as f64;
+                (count.div_ceil(room) as f64 * block_time).max(busy.longest() * part)
+            };
             // Rounded as the simulator rounds them.
-            floor.round() + (waves * block_time).max(busy.longest()).round()
+            floor.round() + ((blocks / group) as f64 * time(group) + time(blocks % group)).round()
         }
         Task::Copy { direction, bytes, pageable } => {
             let engines = engines(direction, profile);

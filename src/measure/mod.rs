@@ -38,6 +38,7 @@ mod standing;
 pub mod stats;
 mod steady;
 mod times;
+mod valid;
 mod variant;
 pub mod verdict;
 mod verify;

@@ -10,6 +10,7 @@ use crate::base::Bytes;
 mod ranks;
 
 pub use super::times::{SlotTimes, Times};
+use super::valid;
 pub use super::verify::record::{
     CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
 };
@@ -314,7 +315,11 @@ impl RunRecord {
         }
         let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a run: {error}"))?;
         match head.schema.as_deref() {
-            Some(SCHEMA) => serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}")),
+            Some(SCHEMA) => {
+                let record = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+                valid::check(&record).map_err(|why| format!("it is damaged: {why}"))?;
+                Ok(record)
+            }
             Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
             None => Err("it has no `schema`: it is not a record of this program".to_owned()),
         }

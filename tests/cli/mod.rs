@@ -20,3 +20,4 @@ mod settings;
 mod suggested;
 mod suite;
 mod trace;
+mod trust;

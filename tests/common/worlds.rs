@@ -104,6 +104,13 @@ impl Work {
     }
 }
 
+impl Statement {
+    /// Whether every rank has it.
+    fn everywhere(&self) -> bool {
+        self.work.together() || !matches!(self.condition, Condition::EvenRank)
+    }
+}
+
 fn work(ranks: u32) -> impl Strategy<Value = Work> {
     let size = || (0u32..13).prop_flat_map(|power| (1u64 << power)..=(2 << power));
     let alone = prop_oneof![
@@ -176,6 +183,21 @@ pub fn world(most_ranks: u32) -> impl Strategy<Value = World> {
 impl World {
     /// The file.
     pub fn text(&self) -> String {
+        self.text_at("iteration")
+    }
+
+    /// Iterations after which the program repeats, by the conditions that it has.
+    pub fn cycle(&self) -> u64 {
+        let lcm = |cycle: u64, of: u64| (cycle..).step_by(cycle as usize).find(|sum| sum % of == 0).unwrap_or(cycle);
+        let turns = self.statements.iter().filter_map(|statement| match statement.condition {
+            Condition::Turn { of, .. } => Some(of),
+            _ => None,
+        });
+        turns.fold(1, lcm)
+    }
+
+    /// The file, with another expression in place of the iteration's number.
+    pub fn text_at(&self, iteration: &str) -> String {
         let dtype = if self.half { "bf16" } else { "f32" };
         let mut text = String::from("//! A random program.\n\n");
         for stream in 0..self.streams {
@@ -195,13 +217,24 @@ impl World {
             text += &format!("buffer all{family}[2]: {dtype}[world, {rows}, {columns}]\n");
         }
         text += &format!("\nstep{} {{\n", self.options);
+        // A rank has to have something to run.
+        if !self.statements.iter().any(Statement::everywhere) {
+            text += "  on s0 { nop() }\n";
+        }
         for (number, statement) in self.statements.iter().enumerate() {
-            text += &self.statement(number, statement);
+            text += &self.statement(number, statement, iteration);
         }
         text + "}\n"
     }
 
-    fn statement(&self, number: usize, statement: &Statement) -> String {
+    /// Labels of operations that every rank has.
+    pub fn labels(&self) -> Vec<String> {
+        let labelled = |statement: &Statement| statement.everywhere() && !statement.work.together();
+        let labels = (0..).zip(&self.statements).filter(|(_, statement)| labelled(statement));
+        labels.map(|(number, _): (usize, _)| format!("o{number}")).collect()
+    }
+
+    fn statement(&self, number: usize, statement: &Statement, iteration: &str) -> String {
         let &Statement { stream, family, from, to, condition, work } = statement;
         let dtype = if self.half { "bf16" } else { "f32" };
         let (x, y) = (format!("b{family}[{from}]"), format!("b{family}[{to}]"));
@@ -241,7 +274,7 @@ impl World {
         let labelled = if work.together() { operation } else { format!("o{number}: {operation}") };
         let on = format!("on s{stream} {{ {labelled} }}");
         match condition {
-            Condition::Turn { of, is } => format!("  if iteration % {of} == {is} {{ {on} }}\n"),
+            Condition::Turn { of, is } => format!("  if {iteration} % {of} == {is} {{ {on} }}\n"),
             Condition::EvenRank if !work.together() => format!("  if rank % 2 == 0 {{ {on} }}\n"),
             _ => format!("  {on}\n"),
         }

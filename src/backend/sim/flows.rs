@@ -122,8 +122,9 @@ impl<T: Copy> Flows<T> {
         self.share_out(now, Some(id), Vec::new());
     }
 
-    /// Takes the flow that ends first out at its end, and returns whose it was.
-    pub fn finish(&mut self) -> Option<T> {
+    /// Takes the flow that ends first out at its end, and returns whose it was and how many ns of it, at full speed, the
+    /// rounding of its end to whole ns has left out; negative where it has added some.
+    pub fn finish(&mut self) -> Option<(T, f64)> {
         let now = self.next()?;
         let Reverse((_, id, _)) = self.ends.pop()?;
         let flow = self.flows.remove(id)?;
@@ -136,7 +137,7 @@ impl<T: Copy> Flows<T> {
             capacity.users.retain(|(user, _)| *user != id);
         }
         self.share_out(now, None, freed);
-        Some(flow.owner)
+        Some((flow.owner, flow.left - (now - flow.at) as f64 * flow.rate))
     }
 
     /// Adds the flows to a digest; `owner` adds whose one is.
@@ -279,13 +280,13 @@ mod tests {
         for (id, &(start, time, demands)) in flows.iter().enumerate() {
             while state.next().is_some_and(|end| end <= start) {
                 let end = state.next().unwrap();
-                ends.push((state.finish().unwrap(), end));
+                ends.push((state.finish().unwrap().0, end));
             }
             let demands = demands.iter().map(|&(resource, share)| Demand { resource, share }).collect();
             state.add(start, id as u32, time, demands);
         }
         while let Some(end) = state.next() {
-            ends.push((state.finish().unwrap(), end));
+            ends.push((state.finish().unwrap().0, end));
         }
         ends
     }

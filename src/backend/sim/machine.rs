@@ -69,6 +69,8 @@ struct State {
     /// Blocks of a kernel that have not begun, and that have not ended.
     waiting: u64,
     running: u64,
+    /// What the rounding of ends to whole ns has left out of its blocks so far, in ns; the next ones make up for it.
+    left_out: f64,
     /// Stamps that its start and its end set.
     observed: [Option<u32>; 2],
     /// The lane for which it counts as an operation, and whether its start and its end do.
@@ -267,6 +269,7 @@ impl Machine {
             end: None,
             waiting: blocks,
             running: 0,
+            left_out: 0.0,
             observed,
             counted: None,
         };
@@ -293,6 +296,7 @@ impl Machine {
             end: None,
             waiting: 0,
             running: 0,
+            left_out: 0.0,
             observed: [None, None],
             counted: None,
         });
@@ -347,9 +351,9 @@ impl Machine {
             (Some(time), event) if event.is_none_or(|event| time < event) => {
                 self.now = time;
                 match self.flows.finish().expect("the next one was found") {
-                    Owner::Blocks(group) => self.blocks_end(group),
-                    Owner::Copy(task) => self.copied(task),
-                    Owner::Transfer(transfer) => self.transferred(transfer),
+                    (Owner::Blocks(group), left) => self.blocks_end(group, left),
+                    (Owner::Copy(task), _) => self.copied(task),
+                    (Owner::Transfer(transfer), _) => self.transferred(transfer),
                 }
             }
             _ => {
@@ -368,7 +372,7 @@ impl Machine {
                 self.admit(task);
                 self.deal(self.device(task));
             }
-            What::BlocksEnd(group) => self.blocks_end(group),
+            What::BlocksEnd(group) => self.blocks_end(group, 0.0),
             What::Transferred(transfer) => self.transferred(transfer),
             What::CopyStarts(task) => {
                 let Action::Run(run) = self.state(task).action else { unreachable!("only copies start as such") };

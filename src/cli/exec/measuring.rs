@@ -37,6 +37,8 @@ pub(super) struct Run<'a> {
     pub(super) emulated: Option<(u32, u32)>,
     /// A profiler watches.
     pub(super) profiled: bool,
+    /// The variables that the run was given, each `NAME=VALUE`.
+    pub(super) variables: &'a [String],
     pub(super) part: &'a Part,
     pub(super) control: Arc<Control>,
     telling: &'a Telling,
@@ -79,6 +81,7 @@ impl<'a> Run<'a> {
             verify: args.verify,
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
+            variables: &args.env,
             part,
             control,
             telling,

@@ -89,7 +89,7 @@ fn what(digest: &mut Digest, what: What) {
 }
 
 fn state(digest: &mut Digest, state: &State) {
-    let State { action, placing, open, ready, followers, end, waiting, running, observed, counted } = state;
+    let State { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } = state;
     if let Some(end) = end {
         // What waits for it asks for its end alone.
         digest.word(0u64);
@@ -108,6 +108,7 @@ fn state(digest: &mut Digest, state: &State) {
         digest.duration(gap);
     }
     digest.words([*waiting, *running]);
+    digest.number(*left_out);
     observed.iter().for_each(|&stamp| digest.stamp(stamp));
     match counted {
         None => digest.word(0u64),

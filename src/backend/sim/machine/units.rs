@@ -1,15 +1,12 @@
 //! Compute units: they are dealt out to the blocks of kernels, the most urgent first, as far as there are any.
 
-use crate::cost::{Busy, Task};
+use crate::cost::{self, Busy, Task};
 
 use super::agenda::What;
 use super::{Action, Machine, Owner, TaskId, whole};
 
-/// Groups in which a kernel's blocks are dealt out, where it has the device for itself: of a kernel that takes more rounds
-/// of the device, several rounds go together.
-const GROUPS: u64 = 8;
-
-/// The same of a kernel that more urgent ones may interrupt: these get its units when a group of its blocks ends.
+/// Groups in which the blocks of a kernel are dealt out that more urgent ones may interrupt: these get its units when a
+/// group of its blocks ends.
 const GROUPS_OF_LESS_URGENT: u64 = 64;
 
 /// The part of a device's room for blocks that is dealt out at least to a kernel that has some running already, as one over
@@ -82,36 +79,40 @@ impl Machine {
         if fit < least {
             return false;
         }
-        // No group lasts longer than all of the kernel on a device of its own.
-        let groups = if state.placing.priority > most_urgent { GROUPS_OF_LESS_URGENT } else { GROUPS };
-        let rounds = blocks.div_ceil(groups * fit).min(blocks.div_ceil(room));
+        let groups = if state.placing.priority > most_urgent { GROUPS_OF_LESS_URGENT } else { cost::GROUPS };
+        let rounds = cost::rounds(blocks, fit, room, groups);
         let count = (fit * rounds).min(state.waiting);
         state.waiting -= count;
         state.running += count;
         let exhausted = state.waiting == 0;
+        let left_out = std::mem::take(&mut state.left_out);
         let compute = block_time * count.div_ceil(fit) as f64;
         let busy = busy.scaled(count as f64 / blocks as f64);
         let alone = compute.max(busy.longest());
+        let time = (alone + left_out).max(0.0);
         let held = fit * share;
         self.devices[device].free -= held;
         self.account(task).into_iter().for_each(|(_, used)| *used += held);
         let group = self.blocks.add(Blocks { task, count, held });
         let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
         if demands.is_empty() {
-            self.at(self.now + whole(alone), What::BlocksEnd(group));
+            self.state(task).left_out = time - whole(time) as f64;
+            self.at(self.now + whole(time), What::BlocksEnd(group));
         } else {
-            self.flows.add(self.now, Owner::Blocks(group), alone, demands);
+            self.flows.add(self.now, Owner::Blocks(group), time, demands);
         }
         exhausted
     }
 
-    pub(super) fn blocks_end(&mut self, group: u32) {
+    /// `left` is what the rounding of their end has left out, in ns.
+    pub(super) fn blocks_end(&mut self, group: u32, left: f64) {
         let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);
         self.devices[device].free += held;
         self.account(task).into_iter().for_each(|(_, used)| *used -= held);
         let state = self.state(task);
         state.running -= count;
+        state.left_out += left;
         if state.running == 0 && state.waiting == 0 {
             self.ended(task);
         }

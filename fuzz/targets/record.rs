@@ -1,0 +1,5 @@
+#![no_main]
+
+use aorta_fuzz::records;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drop(records::show(&records::text(data, &records::RECORDS))));
