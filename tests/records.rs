@@ -122,7 +122,7 @@ fn a_contradiction_is_told_by_its_field() {
     }
     let seed = verified(&sandbox);
     let edits = [
-        ("/verification/operations/0/by_vectors", json!(1 << 40), "verification.operations[0].by_vectors"),
+        ("/verification/operations/0/by_vectors", json!(1u64 << 40), "verification.operations[0].by_vectors"),
         ("/verification/operations/0/undecided", json!(1u64 << 60), "verification.operations[0].undecided"),
         ("/verification/operations/1/count", json!(u64::MAX), "verification.operations[1].count"),
         ("/verification/operations", json!([]), "verification.mistakes"),
