@@ -152,7 +152,7 @@ fn no_report_passes_on_what_a_record_hides() {
     }
     for command in commands {
         let output = run(&sandbox, &command);
-        assert!(matches!(output.code, Some(0 | 1 | 2)), "{command}: {output:?}");
+        assert!(matches!(output.code, Some(0..=2)), "{command}: {output:?}");
         for text in [&output.stdout, &output.stderr] {
             harmless(&command, text);
             if !command.contains("github") {
@@ -459,7 +459,7 @@ mod modes {
         std::fs::create_dir(sandbox.path("small")).expect("a folder can be made");
         let script = "mount -t tmpfs -o size=4k tmpfs small && head -c 4096 /dev/zero > small/x; export TMPDIR=$PWD/small; \
             exec $AORTA sweep moe --preset tiny --backend sim --effort quick --set tokens=16,32 --json s.jsonl";
-        if !shell(&sandbox, "unshare -rm true").code.is_some_and(|code| code == 0) {
+        if shell(&sandbox, "unshare -rm true").code != Some(0) {
             println!("skipped: this machine permits no namespaces");
             return;
         }
