@@ -23,7 +23,15 @@ fn seeds() -> Vec<Value> {
         "step { if iteration % 2 == 1 { spun: spin(2us) } else { nop() } }\nmetric work = time(spun)",
     );
     seeds.push(sandbox.record(&["slots.aorta", "--effort", "quick"]));
+    seeds.push(verified(&sandbox));
     seeds
+}
+
+/// A record with results that were compared.
+fn verified(sandbox: &Sandbox) -> Value {
+    let command = "exec moe --preset tiny --backend host --verify --effort quick --json verified.json";
+    sandbox.good(&command.split_whitespace().collect::<Vec<_>>());
+    sandbox.json("verified.json")
 }
 
 /// A file of two cases.
@@ -111,6 +119,22 @@ fn a_contradiction_is_told_by_its_field() {
             let output = sandbox.run(command);
             assert_eq!(output.code, Some(2), "{command:?} of {place}: {output:?}");
         }
+    }
+    let seed = verified(&sandbox);
+    let edits = [
+        ("/verification/operations/0/by_vectors", json!(1u64 << 40), "verification.operations[0].by_vectors"),
+        ("/verification/operations/0/undecided", json!(1u64 << 60), "verification.operations[0].undecided"),
+        ("/verification/operations/1/count", json!(u64::MAX), "verification.operations[1].count"),
+        ("/verification/operations", json!([]), "verification.mistakes"),
+    ];
+    let mistake = json!({ "operation": "up", "launch": "stream", "iteration": 0, "output": "up", "element": [0],
+        "actual": "1.0", "expected": "0.0", "allowed": 0.1, "error": 10.0 });
+    for (place, value, field) in edits {
+        let mut record = seed.clone();
+        record["verification"]["mistakes"] = json!([mistake]);
+        *record.pointer_mut(place).unwrap_or_else(|| panic!("there is no {place}")) = value;
+        let why = RunRecord::from_json(&record.to_string()).expect_err(place);
+        assert!(why.starts_with(&format!("it is damaged: `{field}` ")), "{place}: {why}");
     }
     // In a file of cases, with its line.
     let mut lines = journal();

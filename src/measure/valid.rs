@@ -8,7 +8,9 @@ use std::fmt::Display;
 use crate::base::Nanos;
 use crate::config::MAX_CYCLE;
 
-use super::record::{AnalysisRecord, MeetingRecord, OperationRecord, RankRecord, RunRecord, Times, Variant};
+use super::record::{
+    AnalysisRecord, MeetingRecord, OperationRecord, RankRecord, RunRecord, Times, Variant, VerificationRecord,
+};
 
 /// What is wrong with a record: the field, and why it cannot be so.
 type Checked = Result<(), String>;
@@ -22,8 +24,27 @@ pub fn check(record: &RunRecord) -> Checked {
     for (index, variant) in record.variants.iter().enumerate() {
         check_variant(record, variant, &format!("variants[{index}]"))?;
     }
-    let verified = record.verification.iter().flat_map(|verification| &verification.variants);
-    for (index, variant) in verified.enumerate() {
+    record.verification.as_ref().map_or(Ok(()), check_verification)
+}
+
+fn check_verification(verification: &VerificationRecord) -> Checked {
+    let mut launches = 0u64;
+    for (index, of) in verification.operations.iter().enumerate() {
+        let at = format!("verification.operations[{index}]");
+        let no_more = |part: u64, whole: u64, name: &str, of: &str| {
+            require(part <= whole, format!("{at}.{name}"), part, || format!("`{of}` is {whole}"))
+        };
+        no_more(of.by_vectors, of.count, "by_vectors", "count")?;
+        no_more(of.undecided, of.elements, "undecided", "elements")?;
+        let sum = launches.checked_add(of.count);
+        require(sum.is_some(), format!("{at}.count"), of.count, || "no run has as many launches".to_owned())?;
+        launches = sum.unwrap_or(launches);
+    }
+    let mistakes = verification.mistakes.len();
+    require(mistakes as u64 <= launches, "verification.mistakes", mistakes, || {
+        format!("{launches} launches were compared")
+    })?;
+    for (index, variant) in verification.variants.iter().enumerate() {
         require(
             variant.witnessed.is_none_or(|edges| variant.missed.len() as u64 <= edges),
             format!("verification.variants[{index}].missed"),
