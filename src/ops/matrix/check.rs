@@ -48,6 +48,11 @@ const NARROWED: f64 = 1.0 / 1024.0;
 /// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
 const TERMS: usize = 4;
 
+/// The least number that `f16` has all digits of. Matrix units line products up by their exponents before they add them up,
+/// and those of a smaller number are this one's: on an H200, sums with such factors are off by roundings of what this
+/// number would make of them.
+const SMALLEST_NORMAL: f64 = 1.0 / 16384.0;
+
 /// Compares all products of a batch.
 pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
     let (m, n, ..) = sizes(spec);
@@ -101,7 +106,8 @@ struct Samples {
 
 impl<'a> Product<'a> {
     fn new(factors: Factors<'a>, c: &'a [f64], dtype: DType, arithmetic: Arithmetic) -> Product<'a> {
-        let (rows, columns) = (lengths(factors.a), lengths(factors.b.t()));
+        let least = if arithmetic == Arithmetic::F16 { SMALLEST_NORMAL } else { 0.0 };
+        let (rows, columns) = (lengths(factors.a, least), lengths(factors.b.t(), least));
         let c = ArrayView2::from_shape((factors.rows(), factors.columns()), c).expect("as many as the product has");
         let sum = if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 };
         // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
@@ -293,12 +299,17 @@ struct Sample {
     worst: Worst,
 }
 
-/// The lengths of the rows, of whatever size their elements are.
-fn lengths(matrix: ArrayView2<f64>) -> Vec<f64> {
+/// The lengths of the rows, of whatever size their elements are; each counts as `least` at least.
+fn lengths(matrix: ArrayView2<f64>, least: f64) -> Vec<f64> {
     let (mut largest, mut sums) = (vec![0.0f64; matrix.nrows()], vec![0.0f64; matrix.nrows()]);
-    let larger = |largest: &mut f64, value: &f64| *largest = largest.max(value.abs());
+    // Not the larger of both, which would hide what is not a number.
+    let size = |value: &f64| if value.abs() < least { least } else { value.abs() };
+    let larger = |largest: &mut f64, value: &f64| *largest = largest.max(size(value));
     // An infinite or absent number makes the length so too.
-    let square = |largest: f64, value: &f64| if *value == 0.0 { 0.0 } else { (value / largest).powi(2) };
+    let square = |largest: f64, value: &f64| match size(value) {
+        0.0 => 0.0,
+        size => (size / largest).powi(2),
+    };
     // In the order of memory.
     if matrix.strides()[1] == 1 {
         for ((row, largest), sum) in matrix.rows().into_iter().zip(&mut largest).zip(&mut sums) {
