@@ -25,7 +25,7 @@ pub struct Scenario {
     /// Parameters, as they would be written behind `--set name=`.
     pub params: BTreeMap<String, String>,
     pub streams: Option<u32>,
-    /// Variables for the vendor's driver and libraries, of those in [`variables`].
+    /// Variables for the vendor's driver and libraries, of those in the allowlist.
     pub environment: BTreeMap<String, String>,
     pub backend: Option<String>,
     pub profile: Option<String>,

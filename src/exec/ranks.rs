@@ -263,7 +263,7 @@ impl Ranks {
         self.peers.is_none()
     }
 
-    /// Brings together bytes of each process, however many: see [`peers::share`].
+    /// Brings together bytes of each process, however many.
     pub fn share(&self, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
         peers::share(self.peers.as_deref(), what, own)
     }
@@ -417,7 +417,7 @@ impl Ranks {
         Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
     }
 
-    /// Runs a single iteration on every rank, to its end; those before it have been run: [`Session::once`].
+    /// Runs a single iteration on every rank, to its end; those before it have been run.
     pub fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
         self.each_or_none("an iteration", control, |session| session.once(mode, iteration, control), |_| ()).map(drop)
     }
