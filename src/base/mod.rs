@@ -29,3 +29,8 @@ pub use space::Space;
 pub use span::SrcSpan;
 pub use symbol::{Interner, Symbol};
 pub use units::{Bytes, Flops, Nanos, Rate};
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

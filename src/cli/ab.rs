@@ -1,18 +1,19 @@
 //! `aorta ab`: two variants of a run beside each other, measured in turn.
 
 mod args;
-mod child;
-mod course;
+mod run;
 mod side;
+mod standing;
 mod unquoted;
 
 use crate::base::shell;
 use crate::measure::ab::AbRecord;
 use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::Side;
-use crate::report;
+use crate::report::{self, page};
 
-use super::case::{self, Interrupt};
+use super::cases;
+use super::child::Interrupt;
 use super::error::CliError;
 use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
 
@@ -21,11 +22,11 @@ pub use side::SideArgs;
 pub use unquoted::quoted;
 
 use args::{FailOnArg, ROUNDS};
-use child::Failure;
-use course::{Done, Plan};
+use run::{Done, Plan};
+use standing::Failure;
 
 pub fn run(args: &AbArgs) -> CliResult {
-    case::alone("ab")?;
+    cases::alone("ab")?;
     if let Some(path) = &args.json {
         output::check_file(path)?;
     }
@@ -37,31 +38,30 @@ pub fn run(args: &AbArgs) -> CliResult {
         fresh: args.fresh,
         apart: !args.no_apart,
     };
-    let interrupt = Interrupt::watch();
-    match course::run(&plan, &interrupt) {
-        Ok(done) => finish(args, done),
-        Err(Failure::Interrupted) => {
+    match measured(&plan, &Interrupt::watch())? {
+        Some(done) => finish(args, done),
+        None => {
             output::eprint("Interrupted before anything was compared.\n");
             Ok(INTERRUPTED)
-        }
-        Err(Failure::Ended { said, error }) => {
-            output::eprint(&said);
-            Err(error.into())
         }
     }
 }
 
-/// Compares two sides as `aorta ab` does by itself, shows the result, and says whether it went to its end.
+/// Compares two sides as `aorta ab` does by itself, shows the result, and returns whether it was not interrupted.
 pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
     let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: 1, fresh: false, apart: false };
-    match course::run(&plan, interrupt) {
-        Ok(mut done) => {
-            done.record.judge(THRESHOLD);
-            output::print(&report::ab(&done.record));
-            Ok(done.record.complete)
-        }
-        Err(Failure::Interrupted) => Ok(false),
-        Err(Failure::Ended { said, error }) => {
+    let Some(mut done) = measured(&plan, interrupt)? else { return Ok(false) };
+    done.record.judge(THRESHOLD);
+    output::print(&page::text(&[report::ab(&done.record)]));
+    Ok(done.record.complete)
+}
+
+/// Runs a comparison; `None` of one that was interrupted before it had anything.
+fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError> {
+    match run::run(plan, interrupt) {
+        Ok(done) => Ok(Some(done)),
+        Err(Failure::Interrupted) => Ok(None),
+        Err(Failure::Ended { said, error, .. }) => {
             output::eprint(&said);
             Err(error.into())
         }
@@ -84,7 +84,7 @@ fn finish(args: &AbArgs, done: Done) -> CliResult {
     let Done { mut record, said } = done;
     output::eprint(&told(&said));
     record.judge(args.threshold());
-    output::print(&report::ab(&record));
+    output::print(&page::text(&[report::ab(&record)]));
     if let Some(path) = &args.json {
         output::write_text(path, &record.to_json())?;
     }

@@ -1,18 +1,30 @@
-//! What `aorta ab` and the runs that it has started say to each other.
+//! What the runs that `aorta ab` has started send to it.
 //!
-//! A run prints a line of JSON, [`Ready`], when it has warmed up. Then each line that it reads is a number of iterations, and
-//! it answers with a line that is a [`Block`](crate::measure::Block). It ends when its standard input does.
+//! A run prints one [`Message`] a line, as JSON: `Ready` when it has warmed up, then a `Block` for each line of its
+//! standard input, which is a number of iterations. It ends when its standard input does, or with `Failed`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
-use crate::measure::RunRecord;
 use crate::measure::record::WarmupRecord;
+use crate::measure::{Block, RunRecord};
 
-/// A run has warmed up, and waits.
+/// A line from a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    Ready(Box<Ready>),
+    Block(Block),
+    /// The run ends with an error, which it also prints for people on standard error.
+    Failed {
+        message: String,
+    },
+}
+
+/// A run that has warmed up, and waits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
-    /// What runs, where and with which settings: a record without figures.
+    /// The program, the device and the settings: a record without figures.
     pub record: RunRecord,
     /// `stream` or `graph`.
     pub launch: String,

@@ -10,6 +10,7 @@ use crate::schedule;
 
 use super::diagnostics::{self, Boxed, DiagnosticsArg};
 use super::error::CliError;
+use super::passed::exec_args;
 use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, exec, load, output, plan};
 
 #[derive(Debug, Args)]
@@ -67,12 +68,7 @@ fn scenario(file: &str, args: &CheckArgs) -> Result<String, CliError> {
     let mut words = vec![file.to_owned()];
     words.extend(args.workload.words());
     words.extend(args.config.config.iter().flat_map(|pair| ["--config".to_owned(), pair.clone()]));
-    let parsed = super::exec_args(&words).map_err(|why| super::error::InputError::BadValue {
-        what: "the file".to_owned(),
-        value: file.to_owned(),
-        why,
-        help: "name a scenario".to_owned(),
-    })?;
+    let parsed = exec_args(&words).map_err(|mistake| mistake.of("the file", file))?;
     let (settled, settings) = exec::settle(parsed)?;
     let set: Vec<&str> = settled.env.iter().map(String::as_str).collect();
     let mut rows = vec![("runs", shell::command(settled.words()))];

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 
 use crate::measure::compare::{self, FailOn, Options, Side, Thresholds};
 use crate::measure::effect::Direction;
-use crate::report::compare as report;
+use crate::report::{compare as report, page};
 
 use super::error::{CliError, InputError};
 use super::{CliResult, DONE, REGRESSED, load, output};
@@ -93,20 +93,21 @@ pub fn run(args: CompareArgs) -> CliResult {
     let base = side(&args.base)?;
     let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<Side>, CliError>>()?;
     let comparison = compare::compare(&base, &others, &options);
+    let pages = report::compare(&comparison);
     let text = match args.format {
-        Format::Table => report::table(&comparison),
+        Format::Table => page::text(&pages),
         Format::Json => report::json(&comparison),
-        Format::Markdown => report::markdown(&comparison),
-        Format::Latex => report::latex(&comparison),
-        Format::Junit => report::junit(&comparison),
-        Format::Github => report::github(&comparison),
+        Format::Markdown => page::markdown(&pages),
+        Format::Latex => page::latex(&pages),
+        Format::Junit => page::junit(&pages),
+        Format::Github => page::github(&pages),
     };
     match &args.output {
         None if args.format == Format::Github => output::print_data(&text),
         None => output::print(&text),
         Some(path) => {
             output::write_text(path, &text)?;
-            output::print(&report::table(&comparison));
+            output::print(&page::text(&pages));
         }
     }
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {

@@ -21,9 +21,9 @@ use crate::measure::RunRecord;
 
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, case, launcher, load, output};
+use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, child, launcher, load, output};
 
-pub use args::{EffortArg, ExecArgs};
+pub use args::ExecArgs;
 pub use prepare::{examine, settle};
 
 use measuring::Run;
@@ -47,10 +47,10 @@ struct Part {
 
 pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     if args.until_input_ends {
-        case::until_input_ends();
+        child::until_input_ends();
     }
     let aftermath = failure::Aftermath::of(&args, how);
-    let (file, typed) = (args.file.clone(), args.env.len());
+    let (file, typed, blocks) = (args.file.clone(), args.env.len(), args.blocks);
     let settled = settle(args);
     if let Ok((args, _)) = &settled
         && !args.env.is_empty()
@@ -67,7 +67,12 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
         None => {
             let alone = Part { leads: true, launched: false, facts: Vec::new(), aftermath, control: Arc::default() };
             let done = settled.and_then(|(args, settings)| finish(&prepare(args, settings, None)?, &alone, how));
-            done.inspect_err(|error| aftermath.look_again(error))
+            done.inspect_err(|error| {
+                if blocks {
+                    standing::failed(error);
+                }
+                aftermath.look_again(error);
+            })
         }
     }
 }

@@ -22,7 +22,10 @@ impl ExpectedArgs {
     /// The ranges of a file that was named. Read before a run, so that a mistake in it costs no time.
     pub fn own(&self) -> Result<Option<Expected>, CliError> {
         let named = self.expected.as_deref().filter(|path| !path.is_empty());
-        named.map(|path| read(Path::new(path))).transpose()
+        let read = |path: &str| -> Result<Expected, CliError> {
+            Ok(Expected::parse(path, &load::read(Path::new(path), load::Kind::Expected)?)?)
+        };
+        named.map(read).transpose()
     }
 
     /// Lists what the record holds, where that was asked for.
@@ -45,12 +48,6 @@ impl ExpectedArgs {
     pub fn given(&self) -> bool {
         self.expected.is_some()
     }
-}
-
-/// Ranges of a file.
-pub fn read(path: &Path) -> Result<Expected, CliError> {
-    let text = load::read(path, load::Kind::Expected)?;
-    Ok(Expected::parse(&path.display().to_string(), &text)?)
 }
 
 /// The ranges for a record: the caller's own, or those that are shipped for its device.

@@ -3,8 +3,9 @@
 mod ab;
 mod backends;
 mod blocks;
-mod case;
+mod cases;
 mod check;
+mod child;
 mod compare;
 mod completions;
 mod conditions;
@@ -24,12 +25,12 @@ mod load;
 mod new;
 mod output;
 mod own;
+mod passed;
 mod plan;
 mod profile;
 mod progress;
 mod reach;
 mod report;
-mod search;
 mod secret;
 mod show;
 mod suite;
@@ -38,7 +39,7 @@ mod sweep;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use environment::{library_paths, rocm_paths};
 
@@ -219,13 +220,6 @@ fn nothing_lost(code: u8, how: DiagnosticsArg) -> u8 {
         }
         _ => code,
     }
-}
-
-/// The arguments of `exec` that words stand for, read as it reads them; else what is wrong with them.
-fn exec_args(words: &[String]) -> Result<exec::ExecArgs, String> {
-    let command = exec::ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
-    let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
-    exec::ExecArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
 }
 
 /// Ranks of a world: each may have a program of its own.

@@ -10,7 +10,7 @@ use crate::measure::RunRecord;
 use crate::measure::cases::{Cases, Header, Kind};
 use crate::measure::order::Order;
 use crate::report;
-use crate::report::suite::Page;
+use crate::report::{Suite, page};
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
@@ -120,13 +120,14 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     }
     let metrics = latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|of| &of.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
-    output::print(&match header.kind {
+    let page = match header.kind {
         Kind::Sweep => report::sweep(header, &latest, order.as_ref()),
         Kind::Suite => {
             let planned = latest.len();
-            report::suite::table(&Page { header, description: "", cases: latest, planned })
+            report::suite(&Suite { header, description: "", cases: latest, planned })
         }
-    });
+    };
+    output::print(&page::text(&[page]));
     let latest = read.latest();
     let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
     let csv = args.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));

@@ -3,24 +3,22 @@
 mod args;
 mod plan;
 
-use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::{Bytes, counted};
+use crate::base::{Bytes, counted, hex, shell};
 use crate::config::{Suite, SuiteCase};
 use crate::measure::RunRecord;
-use crate::measure::cases::{Case, Header, Kind, SCHEMA, Status};
-use crate::report::suite::{self as report, Page};
+use crate::measure::cases::{Case, Header, Kind, Status};
+use crate::report::{self, page};
 
-use super::case::{self, Interrupt};
+use super::cases::{self, Runner};
 use super::error::CliError;
-use super::sweep::journal::{self, Opened};
-use super::sweep::progress::Progress;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, expected, load, output};
+use super::passed::exec_args;
+use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
 
 use args::FormatArg;
 pub use args::SuiteArgs;
-use plan::{Fate, Machine, Planned};
+use plan::{Machine, SuitePlan};
 
 /// A case makes no run, whatever the machine.
 const BAD_INPUT: u8 = 2;
@@ -30,32 +28,55 @@ pub fn run(args: SuiteArgs) -> CliResult {
         output::print(&list()?);
         return Ok(DONE);
     };
-    case::alone("suite")?;
+    cases::alone("suite")?;
     let (suite, text) = plan::find(name)?;
-    let mut machine = Machine::here(&args, &load::settings(&args.config)?)?;
-    // A mistake in them would end every case.
-    args.expected.as_deref().map(expected::read).transpose()?;
+    let same = args.same.words();
+    // A mistake in these, or in the ranges of what is normal, would end every case.
+    let exec = exec_args(&[&[name.clone()], &same[..]].concat())
+        .map_err(|mistake| mistake.of("what all cases have", &shell::command(&same)))?;
+    exec.expected.own()?;
+    let mut machine = Machine::here(&exec, &load::settings(&exec.config)?)?;
     let planned = plan::plan(&suite, &args, &machine)?;
     if args.dry_run {
         output::print(&commands(&planned));
-        let bad = planned.iter().any(|planned| matches!(planned.fate, Fate::Bad(_)));
+        let bad = planned.iter().any(|of| matches!(of.planned.fate, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
-    let header = header(&suite, &text, &planned, &args);
-    let opened = journal::open(args.json.clone(), true, &header, args.resume)?;
-    let interrupt = Interrupt::watch();
-    let cases = run_cases(&planned, &mut machine, opened, &interrupt)?;
-    if interrupt.stopped() && args.json.is_some() {
-        output::eprint("Interrupted: the same command with `--resume` goes on.\n");
+    let header = header(&suite, &text, &planned, same);
+    let mut runner = Runner::open(args.json.as_ref(), None, &header, args.resume, planned.len())?;
+    // What was skipped or has failed may go now.
+    let is_planned = |case: &Case| planned.iter().any(|of| of.planned.name == case.name);
+    runner.keep(|case| case.status.is_measured() && is_planned(case));
+    let mut cases = Vec::with_capacity(planned.len());
+    for of in &planned {
+        let case = runner.case(&of.planned.name, |interrupt| {
+            if let (Ok(_), Some(why)) = (&of.planned.fate, machine.too_small(&of.case)) {
+                return Ok(Some(of.planned.without(Status::Skipped, &why)));
+            }
+            Ok(of.planned.run(interrupt)?.map(|case| limited(case, &of.case)))
+        });
+        let Some(case) = case? else { break };
+        // What a device has is known when it has been opened, which a case does.
+        let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
+        machine.memory = machine.memory.or(memory.map(Bytes));
+        cases.push(case);
     }
+    let complete = cases.len() == planned.len();
+    runner.farewell();
     let ended = cases.iter().collect();
-    let page = Page { header: &header, description: &suite.description, cases: ended, planned: planned.len() };
-    output::print(&match args.format {
-        FormatArg::Table => report::table(&page),
-        FormatArg::Markdown => report::markdown(&page),
-        FormatArg::Junit => report::junit(&page),
+    let page = report::suite(&report::Suite {
+        header: &header,
+        description: &suite.description,
+        cases: ended,
+        planned: planned.len(),
     });
-    Ok(if interrupt.stopped() { INTERRUPTED } else { exit_code(&cases, args.strict) })
+    let pages = [page];
+    output::print(&match args.format {
+        FormatArg::Table => page::text(&pages),
+        FormatArg::Markdown => page::markdown(&pages),
+        FormatArg::Junit => page::junit(&pages),
+    });
+    Ok(if complete { exit_code(&cases, args.strict) } else { INTERRUPTED })
 }
 
 /// All suites that are shipped.
@@ -72,100 +93,23 @@ fn list() -> Result<String, CliError> {
 }
 
 /// The command of each case, or why it has none.
-fn commands(planned: &[Planned]) -> String {
-    let line = |planned: &Planned| match &planned.fate {
-        Fate::Run(arguments) => {
-            let typed: Vec<String> = arguments.iter().map(|word| typed(word)).collect();
-            format!("{}: aorta exec {}\n", planned.name, typed.join(" "))
-        }
-        Fate::Skip(why) => format!("{}: skipped: {why}\n", planned.name),
-        Fate::Missing(why) => format!("{}: missing: {why}\n", planned.name),
-        Fate::Bad(why) => format!("{}: failed: {why}\n", planned.name),
+fn commands(planned: &[SuitePlan]) -> String {
+    let line = |SuitePlan { planned, .. }: &SuitePlan| match &planned.fate {
+        Ok(arguments) => format!("{}: aorta exec {}\n", planned.name, shell::command(arguments)),
+        Err((status, why)) => format!("{}: {}: {why}\n", planned.name, status.word()),
     };
     planned.iter().map(line).collect()
 }
 
-/// A word as a shell takes it.
-fn typed(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_=./,:+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 /// What a file of its cases begins with. Its hash is of the suite and of all files that its cases name.
-fn header(suite: &Suite, text: &str, planned: &[Planned], args: &SuiteArgs) -> Header {
+fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -> Header {
     let mut digest = Sha256::new();
     digest.update(text);
-    for planned in planned {
-        if let Fate::Run(arguments) = &planned.fate {
-            // A shipped workload changes with the version alone.
-            digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
-        }
+    for arguments in planned.iter().filter_map(|of| of.planned.fate.as_ref().ok()) {
+        // A shipped workload changes with the version alone.
+        digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
     }
-    Header {
-        schema: SCHEMA.to_owned(),
-        kind: Kind::Suite,
-        aorta: env!("CARGO_PKG_VERSION").to_owned(),
-        name: suite.name.clone(),
-        sha256: digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
-        started: jiff::Timestamp::now().to_string(),
-        arguments: args.shared(),
-        axes: Vec::new(),
-        zip: false,
-    }
-}
-
-/// Runs every case that a file does not have yet: all, unless the suite is interrupted.
-fn run_cases(
-    planned: &[Planned],
-    machine: &mut Machine,
-    mut opened: Opened,
-    interrupt: &Interrupt,
-) -> Result<Vec<Case>, CliError> {
-    let mut known: IndexMap<String, Case> = IndexMap::new();
-    // What was skipped or has failed may go now.
-    for case in opened.cases.drain(..).filter(|case| case.status.is_measured()) {
-        known.insert(case.name.clone(), case);
-    }
-    known.retain(|name, _| planned.iter().any(|planned| planned.name == *name));
-    let progress = Progress::start(planned.len(), known.len(), known.values().map(|case| case.seconds).collect());
-    let mut ended = Vec::with_capacity(planned.len());
-    for planned in planned {
-        let case = match known.shift_remove(&planned.name) {
-            Some(case) => case,
-            None => {
-                progress.begin(&planned.name);
-                let Some(case) = one(planned, machine, interrupt)? else { break };
-                opened.journal.append(&case)?;
-                progress.end(&case);
-                case.light()
-            }
-        };
-        // What a device has is known when it has been opened, which a case does.
-        let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
-        machine.memory = machine.memory.or(memory.map(Bytes));
-        ended.push(case);
-    }
-    Ok(ended)
-}
-
-/// Runs a case, or says why not. Nothing where the suite was interrupted.
-fn one(planned: &Planned, machine: &Machine, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
-    let (name, none) = (&planned.name, IndexMap::new());
-    let without = |status, why: &str| Ok(Some(Case::without(name, &none, 0.0, status, why.to_owned())));
-    let arguments = match &planned.fate {
-        Fate::Missing(why) => return without(Status::Missing, why),
-        Fate::Skip(why) => return without(Status::Skipped, why),
-        Fate::Bad(why) => return without(Status::Failed, why),
-        Fate::Run(arguments) => arguments,
-    };
-    if let Some(why) = machine.too_small(&planned.case) {
-        return without(Status::Skipped, &why);
-    }
-    let (outcome, took) = case::run(arguments, interrupt)?;
-    Ok(outcome.case(name, &none, took).map(|case| limited(case, &planned.case)))
+    Header::new(Kind::Suite, &suite.name, hex(digest.finalize()), same)
 }
 
 /// The case with what its limits say. Of what is no measurement they say nothing.
@@ -217,18 +161,5 @@ fn exit_code(cases: &[Case], strict: bool) -> u8 {
         () if any(&[Status::Failed, Status::OutOfMemory]) || !ran => FAILED,
         () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => NOT_HELD,
         () => DONE,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_typed_as_a_shell_takes_them() {
-        assert_eq!(typed("--set=n=4"), "--set=n=4");
-        assert_eq!(typed("--set=n=[1, 2]"), "'--set=n=[1, 2]'");
-        assert_eq!(typed("it's"), "'it'\\''s'");
-        assert_eq!(typed(""), "''");
     }
 }

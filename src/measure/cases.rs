@@ -51,6 +51,23 @@ pub struct Header {
     pub zip: bool,
 }
 
+impl Header {
+    /// The first line of a file that begins now, of cases without axes.
+    pub fn new(kind: Kind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
+        Header {
+            schema: SCHEMA.to_owned(),
+            kind,
+            aorta: env!("CARGO_PKG_VERSION").to_owned(),
+            name: name.to_owned(),
+            sha256,
+            started: jiff::Timestamp::now().to_string(),
+            arguments,
+            axes: Vec::new(),
+            zip: false,
+        }
+    }
+}
+
 /// Something that is given one value after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {

@@ -2,6 +2,7 @@
 
 use crate::base::Nanos;
 
+use super::quantile::effective;
 use super::record::{Times, WarmupRecord};
 use super::series::{self, Modes};
 use super::slots;
@@ -46,7 +47,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     if let Some(modes) = series::modes(&samples) {
         doubts.push(two(name, modes, times));
     }
-    let independent = series::effective(&samples);
+    let independent = effective(&samples, 50.0);
     if independent < FEW * samples.len() as f64 {
         doubts.push(format!(
             "{name}: neighbouring iterations resemble each other: {} of them tell as much as {} independent ones",

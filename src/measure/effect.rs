@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::quantile::quantile;
+use super::stats::{Moments, logs, student};
 
 /// Effects below this share do not matter, unless somebody says otherwise.
 pub const THRESHOLD: f64 = 0.03;
@@ -216,15 +217,8 @@ impl Side {
     }
 
     fn of_values(values: &[f64]) -> Option<Side> {
-        let logs = values.iter().map(|&value| log(value)).collect::<Option<Vec<f64>>>()?;
-        let groups = logs.len();
-        if groups == 0 {
-            return None;
-        }
-        let center = logs.iter().sum::<f64>() / groups as f64;
-        let squares: f64 = logs.iter().map(|log| (log - center).powi(2)).sum();
-        let variance = (groups > 1).then(|| squares / (groups - 1) as f64);
-        Some(Side { center, interval: None, variance, groups })
+        let moments = Moments::of(&logs(values)?)?;
+        Some(Side { center: moments.mean, interval: None, variance: moments.variance(), groups: moments.n })
     }
 
     fn exact(value: f64) -> Option<Side> {
@@ -234,7 +228,7 @@ impl Side {
 }
 
 fn log(value: f64) -> Option<f64> {
-    (value > 0.0 && value.is_finite()).then(|| value.ln())
+    logs(&[value])?.pop()
 }
 
 /// The interval of a difference from those of both sides: the distances to their ends add up as squares do.
@@ -275,20 +269,6 @@ pub(super) fn allow_for_runs(ratio: f64, (low, high): (f64, f64), deviation: f64
 
 /// What a bell curve exceeds to either side with 2.5 %, in standard deviations.
 const NORMAL: f64 = 1.96;
-
-/// Student's t that is exceeded to either side with 2.5 %, for 1, 2, 3, … degrees of freedom.
-const STUDENT: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-
-/// Between whole degrees of freedom on the straight line, which lies above the curve: rather too wide.
-pub(super) fn student(freedom: f64) -> f64 {
-    let whole = (freedom as usize).max(1);
-    let exact = |whole: usize| STUDENT.get(whole - 1).copied().unwrap_or(1.96 + 2.46 / whole as f64);
-    let part = (freedom - whole as f64).max(0.0);
-    exact(whole) + part * (exact(whole + 1) - exact(whole))
-}
 
 /// The verdict on a ratio.
 pub(super) fn judge(ratio: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {

@@ -18,6 +18,8 @@ mod evidence;
 pub mod expected;
 mod meetings;
 mod metrics;
+#[cfg(test)]
+mod noise;
 mod observed;
 mod operations;
 pub mod order;

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::effect::{self, Direction, Verdict};
+use super::stats::{Moments, logs};
 use crate::base::random;
 
 /// Blocks of a round, and those of one side in it.
@@ -101,9 +102,10 @@ pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired>
     let effects: Vec<f64> = pairs.map(|(a, b)| mean(b) - mean(a)).collect();
     let rounds = effects.len();
     let (a, b) = (&a[..rounds * OF_A_SIDE], &b[..rounds * OF_A_SIDE]);
-    let change = (rounds > 0).then(|| mean(&effects))?;
+    let effects = Moments::of(&effects)?;
+    let change = effects.mean;
     let itself = with_itself([a, b], seed);
-    let interval = reach(&effects).map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
+    let interval = effects.reach().map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
     let believed = interval.filter(|_| rounds >= FEWEST && !itself.too_many());
     Some(Paired {
         a: mean(a).exp(),
@@ -129,23 +131,8 @@ impl Paired {
     }
 }
 
-fn logs(values: &[f64]) -> Option<Vec<f64>> {
-    values.iter().map(|&value| (value > 0.0 && value.is_finite()).then(|| value.ln())).collect()
-}
-
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Half the width of the interval of the mean; nothing of a single value.
-fn reach(values: &[f64]) -> Option<f64> {
-    let n = values.len();
-    if n < 2 {
-        return None;
-    }
-    let center = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
-    Some(effect::student((n - 1) as f64) * (squares / (n - 1) as f64 / n as f64).sqrt())
 }
 
 /// Compares each side with itself: four of its blocks in a row are a round, in each of the orders that they could have.
@@ -160,9 +147,9 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
         }
         let turned = |order: &Order| {
             let turned: Vec<f64> = (0..).zip(&effects).map(|(at, effect)| order.sign(at) * effect).collect();
-            let change = mean(&turned).abs();
+            let turned = Moments::of(&turned).expect("there are two effects at least");
             // What does not differ at all needs no width.
-            if change == 0.0 { 0.0 } else { change / reach(&turned).unwrap_or(0.0) }
+            if turned.mean == 0.0 { 0.0 } else { turned.mean.abs() / turned.reach().unwrap_or(0.0) }
         };
         needed.extend(orders(effects.len(), random::hash(seed, side)).iter().map(turned));
     }

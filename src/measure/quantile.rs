@@ -70,12 +70,18 @@ fn beyond(n: usize, share: f64) -> Option<(usize, usize)> {
     (fewest > 0 && count < n).then_some((fewest, count + 1))
 }
 
-/// How many independent samples tell as much of a percentile as these: of the series of yes and no that says which exceed
-/// it, by the sum of its autocorrelations up to where a pair of them is no longer positive (Geyer's initial sequence).
-fn effective(samples: &[f64], wanted: f64) -> f64 {
+/// How many independent samples tell as much of a percentile as these: fewer, where neighbours resemble each other. The
+/// smaller of two counts: by the ranks of neighbours, as if each sample remembered only the one before; and of the series
+/// of yes and no that says which samples exceed the percentile, by the sum of its autocorrelations up to where a pair of
+/// them is no longer positive (Geyer's initial sequence).
+pub fn effective(samples: &[f64], wanted: f64) -> f64 {
     let n = samples.len();
+    let neighbours = match series::autocorrelation(samples) {
+        Some(rho) if rho > 0.0 => n as f64 * (1.0 - rho) / (1.0 + rho),
+        _ => n as f64,
+    };
     if n < series::TREND_SAMPLES {
-        return n as f64;
+        return neighbours;
     }
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -85,17 +91,18 @@ fn effective(samples: &[f64], wanted: f64) -> f64 {
     let deviations: Vec<f64> = exceeds.iter().map(|value| value - mean).collect();
     let squares: f64 = deviations.iter().map(|value| value * value).sum();
     if squares == 0.0 {
-        return n as f64;
+        return neighbours;
     }
     let at = |lag: usize| deviations.iter().zip(&deviations[lag..]).map(|(a, b)| a * b).sum::<f64>() / squares;
     let pairs = (0..(n / 2 - 1).min(PAIRS)).map(|pair| at(2 * pair) + at(2 * pair + 1)).take_while(|sum| *sum > 0.0);
     let time = (2.0 * pairs.sum::<f64>() - 1.0).max(1.0);
-    (n as f64 / time).min(series::effective(samples))
+    (n as f64 / time).min(neighbours)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::noise::Random;
 
     #[test]
     fn ranks_are_those_of_the_tables() {
@@ -109,6 +116,23 @@ mod tests {
         // Both ways agree where they meet.
         let (exact, normal) = (beyond(400, 0.5).unwrap(), beyond(401, 0.5).unwrap());
         assert!(exact.0.abs_diff(normal.0) <= 1 && exact.1.abs_diff(normal.1) <= 1, "{exact:?} {normal:?}");
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_as_often_as_it_says() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / (1u64 << 31) as f64
+        };
+        let held = (0..2000).filter(|_| {
+            let samples: Vec<f64> = (0..25).map(|_| random().powi(3)).collect();
+            // Where chance makes neighbours alike, there may be none.
+            let interval = quantile(&samples, 50.0).unwrap().interval;
+            interval.is_none_or(|(low, high)| (low..=high).contains(&0.125))
+        });
+        let share = held.count() as f64 / 2000.0;
+        assert!((0.94..0.99).contains(&share), "{share}");
     }
 
     #[test]
@@ -128,6 +152,24 @@ mod tests {
     fn equal_samples_have_an_interval_without_width() {
         let same = quantile(&[7.0; 30], 50.0).unwrap();
         assert_eq!(same, Quantile { value: 7.0, interval: Some((7.0, 7.0)) });
+    }
+
+    #[test]
+    fn neighbours_that_resemble_each_other_count_less() {
+        let mut random = Random(1);
+        let mut last = 0.0;
+        let sample = |_| {
+            last = 0.8 * last + random.normal();
+            last
+        };
+        let series: Vec<f64> = (0..1000).map(sample).collect();
+        let rho = series::autocorrelation(&series).unwrap();
+        assert!((rho - 0.8).abs() < 0.06, "{rho}");
+        // (1 - 0.8) / (1 + 0.8) of them.
+        assert!((effective(&series, 50.0) - 111.0).abs() < 40.0, "{}", effective(&series, 50.0));
+        // Those that alternate tell no more than independent ones.
+        let alternating: Vec<f64> = (0..20).map(|index| f64::from(index % 2)).collect();
+        assert_eq!(effective(&alternating, 50.0), 20.0);
     }
 
     #[test]

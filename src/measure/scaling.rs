@@ -141,6 +141,18 @@ pub fn unit(cases: &[&Case]) -> Unit {
     }
 }
 
+/// What a search makes small: the time of a unit of work, in seconds. The work is an iteration's arithmetic, or its bytes
+/// where it computes nothing; where it has neither, the iteration itself. `None` of a case without figures.
+pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
+    let point = Point::of(case, "", pace)?;
+    let unit = match (point.flops > 0.0, point.bytes > 0.0) {
+        (true, _) => Unit::Flops,
+        (false, true) => Unit::Bytes,
+        (false, false) => Unit::Iterations,
+    };
+    Some(1.0 / point.rate(unit).value)
+}
+
 /// What there is to say of each axis of a sweep, or of all together that go together. Nothing of an axis with fewer than
 /// two figures anywhere.
 pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {

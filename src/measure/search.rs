@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use crate::base::random;
 
-use super::effect::student;
+use super::stats::{Moments, student};
 
 /// An axis: how many values it has, and whether neighbours in their order resemble each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Tried {
     }
 
     fn mean(&self) -> Option<f64> {
-        (!self.lost && !self.logs.is_empty()).then(|| self.logs.iter().sum::<f64>() / self.logs.len() as f64)
+        Moments::of(&self.logs).filter(|_| !self.lost).map(|moments| moments.mean)
     }
 }
 
@@ -380,12 +380,9 @@ impl<O: Objective> State<'_, O> {
             let value = |tried: &Tried| tried.mean().unwrap_or(f64::INFINITY);
             value(a).total_cmp(&value(b))
         });
-        let repeated = || tried.iter().filter(|tried| tried.logs.len() > 1);
-        let squares = repeated().map(|tried| {
-            let mean = tried.logs.iter().sum::<f64>() / tried.logs.len() as f64;
-            tried.logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>()
-        });
-        let (squares, freedom): (f64, usize) = (squares.sum(), repeated().map(|tried| tried.logs.len() - 1).sum());
+        let known = || tried.iter().filter_map(|tried| Moments::of(&tried.logs));
+        let squares: f64 = known().map(|moments| moments.squares).sum();
+        let freedom: usize = known().map(|moments| moments.n - 1).sum();
         // Few repetitions say little of how much runs differ.
         let noise = (freedom >= SCOUTS).then(|| ((squares / freedom as f64).sqrt(), freedom));
         Found { tried, runs: self.runs, noise }

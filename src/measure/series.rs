@@ -2,7 +2,7 @@
 //!
 //! All tests go by ranks or medians, so that a few wild samples neither raise nor hide an alarm. Knows no unit.
 
-use super::stats::percentile;
+use super::stats::{median, percentile};
 
 /// Fewest samples of which a trend is told.
 pub const TREND_SAMPLES: usize = 10;
@@ -128,21 +128,6 @@ pub fn autocorrelation(samples: &[f64]) -> Option<f64> {
     (rho.abs() > 2.0 / (n as f64).sqrt()).then_some(rho)
 }
 
-/// How many independent samples tell as much as these: fewer, where neighbours resemble each other.
-pub fn effective(samples: &[f64]) -> f64 {
-    let n = samples.len() as f64;
-    match autocorrelation(samples) {
-        Some(rho) if rho > 0.0 => n * (1.0 - rho) / (1.0 + rho),
-        _ => n,
-    }
-}
-
-fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    percentile(&sorted, 50.0)
-}
-
 /// The rank of each sample, from 1; equal ones share the mean of theirs.
 fn ranks(samples: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..samples.len()).collect();
@@ -175,24 +160,7 @@ fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Random numbers that are the same on every machine.
-    struct Random(u64);
-
-    impl Random {
-        /// Between 0 and 1, never 0.
-        fn uniform(&mut self) -> f64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
-        fn normal(&mut self) -> f64 {
-            (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-        }
-    }
+    use crate::measure::noise::Random;
 
     const SERIES: usize = 1000;
 
@@ -268,25 +236,6 @@ mod tests {
         assert_eq!(modes(&series), Some(Modes { low: 20.0, high: 30.0, upper: 0.25 }));
         assert_eq!(modes(&series[..49]), None);
         assert_eq!(modes(&[7.0; 60]), None);
-    }
-
-    #[test]
-    fn neighbours_that_resemble_each_other_count_less() {
-        let mut random = Random(1);
-        let mut last = 0.0;
-        let series: Vec<f64> = (0..1000)
-            .map(|_| {
-                last = 0.8 * last + random.normal();
-                last
-            })
-            .collect();
-        let rho = autocorrelation(&series).unwrap();
-        assert!((rho - 0.8).abs() < 0.06, "{rho}");
-        // (1 - 0.8) / (1 + 0.8) of them.
-        assert!((effective(&series) - 111.0).abs() < 40.0);
-        // Those that alternate tell no more than independent ones.
-        let alternating: Vec<f64> = (0..20).map(|index| f64::from(index % 2)).collect();
-        assert_eq!(effective(&alternating), 20.0);
     }
 
     #[test]

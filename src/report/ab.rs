@@ -1,49 +1,45 @@
 //! Two variants beside each other, as text.
 
-use std::fmt::Write as _;
-
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, Judged, SideRecord, Way};
 use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, FEWEST, Paired};
 
-use super::table::{new_table, push};
+use super::page::{Page, Section, Table, cell};
 
-/// The comparison for people.
-pub fn ab(record: &AbRecord) -> String {
-    let mut out = String::new();
-    header(record, &mut out);
-    match &record.result {
+/// The page of a comparison of two variants.
+pub fn ab(record: &AbRecord) -> Page {
+    let mut page = Page { command: "aorta ab", name: "b beside a".to_owned(), ..Page::default() };
+    page.lines("", header(record));
+    page.summary = match &record.result {
         Some(judged) => {
-            table(record, judged, &mut out);
-            let _ = writeln!(out, "{}", sentence(record, judged));
-            itself(&judged.turns, &mut out);
-            ways(record, judged, &mut out);
+            let notes = itself(&judged.turns).into_iter().chain(ways(record, judged)).collect();
+            page.sections.push(Section { table: Some(table(record, judged)), notes, ..Section::default() });
+            sentence(record, judged)
         }
-        None => out.push_str("There is no whole round, so that nothing can be said.\n"),
-    }
-    for warning in differences(record).iter().chain(&record.warnings) {
-        let _ = writeln!(out, "note: {warning}");
-    }
-    out
+        None => "There is no whole round, so that nothing can be said.".to_owned(),
+    };
+    page.warnings = differences(record);
+    page.warnings.extend(record.warnings.iter().cloned());
+    page
 }
 
-fn header(record: &AbRecord, out: &mut String) {
-    for (name, side) in [("a", &record.a), ("b", &record.b)] {
-        let _ = writeln!(out, "{name}: aorta exec {}", shell::command(&side.arguments));
-    }
+fn header(record: &AbRecord) -> Vec<String> {
+    let sides = [("a", &record.a), ("b", &record.b)];
+    let mut lines =
+        sides.map(|(name, side)| format!("{name}: aorta exec {}", shell::command(&side.arguments))).to_vec();
     let (a, b) = (place(&record.a), place(&record.b));
-    let _ = if a == b { writeln!(out, "on {a}") } else { writeln!(out, "a on {a}; b on {b}") };
+    lines.push(if a == b { format!("on {a}") } else { format!("a on {a}; b on {b}") });
     let rounds = record.result.as_ref().map_or(0, |result| result.turns.rounds);
     let cut = if record.complete { "" } else { "; it was interrupted" };
-    let _ = writeln!(
-        out,
-        "{rounds} of {} rounds, each A B B A or B A A B, {} a block, {} and {} to warm up{cut}\n",
+    lines.push(format!(
+        "{rounds} of {} rounds, each A B B A or B A A B, {} a block, {} and {} to warm up{cut}",
         record.rounds,
         counted(record.iterations as usize, "iteration"),
         record.a.warmup.iterations,
         record.b.warmup.iterations,
-    );
+    ));
+    lines
 }
 
 fn place(side: &SideRecord) -> String {
@@ -56,14 +52,14 @@ fn place(side: &SideRecord) -> String {
     format!("{ranks}{device}, as {}", if side.launch == "graph" { "a graph" } else { "streams" })
 }
 
-fn table(record: &AbRecord, judged: &Judged, out: &mut String) {
+fn table(record: &AbRecord, judged: &Judged) -> Table {
     let simulated = if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" };
-    let header = [format!("an iteration{simulated}"), "a".into(), "b".into(), "b beside a".into()];
-    let mut table = new_table(&[&header[..], &["95 % interval".to_owned(), "verdict".to_owned()]].concat());
+    let first = format!("an iteration{simulated}");
+    let mut table = Table::new([&first, "a", "b", "b beside a", "95 % interval", "verdict"]).left(5);
     let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
         let time = |time: f64| Nanos(time.round() as i64).to_string();
-        let interval = interval.map_or_else(|| "–".to_owned(), between);
-        table.add_row([name.to_owned(), time(a), time(b), change(ratio), interval, name_of(verdict).to_owned()]);
+        let verdict = name_of(verdict).to_owned();
+        table.row([name.to_owned(), time(a), time(b), change(ratio), cell(interval.map(between)), verdict]);
     };
     let turns = &judged.turns;
     let how = if record.way == Way::Fresh { "in turn, fresh" } else { "in turn" };
@@ -71,7 +67,7 @@ fn table(record: &AbRecord, judged: &Judged, out: &mut String) {
     if let Some(apart) = &judged.apart {
         row("apart", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
     }
-    push(out, &table);
+    table
 }
 
 fn name_of(verdict: Verdict) -> &'static str {
@@ -135,55 +131,54 @@ fn share(ratio: f64) -> String {
     if ratio < 10.0 { format!("{:.1} %", 100.0 * ratio) } else { format!("{ratio:.1} times") }
 }
 
-/// How often a side differs from itself.
-fn itself(turns: &Paired, out: &mut String) {
+/// How often a side differs from itself; `None` where no comparison was possible.
+fn itself(turns: &Paired) -> Option<String> {
     let alarms = &turns.itself;
-    if alarms.comparisons == 0 {
-        return;
-    }
-    let _ = write!(
-        out,
+    let found = format!(
         "A beside A and B beside B: {} of {} comparisons ({}) find a difference; {} may.",
         alarms.alarms,
         alarms.comparisons,
         percent(alarms.rate()),
         percent(ALARMS),
     );
-    let widened = format!(" The interval is {:.2} times as wide for that.", alarms.widened);
-    out.push_str(if alarms.widened > 1.0 { &widened } else { "" });
-    out.push('\n');
+    let widened = match alarms.widened > 1.0 {
+        true => format!(" The interval is {:.2} times as wide for that.", alarms.widened),
+        false => String::new(),
+    };
+    (alarms.comparisons > 0).then(|| found + &widened)
 }
 
 /// What measuring in turn and apart say of each other.
-fn ways(record: &AbRecord, judged: &Judged, out: &mut String) {
+fn ways(record: &AbRecord, judged: &Judged) -> Vec<String> {
+    let mut lines = Vec::new();
     if record.way == Way::Fresh {
         let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
-        let _ = writeln!(
-            out,
+        lines.push(format!(
             "Each block had a process of its own{}. Set-up and warm-up lie between blocks, and what differs from process \
              to process is part of the interval.",
             why.unwrap_or_default()
-        );
+        ));
     }
-    let Some(apart) = &judged.apart else { return };
+    let Some(apart) = &judged.apart else { return lines };
+    let (in_turn, apart) = (change(judged.turns.ratio), change(apart.ratio));
     match judged.agree {
-        Some(true) => out.push_str("In turn and apart agree.\n"),
+        Some(true) => lines.push("In turn and apart agree.".to_owned()),
         Some(false) => {
-            let _ = writeln!(
-                out,
-                "In turn and apart disagree: {} and {}. The usual reasons:\n  \
-                 - in turn, a side finds caches, clocks and power as the other has left them, and apart as it has left \
-                 them itself;\n  \
-                 - in turn, both hold their memory at once, and may lie elsewhere in it;\n  \
-                 - apart, the machine may have changed between the two: what drifts counts there, and not in turn.\n\
-                 Ask what your question is: sides that will run one by one are compared apart, better several times.",
-                change(judged.turns.ratio),
-                change(apart.ratio),
-            );
+            lines.push(format!("In turn and apart disagree: {in_turn} and {apart}. The usual reasons:"));
+            lines.extend(REASONS.map(str::to_owned));
         }
-        None => out.push_str("Whether in turn and apart agree cannot be told.\n"),
+        None => lines.push("Whether in turn and apart agree cannot be told.".to_owned()),
     }
+    lines
 }
+
+/// Why the two ways may disagree, and what to do.
+const REASONS: [&str; 4] = [
+    "  - in turn, a side finds caches, clocks and power as the other has left them, and apart as it has left them itself;",
+    "  - in turn, both hold their memory at once, and may lie elsewhere in it;",
+    "  - apart, the machine may have changed between the two: what drifts counts there, and not in turn.",
+    "Ask what your question is: sides that will run one by one are compared apart, better several times.",
+];
 
 /// What differs between the sides, so that times alone say little.
 fn differences(record: &AbRecord) -> Vec<String> {

@@ -1,15 +1,12 @@
 //! What a sweep says of an axis: a curve of bars, the work, efficiency, the best value, the knee.
 
-use std::fmt::Write as _;
-
-use comfy_table::CellAlignment;
-
 use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::pace::Pace;
 use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
 
-use super::table::{new_table, percent, push};
+use super::page::{Section, Table};
+use super::table::percent;
 
 /// Characters of the longest bar.
 const BAR: usize = 30;
@@ -17,8 +14,8 @@ const BAR: usize = 30;
 /// Curves at other values of the other axes at most.
 const ELSEWHERE: usize = 8;
 
-/// Writes what there is to say of an axis.
-pub(super) fn section(along: &Along, out: &mut String) {
+/// The section of an axis.
+pub fn section(along: &Along) -> Section {
     let name = along.axes.join(", ");
     let curve = &along.curve;
     let marks =
@@ -26,34 +23,37 @@ pub(super) fn section(along: &Along, out: &mut String) {
     let marks: Vec<&str> = marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
     let mark = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
     let at = if curve.held.is_empty() { String::new() } else { format!(", at {}", held(curve)) };
-    let _ = writeln!(out, "Over {name}{at}{mark}");
-    bars(curve, &name, out);
+    Section {
+        title: format!("Over {name}{at}{mark}"),
+        table: Some(bars(curve, &name)),
+        notes: notes(along, &name),
+        ..Section::default()
+    }
+}
+
+fn notes(along: &Along, name: &str) -> Vec<String> {
+    let curve = &along.curve;
     let moves = !matches!(along.effect, Effect::None | Effect::ProgramOnly);
-    let _ = writeln!(out, "{}", work(curve));
+    let mut notes = vec![work(curve)];
     if !curve.conclusive {
-        let _ = writeln!(out, "no conclusion: a case is no measurement, or has a single sample");
+        notes.push("no conclusion: a case is no measurement, or has a single sample".to_owned());
     } else if moves {
-        let _ = writeln!(out, "best: {}", best(curve, &name));
-        if let Some(knee) = curve.knee.filter(|knee| *knee != curve.best) {
+        notes.push(format!("best: {}", best(curve, name)));
+        notes.extend(curve.knee.filter(|knee| *knee != curve.best).map(|knee| {
             let (value, share) = (&curve.points[knee].value, scaling::ENOUGH * 100.0);
-            let _ = writeln!(
-                out,
-                "knee: {name} = {value} is the smallest value that reaches {share:.0} % of the best rate"
-            );
-        }
+            format!("knee: {name} = {value} is the smallest value that reaches {share:.0} % of the best rate")
+        }));
     }
-    for line in effect(&along.effect, &name) {
-        let _ = writeln!(out, "{line}");
+    notes.extend(effect(&along.effect, name));
+    if moves {
+        notes.extend(along.elsewhere.iter().take(ELSEWHERE).map(|curve| {
+            let best = if curve.conclusive { format!(" best: {}", best(curve, name)) } else { String::new() };
+            format!("at {}: {}{best}", held(curve), sparks(curve))
+        }));
+        let hidden = along.elsewhere.len().saturating_sub(ELSEWHERE);
+        notes.extend((hidden > 0).then(|| format!("and {} more", counted(hidden, "curve"))));
     }
-    for curve in along.elsewhere.iter().take(ELSEWHERE).filter(|_| moves) {
-        let best = if curve.conclusive { format!(" best: {}", best(curve, &name)) } else { String::new() };
-        let _ = writeln!(out, "at {}: {}{best}", held(curve), sparks(curve));
-    }
-    let hidden = along.elsewhere.len().saturating_sub(ELSEWHERE);
-    if hidden > 0 && moves {
-        let _ = writeln!(out, "and {} more", counted(hidden, "curve"));
-    }
-    out.push('\n');
+    notes
 }
 
 fn held(curve: &Curve) -> String {
@@ -76,14 +76,10 @@ fn share(curve: &Curve, point: &Point) -> f64 {
     rate(curve, point) / rate(curve, &curve.points[curve.best])
 }
 
-fn bars(curve: &Curve, name: &str, out: &mut String) {
-    let unit = curve.unit.per_second();
-    let mut table = new_table(&[name, unit, "", "median", "efficiency"].map(str::to_owned));
-    if let Some(column) = table.column_mut(2) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
+fn bars(curve: &Curve, name: &str) -> Table {
+    let mut table = Table::new([name, curve.unit.per_second(), "", "median", "efficiency"]).left(2);
     for (point, efficiency) in curve.points.iter().zip(&curve.efficiency) {
-        table.add_row([
+        table.row([
             point.value.clone(),
             rate_text(curve.unit, rate(curve, point)),
             bar(share(curve, point)),
@@ -91,9 +87,7 @@ fn bars(curve: &Curve, name: &str, out: &mut String) {
             percent(*efficiency),
         ]);
     }
-    push(out, &table);
-    // What is said of it stands right below.
-    out.pop();
+    table
 }
 
 /// A bar of eighths of a character.

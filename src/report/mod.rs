@@ -3,6 +3,7 @@
 
 mod ab;
 mod analysis;
+mod cases;
 mod cases_csv;
 mod chrome_trace;
 pub mod compare;
@@ -10,18 +11,17 @@ mod csv;
 mod curve;
 pub mod dump;
 mod expected;
-mod markdown;
 mod npy;
 mod operations;
+pub mod page;
 pub mod plan;
 mod ranks;
 mod search;
 mod slots;
-pub mod suite;
+mod suite;
 mod sweep;
 mod table;
 mod verification;
-mod xml;
 
 pub use ab::ab;
 pub use analysis::top;
@@ -30,6 +30,7 @@ pub use chrome_trace::chrome_trace;
 pub use csv::csv;
 pub use expected::expected;
 pub use npy::npy;
-pub use search::{Searched, cost, search};
+pub use search::{Searched, search};
+pub use suite::{Suite, suite};
 pub use sweep::sweep;
 pub use table::table;

@@ -71,9 +71,9 @@ fn folders_and_commas_are_runs_of_a_side() {
     run(&sandbox, "1", "with,comma.json");
     let output = compare(&sandbox, "a with,comma.json");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    assert!(output.stdout.contains("base   a: 1 case, 2 runs\nother  with,comma.json: 1 case\n"), "{}", output.stdout);
+    assert!(output.stdout.contains("base: a: 1 case, 2 runs\nother: with,comma.json: 1 case\n"), "{}", output.stdout);
     let output = compare(&sandbox, "1.json,a/1.json 1.json");
-    assert!(output.stdout.starts_with("base   1.json,a/1.json: 1 case, 2 runs\n"), "{}", output.stdout);
+    assert!(output.stdout.starts_with("base: 1.json,a/1.json: 1 case, 2 runs\n"), "{}", output.stdout);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_form_goes_to_a_file_and_the_table_to_the_terminal() {
     let sandbox = runs();
     let output = compare(&sandbox, "2.json 1.json --format json --output out.json");
     assert_eq!(output.code, Some(1));
-    assert!(output.stdout.starts_with("base   2.json: 1 case\n"), "{}", output.stdout);
+    assert!(output.stdout.starts_with("base: 2.json: 1 case\n"), "{}", output.stdout);
     let written = sandbox.json("out.json");
     assert_eq!((&written["schema"], &written["fail_on"]), (&"aorta.compare/1".into(), &serde_json::json!(["worse"])));
     let printed: Value = serde_json::from_str(&compare(&sandbox, "2.json 1.json --format json").stdout).expect("JSON");

@@ -98,7 +98,7 @@ fn a_search_compares_like_with_like() {
     let search = "sweep tiny.aorta --search --budget 8 --backend sim --effort quick --json a.jsonl \
                   --set n=12,24 --config gate_depth=20,512";
     let told = sandbox.good(&search.split_whitespace().collect::<Vec<_>>());
-    assert!(told.contains("median (simulated, host-paced)"), "{told}");
+    assert!(told.contains("median host-paced (simulated)"), "{told}");
     assert!(told.contains("all are compared by their host-paced times"), "{told}");
     assert!(sandbox.read("a.jsonl").lines().count() <= 9, "a budget of eight runs");
 }

@@ -211,7 +211,7 @@ fn what_is_normal_is_counted() {
     assert!(page.lines().any(|line| line.starts_with("good ") && line.ends_with("1 of 2, slower")), "{page}");
     assert!(page.contains("\ngood: slower than normal, as streams: none is "), "{page}");
     assert!(page.contains(", and at least 9 TB/s is normal\ncheck first: "), "{page}");
-    assert!(page.ends_with("1 case: 1 held; 1 of 2 known figures are normal\n"), "{page}");
+    assert!(page.ends_with("1 case: 1 done; 1 of 2 known figures are normal\n"), "{page}");
     // A mistake in the ranges is found before anything runs.
     sandbox.write("ranges.ron", "(");
     assert_eq!(sandbox.run(&suite).code, Some(2));

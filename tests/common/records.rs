@@ -4,6 +4,7 @@ use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
 use aorta::measure::compare::{Options, Side, Thresholds, compare};
 use aorta::report;
+use aorta::report::page::{self, Page};
 use serde_json::Value;
 
 /// Reads a record and shows it in every form: without a panic, however it was edited. Returns whether it was read.
@@ -30,12 +31,9 @@ pub fn show(text: &str) -> bool {
 pub fn show_cases(text: &str) -> bool {
     let Ok(Some(read)) = Cases::parse(text.as_bytes()) else { return false };
     let latest = read.latest();
-    report::sweep(&read.header, &latest, None);
     report::cases_csv(&read.header, &latest);
-    let page = report::suite::Page { header: &read.header, description: "", planned: latest.len(), cases: latest };
-    for form in [report::suite::table, report::suite::markdown, report::suite::junit] {
-        form(&page);
-    }
+    let suite = report::Suite { header: &read.header, description: "", planned: latest.len(), cases: latest };
+    every_form(&[report::suite(&suite), report::sweep(&read.header, &suite.cases, None)]);
     read.cases.iter().filter_map(|case| case.record.as_deref()).for_each(|record| drop(report::table(record, None)));
     compared(text);
     true
@@ -55,9 +53,13 @@ fn compared(text: &str) {
         operations: true,
     };
     let comparison = compare(&side, &[side.clone()], &options);
-    use report::compare::{github, json, junit, latex, markdown, table};
-    for form in [table, json, markdown, latex, junit, github] {
-        form(&comparison);
+    report::compare::json(&comparison);
+    every_form(&report::compare::compare(&comparison));
+}
+
+fn every_form(pages: &[Page]) {
+    for form in [page::text, page::markdown, page::latex, page::junit, page::github] {
+        form(pages);
     }
 }
 

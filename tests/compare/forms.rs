@@ -1,7 +1,7 @@
 //! Every form of one comparison, held as text.
 
 use aorta::measure::compare::{Comparison, FailOn, compare};
-use aorta::report::compare as report;
+use aorta::report::{compare as report, page};
 
 use super::fixtures::{Fixture, cases, samples};
 use super::{compared, options, side};
@@ -24,11 +24,11 @@ fn sweeps() -> Comparison {
 #[test]
 fn the_forms_of_a_comparison_of_sweeps() {
     let comparison = sweeps();
-    insta::assert_snapshot!("table", report::table(&comparison));
-    insta::assert_snapshot!("markdown", report::markdown(&comparison));
-    insta::assert_snapshot!("latex", report::latex(&comparison));
-    insta::assert_snapshot!("junit", report::junit(&comparison));
-    insta::assert_snapshot!("github", report::github(&comparison));
+    insta::assert_snapshot!("table", page::text(&report::compare(&comparison)));
+    insta::assert_snapshot!("markdown", page::markdown(&report::compare(&comparison)));
+    insta::assert_snapshot!("latex", page::latex(&report::compare(&comparison)));
+    insta::assert_snapshot!("junit", page::junit(&report::compare(&comparison)));
+    insta::assert_snapshot!("github", page::github(&report::compare(&comparison)));
     insta::assert_snapshot!("json", report::json(&comparison));
 }
 
@@ -37,7 +37,7 @@ fn json_is_read_back() {
     let text = report::json(&sweeps());
     let read: Comparison = serde_json::from_str(&text).expect("what was written");
     assert_eq!(report::json(&read), text);
-    assert_eq!(report::table(&read), report::table(&sweeps()));
+    assert_eq!(page::text(&report::compare(&read)), page::text(&report::compare(&sweeps())));
 }
 
 #[test]
@@ -54,16 +54,17 @@ fn across_vendors_operations_are_set_beside_their_peaks() {
         vec![("f[0].up", 900, Some(450)), ("f[1].up", 1_000, Some(450)), ("act", 700, None)],
     );
     let comparison = compared(&[nvidia.text()], &[amd.text()]);
-    insta::assert_snapshot!("vendors", report::table(&comparison));
+    insta::assert_snapshot!("vendors", page::text(&report::compare(&comparison)));
 }
 
 #[test]
 fn a_simulation_beside_a_measurement_says_so_on_each_row() {
     let simulated = Fixture { simulated: true, samples: samples(9, 30, 1e5, 0.0), ..Fixture::default() };
     let comparison = compared(&[simulated.text()], &[Fixture::default().text()]);
-    insta::assert_snapshot!("simulated", report::table(&comparison));
-    let markdown = report::markdown(&comparison);
-    let rows = markdown.lines().filter(|line| line.starts_with("| moe"));
+    insta::assert_snapshot!("simulated", page::text(&report::compare(&comparison)));
+    let markdown = page::markdown(&report::compare(&comparison));
+    let rows =
+        markdown.lines().filter(|line| line.starts_with("| ") && line.contains(" % |") && !line.contains("| metric |"));
     assert!(
         rows.clone().count() > 4 && rows.clone().all(|line| line.ends_with("simulated against measured |")),
         "{markdown}"

@@ -53,7 +53,7 @@ const OUTSIDE: [(&str, &[&str]); 4] =
 /// Calls that start a program, write or open a file, each with the files that may make them. docs/security.md promises
 /// that nobody else does: a new place has to say what it does with a name that an untrusted file brings.
 const GUARDED: [(&str, &str, &[&str]); 10] = [
-    ("Command", "new", &["src/cli/case.rs", "src/cli/ab/child.rs", "src/cli/profile.rs", "src/cli/exec/restart.rs"]),
+    ("Command", "new", &["src/cli/child.rs", "src/cli/profile.rs", "src/cli/exec/restart.rs"]),
     // What was found on the command line or beside the program, and what the system says of itself.
     ("fs", "read", &["src/cli/sweep.rs", "src/cli/suite.rs"]),
     (
@@ -63,9 +63,9 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
             "src/backend/hip/hints.rs",
             "src/backend/hip/sysfs.rs",
             "src/backend/system.rs",
-            "src/cli/case.rs",
+            "src/cli/cases/run.rs",
             "src/cli/environment.rs",
-            "src/cli/sweep/journal.rs",
+            "src/cli/cases/journal.rs",
         ],
     ),
     ("fs", "write", &[]),
@@ -81,13 +81,13 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
             "src/backend/rendezvous/secret.rs",
             "src/cli/load.rs",
             "src/cli/own.rs",
-            "src/cli/sweep/journal.rs",
+            "src/cli/cases/journal.rs",
         ],
     ),
     (
         "OpenOptions",
         "new",
-        &["src/backend/hip/hints.rs", "src/backend/shared.rs", "src/cli/output.rs", "src/cli/sweep/journal.rs"],
+        &["src/backend/hip/hints.rs", "src/backend/shared.rs", "src/cli/output.rs", "src/cli/cases/journal.rs"],
     ),
 ];
 

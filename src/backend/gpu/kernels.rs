@@ -170,7 +170,7 @@ fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
         hasher.update(part.as_bytes());
         hasher.update([0]);
     }
-    let name: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = crate::base::hex(hasher.finalize());
     folder.join(format!("{name}.bin"))
 }
 

@@ -30,7 +30,7 @@ pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
     if !found.is_dir() || !super::secret::is_private(&found) {
         return Err(format!("{shown} is not a folder that only this user may enter"));
     }
-    let name: String = Sha256::digest(job).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let name = crate::base::hex(&Sha256::digest(job)[..8]);
     let path = folder.join(name).with_extension(SOCKET);
     match path.as_os_str().len() {
         ..PATH => Ok(Address::Host(path)),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::passed::{Passed, Passing};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
 use crate::measure::paired::FEWEST;
@@ -60,7 +61,7 @@ pub struct AbArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
     #[command(flatten)]
-    pub both: BothArgs,
+    pub both: Passed<OfBothSides>,
 }
 
 /// What `--fail-on` may be.
@@ -72,72 +73,31 @@ pub enum FailOnArg {
     CannotTell,
 }
 
-/// Options of `aorta exec` that both sides have. They are handed on as they are.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Of both sides")]
-pub struct BothArgs {
-    /// What runs it
-    #[arg(long, value_name = "BACKEND")]
-    backend: Option<String>,
-    /// The GPU, by its number
-    #[arg(long, value_name = "N")]
-    device: Option<String>,
-    /// Ranks, each on a GPU of its own, or simulated
-    #[arg(long, value_name = "N")]
-    ranks: Option<String>,
-    /// Give a parameter a value
-    #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
-    /// Take the parameters of a preset
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
-    /// The parameter `streams` where the file has one, else the most real streams
-    #[arg(long, value_name = "N")]
-    streams: Option<String>,
-    /// How operations reach the device: stream, graph
-    #[arg(long, value_name = "HOW")]
-    launch: Option<String>,
-    /// Warm-up iterations
-    #[arg(long, value_name = "N")]
-    warmup: Option<String>,
-    /// How long an iteration may take before a run is called hung, such as `10s`
-    #[arg(long, value_name = "TIME")]
-    timeout: Option<String>,
-    /// Set a variable for the vendor's driver
-    #[arg(long, value_name = "NAME=VALUE")]
-    env: Vec<String>,
-    /// Change a setting
-    #[arg(long, value_name = "KEY=VALUE")]
-    config: Vec<String>,
-    /// Read settings from this file, in place of your own
-    #[arg(long, value_name = "PATH")]
-    config_file: Option<String>,
+/// Options that both sides have.
+#[derive(Clone, Debug)]
+pub struct OfBothSides;
+
+impl Passing for OfBothSides {
+    const HEADING: &str = "Of both sides";
+    const OPTIONS: &[&str] = &[
+        "backend",
+        "device",
+        "ranks",
+        "preset",
+        "streams",
+        "launch",
+        "warmup",
+        "timeout",
+        "config-file",
+        "set",
+        "env",
+        "config",
+    ];
 }
 
 impl AbArgs {
     pub fn threshold(&self) -> f64 {
         self.threshold.unwrap_or(THRESHOLD)
-    }
-}
-
-impl BothArgs {
-    /// The options as `aorta exec` takes them, each a word of its own.
-    pub fn words(&self) -> Vec<String> {
-        let single = [
-            ("backend", &self.backend),
-            ("device", &self.device),
-            ("ranks", &self.ranks),
-            ("preset", &self.preset),
-            ("streams", &self.streams),
-            ("launch", &self.launch),
-            ("warmup", &self.warmup),
-            ("timeout", &self.timeout),
-            ("config-file", &self.config_file),
-        ];
-        let single = single.into_iter().filter_map(|(option, value)| Some((option, value.as_ref()?)));
-        let several = [("set", &self.set), ("env", &self.env), ("config", &self.config)];
-        let several = several.into_iter().flat_map(|(option, values)| values.iter().map(move |value| (option, value)));
-        single.chain(several).map(|(option, value)| format!("--{option}={value}")).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::base::shell;
 use crate::cli::error::InputError;
 use crate::cli::exec::ExecArgs;
-use crate::cli::exec_args;
+use crate::cli::passed::exec_args;
 use crate::measure::paired::Side;
 
 /// Options that may be given several times.
@@ -46,10 +46,7 @@ impl SideArgs {
         }
         let both = both.iter().filter(|word| !overridden(word, &own)).cloned().collect();
         let arguments: Vec<String> = [vec![file], both, own].concat();
-        let exec = exec_args(&arguments).map_err(|error| {
-            let (why, help) = told(&error);
-            mistake(why, help)
-        })?;
+        let exec = exec_args(&arguments).map_err(|mistake| mistake.of(&format!("`--{}`", side.name()), given))?;
         if let Some((option, instead)) = exec.by_itself() {
             return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
         }
@@ -77,12 +74,4 @@ fn overridden(word: &str, own: &[String]) -> bool {
     let option = word.split_once('=').map_or(word, |(option, _)| option);
     let again = |own: &String| own == option || own.split_once('=').is_some_and(|(name, _)| name == option);
     !SEVERAL.contains(&option) && own.iter().any(again)
-}
-
-/// The first line of what clap says, and its tip.
-fn told(text: &str) -> (String, String) {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let why = lines.next().unwrap_or("it cannot be read").trim_start_matches("error: ").to_owned();
-    let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; "));
-    (why, format!("{}`aorta exec --help` lists the options of a side", tip.unwrap_or_default()))
 }

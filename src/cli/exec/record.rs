@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use crate::base::{Bytes, Space};
+use crate::base::{Bytes, Space, hex};
 use crate::config::{Effort, LaunchSetting};
 use crate::exec::Timer;
 use crate::measure::record::{
@@ -141,7 +141,7 @@ impl Run<'_> {
         for (rank, schedule) in self.loaded.ranks.iter().zip(schedules) {
             dump::work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
         }
-        hashing.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(hashing.0.finalize())
     }
 
     fn program(&self, schedules: &[Schedule]) -> ProgramRecord {

@@ -6,16 +6,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::backend;
 use crate::config::LaunchSetting;
 use crate::exec::{self, LaunchMode};
 use crate::measure::{Measured, Standing};
 
 use super::measuring::{Run, one};
-use crate::cli::blocks::Ready;
-use crate::cli::error::InputError;
+use crate::cli::blocks::{Message, Ready};
+use crate::cli::error::{CliError, InputError};
 use crate::cli::{CliResult, DONE, INTERRUPTED, output};
 
 /// How long a run may go on after its standard input has ended.
@@ -45,7 +43,7 @@ impl Run<'_> {
         let started = jiff::Timestamp::now().to_string();
         let mut stood = standing.open().map_err(failed)?;
         let measured = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
-        answer(&Ready {
+        answer(&Message::Ready(Box::new(Ready {
             record: self.assemble(&schedules, measured, started, self.timer()),
             launch: mode.name().to_owned(),
             period: stood.slots(),
@@ -53,9 +51,9 @@ impl Run<'_> {
             warmup: stood.warmup,
             timeout: self.settings.timeout,
             notes: stood.notes(),
-        });
+        })));
         for iterations in asked {
-            answer(&stood.block(iterations).map_err(failed)?);
+            answer(&Message::Block(stood.block(iterations).map_err(failed)?));
         }
         Ok(if self.control.stopped() { INTERRUPTED } else { DONE })
     }
@@ -81,8 +79,13 @@ impl Run<'_> {
     }
 }
 
-fn answer(what: &impl Serialize) {
-    let line = serde_json::to_string(what).expect("plain data is always JSON");
+/// Tells `aorta ab` of the error that ends this run.
+pub(super) fn failed(error: &CliError) {
+    answer(&Message::Failed { message: error.text() });
+}
+
+fn answer(message: &Message) {
+    let line = serde_json::to_string(message).expect("plain data is always JSON");
     output::print(&format!("{line}\n"));
 }
 

@@ -2,32 +2,25 @@
 
 use std::path::Path;
 
+use indexmap::IndexMap;
+
 use crate::base::{Bytes, counted};
 use crate::cli::backends::{self, BackendArg};
+use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
+use crate::cli::exec::ExecArgs;
+use crate::cli::passed::exec_args;
 use crate::cli::{exec, library, load, reach};
 use crate::config::{LaunchSetting, Settings, Suite, SuiteCase};
+use crate::measure::cases::Status;
 
 use super::args::SuiteArgs;
 
-/// What becomes of a case.
+/// A case of a suite before it has run.
 #[derive(Debug)]
-pub enum Fate {
-    /// It is run, by these arguments of `aorta exec`.
-    Run(Vec<String>),
-    /// This machine cannot run it.
-    Skip(String),
-    /// There is no such workload.
-    Missing(String),
-    /// What it says makes no run, on this machine or any other.
-    Bad(String),
-}
-
-#[derive(Debug)]
-pub struct Planned {
-    pub name: String,
+pub struct SuitePlan {
+    pub planned: Planned,
     pub case: SuiteCase,
-    pub fate: Fate,
 }
 
 /// What cases can have here.
@@ -42,7 +35,7 @@ pub struct Machine {
 
 impl Machine {
     /// As the backend that was asked for has it. Devices are not opened: a case does that in its own process.
-    pub fn here(args: &SuiteArgs, settings: &Settings) -> Result<Machine, CliError> {
+    pub fn here(args: &ExecArgs, settings: &Settings) -> Result<Machine, CliError> {
         let wanted = args.backend.unwrap_or(BackendArg::Auto);
         let gpus = match wanted {
             BackendArg::Cuda | BackendArg::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
@@ -71,13 +64,16 @@ pub fn find(name: &str) -> Result<(Suite, String), CliError> {
 }
 
 /// Every case with what becomes of it, in the order of the suite.
-pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Planned>, CliError> {
+pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<SuitePlan>, CliError> {
     let cases = suite.expanded().into_iter();
     let named = cases.map(|case| (case.name.clone().unwrap_or_default(), case));
     let only = args.only.as_deref().unwrap_or_default();
-    let planned: Vec<Planned> = named
+    let planned: Vec<SuitePlan> = named
         .filter(|(name, _)| name.contains(only))
-        .map(|(name, case)| Planned { fate: fate(suite, &case, args, machine), name, case })
+        .map(|(name, case)| {
+            let fate = fate(suite, &case, args, machine);
+            SuitePlan { planned: Planned { name, values: IndexMap::new(), fate }, case }
+        })
         .collect();
     if planned.is_empty() {
         return Err(InputError::BadValue {
@@ -91,35 +87,37 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Pl
     Ok(planned)
 }
 
-fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Fate {
+/// The arguments of a case's run, or how it ends without one.
+fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Result<Vec<String>, (Status, String)> {
     let Some(file) = workload(&suite.name, &case.workload) else {
         let near = match library::unknown(&case.workload) {
             InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
             _ => None,
         };
         let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
-        return Fate::Missing(format!("there is no such workload{near}"));
+        return Err((Status::Missing, format!("there is no such workload{near}")));
     };
     if suite.name.ends_with(".ron")
         && library::find(&file).is_none()
         && let Err(error) = reach::check(Path::new(&suite.name), Path::new(&file), "workload")
     {
-        return Fate::Bad(format!("bad input: {error}"));
+        return Err((Status::Failed, format!("bad input: {error}")));
     }
     let wanted = case.needs.gpus.max(case.ranks);
     if let (Some(wanted), Some(there)) = (wanted, machine.gpus)
         && there < wanted
     {
         let is = if there == 1 { "is" } else { "are" };
-        return Fate::Skip(format!("it needs {}, and there {is} {there}", counted(wanted as usize, "GPU")));
+        let why = format!("it needs {}, and there {is} {there}", counted(wanted as usize, "GPU"));
+        return Err((Status::Skipped, why));
     }
     if let Some(why) = machine.too_small(case) {
-        return Fate::Skip(why);
+        return Err((Status::Skipped, why));
     }
     let arguments = arguments(file, case, args, machine);
     match examine(&arguments) {
-        Ok(()) => Fate::Run(arguments),
-        Err(why) => Fate::Bad(format!("bad input: {why}")),
+        Ok(()) => Ok(arguments),
+        Err(why) => Err((Status::Failed, format!("bad input: {why}"))),
     }
 }
 
@@ -140,16 +138,16 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
         };
         format!("--launch={launch}")
     }));
-    arguments.extend(case.effort.filter(|_| args.effort.is_none()).map(|effort| format!("--effort={}", effort.name())));
+    arguments
+        .extend(case.effort.filter(|_| !args.same.has("effort")).map(|effort| format!("--effort={}", effort.name())));
     arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));
-    arguments.extend(args.shared());
+    arguments.extend(args.same.words());
     arguments
 }
 
 /// Whether the arguments make a run, as far as that is known without a device: no time is lost on the cases before.
 fn examine(arguments: &[String]) -> Result<(), String> {
-    let parsed = crate::cli::exec_args(arguments)
-        .map_err(|why| why.trim_start_matches("error: ").lines().next().unwrap_or_default().to_owned())?;
+    let parsed = exec_args(arguments).map_err(|mistake| mistake.why)?;
     exec::examine(parsed).map(drop).map_err(|error| error.text())
 }
 

@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::base::random::hash;
+use crate::cli::cases::Planned;
 use crate::cli::error::InputError;
 use crate::measure::cases::Axis;
 
@@ -16,17 +17,6 @@ const SOME: u64 = 64;
 
 /// Options whose value is `NAME=VALUE`: each name is an axis of its own.
 const NAMED: [&str; 3] = ["set", "env", "config"];
-
-/// A case that is to be run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
-    /// Its values in words: `streams=2, d_model=64`.
-    pub name: String,
-    /// By the name of the axis.
-    pub values: IndexMap<String, String>,
-    /// What it adds to the arguments that all cases have.
-    pub arguments: Vec<String>,
-}
 
 /// What the options of a sweep say: axes, and what is the same in all cases.
 #[derive(Debug, Default, PartialEq)]
@@ -104,8 +94,9 @@ pub fn typed(axis: &Axis) -> String {
     argument(axis, &axis.values.join(",")).replacen('=', " ", 1)
 }
 
-/// All cases: each value with each, the last axis fastest; or, zipped, the first of each, the second of each, and so on.
-pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Planned>, InputError> {
+/// All cases, by the places of their values in each axis: each value with each, the last axis fastest; or, zipped, the first
+/// of each, the second of each, and so on.
+pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
     let Some(first) = axes.first() else { return Ok(Vec::new()) };
     if zip && let Some(other) = axes.iter().find(|axis| axis.values.len() != first.values.len()) {
         let why = format!(
@@ -125,44 +116,43 @@ pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Planned>, InputError> {
         let help = "give fewer values, or `--zip` to go through the axes together".to_owned();
         return Err(InputError::Axes { why, help });
     }
-    Ok((0..count).map(|index| planned(axes, zip, index)).collect())
+    Ok((0..count).map(|index| places(axes, zip, index)).collect())
 }
 
 /// A few cases of as many as there may be: one that can run is enough to begin with.
-pub fn some(axes: &[Axis]) -> Vec<Planned> {
+pub fn some(axes: &[Axis]) -> Vec<Vec<usize>> {
     let drawn = |case: u64, axis: u64, values: usize| (hash(case, axis) % values as u64) as usize;
-    let places = (0..SOME).map(|case| {
+    let places = |case: u64| {
         let place = |(number, axis): (u64, &Axis)| match case {
             0 => 0,
             1 => axis.values.len() - 1,
             _ => drawn(case, number, axis.values.len()),
         };
-        (0..).zip(axes).map(place).collect::<Vec<_>>()
-    });
-    places.map(|places| at(axes, &places)).collect()
+        (0..).zip(axes).map(place).collect()
+    };
+    (0..SOME).map(places).collect()
 }
 
-fn planned(axes: &[Axis], zip: bool, index: usize) -> Planned {
+fn places(axes: &[Axis], zip: bool, index: usize) -> Vec<usize> {
     // How many cases one value of an axis lasts.
     let mut lasts: usize = axes.iter().map(|axis| axis.values.len()).product::<usize>().max(1);
     let place = |axis: &Axis| {
         lasts /= axis.values.len();
         if zip { index } else { index / lasts % axis.values.len() }
     };
-    at(axes, &axes.iter().map(place).collect::<Vec<_>>())
+    axes.iter().map(place).collect()
 }
 
-/// The case that has these values, by their places in each axis.
-pub fn at(axes: &[Axis], places: &[usize]) -> Planned {
-    let mut case = Planned { name: String::new(), values: IndexMap::new(), arguments: Vec::new() };
+/// The case that has these values, by their places in each axis; `same` are the arguments that all cases have.
+pub fn at(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
+    let (mut values, mut arguments) = (IndexMap::new(), same.to_vec());
     for (axis, &place) in axes.iter().zip(places) {
         let value = &axis.values[place];
-        case.values.insert(axis.name.clone(), value.clone());
-        case.arguments.push(argument(axis, value));
+        values.insert(axis.name.clone(), value.clone());
+        arguments.push(argument(axis, value));
     }
-    let named = case.values.iter().map(|(name, value)| format!("{name}={value}"));
-    case.name = named.collect::<Vec<_>>().join(", ");
-    case
+    let named = values.iter().map(|(name, value)| format!("{name}={value}"));
+    Planned { name: named.collect::<Vec<_>>().join(", "), values, fate: Ok(arguments) }
 }
 
 /// The same order for the same number of cases, and none that an axis could be seen in: a device that heats up or slows
@@ -189,7 +179,7 @@ mod tests {
 
     fn names(given: &[(&str, &str)], zip: bool) -> Vec<String> {
         let axes = options(given).unwrap().axes;
-        cases(&axes, zip).unwrap().into_iter().map(|case| case.name).collect()
+        cases(&axes, zip).unwrap().iter().map(|places| at(&axes, &[], places).name).collect()
     }
 
     fn wrong(given: &[(&str, &str)], zip: bool) -> String {
@@ -202,8 +192,8 @@ mod tests {
         assert_eq!(made.fixed, ["--set=n=4", "--env=A=0,1"]);
         let typed: Vec<_> = made.axes.iter().map(typed).collect();
         assert_eq!(typed, ["--streams 1,2", "--set m=[1, 2],8"]);
-        let last = cases(&made.axes, false).unwrap().pop().unwrap();
-        assert_eq!(last.arguments, ["--streams=2", "--set=m=8"]);
+        let last = at(&made.axes, &["x".to_owned()], &[1, 1]);
+        assert_eq!(last.fate.unwrap(), ["x", "--streams=2", "--set=m=8"]);
     }
 
     #[test]
@@ -235,12 +225,12 @@ mod tests {
             let axes: Vec<Axis> = lengths.iter().enumerate().map(axis).collect();
             let all = cases(&axes, false).unwrap();
             prop_assert_eq!(all.len(), lengths.iter().product::<usize>());
-            let distinct: BTreeSet<&str> = all.iter().map(|case| case.name.as_str()).collect();
+            let distinct: BTreeSet<String> = all.iter().map(|places| at(&axes, &[], places).name).collect();
             prop_assert_eq!(distinct.len(), all.len());
             for (index, axis) in axes.iter().enumerate() {
                 // Each value is in as many cases as every other.
-                for value in &axis.values {
-                    let of_it = all.iter().filter(|case| case.values[index] == *value).count();
+                for value in 0..axis.values.len() {
+                    let of_it = all.iter().filter(|places| places[index] == value).count();
                     prop_assert_eq!(of_it * axis.values.len(), all.len());
                 }
             }

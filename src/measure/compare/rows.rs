@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::measure::direction;
 use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::pace::Pace;
-use crate::measure::stats::percentile;
+use crate::measure::stats::median;
 
 use super::matching::{self, Twins};
 use super::point::{Figure, OF_ONE_SLOT, Point, Value};
@@ -174,12 +174,6 @@ fn median_time(run: &Point, pace: Pace) -> Option<(f64, &Value)> {
     let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
     let Value::Series { samples, .. } = &figure.value else { return None };
     Some((median(samples), &figure.value))
-}
-
-fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    percentile(&sorted, 50.0)
 }
 
 /// The effect; nothing where a value is not positive, or samples do not carry the percentile.

@@ -3,22 +3,11 @@
 //! The shares are those of seeded series, so they are the same on every machine; the book states them.
 
 use super::*;
+use crate::measure::noise::Random;
 
 use Direction::{HigherIsBetter, LowerIsBetter};
 
-/// Random numbers that are the same on every machine.
-struct Random(u64);
-
 impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 += 1;
-        ((crate::base::random::hash(17, self.0) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
     /// Lognormal times around `median`, neighbours with the correlation `memory`.
     fn times(&mut self, n: usize, median: f64, noise: f64, memory: f64) -> Vec<f64> {
         let mut last = self.normal();
@@ -28,9 +17,7 @@ impl Random {
         };
         (0..n).map(sample).collect()
     }
-}
 
-impl Random {
     /// Half of the variance changes over 20 iterations or so, half from one to the next.
     fn drifting(&mut self, n: usize, median: f64, noise: f64) -> Vec<f64> {
         let slow = self.times(n, median, noise / std::f64::consts::SQRT_2, 0.95);

@@ -1,24 +1,10 @@
 //! What the comparison says of made-up machines, where the answer is known. The book has these figures.
 
 use super::*;
+use crate::measure::noise::Random;
 
 /// The page that has these figures.
 const BOOK: &str = include_str!("../../../docs/ab.md");
-
-/// Random numbers that are the same on every machine.
-struct Random(u64);
-
-impl Random {
-    /// Between 0 and 1, never 0.
-    fn uniform(&mut self) -> f64 {
-        self.0 += 1;
-        ((random::hash(17, self.0) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
 
 /// A machine: what it makes of a block that takes 100, at that place in time.
 type Machine = fn(&mut Random, usize, &mut f64) -> f64;

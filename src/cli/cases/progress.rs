@@ -1,6 +1,5 @@
-//! How far a sweep is: a line that changes on a terminal, else a line for each case, both on standard error.
+//! How many cases have run: a line that changes on a terminal, else a line for each case, both on standard error.
 
-use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -16,40 +15,47 @@ const REFRESH: Duration = Duration::from_millis(250);
 /// What is told while cases run.
 pub struct Progress {
     total: usize,
-    ended: Cell<usize>,
+    ended: usize,
     /// How long each case took that was run, in seconds.
-    took: RefCell<Vec<f64>>,
+    took: Vec<f64>,
     /// On a terminal.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// `ended` cases of `total` are known, and those that were run took so many seconds.
-    pub fn start(total: usize, ended: usize, took: Vec<f64>) -> Progress {
+    pub fn start(total: usize) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_position(ended as u64);
             bar.enable_steady_tick(REFRESH);
             bar
         });
-        Progress { total, ended: Cell::new(ended), took: RefCell::new(took), bar }
+        Progress { total, ended: 0, took: Vec::new(), bar }
+    }
+
+    /// Counts cases that are known already.
+    pub fn know<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
+        for case in cases {
+            self.ended += 1;
+            self.took.extend(Some(case.seconds).filter(|seconds| *seconds > 0.0));
+        }
+        self.bar.iter().for_each(|bar| bar.set_position(self.ended as u64));
     }
 
     pub fn begin(&self, name: &str) {
         let Some(bar) = &self.bar else { return };
-        let left = estimate(&self.took.borrow(), self.total - self.ended.get());
+        let left = estimate(&self.took, self.total.saturating_sub(self.ended));
         let left = left.map(|seconds| format!(", about {} left", rough(seconds))).unwrap_or_default();
         bar.set_message(visible::visible(&format!("{name}{left}")).into_owned());
     }
 
-    pub fn end(&self, case: &Case) {
-        self.ended.set(self.ended.get() + 1);
-        self.took.borrow_mut().push(case.seconds);
+    pub fn end(&mut self, case: &Case) {
+        self.ended += 1;
+        self.took.push(case.seconds);
         match &self.bar {
             Some(bar) => bar.inc(1),
-            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended.get(), self.total, case.name, said(case))),
+            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, said(case))),
         }
     }
 }

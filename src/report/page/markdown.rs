@@ -1,8 +1,47 @@
-//! Text as Markdown takes it, for the forms that are Markdown.
+//! A page for pages, mails and comments on a change.
+
+use super::{Page, Table};
+
+/// Words of a table that a reader looks for first.
+const EMPHASIZED: [&str; 5] = ["better", "worse", "failed", "not held", "out of memory"];
+
+/// The result first, then sections: lines as lists, tables as tables.
+pub fn markdown(pages: &[Page]) -> String {
+    pages.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(page: &Page) -> String {
+    let bold = |text: &str| format!("**{}**\n", escaped(text));
+    let list = |lines: &[String]| lines.iter().map(|line| format!("- {}\n", escaped(line))).collect::<String>();
+    let cautions: Vec<String> = page.cautions().collect();
+    let mut parts = vec![bold(&page.summary), list(&cautions)];
+    for section in &page.sections {
+        parts.extend((!section.title.is_empty()).then(|| bold(&section.title)));
+        parts.extend([
+            list(&section.lines),
+            section.table.as_ref().map(table).unwrap_or_default(),
+            list(&section.notes),
+        ]);
+    }
+    parts.retain(|part| !part.is_empty() && part != "****\n");
+    parts.join("\n")
+}
+
+fn table(table: &Table) -> String {
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let cell = |text: &String| match EMPHASIZED.contains(&text.as_str()) {
+        true => format!("**{text}**"),
+        false => escaped(text),
+    };
+    let ruler = table.columns.iter().map(|column| if column.left { "---" } else { "---:" }.to_owned());
+    let mut text = row(table.columns.iter().map(|column| escaped(&column.name)).collect()) + &row(ruler.collect());
+    text.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
+    text
+}
 
 /// Text that stays in its cell, and is no markup: no links, images or HTML, and on GitHub no mention of a person, no
 /// reference to an issue and no address that becomes a link by itself.
-pub fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
         let (before, behind) = (&text[..at], &text[at + letter.len_utf8()..]);

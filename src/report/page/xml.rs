@@ -1,4 +1,4 @@
-//! Text as XML takes it, for the forms that are XML.
+//! Text as XML takes it.
 
 /// Text in XML, also between quotes. Letters that XML cannot hold are left out.
 pub fn escaped(text: &str) -> String {

@@ -1,16 +1,18 @@
-//! The file that a sweep writes its cases to, one after the other, each on the disk before the next begins.
+//! The file that cases are written to, one after the other, each on the disk before the next begins.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use crate::backend;
-use crate::base::{counted, shell, visible};
+use crate::base::{counted, hex, shell, visible};
 use crate::cli::error::InputError;
 use crate::cli::{environment, output, own};
 use crate::measure::cases::{self, Axis, Case, Cases, Header};
 
-use super::axes::typed;
+use crate::cli::sweep::typed;
 
 /// An open file of cases. Without a path, nothing is kept.
 pub struct Journal {
@@ -27,7 +29,7 @@ pub struct Opened {
     pub journal: Journal,
     /// The cases that it has.
     pub cases: Vec<Case>,
-    /// Its last line was not whole, and is gone.
+    /// True if the last line was truncated and has been discarded.
     pub torn: bool,
 }
 
@@ -35,7 +37,7 @@ pub struct Opened {
 /// home.
 pub fn own_path(header: &Header) -> Option<PathBuf> {
     let same = Header { started: String::new(), ..header.clone() };
-    let digest = super::sha256(cases::line(&same).as_bytes());
+    let digest = hex(Sha256::digest(cases::line(&same)));
     let stem = Path::new(&header.name).file_stem()?.to_str()?.to_owned();
     Some(environment::state_folder()?.join("sweeps").join(format!("{stem}-{}.jsonl", &digest[..12])))
 }

@@ -2,50 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::cases::{Axis, Case, Header, Status};
+use super::{Sweep, axes, fits};
+use crate::cli::cases::{Planned, Runner};
+use crate::cli::error::CliError;
+use crate::cli::{CliResult, DONE, FAILED, INTERRUPTED, ab, output};
+use crate::measure::cases::{Axis, Case, Status};
 use crate::measure::pace::Pace;
 use crate::measure::paired::Side;
+use crate::measure::scaling;
 use crate::measure::search::{self, Found, Objective, Search};
-use crate::report;
-
-use super::ab;
-use super::case::Interrupt;
-use super::error::CliError;
-use super::sweep::Planned;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, output};
-
-/// What a search needs of the sweep that it is one of.
-pub struct Searching<'a> {
-    pub header: &'a Header,
-    /// Runs at most.
-    pub budget: usize,
-    pub seed: u64,
-    /// The case that has these values, by their places in each axis.
-    pub case: &'a dyn Fn(&[usize]) -> Planned,
-    /// Whether arguments make a run, as far as that is known without a device.
-    pub fits: &'a dyn Fn(&[String]) -> bool,
-    /// Runs a case, or takes what is known of it; nothing where somebody has pressed Ctrl-C.
-    pub run: &'a mut dyn FnMut(&Planned) -> Result<Option<Case>, CliError>,
-    pub interrupt: &'a Interrupt,
-}
+use crate::report::{self, page};
 
 /// Options of `aorta exec` that say how long to measure, or what to do besides: what runs in turn has its own.
 const BY_ITSELF: [&str; 3] = ["--effort=", "--iterations=", "--verify"];
 
-/// Searches, shows what was found, and measures the best in turn with the file as it is.
-pub fn run(searching: Searching) -> CliResult {
-    let Searching { header, budget, seed, case, fits, run, interrupt } = searching;
+/// Searches within a budget of runs, shows what was found, and measures the best in turn with the file as it is.
+pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliResult {
+    let header = &sweep.header;
     let orders: Vec<Option<Vec<usize>>> = header.axes.iter().map(order).collect();
     let axes = header.axes.iter().zip(&orders);
     let axes = axes.map(|(axis, order)| search::Axis { values: axis.values.len(), ordered: order.is_some() }).collect();
     let search = Search { axes, budget, seed };
-    let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
-    let planned = |point: &[usize]| case(&orders.iter().zip(point).map(place).collect::<Vec<_>>());
     let mut cases = Cases {
-        header,
-        planned: &planned,
-        fits,
-        run,
+        sweep,
+        orders,
+        runner,
         fitting: BTreeMap::new(),
         left: budget,
         runs: BTreeMap::new(),
@@ -59,54 +40,21 @@ pub fn run(searching: Searching) -> CliResult {
         (cases.pace, cases.taken, cases.last) = (Pace::Host, BTreeMap::new(), BTreeMap::new());
         (found, ended) = search.run(None, &mut cases);
     }
-    let Cases { fitting, last, pace, .. } = cases;
     let shown = report::Searched {
         header,
         points: search.points(),
-        unfit: fitting.values().filter(|fits| !**fits).count(),
+        unfit: cases.fitting.values().filter(|fits| !**fits).count(),
         found: &found,
-        case: &|point| planned(point).values,
-        last: &|point| last.get(&planned(point).name),
-        pace,
+        last: &|point| cases.last.get(&cases.planned(point).name),
+        pace: cases.pace,
     };
-    output::print(&report::search(&shown));
+    output::print(&page::text(&[report::search(&shown)]));
     match ended {
         Some(End::Failed(error)) => return Err(error),
-        Some(End::Interrupted) => {
-            output::eprint("Interrupted: the same command with `--resume` goes on.\n");
-            return Ok(INTERRUPTED);
-        }
+        Some(End::Interrupted) => return Ok(INTERRUPTED),
         Some(End::Spent | End::Mixed) | None => {}
     }
-    let Some(best) = found.best() else { return Ok(FAILED) };
-    let best = [&header.arguments[..], &planned(&best.point).arguments[..]].concat();
-    beside_default(header, &found, best, &planned, fits, interrupt)
-}
-
-/// Measures the best in turn with the file as it is; where that cannot run, with the point that was run first.
-fn beside_default(
-    header: &Header,
-    found: &Found,
-    best: Vec<String>,
-    planned: &dyn Fn(&[usize]) -> Planned,
-    fits: &dyn Fn(&[String]) -> bool,
-    interrupt: &Interrupt,
-) -> CliResult {
-    let mut default = header.arguments.clone();
-    if !fits(&default) {
-        let worst = found.tried.iter().rfind(|tried| !tried.lost);
-        default.extend(worst.into_iter().flat_map(|tried| planned(&tried.point).arguments));
-        output::print("The file does not run as it is: a is the worst point that was measured.\n\n");
-    } else {
-        output::print("The file as it is (a) and the best point (b), measured in turn:\n\n");
-    }
-    let mut sides = [default, best];
-    for arguments in &mut sides {
-        arguments.retain(|word| !BY_ITSELF.iter().any(|option| word.starts_with(option)));
-    }
-    let [a, b] = sides;
-    let sides = [(Side::A, a), (Side::B, b)].map(|(side, arguments)| ab::SideArgs { side, arguments });
-    ab::compare(sides, interrupt).map(|complete| if complete { DONE } else { INTERRUPTED })
+    cases.beside_default(&found)
 }
 
 /// The places of an axis's values in the order of their numbers; nothing of one whose values are not all numbers.
@@ -120,10 +68,10 @@ fn order(axis: &Axis) -> Option<Vec<usize>> {
 
 /// The cases of the axes, as a search sees them.
 struct Cases<'a> {
-    header: &'a Header,
-    planned: &'a dyn Fn(&[usize]) -> Planned,
-    fits: &'a dyn Fn(&[String]) -> bool,
-    run: &'a mut dyn FnMut(&Planned) -> Result<Option<Case>, CliError>,
+    sweep: &'a Sweep,
+    /// For each axis, the places of its values in the order of their numbers.
+    orders: Vec<Option<Vec<usize>>>,
+    runner: &'a mut Runner,
     fitting: BTreeMap<Vec<usize>, bool>,
     /// Runs that may still be made.
     left: usize,
@@ -147,6 +95,17 @@ enum End {
 }
 
 impl Cases<'_> {
+    /// The case of a point.
+    fn planned(&self, point: &[usize]) -> Planned {
+        let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
+        let places: Vec<usize> = self.orders.iter().zip(point).map(place).collect();
+        axes::at(&self.sweep.header.axes, &self.sweep.header.arguments, &places)
+    }
+
+    fn arguments(&self, point: &[usize]) -> Vec<String> {
+        self.planned(point).fate.unwrap_or_default()
+    }
+
     /// The next run of a case: one that an earlier search has had, or a new one.
     fn next(&mut self, planned: &Planned) -> Result<Case, End> {
         let taken = self.taken.entry(planned.name.clone()).or_default();
@@ -154,7 +113,8 @@ impl Cases<'_> {
         if known.len() == *taken {
             // A search that begins again has spent some already.
             self.left = self.left.checked_sub(1).ok_or(End::Spent)?;
-            known.push((self.run)(planned).map_err(End::Failed)?.ok_or(End::Interrupted)?);
+            let run = self.runner.case(&planned.name, |interrupt| self.sweep.run(planned, interrupt));
+            known.push(run.map_err(End::Failed)?.ok_or(End::Interrupted)?);
         }
         *taken += 1;
         Ok(known[*taken - 1].clone())
@@ -165,6 +125,24 @@ impl Cases<'_> {
         let records = self.runs.values().flatten().filter_map(|case| case.record.as_ref()?.variants.first());
         self.pace != Pace::common(records)
     }
+
+    /// Measures the best in turn with the file as it is; where that cannot run, with the worst point that was measured.
+    fn beside_default(&self, found: &Found) -> CliResult {
+        let Some(best) = found.best() else { return Ok(FAILED) };
+        let mut default = self.sweep.header.arguments.clone();
+        if fits(&default).is_ok() {
+            output::print("The file as it is (a) and the best point (b), measured in turn:\n\n");
+        } else {
+            let worst = found.tried.iter().rfind(|tried| !tried.lost);
+            default = worst.map_or(default, |worst| self.arguments(&worst.point));
+            output::print("The file does not run as it is: a is the worst point that was measured.\n\n");
+        }
+        let sides = [(Side::A, default), (Side::B, self.arguments(&best.point))].map(|(side, mut arguments)| {
+            arguments.retain(|word| !BY_ITSELF.iter().any(|option| word.starts_with(option)));
+            ab::SideArgs { side, arguments }
+        });
+        ab::compare(sides, &self.runner.interrupt).map(|complete| if complete { DONE } else { INTERRUPTED })
+    }
 }
 
 impl Objective for Cases<'_> {
@@ -174,19 +152,18 @@ impl Objective for Cases<'_> {
         if let Some(&fits) = self.fitting.get(point) {
             return fits;
         }
-        let arguments = [&self.header.arguments[..], &(self.planned)(point).arguments[..]].concat();
-        let fits = (self.fits)(&arguments);
+        let fits = fits(&self.arguments(point)).is_ok();
         self.fitting.insert(point.to_owned(), fits);
         fits
     }
 
     fn run(&mut self, point: &[usize]) -> Result<Option<f64>, End> {
-        let planned = (self.planned)(point);
+        let planned = self.planned(point);
         let case = self.next(&planned)?;
         if self.pace == Pace::Headline && self.is_mixed() {
             return Err(End::Mixed);
         }
-        let cost = report::cost(&case, self.pace).filter(|_| case.status != Status::NotHeld);
+        let cost = scaling::cost(&case, self.pace).filter(|_| case.status != Status::NotHeld);
         self.last.insert(planned.name, case);
         Ok(cost)
     }

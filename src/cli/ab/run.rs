@@ -1,0 +1,252 @@
+//! A comparison under way: both sides in turn, then each by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::cli::blocks::Ready;
+use crate::cli::child::Interrupt;
+use crate::cli::progress::Progress;
+use crate::exec::Control;
+use crate::measure::Block;
+use crate::measure::ab::{self, AbRecord, BlockRecord, SCHEMA, SideRecord, Way};
+use crate::measure::pace::Pace;
+use crate::measure::paired::{self, OF_A_SIDE, ROUND, Side};
+
+use super::side::SideArgs;
+use super::standing::{Failure, Standing};
+
+/// Iterations of a first block, which tells how long they take and is thrown away.
+const PROBE: u64 = 10;
+
+/// How long a block should take.
+const BLOCK: Duration = Duration::from_millis(20);
+
+/// The fewest and the most iterations of a block, where their number is not given.
+const ITERATIONS: (u64, u64) = (10, 100);
+
+/// Rounds at most where each block needs a process of its own.
+const FRESH_ROUNDS: usize = 8;
+
+/// What is compared, and for how long.
+pub struct Plan {
+    pub sides: [SideArgs; 2],
+    pub rounds: usize,
+    /// Iterations of a block; `None` where they follow from how long they take.
+    pub iterations: Option<u64>,
+    pub seed: u64,
+    /// Each block has a process of its own.
+    pub fresh: bool,
+    /// Each side is also run by itself.
+    pub apart: bool,
+}
+
+/// A comparison that has ended.
+pub struct Done {
+    pub record: AbRecord,
+    /// What each side has printed for people.
+    pub said: [String; 2],
+}
+
+/// A comparison under way.
+struct AbRun<'a> {
+    plan: &'a Plan,
+    interrupt: &'a Interrupt,
+    /// The processes that stay on the device; a side without one gets a process for each block.
+    standing: [Option<Standing>; 2],
+    blocks: Vec<BlockRecord>,
+    /// Iterations of a block.
+    iterations: u64,
+    /// How long an iteration of each side should take.
+    expected: [Duration; 2],
+    said: [String; 2],
+    done: Arc<Control>,
+}
+
+/// Runs the comparison. One that is interrupted keeps the rounds that it has.
+pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
+    let started = jiff::Timestamp::now().to_string();
+    let mut run = AbRun::new(plan, interrupt);
+    let (mut ready, mut why_fresh) = run.open()?;
+    let mut warnings = Vec::new();
+    let ungated;
+    if let Some(why) = unlike(&ready) {
+        ungated = Plan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
+        // Both sides end before others begin.
+        drop(run);
+        run = AbRun::new(&ungated, interrupt);
+        (ready, why_fresh) = run.open()?;
+        warnings.push(why);
+    }
+    let plan = run.plan;
+    let (way, rounds) = match run.standing {
+        [Some(_), Some(_)] => (Way::Interleaved, plan.rounds),
+        // Fresh processes that were not asked for need not take hours.
+        _ if !plan.fresh => (Way::Fresh, plan.rounds.min(FRESH_ROUNDS)),
+        _ => (Way::Fresh, plan.rounds),
+    };
+    let complete = match run.measure(&ready, way, rounds) {
+        Ok(()) => true,
+        Err(Failure::Interrupted) if !run.blocks.is_empty() => false,
+        Err(failure) => return Err(failure),
+    };
+    run.finish_all();
+    let [a, b] = ready;
+    let record = AbRecord {
+        schema: SCHEMA.to_owned(),
+        aorta: env!("CARGO_PKG_VERSION").to_owned(),
+        started,
+        complete,
+        seed: plan.seed,
+        rounds,
+        iterations: run.iterations,
+        way,
+        why_fresh,
+        a: side(&plan.sides[0], a),
+        b: side(&plan.sides[1], b),
+        blocks: run.blocks,
+        result: None,
+        warnings,
+    };
+    Ok(Done { record, said: run.said })
+}
+
+/// A warning, where one side is held at the gate and the other cannot be; `None` where both are measured alike.
+fn unlike(ready: &[Ready; 2]) -> Option<String> {
+    let mixed = Pace::of(ready.iter().map(|ready| ready.held)) == Pace::Host;
+    let (held, free) = if ready[0].held == Some(true) { ("a", "b") } else { ("b", "a") };
+    mixed.then(|| {
+        format!(
+            "{free} is not held at the gate, so {held} was not either: the times of both are host-paced, and may be those of \
+             the host in place of the device"
+        )
+    })
+}
+
+fn side(args: &SideArgs, ready: Ready) -> SideRecord {
+    let Ready { record, launch, period, warmup, notes, .. } = ready;
+    SideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
+}
+
+impl<'a> AbRun<'a> {
+    fn new(plan: &'a Plan, interrupt: &'a Interrupt) -> AbRun<'a> {
+        AbRun {
+            plan,
+            interrupt,
+            standing: [None, None],
+            blocks: Vec::new(),
+            iterations: 0,
+            expected: [Duration::ZERO; 2],
+            said: Default::default(),
+            done: Arc::default(),
+        }
+    }
+
+    fn start(&mut self, side: Side) -> Result<Ready, Failure> {
+        let (standing, ready) = Standing::start(&self.plan.sides[side as usize], self.interrupt)?;
+        self.standing[side as usize] = Some(standing);
+        Ok(ready)
+    }
+
+    /// Ends the process of a side. What its first one has printed for people is kept.
+    fn finish(&mut self, side: Side) {
+        let said = self.standing[side as usize].take().map(Standing::finish).unwrap_or_default();
+        if self.said[side as usize].is_empty() {
+            self.said[side as usize] = said;
+        }
+    }
+
+    fn finish_all(&mut self) {
+        self.finish(Side::A);
+        self.finish(Side::B);
+    }
+
+    /// Starts both sides. Where b fails beside a and not by itself, the device does not take both: then only b is left
+    /// standing, and the reason comes along.
+    fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
+        let a = self.start(Side::A)?;
+        let mut why = None;
+        if !self.plan.fresh {
+            match self.start(Side::B) {
+                Ok(b) => return Ok(([a, b], None)),
+                Err(Failure::Ended { message, error, .. }) if error.code() > 2 => {
+                    why = Some(message.unwrap_or_else(|| error.to_string()));
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        self.finish(Side::A);
+        let b = self.start(Side::B)?;
+        Ok(([a, b], why))
+    }
+
+    /// Measures all blocks: in turn, and then apart where that was asked for.
+    fn measure(&mut self, ready: &[Ready; 2], way: Way, rounds: usize) -> Result<(), Failure> {
+        for side in [Side::B, Side::A] {
+            // A side that does not stand takes about as long as the other, as far as anybody knows.
+            self.expected[side as usize] = match &self.standing[side as usize] {
+                Some(_) => {
+                    let probe = self.block(side, PROBE)?;
+                    let time = ab::level(&probe.time_ns, ready[side as usize].period).unwrap_or(0.0).max(1.0);
+                    Duration::from_nanos(time as u64)
+                }
+                None => self.expected[Side::B as usize],
+            };
+        }
+        self.iterations = self.plan.iterations.unwrap_or_else(|| self.fitting(ready));
+        if way == Way::Fresh {
+            self.finish(Side::B);
+        }
+        let apart = self.plan.apart && way == Way::Interleaved;
+        let blocks = rounds * ROUND * if apart { 2 } else { 1 };
+        let _progress = Progress::start(self.done.clone(), blocks as u64 * self.iterations);
+        for round in 0..rounds {
+            for side in paired::order(self.plan.seed, round) {
+                self.keep(side, Some(round))?;
+            }
+        }
+        if apart {
+            self.finish_all();
+            for side in [Side::A, Side::B] {
+                self.start(side)?;
+                for _ in 0..rounds * OF_A_SIDE {
+                    self.keep(side, None)?;
+                }
+                self.finish(side);
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures and keeps a block of a side; `round` is `None` of a side by itself.
+    fn keep(&mut self, side: Side, round: Option<usize>) -> Result<(), Failure> {
+        let fresh = self.standing[side as usize].is_none();
+        if fresh {
+            self.start(side)?;
+        }
+        let block = self.block(side, self.iterations)?;
+        if fresh {
+            self.finish(side);
+        }
+        self.done.done.fetch_add(self.iterations, Ordering::Relaxed);
+        self.blocks.push(BlockRecord { side, round, block });
+        Ok(())
+    }
+
+    /// A block of a side that stands.
+    fn block(&mut self, side: Side, iterations: u64) -> Result<Block, Failure> {
+        let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
+        let standing = self.standing[side as usize].as_mut().expect("a block is asked of a side that stands");
+        standing.block(iterations, expected, self.interrupt)
+    }
+
+    /// As many iterations as take a block's time on the slower side; few where nothing varies.
+    fn fitting(&self, ready: &[Ready; 2]) -> u64 {
+        let (fewest, most) = ITERATIONS;
+        if ready.iter().all(|ready| ready.record.simulated) {
+            return fewest;
+        }
+        let longest = self.expected[0].max(self.expected[1]).as_nanos().max(1);
+        ((BLOCK.as_nanos() / longest) as u64).clamp(fewest, most)
+    }
+}

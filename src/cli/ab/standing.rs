@@ -1,0 +1,112 @@
+//! A side's process, `aorta exec --blocks`: it stays warmed up on the device, and measures blocks when asked.
+
+use std::time::Duration;
+
+use super::side::SideArgs;
+use crate::base::shell;
+use crate::cli::blocks::{Message, Ready};
+use crate::cli::child::{Child, Interrupt, Silence, not_started};
+use crate::cli::error::InputError;
+use crate::cli::{FAILED, INTERRUPTED};
+use crate::measure::Block;
+
+/// How long a run may take until it has warmed up: it may compile kernels and fill a device's memory.
+const PREPARES: Duration = Duration::from_secs(1800);
+
+/// How long a block may take beyond an iteration that hangs, which the run finds by itself.
+const BEYOND: Duration = Duration::from_secs(20);
+
+/// A side that is ready to measure.
+pub struct Standing {
+    side: SideArgs,
+    child: Child,
+    patience: Duration,
+}
+
+/// Why a side gave no answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// This program was interrupted.
+    Interrupted,
+    /// The process has ended, or does not answer.
+    Ended {
+        /// What it has printed for people.
+        said: String,
+        /// Its own error, in a line.
+        message: Option<String>,
+        error: InputError,
+    },
+}
+
+impl Standing {
+    /// Starts a side's run, and waits until it has warmed up.
+    pub fn start(side: &SideArgs, interrupt: &Interrupt) -> Result<(Standing, Ready), Failure> {
+        let arguments = ["--blocks"].into_iter().chain(side.arguments.iter().map(String::as_str));
+        let child = Child::start(arguments).map_err(|error| Failure::Ended {
+            said: String::new(),
+            message: None,
+            error: not_started(&error),
+        })?;
+        let mut standing = Standing { side: side.clone(), child, patience: Duration::ZERO };
+        match standing.answer(PREPARES, interrupt)? {
+            Message::Ready(ready) => {
+                standing.patience = Duration::from_nanos(ready.timeout.0.max(0) as u64) + BEYOND;
+                Ok((standing, *ready))
+            }
+            other => Err(standing.ended(Some(format!("it began with {other:?}")), None)),
+        }
+    }
+
+    /// Measures a block. `expected` is how long it should take.
+    pub fn block(&mut self, iterations: u64, expected: Duration, interrupt: &Interrupt) -> Result<Block, Failure> {
+        // A short block is answered before anybody looks for an interruption.
+        if interrupt.stopped() {
+            return Err(Failure::Interrupted);
+        }
+        self.child.ask(&iterations.to_string());
+        match self.answer(self.patience + 20 * expected, interrupt)? {
+            // A block that was cut short is none.
+            Message::Block(block) if block.stopped => Err(Failure::Interrupted),
+            Message::Block(block) => Ok(block),
+            other => Err(self.ended(Some(format!("it answered {other:?}")), None)),
+        }
+    }
+
+    /// The next message that is no failure.
+    fn answer(&mut self, patience: Duration, interrupt: &Interrupt) -> Result<Message, Failure> {
+        match self.child.line(patience, interrupt) {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(Message::Failed { message }) => Err(self.ended(None, Some(message))),
+                Ok(message) => Ok(message),
+                Err(why) => Err(self.ended(Some(format!("it answered `{line}`: {why}")), None)),
+            },
+            Err(Silence::Interrupted) => Err(Failure::Interrupted),
+            Err(Silence::Ended) => Err(self.ended(None, None)),
+            Err(Silence::TimedOut) => {
+                self.child.kill();
+                let why = format!("it did not answer for {} s, and was ended", patience.as_secs());
+                Err(self.ended(Some(why), None))
+            }
+        }
+    }
+
+    /// Ends the process. `why` is what is wrong with its answers, `message` its own error.
+    fn ended(&mut self, why: Option<String>, message: Option<String>) -> Failure {
+        let ended = self.child.end();
+        if why.is_none() && ended.code == Some(INTERRUPTED) {
+            return Failure::Interrupted;
+        }
+        let error = InputError::SideFailed {
+            side: self.side.side.name(),
+            arguments: shell::command(&self.side.arguments),
+            why: why.unwrap_or(ended.how),
+            code: ended.code.filter(|code| matches!(code, 2 | 3)).unwrap_or(FAILED),
+        };
+        Failure::Ended { said: ended.stderr, message, error }
+    }
+
+    /// Ends the run. Returns what it has printed for people.
+    pub fn finish(mut self) -> String {
+        self.child.end().stderr
+    }
+}

@@ -1,0 +1,120 @@
+//! The run of a case, and what became of it.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::Planned;
+use crate::cli::child::{Child, Ended, Interrupt, Silence, not_started};
+use crate::cli::error::{CliError, InputError};
+use crate::cli::{DONE, FAILED, NOT_HELD};
+use crate::measure::RunRecord;
+use crate::measure::cases::{Case, Status};
+
+/// The code of a run for which memory did not suffice.
+const OUT_OF_MEMORY: &str = "aorta::exec::out_of_memory";
+
+/// Lines at the end of what a case has said that are told of one that died without a reason.
+const LAST_LINES: usize = 3;
+
+/// Runs `aorta exec`, and waits for its end. What it prints is kept from the terminal. `None` where it was interrupted.
+///
+/// # Errors
+/// The process cannot be started, or there is no place for its record.
+pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
+    if interrupt.stopped() {
+        return Ok(None);
+    }
+    let failed = |error: std::io::Error| match full(&error) {
+        true => InputError::OutputLost { why: no_room() },
+        false => not_started(&error),
+    };
+    let folder = tempfile::Builder::new().prefix("aorta-case-").tempdir().map_err(failed)?;
+    let path = folder.path().join("record.json");
+    // A word of `arguments` may be anything, also `--`: what is ours comes before.
+    let own = ["--diagnostics", "json", "--until-input-ends", "--json"].map(OsStr::new);
+    let words = own.into_iter().chain([path.as_os_str()]).chain(arguments.iter().map(OsStr::new));
+    let began = Instant::now();
+    let mut child = Child::start(words).map_err(failed)?;
+    let mut errors = Vec::new();
+    let silence = loop {
+        match child.line(Duration::MAX, interrupt) {
+            Ok(line) => errors.extend(Diagnostic::error(&line)),
+            Err(silence) => break silence,
+        }
+    };
+    let ended = child.end();
+    let seconds = (began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+    if silence == Silence::Interrupted || interrupt.stopped() || ended.was_interrupted() {
+        return Ok(None);
+    }
+    let Planned { name, values, .. } = planned;
+    Ok(Some(match outcome(&ended, std::fs::read_to_string(&path).ok(), &errors) {
+        Ok(record) => Case::measured(name, values, seconds, record),
+        Err((status, _)) if status != Status::OutOfMemory && is_full() => {
+            Case::without(name, values, seconds, Status::Failed, no_room())
+        }
+        Err((status, why)) => Case::without(name, values, seconds, status, why),
+    }))
+}
+
+/// Whether an error is that a disk, or the user's part of it, is full.
+fn full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the folder of temporary files has no room left: a case then fails for reasons that it cannot tell.
+fn is_full() -> bool {
+    // More than one block, since a file's first bytes may have room where no others have.
+    let tried = tempfile::tempfile().and_then(|mut file| file.write_all(&[0; 1 << 16]));
+    tried.is_err_and(|error| full(&error))
+}
+
+fn no_room() -> String {
+    let folder = std::env::temp_dir();
+    format!("{} is full, where cases have their temporary files; TMPDIR names another folder", folder.display())
+}
+
+/// A diagnostic as `--diagnostics json` has it.
+#[derive(Deserialize)]
+struct Diagnostic {
+    severity: String,
+    code: Option<String>,
+    message: String,
+}
+
+impl Diagnostic {
+    /// The error that a line is; `None` of everything else that is printed.
+    fn error(line: &str) -> Option<Diagnostic> {
+        serde_json::from_str(line).ok().filter(|diagnostic: &Diagnostic| diagnostic.severity == "error")
+    }
+}
+
+/// The record of a run that went to its end, else how it has ended, and why.
+fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Result<Box<RunRecord>, (Status, String)> {
+    if let Some(DONE | NOT_HELD) = ended.code {
+        let read = record.ok_or_else(|| "it wrote no record".to_owned()).and_then(|text| RunRecord::from_json(&text));
+        return read.map(Box::new).map_err(|why| (Status::Failed, why));
+    }
+    let short = errors.iter().any(|error| error.code.as_deref() == Some(OUT_OF_MEMORY));
+    // A failure may be told twice: as it was met, and with the operation that was found then.
+    let mut messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    messages.dedup();
+    let why = if messages.is_empty() { last_lines(&ended.stderr) } else { Some(messages.join("; ")) };
+    let or = |what: &str| why.clone().unwrap_or_else(|| what.to_owned());
+    Err(match ended.code {
+        Some(2) => (Status::Skipped, or("it was given something wrong")),
+        Some(3) => (Status::Skipped, or("there is no such device")),
+        Some(FAILED) if short => (Status::OutOfMemory, or("memory did not suffice")),
+        Some(FAILED) => (Status::Failed, or("it failed and did not say why")),
+        _ => (Status::Failed, why.map_or_else(|| ended.how.clone(), |why| format!("{}: {why}", ended.how))),
+    })
+}
+
+/// The end of what a process that died has printed to people; `None` where it printed nothing.
+fn last_lines(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    (!lines.is_empty()).then(|| lines[lines.len().saturating_sub(LAST_LINES)..].join("; "))
+}

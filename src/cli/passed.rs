@@ -1,0 +1,123 @@
+//! Options of `aorta exec` that another command has too, and passes on to the runs that it starts.
+
+use std::marker::PhantomData;
+
+use clap::builder::Str;
+use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
+
+use super::error::InputError;
+use super::exec::ExecArgs;
+
+/// Which options a command passes on.
+pub trait Passing: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// The heading under which its help lists them.
+    const HEADING: &str;
+    /// Their long names, in the order in which they are passed on.
+    const OPTIONS: &[&str];
+    /// Whether a value may be a list.
+    const LISTS: bool = false;
+}
+
+/// Options as they were typed; the runs read their values.
+#[derive(Clone, Debug)]
+pub struct Passed<P> {
+    /// The long name of each option, with its value unless it is a flag.
+    pub given: Vec<(&'static str, Option<String>)>,
+    of: PhantomData<P>,
+}
+
+impl<P: Passing> Passed<P> {
+    /// Whether the option of this long name was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
+    }
+
+    /// The options as `aorta exec` takes them, each a word of its own.
+    pub fn words(&self) -> Vec<String> {
+        let word = |(name, value): &(&str, Option<String>)| match value {
+            Some(value) => format!("--{name}={value}"),
+            None => format!("--{name}"),
+        };
+        self.given.iter().map(word).collect()
+    }
+}
+
+impl<P: Passing> FromArgMatches for Passed<P> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Vec::new();
+        for &name in P::OPTIONS {
+            match matches.try_get_many::<String>(name) {
+                Ok(values) => given.extend(values.into_iter().flatten().map(|value| (name, Some(value.clone())))),
+                Err(_) => given.extend(matches.get_flag(name).then_some((name, None))),
+            }
+        }
+        Ok(Passed { given, of: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<P: Passing> Args for Passed<P> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let exec = ExecArgs::augment_args(clap::Command::new("exec"));
+        P::OPTIONS.iter().fold(command, |command, name| {
+            let option = exec.get_arguments().find(|option| option.get_long() == Some(name));
+            command.arg(passed::<P>(name, option.expect("`aorta exec` has every option that is passed on")))
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// An option of `aorta exec` whose value is any text.
+fn passed<P: Passing>(name: &'static str, option: &Arg) -> Arg {
+    let arg = Arg::new(name).long(name).help_heading(P::HEADING).action(option.get_action().clone());
+    let help = option.get_help().cloned().unwrap_or_default();
+    if !option.get_action().takes_values() {
+        return arg.help(help);
+    }
+    let possible: Vec<String> =
+        option.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+    let listed = if possible.is_empty() { String::new() } else { format!(": {}", possible.join(", ")) };
+    let typed = |value: &Str| match value.as_str() {
+        "NAME=VALUE" if P::LISTS => "NAME=LIST".into(),
+        "KEY=VALUE" if P::LISTS => "KEY=LIST".into(),
+        _ if P::LISTS => "LIST".into(),
+        _ => value.clone(),
+    };
+    let values: Vec<Str> = option.get_value_names().unwrap_or_default().iter().map(typed).collect();
+    let arg = arg.help(format!("{help}{listed}")).value_parser(value_parser!(String)).value_names(values).num_args(1);
+    arg.require_equals(option.is_require_equals_set())
+}
+
+/// What is wrong with words that are meant as arguments of `aorta exec`.
+#[derive(Debug)]
+pub struct Mistake {
+    pub why: String,
+    pub help: String,
+}
+
+impl Mistake {
+    /// The error that names the words as `what` and `value`.
+    pub fn of(self, what: &str, value: &str) -> InputError {
+        InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
+    }
+}
+
+/// Reads words as `aorta exec` reads its arguments.
+pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
+    let command = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
+    let read = command.try_get_matches_from(words).and_then(|matches| ExecArgs::from_arg_matches(&matches));
+    read.map_err(|error| {
+        let text = error.to_string();
+        let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
+        let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
+        Mistake { why, help: format!("{tip}`aorta exec --help` says what each option takes") }
+    })
+}

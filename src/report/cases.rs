@@ -1,0 +1,168 @@
+//! Cases of a sweep or a suite: a row for each, how many ended in which way, and why.
+
+use indexmap::{IndexMap, IndexSet};
+
+use crate::base::counted;
+use crate::measure::cases::{Case, Header, Status};
+use crate::measure::order::Order;
+use crate::measure::pace::{self, Pace};
+use crate::measure::record::{RunRecord, Times, Variant};
+use crate::measure::scaling::{self, Point, Unit};
+
+use super::curve::rate_text;
+use super::page::{ABSENT, Check, Outcome, cell};
+use super::table::marks;
+
+/// Columns of metrics at most.
+const METRICS: usize = 6;
+
+/// Every way to end, the best first.
+const STATUSES: [Status; 7] = [
+    Status::Done,
+    Status::Unstable,
+    Status::NotHeld,
+    Status::Failed,
+    Status::OutOfMemory,
+    Status::Skipped,
+    Status::Missing,
+];
+
+/// The records of the cases that were measured.
+pub fn records<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a RunRecord> {
+    cases.iter().filter_map(|case| case.record.as_deref())
+}
+
+/// `3 done, 1 failed`: how many cases ended in which way.
+pub fn tally(cases: &[&Case]) -> String {
+    let count = |status: &Status| cases.iter().filter(|case| case.status == *status).count();
+    let counts = STATUSES.iter().map(|status| (count(status), status.word())).filter(|(count, _)| *count > 0);
+    counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Why cases are not just done. Cases of the same reason share a line.
+pub fn reasons(cases: &[&Case]) -> Vec<String> {
+    let mut by_reason: IndexMap<(Status, &str), Vec<&str>> = IndexMap::new();
+    for case in cases {
+        if let Some(reason) = &case.reason {
+            by_reason.entry((case.status, reason)).or_default().push(&case.name);
+        }
+    }
+    let line = |((status, reason), names): ((Status, &str), Vec<&str>)| {
+        let others = match names.len() {
+            1 => String::new(),
+            more => format!(" and {}", counted(more - 1, "other")),
+        };
+        format!("{}: {}{others}: {reason}", status.word(), names[0])
+    };
+    by_reason.into_iter().map(line).collect()
+}
+
+/// A case as a check.
+pub fn check(header: &Header, case: &Case, figures: String) -> Check {
+    let outcome = match case.status {
+        Status::Done | Status::Unstable => Outcome::Passed,
+        Status::NotHeld => Outcome::Failed,
+        Status::Failed | Status::OutOfMemory => Outcome::Error,
+        Status::Skipped | Status::Missing => Outcome::Skipped,
+    };
+    Check {
+        class: header.name.clone(),
+        name: case.name.clone(),
+        outcome,
+        kind: case.status.word(),
+        why: case.reason.clone().unwrap_or_default(),
+        figures,
+        seconds: Some(case.seconds),
+    }
+}
+
+/// The columns of a table of cases besides the axes.
+pub struct Columns<'a> {
+    unit: Unit,
+    pub pace: Pace,
+    launch: bool,
+    intervals: bool,
+    /// Names of metrics.
+    metrics: Vec<&'a str>,
+    /// Metrics that are left out.
+    pub hidden: usize,
+    /// What stands beside every time: `simulated`, `emulated`.
+    mark: &'static str,
+}
+
+impl<'a> Columns<'a> {
+    /// The columns that the cases fill. A metric that they are sorted by is among them.
+    pub fn of(header: &Header, cases: &[&'a Case], order: Option<&Order>) -> Columns<'a> {
+        let variants = || records(cases).flat_map(|record| &record.variants);
+        let pace = scaling::pace(cases);
+        // A metric is of iterations that were held where they could be: of cases of both kinds it says nothing.
+        let alike = pace == Pace::Headline;
+        let names = variants().filter(|_| alike).flat_map(|variant| &variant.metrics);
+        let names: IndexSet<&str> = names.map(|metric| metric.name.as_str()).collect();
+        let sorted_by = order.filter(|order| order.is_metric(header)).map(Order::name);
+        let (by, others): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| sorted_by == Some(*name));
+        Columns {
+            unit: scaling::unit(cases),
+            pace,
+            launch: records(cases).any(|record| record.variants.len() > 1),
+            intervals: variants().any(|variant| interval(pace.times(variant)).is_some()),
+            hidden: (by.len() + others.len()).saturating_sub(METRICS),
+            metrics: by.into_iter().chain(others).take(METRICS).collect(),
+            mark: records(cases).map(marks).find(|mark| !mark.is_empty()).unwrap_or(""),
+        }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let marked = |name: &str| match self.mark.trim_start_matches(", ") {
+            "" => name.to_owned(),
+            mark => format!("{name} ({mark})"),
+        };
+        let mut names: Vec<String> = Vec::from_iter(self.launch.then(|| "launch".to_owned()));
+        match self.pace {
+            Pace::Headline => names.push(marked("median")),
+            Pace::Host => names.extend([marked("median at the gate"), marked("median host-paced")]),
+        }
+        names.extend(self.intervals.then(|| "95 % interval".to_owned()));
+        names.push(self.unit.per_second().to_owned());
+        names.extend(self.metrics.iter().map(|name| (*name).to_owned()));
+        names.push("status".to_owned());
+        names
+    }
+
+    /// A row for each way in which the case was launched, without its values on the axes.
+    pub fn rows(&self, case: &Case) -> Vec<Vec<String>> {
+        match &case.record {
+            Some(record) => record.variants.iter().map(|variant| self.row(case, record, variant)).collect(),
+            None => {
+                let mut row = vec![ABSENT.to_owned(); self.names().len() - 1];
+                row.push(case.status.word().to_owned());
+                vec![row]
+            }
+        }
+    }
+
+    fn row(&self, case: &Case, record: &RunRecord, variant: &Variant) -> Vec<String> {
+        let times = self.pace.times(variant);
+        let seconds = scaling::seconds(times, record.simulated);
+        let point = Point::of(case, "", self.pace).zip(seconds);
+        let rate = point.map(|(point, time)| Point { time, ..point }.rate(self.unit).value);
+        let mut row: Vec<String> = Vec::from_iter(self.launch.then(|| variant.launch.clone()));
+        if self.pace == Pace::Host {
+            let held = pace::held(variant) != Some(false);
+            row.push(cell(variant.time.p50_ns.filter(|_| held)));
+        }
+        row.push(cell(times.p50_ns));
+        row.extend(self.intervals.then(|| cell(interval(times))));
+        row.push(cell(rate.map(|rate| rate_text(self.unit, rate))));
+        let metric = |name: &str| variant.metrics.iter().find(|metric| metric.name == name);
+        row.extend(self.metrics.iter().map(|name| cell(metric(name).map(|metric| &metric.text))));
+        row.push(case.status.word().to_owned());
+        row
+    }
+}
+
+/// The interval of the median; `None` of equal samples, as a simulator's are.
+fn interval(times: &Times) -> Option<String> {
+    let (low, high) = (times.p50_low_ns?.to_string(), times.p50_high_ns?.to_string());
+    (low != high).then(|| format!("{low} to {high}"))
+}

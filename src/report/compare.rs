@@ -1,0 +1,251 @@
+//! A comparison for people and for programs, made from the document alone.
+
+use crate::base::units::{Count, plain};
+use crate::base::{Bytes, Flops, Nanos, Rate, counted};
+use crate::measure::compare::{Against, Comparison, Difference, Lone, OperationRow, Pair, Row, SideRecord};
+use crate::measure::effect::Verdict;
+
+use super::page::{Check, Outcome, Page, Section, Table, cell};
+
+/// Operations of a case at most.
+const OPERATIONS: usize = 16;
+
+/// The document, for programs.
+pub fn json(comparison: &Comparison) -> String {
+    let mut text = serde_json::to_string_pretty(comparison).expect("a comparison holds nothing that JSON cannot");
+    text.push('\n');
+    text
+}
+
+/// A page for each side beside the base: what differs, then case by case.
+pub fn compare(comparison: &Comparison) -> Vec<Page> {
+    comparison.others.iter().map(|against| page(comparison, against)).collect()
+}
+
+fn page(comparison: &Comparison, against: &Against) -> Page {
+    let base = &comparison.base;
+    let mut page = Page {
+        command: "aorta compare",
+        name: format!("{} against {}", against.side.name, base.name),
+        summary: summary(against),
+        warnings: against.warnings.clone(),
+        checks: checks(comparison, against),
+        ..Page::default()
+    };
+    page.lines("", [format!("base: {}", side(base)), format!("other: {}", side(&against.side))]);
+    page.lines("What differs between the sides", against.environment.iter().map(difference));
+    let marked = against.pairs.iter().any(|pair| figures(pair).is_some());
+    for pair in &against.pairs {
+        page.sections.push(case(pair, marked));
+        page.sections.extend((!pair.operations.is_empty()).then(|| operations(pair)));
+    }
+    let of_base = against.only_base.iter().map(|one| lone(&base.name, one));
+    page.lines("", of_base.chain(against.only_other.iter().map(|one| lone(&against.side.name, one))));
+    page
+}
+
+fn case(pair: &Pair, marked: bool) -> Section {
+    let runs = match (pair.base_runs, pair.other_runs) {
+        (1, 1) => String::new(),
+        (base, other) => format!(", runs {base} and {other}"),
+    };
+    let names = ["metric", "base", "other", "change", "95 % interval", "threshold", "verdict"];
+    let mut table = Table::new(names.into_iter().chain(marked.then_some("figures"))).left(6);
+    for row in &pair.rows {
+        let cells = [
+            row.metric.clone(),
+            value(row.base, &row.unit),
+            value(row.other, &row.unit),
+            cell(changed(row)),
+            cell(interval(row)),
+            threshold(row),
+            word(row.verdict).to_owned(),
+        ];
+        let figures = marked.then(|| figures(pair).unwrap_or_else(|| "measured".to_owned()));
+        table.row(cells.into_iter().chain(figures));
+    }
+    let refused = pair.refused.iter().map(|why| format!("no verdict: {why}"));
+    let explained = pair.rows.iter().filter(|_| pair.refused.is_empty());
+    Section {
+        title: format!("{}{runs}", pair.case),
+        lines: refused.chain(pair.doubts.iter().map(|doubt| format!("doubtful: {doubt}"))).collect(),
+        table: Some(table),
+        notes: explained.filter_map(|row| Some(format!("{}: {}", row.metric, row.why.as_ref()?))).collect(),
+    }
+}
+
+fn operations(pair: &Pair) -> Section {
+    let names = ["operation", "kind", "place", "count", "base", "of peak", "other", "of peak", "change"];
+    let mut table = Table::new(names);
+    pair.operations.iter().take(OPERATIONS).for_each(|row| table.row(operation(row)));
+    let hidden = pair.operations.len().saturating_sub(OPERATIONS);
+    let more = format!("{hidden} more kinds of operations take less; --format json has all of them");
+    Section {
+        title: "Operations, timed one by one, with the share of a peak of its device that each reaches, and of which"
+            .to_owned(),
+        table: Some(table),
+        notes: Vec::from_iter((hidden > 0).then_some(more)),
+        ..Section::default()
+    }
+}
+
+fn operation(row: &OperationRow) -> [String; 9] {
+    let share = |share: Option<f64>, bound: &Option<String>| {
+        let of = bound.as_ref().map(|bound| format!(" {bound}")).unwrap_or_default();
+        cell(share.map(|share| format!("{:.0} %{of}", 100.0 * share)))
+    };
+    let ratio = row.base.zip(row.other).filter(|(base, other)| *base > 0.0 && *other > 0.0);
+    [
+        row.name.clone(),
+        row.operation.clone(),
+        row.place.clone(),
+        row.count.to_string(),
+        cell(row.base.map(Nanos::from_secs_f64)),
+        share(row.base_share, &row.base_bound),
+        cell(row.other.map(Nanos::from_secs_f64)),
+        share(row.other_share, &row.other_bound),
+        cell(ratio.map(|(base, other)| change(other / base))),
+    ]
+}
+
+/// A check for each metric of each case, and one for each case that a side lacks.
+fn checks(comparison: &Comparison, against: &Against) -> Vec<Check> {
+    let metric = |pair: &Pair, row: &Row| {
+        let (outcome, why, figures) = match row.verdict {
+            _ if comparison.fails_on(row) => (Outcome::Failed, sentence(row), String::new()),
+            Verdict::CannotTell => (Outcome::Skipped, sentence(row), String::new()),
+            _ => (Outcome::Passed, String::new(), sentence(row)),
+        };
+        let kind = if pair.refused.is_empty() { word(row.verdict) } else { "refused" };
+        Check { class: pair.case.clone(), name: row.metric.clone(), outcome, kind, why, figures, seconds: None }
+    };
+    let missing = |lone: &Lone| Check {
+        class: lone.case.clone(),
+        name: "present".to_owned(),
+        outcome: if comparison.misses() { Outcome::Failed } else { Outcome::Skipped },
+        kind: "missing",
+        why: lone.why.clone().unwrap_or_else(|| "the other side has no such case".to_owned()),
+        figures: String::new(),
+        seconds: None,
+    };
+    let metrics = against.pairs.iter().flat_map(|pair| pair.rows.iter().map(move |row| metric(pair, row)));
+    metrics.chain(against.only_base.iter().map(missing)).collect()
+}
+
+/// A value in SI units, as people read it.
+fn value(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => Nanos::from_secs_f64(value).to_string(),
+        "B" if value >= 0.0 => Bytes(value.round() as u64).to_string(),
+        "" => plain(value),
+        "FLOP" => Flops(value).to_string(),
+        "1/s" => Rate(value, "/s").to_string(),
+        "B/s" | "FLOP/s" => Rate(value, unit).to_string(),
+        _ => Count(value, unit).to_string(),
+    }
+}
+
+/// `+5.6 %`; a factor where percents say little.
+fn change(ratio: f64) -> String {
+    if is_large(ratio) { format!("× {}", plain(ratio)) } else { percent(ratio) }
+}
+
+fn is_large(ratio: f64) -> bool {
+    !(0.5..2.0).contains(&ratio)
+}
+
+fn percent(ratio: f64) -> String {
+    let percent = (1000.0 * (ratio - 1.0)).round() / 10.0;
+    if percent == 0.0 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
+}
+
+/// The change of a metric; nothing where there is no ratio.
+fn changed(row: &Row) -> Option<String> {
+    row.effect.map(|effect| change(effect.ratio))
+}
+
+/// The interval of the change; nothing where there is none, or chance decides nothing.
+fn interval(row: &Row) -> Option<String> {
+    let effect = row.effect.filter(|effect| effect.is_uncertain())?;
+    effect.interval.map(|(low, high)| match is_large(low) || is_large(high) {
+        true => format!("× {} to {}", plain(low), plain(high)),
+        false => format!("{} to {}", percent(low), percent(high)),
+    })
+}
+
+fn threshold(row: &Row) -> String {
+    let percent = (1e4 * row.threshold).round() / 100.0;
+    format!("{percent} %")
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Same => "same",
+        Verdict::Worse => "worse",
+        Verdict::CannotTell => "cannot tell",
+    }
+}
+
+/// `simulated`, or `simulated against measured`; nothing of what both have measured.
+fn figures(pair: &Pair) -> Option<String> {
+    match (pair.base_figures.as_str(), pair.other_figures.as_str()) {
+        ("measured", "measured") => None,
+        (base, other) if base == other => Some(base.to_owned()),
+        (base, other) => Some(format!("{base} against {other}")),
+    }
+}
+
+/// `driver: 550 -> 560`.
+fn difference(difference: &Difference) -> String {
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
+    format!("{}: {} -> {}", difference.what, side(&difference.base), side(&difference.other))
+}
+
+/// `a.json: 3 cases, 9 runs`.
+fn side(side: &SideRecord) -> String {
+    let cases = counted(side.cases, "case");
+    match side.runs == side.cases {
+        true => format!("{}: {cases}", side.name),
+        false => format!("{}: {cases}, {}", side.name, counted(side.runs, "run")),
+    }
+}
+
+/// A case without a counterpart, as `only in a.json: …`.
+fn lone(of: &str, lone: &Lone) -> String {
+    let why = lone.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("only in {of}: {}{why}", lone.case)
+}
+
+/// `1 worse, 2 better, 3 same, 4 cannot be told`.
+fn summary(against: &Against) -> String {
+    let counts = against.counts();
+    let all = [
+        (counts.worse, "worse"),
+        (counts.better, "better"),
+        (counts.same, "the same"),
+        (counts.cannot_tell, "cannot be told"),
+    ];
+    let some: Vec<String> =
+        all.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    match some.is_empty() {
+        true => "nothing to compare".to_owned(),
+        false => format!("{}: {}", counted(all.iter().map(|(count, _)| count).sum(), "metric"), some.join(", ")),
+    }
+}
+
+/// A metric in one sentence.
+fn sentence(row: &Row) -> String {
+    let mut text =
+        format!("{} went from {} to {}", row.metric, value(row.base, &row.unit), value(row.other, &row.unit));
+    if let Some(change) = changed(row) {
+        text += &format!(", {change}");
+    }
+    if let Some(interval) = interval(row) {
+        text += &format!(" (95 % interval {interval}, threshold {})", threshold(row));
+    }
+    if let Some(why) = &row.why {
+        text += &format!(": {why}");
+    }
+    text
+}

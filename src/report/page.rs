@@ -1,0 +1,136 @@
+//! A report as data: sections of lines and tables, and checks that passed or failed. Each form is made from it.
+
+mod github;
+mod junit;
+mod latex;
+mod markdown;
+mod text;
+mod xml;
+
+pub use github::github;
+pub use junit::junit;
+pub use latex::latex;
+pub use markdown::markdown;
+pub use text::text;
+
+/// A cell of a table that has no value.
+pub const ABSENT: &str = "–";
+
+/// A report.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The command, for programs: `aorta suite`.
+    pub command: &'static str,
+    /// The subject, for programs: a suite, or two sides of a comparison.
+    pub name: String,
+    pub sections: Vec<Section>,
+    /// The result in a line; empty where there is none.
+    pub summary: String,
+    /// Cautions about the summary.
+    pub warnings: Vec<String>,
+    pub checks: Vec<Check>,
+}
+
+/// A part of a page: a title, lines, a table and notes, each of which may be absent.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    pub title: String,
+    pub lines: Vec<String>,
+    pub table: Option<Table>,
+    /// Lines below the table.
+    pub notes: Vec<String>,
+}
+
+/// Rows of texts below the names of their columns.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    /// Flush left, as words are; figures are flush right.
+    pub left: bool,
+}
+
+/// One thing that a program may want to know the outcome of: a case, or a metric of one.
+#[derive(Clone, Debug)]
+pub struct Check {
+    pub class: String,
+    pub name: String,
+    pub outcome: Outcome,
+    /// The outcome in a word: `worse`, `out of memory`.
+    pub kind: &'static str,
+    /// Why it has not passed.
+    pub why: String,
+    /// Its figures in a line.
+    pub figures: String,
+    /// How long it took; `None` where that is not known.
+    pub seconds: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    Failed,
+    /// It ended before there was anything to judge.
+    Error,
+    /// Nothing can be said.
+    Skipped,
+}
+
+impl Page {
+    /// Adds a section of lines; nothing without lines.
+    pub fn lines(&mut self, title: &str, lines: impl IntoIterator<Item = String>) {
+        let lines: Vec<String> = lines.into_iter().collect();
+        if !lines.is_empty() {
+            self.sections.push(Section { title: title.to_owned(), lines, ..Section::default() });
+        }
+    }
+
+    /// All text outside of tables: that of sections, with the title of one that has a title, the result, and the warnings.
+    fn said(&self) -> impl Iterator<Item = String> {
+        let of = |section: &Section| -> Vec<String> {
+            let title = if section.title.is_empty() { String::new() } else { format!("{}: ", section.title) };
+            section.lines.iter().chain(&section.notes).map(|line| format!("{title}{line}")).collect()
+        };
+        let summary = Some(self.summary.clone()).filter(|summary| !summary.is_empty());
+        self.sections.iter().flat_map(of).chain(summary).chain(self.cautions())
+    }
+
+    /// The warnings as lines.
+    fn cautions(&self) -> impl Iterator<Item = String> {
+        self.warnings.iter().map(|warning| format!("warning: {warning}"))
+    }
+}
+
+impl Table {
+    /// A table without rows. Its first column is flush left.
+    pub fn new<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Table {
+        let column = |(index, name): (usize, S)| Column { name: name.into(), left: index == 0 };
+        Table { columns: names.into_iter().enumerate().map(column).collect(), rows: Vec::new() }
+    }
+
+    /// The same with another column flush left.
+    pub fn left(mut self, index: usize) -> Table {
+        self.columns[index].left = true;
+        self
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+}
+
+/// The text of a value, or that of a cell without one.
+pub fn cell<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string())
+}
+
+/// The cells of a row that have a value, each behind the name of its column.
+pub fn in_words<S: AsRef<str>>(names: &[S], row: &[String]) -> String {
+    let cells = names.iter().zip(row).filter(|(_, cell)| *cell != ABSENT);
+    cells.map(|(name, cell)| format!("{} {cell}", name.as_ref())).collect::<Vec<_>>().join(", ")
+}

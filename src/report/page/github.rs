@@ -1,0 +1,39 @@
+//! A page as commands of GitHub's workflows, which shows them on the page of a run.
+
+use super::{Check, Outcome, Page};
+use crate::base::workflow;
+
+/// An error for each check that failed, a warning for what is doubtful or missing, a notice for the rest that is told.
+pub fn github(pages: &[Page]) -> String {
+    let mut out = String::new();
+    let mut say = |level: &str, title: &str, text: &str| {
+        out += &workflow::command(level, &[("title", title.to_owned())], text);
+    };
+    for page in pages {
+        for check in &page.checks {
+            let text = if check.why.is_empty() { &check.figures } else { &check.why };
+            if let Some(level) = level(check) {
+                say(level, &format!("{}: {}", check.class, check.kind), text);
+            }
+        }
+        // The lines of a section with a table are about its case.
+        for section in page.sections.iter().filter(|section| section.table.is_some()) {
+            let title = if section.title.is_empty() { &page.name } else { &section.title };
+            section.lines.iter().for_each(|line| say("warning", title, line));
+        }
+        page.warnings.iter().for_each(|warning| say("warning", &page.name, warning));
+        say("notice", &page.name, &page.summary);
+    }
+    out
+}
+
+/// How loud a check is told; `None` of what is as it should be, and of a case without a verdict, which is told once.
+fn level(check: &Check) -> Option<&'static str> {
+    match (check.outcome, check.kind) {
+        (Outcome::Failed | Outcome::Error, _) => Some("error"),
+        (_, "worse" | "missing") => Some("warning"),
+        (_, "refused") => None,
+        (Outcome::Skipped, _) | (_, "better") => Some("notice"),
+        (Outcome::Passed, _) => None,
+    }
+}
