@@ -156,7 +156,8 @@ fn what_is_no_number_has_no_rate() {
         }
         record["program"]["flops"] = json!(1.7e308);
         let record = RunRecord::from_json(&record.to_string()).expect("it is whole");
-        let shown = aorta::report::table(&record, None) + &aorta::report::top(&record, None, 9);
+        let shown =
+            aorta::report::page::text(&[aorta::report::run(&record, None), aorta::report::top(&record, None, 9)]);
         let is_number = |word: &str| !["inf", "-inf", "NaN"].contains(&word);
         assert!(shown.split_whitespace().all(is_number), "{shown}");
     }

@@ -27,6 +27,7 @@ use standing::Failure;
 
 pub fn run(args: &AbArgs) -> CliResult {
     cases::alone("ab")?;
+    args.page.check()?;
     if let Some(path) = &args.json {
         output::check_file(path)?;
     }
@@ -63,7 +64,7 @@ fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError
         Err(Failure::Interrupted) => Ok(None),
         Err(Failure::Ended { said, error, .. }) => {
             output::eprint(&said);
-            Err(error.into())
+            Err((*error).into())
         }
     }
 }
@@ -84,7 +85,7 @@ fn finish(args: &AbArgs, done: Done) -> CliResult {
     let Done { mut record, said } = done;
     output::eprint(&told(&said));
     record.judge(args.threshold());
-    output::print(&page::text(&[report::ab(&record)]));
+    args.page.show(&[report::ab(&record)], || record.to_json())?;
     if let Some(path) = &args.json {
         output::write_text(path, &record.to_json())?;
     }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 
-use crate::measure::compare::{self, FailOn, Options, Side, Thresholds};
+use crate::measure::compare::{self, FailOn, Options, RunSet, Thresholds};
 use crate::measure::effect::Direction;
-use crate::report::{compare as report, page};
+use crate::report::compare as report;
 
 use super::error::{CliError, InputError};
-use super::{CliResult, DONE, REGRESSED, load, output};
+use super::outputs::{self, PageArgs};
+use super::{CliResult, DONE, REGRESSED, load};
 
 /// Names of metrics that a message lists at most.
 const LISTED: usize = 12;
@@ -24,12 +25,8 @@ pub struct CompareArgs {
     /// What is compared with it
     #[arg(required = true)]
     others: Vec<String>,
-    /// What the comparison is written as
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: Format,
-    /// Write it to this file, and the table to the terminal
-    #[arg(long, value_name = "PATH")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageArgs,
     /// The difference that matters, 3% where nothing is said; `time=2%` is for one metric, or for those `time.…`
     #[arg(long, value_name = "[METRIC=]SHARE")]
     threshold: Vec<String>,
@@ -55,23 +52,6 @@ const AFTER_HELP: &str = "\
 A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of
 AORTA's Python harness. Several runs of the same case on one side tell how much runs differ.";
 
-/// What `--format` may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For the terminal
-    Table,
-    /// For programs
-    Json,
-    /// For pages, mails and comments on a change
-    Markdown,
-    /// For papers
-    Latex,
-    /// For machines that build and test
-    Junit,
-    /// For GitHub's workflows
-    Github,
-}
-
 /// What `--fail-on` may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FailOnArg {
@@ -87,29 +67,11 @@ enum FailOnArg {
 
 pub fn run(args: CompareArgs) -> CliResult {
     let options = options(&args)?;
-    if let Some(path) = &args.output {
-        output::check_file(path)?;
-    }
+    args.page.check()?;
     let base = side(&args.base)?;
-    let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<Side>, CliError>>()?;
+    let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<RunSet>, CliError>>()?;
     let comparison = compare::compare(&base, &others, &options);
-    let pages = report::compare(&comparison);
-    let text = match args.format {
-        Format::Table => page::text(&pages),
-        Format::Json => report::json(&comparison),
-        Format::Markdown => page::markdown(&pages),
-        Format::Latex => page::latex(&pages),
-        Format::Junit => page::junit(&pages),
-        Format::Github => page::github(&pages),
-    };
-    match &args.output {
-        None if args.format == Format::Github => output::print_data(&text),
-        None => output::print(&text),
-        Some(path) => {
-            output::write_text(path, &text)?;
-            output::print(&page::text(&pages));
-        }
-    }
+    args.page.show(&report::compare(&comparison), || report::json(&comparison))?;
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
         let (base, other) = (comparison.base.name.clone(), against.side.name.clone());
         return Err(InputError::NoCommonCase { base, other }.into());
@@ -119,7 +81,7 @@ pub fn run(args: CompareArgs) -> CliResult {
 }
 
 /// Each metric that was named is there: a name that is wrong must not make a comparison pass.
-fn check_names(args: &CompareArgs, base: &Side, others: &[Side], options: &Options) -> Result<(), InputError> {
+fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &Options) -> Result<(), InputError> {
     let asked = args.metric.iter().map(|name| ("--metric", name.as_str()));
     let thresholds = options.thresholds.of.keys().map(|name| ("--threshold", name.as_str()));
     let better = options.better.keys().map(|name| ("--better", name.as_str()));
@@ -137,12 +99,7 @@ fn check_names(args: &CompareArgs, base: &Side, others: &[Side], options: &Optio
 }
 
 fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {
-    InputError::BadValue {
-        what: format!("`{what}`"),
-        value: value.to_owned(),
-        why: why.to_owned(),
-        help: help.to_owned(),
-    }
+    InputError::bad_value(&format!("`{what}`"), value, why, help)
 }
 
 fn options(args: &CompareArgs) -> Result<Options, InputError> {
@@ -192,27 +149,15 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
     Ok(Options { thresholds, metrics, better, fail_on, between_runs, operations: args.operations })
 }
 
-/// `3%`, `3 %` or `0.03`.
+/// The share that an option was given.
 fn share(option: &str, text: &str) -> Result<f64, InputError> {
-    let text = text.trim();
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse::<f64>(),
-    };
-    let example = match option {
-        "--threshold" => "write `--threshold 3%`, or `--threshold time=2%`".to_owned(),
-        option => format!("write `{option} 1%`, or `0.01`"),
-    };
-    match share {
-        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
-        Ok(_) => Err(bad(option, text, "it is not between 0% and 100%", &example)),
-        Err(_) => Err(bad(option, text, "it is no share", &example)),
-    }
+    outputs::share(text)
+        .map_err(|why| bad(option, text.trim(), &why, &format!("write `{option} 3%`, or `{option} 0.03`")))
 }
 
 /// All that was given for one side.
-fn side(given: &str) -> Result<Side, CliError> {
-    let mut side = Side::new(given);
+fn side(given: &str) -> Result<RunSet, CliError> {
+    let mut side = RunSet::new(given);
     for path in paths(given)? {
         let text = load::read(&path, load::Kind::Runs)?;
         let name = path.display().to_string();
@@ -260,19 +205,4 @@ fn inside(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
         return Err(InputError::NoRuns { name: name(), why });
     }
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::share;
-
-    #[test]
-    fn a_share_is_written_as_people_do() {
-        for (text, value) in [("3%", 0.03), (" 2.5 % ", 0.025), ("0.03", 0.03), ("0", 0.0)] {
-            assert!((share("--threshold", text).unwrap() - value).abs() < 1e-12, "{text}");
-        }
-        for wrong in ["3", "-1%", "100%", "x", "", "NaN", "%"] {
-            assert!(share("--threshold", wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -227,6 +227,12 @@ pub enum InputError {
 }
 
 impl InputError {
+    /// A value that cannot be; `what` is the option, as it is typed.
+    pub fn bad_value(what: &str, value: &str, why: &str, help: &str) -> InputError {
+        let [what, value, why, help] = [what, value, why, help].map(str::to_owned);
+        InputError::BadValue { what, value, why, help }
+    }
+
     pub fn code(&self) -> u8 {
         match self {
             InputError::SideFailed { code, .. } => *code,

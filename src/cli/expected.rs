@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::config::Expected;
 use crate::measure::{RunRecord, expected};
-use crate::report;
+use crate::report::{self, page::Page};
 
 use super::error::CliError;
-use super::{load, output};
+use super::load;
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct ExpectedArgs {
@@ -28,20 +28,18 @@ impl ExpectedArgs {
         named.map(read).transpose()
     }
 
-    /// Lists what the record holds, where that was asked for.
-    pub fn list(&self, record: &RunRecord, own: Option<&Expected>) {
-        if self.expected.is_none() {
-            return;
-        }
+    /// The page of what the record holds; `None` where it was not asked for.
+    pub fn page(&self, record: &RunRecord, own: Option<&Expected>) -> Option<Page> {
+        self.expected.as_ref()?;
         if !record.expected.is_empty() {
-            return output::print(&report::expected(record));
+            return Some(report::expected(record));
         }
         let why = match of(record, own) {
             None => format!("nothing is known of {}", record.device.name),
             Some(known) => expected::why_not(record, &known)
                 .unwrap_or_else(|| format!("{} knows none of the figures of this run", known.file)),
         };
-        output::print(&format!("no verdict: {why}\n"));
+        Some(Page { summary: format!("no verdict: {why}"), ..Page::default() })
     }
 
     /// Whether the ranges that a record was judged by may have to be others.

@@ -24,6 +24,7 @@ mod list;
 mod load;
 mod new;
 mod output;
+mod outputs;
 mod own;
 mod passed;
 mod plan;

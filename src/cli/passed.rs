@@ -121,3 +121,31 @@ pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
         Mistake { why, help: format!("{tip}`aorta exec --help` says what each option takes") }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    struct Few;
+
+    impl Passing for Few {
+        const HEADING: &str = "Few";
+        const OPTIONS: &[&str] = &["backend", "set", "verify", "expected"];
+    }
+
+    #[test]
+    fn options_are_passed_on_as_they_were_typed() {
+        let command = || Passed::<Few>::augment_args(clap::Command::new("x").no_binary_name(true));
+        let words =
+            |typed: &[&str]| Passed::<Few>::from_arg_matches(&command().get_matches_from(typed)).unwrap().words();
+        let typed = ["--verify", "--set", "n=[1, 2]", "--backend=no such", "--set=m=-1", "--expected=a b"];
+        let passed = ["--backend=no such", "--set=n=[1, 2]", "--set=m=-1", "--verify", "--expected=a b"];
+        assert_eq!(words(&typed), passed);
+        assert_eq!(words(&[]), [""; 0]);
+        // What may be given once for a run may be given once here.
+        assert!(command().try_get_matches_from(["--backend=a", "--backend=b"]).is_err());
+        let mistake = exec_args(&["x".to_owned(), "--backend=no such".to_owned()]).unwrap_err();
+        assert!(mistake.why.contains("possible values: auto, cuda"), "{mistake:?}");
+    }
+}

@@ -7,13 +7,14 @@ use indexmap::IndexSet;
 
 use crate::base::suggest;
 use crate::measure::RunRecord;
-use crate::measure::cases::{Cases, Header, Kind};
+use crate::measure::cases::{Case, Cases, Header, Kind, line};
 use crate::measure::order::Order;
 use crate::report;
-use crate::report::{Suite, page};
+use crate::report::Suite;
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
+use super::outputs::{Files, PageArgs};
 use super::{CliResult, DONE, load, output};
 
 /// Names of columns that a message lists at most.
@@ -34,29 +35,21 @@ pub struct ReportArgs {
     /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     sort: Option<String>,
-    /// Write the record as CSV
-    #[arg(long, value_name = "PATH")]
-    csv: Option<PathBuf>,
     /// Write the traced iteration for Perfetto
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
+    files: Files,
 }
 
 pub fn run(args: ReportArgs) -> CliResult {
-    for path in args.csv.iter().chain(&args.trace) {
-        output::check_file(path)?;
-    }
+    args.page.check()?;
+    args.files.check()?;
+    args.trace.iter().try_for_each(|path| output::check_file(path))?;
     let text = load::read(&args.record, load::Kind::Record)?;
     if Cases::is_meant(text.as_bytes()) {
-        if let Some(rank) = args.rank {
-            return Err(InputError::BadValue {
-                what: "`--rank`".to_owned(),
-                value: rank.to_string(),
-                why: "this is a file of several runs".to_owned(),
-                help: "`--rank` is for the record of one run, that `aorta exec --json` writes".to_owned(),
-            }
-            .into());
-        }
         return cases(&args, &text);
     }
     if let Some(name) = &args.sort {
@@ -72,13 +65,28 @@ pub fn run(args: ReportArgs) -> CliResult {
     if let Some(rank) = args.rank {
         check_rank(&record, rank)?;
     }
-    output::print(&report::table(&record, args.rank));
-    args.expected.list(&record, own.as_ref());
-    if let Some(top) = args.top {
-        output::print(&report::top(&record, args.rank, top as usize));
-    }
-    write(&record, args.csv.as_ref(), args.trace.as_ref())?;
+    let mut pages = vec![report::run(&record, args.rank)];
+    pages.extend(args.expected.page(&record, own.as_ref()));
+    pages.extend(args.top.map(|top| report::top(&record, args.rank, top as usize)));
+    args.page.show(&pages, || record.to_json())?;
+    args.files.write(&record, args.trace.as_ref())?;
     Ok(DONE)
+}
+
+/// Fails where an option was given that is for the record of one run.
+fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let given = [
+        ("--rank", args.rank.map(|rank| rank.to_string())),
+        ("--top", args.top.map(|top| top.to_string())),
+        ("--trace", path(&args.trace)),
+        ("--json", path(&args.files.json)),
+    ];
+    let Some((option, value)) = given.into_iter().find_map(|(option, value)| Some((option, value?))) else {
+        return Ok(());
+    };
+    let help = format!("`{option}` is for the record of one run, that `aorta exec --json` writes");
+    Err(InputError::bad_value(&format!("`{option}`"), &value, "this is a file of several runs", &help))
 }
 
 /// Checks that a record has a rank of that number.
@@ -88,20 +96,17 @@ fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
     if ranks.contains(&rank.to_string()) {
         return Ok(());
     }
-    Err(InputError::BadValue {
-        what: "`--rank`".to_owned(),
-        value: rank.to_string(),
-        why: "the record has no such rank".to_owned(),
-        help: match ranks.as_slice() {
-            [] => "the record is of no rank".to_owned(),
-            [only] => format!("the only rank is {only}"),
-            [first, .., last] => format!("the ranks are {first} to {last}"),
-        },
-    })
+    let help = match ranks.as_slice() {
+        [] => "the record is of no rank".to_owned(),
+        [only] => format!("the only rank is {only}"),
+        [first, .., last] => format!("the ranks are {first} to {last}"),
+    };
+    Err(InputError::bad_value("`--rank`", &rank.to_string(), "the record has no such rank", &help))
 }
 
 /// Shows a file of cases: each case as it ended last.
 fn cases(args: &ReportArgs, text: &str) -> CliResult {
+    check_cases(args)?;
     let name = args.record.display().to_string();
     let read = Cases::parse(text.as_bytes()).map_err(|why| InputError::NoCases { name: name.clone(), why })?;
     let none = || InputError::NoCases { name, why: "its first line is not whole".to_owned() };
@@ -127,10 +132,10 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
             report::suite(&Suite { header, description: "", cases: latest, planned })
         }
     };
-    output::print(&page::text(&[page]));
     let latest = read.latest();
+    args.page.show(&[page], || cases_json(header, &latest))?;
     let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
-    let csv = args.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
+    let csv = args.files.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
     csv.map_or(Ok(()), |(path, csv)| output::write_text(path, &csv))?;
     Ok(DONE)
 }
@@ -157,17 +162,10 @@ pub fn order<'a>(
 }
 
 fn unsorted(name: &str, why: &str, help: &str) -> InputError {
-    InputError::BadValue {
-        what: "`--sort`".to_owned(),
-        value: name.to_owned(),
-        why: why.to_owned(),
-        help: help.to_owned(),
-    }
+    InputError::bad_value("`--sort`", name, why, help)
 }
 
-/// Writes the forms of a record that were asked for. One that cannot be written does not keep the other from it.
-pub fn write(record: &RunRecord, csv: Option<&PathBuf>, trace: Option<&PathBuf>) -> Result<(), InputError> {
-    let csv = csv.map_or(Ok(()), |path| output::write_text(path, &report::csv(record)));
-    let trace = trace.map_or(Ok(()), |path| output::write_text(path, &report::chrome_trace(record)));
-    csv.and(trace)
+/// Cases as their file has them.
+pub fn cases_json(header: &Header, cases: &[&Case]) -> String {
+    line(header) + &cases.iter().map(line).collect::<String>()
 }

@@ -9,14 +9,14 @@ use crate::base::{Bytes, counted, hex, shell};
 use crate::config::{Suite, SuiteCase};
 use crate::measure::RunRecord;
 use crate::measure::cases::{Case, Header, Kind, Status};
-use crate::report::{self, page};
+use crate::report;
 
 use super::cases::{self, Runner};
 use super::error::CliError;
 use super::passed::exec_args;
+use super::report::cases_json;
 use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
 
-use args::FormatArg;
 pub use args::SuiteArgs;
 use plan::{Machine, SuitePlan};
 
@@ -29,10 +29,12 @@ pub fn run(args: SuiteArgs) -> CliResult {
         return Ok(DONE);
     };
     cases::alone("suite")?;
+    args.page.check()?;
+    args.files.check()?;
     let (suite, text) = plan::find(name)?;
     let same = args.same.words();
     // A mistake in these, or in the ranges of what is normal, would end every case.
-    let exec = exec_args(&[&[name.clone()], &same[..]].concat())
+    let exec = exec_args(&[std::slice::from_ref(name), &same[..]].concat())
         .map_err(|mistake| mistake.of("what all cases have", &shell::command(&same)))?;
     exec.expected.own()?;
     let mut machine = Machine::here(&exec, &load::settings(&exec.config)?)?;
@@ -43,7 +45,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
     let header = header(&suite, &text, &planned, same);
-    let mut runner = Runner::open(args.json.as_ref(), None, &header, args.resume, planned.len())?;
+    let mut runner = Runner::open(args.files.json.as_ref(), None, &header, args.resume, planned.len())?;
     // What was skipped or has failed may go now.
     let is_planned = |case: &Case| planned.iter().any(|of| of.planned.name == case.name);
     runner.keep(|case| case.status.is_measured() && is_planned(case));
@@ -70,12 +72,10 @@ pub fn run(args: SuiteArgs) -> CliResult {
         cases: ended,
         planned: planned.len(),
     });
-    let pages = [page];
-    output::print(&match args.format {
-        FormatArg::Table => page::text(&pages),
-        FormatArg::Markdown => page::markdown(&pages),
-        FormatArg::Junit => page::junit(&pages),
-    });
+    let ended: Vec<&Case> = cases.iter().collect();
+    args.page.show(&[page], || cases_json(&header, &ended))?;
+    let csv = args.files.csv.as_ref().map(|path| output::write_text(path, &report::cases_csv(&header, &ended)));
+    csv.transpose()?;
     Ok(if complete { exit_code(&cases, args.strict) } else { INTERRUPTED })
 }
 

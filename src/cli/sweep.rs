@@ -12,12 +12,13 @@ use sha2::{Digest, Sha256};
 use crate::base::{hex, shell};
 use crate::measure::cases::{Case, Header, Kind, Status};
 use crate::measure::order::Order;
-use crate::report::{self, page};
+use crate::report;
 
 use super::cases::{self, Planned, Runner, journal};
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::{Mistake, exec_args};
+use super::report::cases_json;
 use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, exec, load, output};
 
 pub use args::SweepArgs;
@@ -38,13 +39,12 @@ struct Sweep {
 
 pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     cases::alone("sweep")?;
-    if let Some(path) = &args.csv {
-        output::check_file(path)?;
-    }
+    args.page.check()?;
+    args.files.check()?;
     let mut sweep = ready(&args, how)?;
     let total = if args.search { args.budget as usize } else { sweep.planned.len() };
     let own = journal::own_path(&sweep.header);
-    let mut runner = Runner::open(args.json.as_ref(), own, &sweep.header, args.resume, total)?;
+    let mut runner = Runner::open(args.files.json.as_ref(), own, &sweep.header, args.resume, total)?;
     if args.search {
         // What the file has is taken as it comes, so that the search goes the same way.
         let code = search::run(&sweep, args.budget as usize, args.seed, &mut runner);
@@ -184,8 +184,8 @@ impl Sweep {
 /// Prints and writes what there is to say.
 fn finish(sweep: &Sweep, args: &SweepArgs, cases: &[&Case]) -> Result<(), InputError> {
     let Sweep { header, order, .. } = sweep;
-    output::print(&page::text(&[report::sweep(header, cases, order.as_ref())]));
-    let Some(path) = &args.csv else { return Ok(()) };
+    args.page.show(&[report::sweep(header, cases, order.as_ref())], || cases_json(header, cases))?;
+    let Some(path) = &args.files.csv else { return Ok(()) };
     let rows = order.as_ref().map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));
     output::write_text(path, &report::cases_csv(header, &rows))
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::record::{self, RunRecord};
-use super::{steady, valid};
+use super::{doubts, valid};
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.cases/1";
@@ -137,7 +137,7 @@ pub struct Case {
 impl Case {
     /// A case that was measured. Whether it is done, unstable or not held follows from the record.
     pub fn measured(name: &str, values: &IndexMap<String, String>, seconds: f64, record: Box<RunRecord>) -> Case {
-        let (status, reason) = match (broken(&record), steady::doubt(&record)) {
+        let (status, reason) = match (broken(&record), doubts::unsteady(&record)) {
             (Some(reason), _) => (Status::NotHeld, Some(reason)),
             (None, Some(reason)) => (Status::Unstable, Some(reason)),
             (None, None) => (Status::Done, None),

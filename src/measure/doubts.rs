@@ -1,9 +1,10 @@
-//! What a reader has to know before believing a series of times, in words.
+//! What a reader has to know before believing a series of times, in words; and whether times are steady enough to be set
+//! beside those of other runs.
 
 use crate::base::Nanos;
 
 use super::quantile::effective;
-use super::record::{Times, WarmupRecord};
+use super::record::{RunRecord, Times, Variant, WarmupRecord};
 use super::series::{self, Modes};
 use super::slots;
 use super::warmup::beside_own_slot;
@@ -13,6 +14,13 @@ const NOISE: f64 = 0.10;
 
 /// The share of the samples below which it is told that they tell less than their number.
 const FEW: f64 = 1.0 / 3.0;
+
+/// How wide the interval of the median may be in a steady run, as a share of the median.
+const WIDTH: f64 = 0.10;
+
+/// How far times of a steady run may drift from the first third to the last, and how far two groups of them may lie apart,
+/// as a share of the median.
+const STEADY: f64 = 0.05;
 
 /// The warnings of a series of a program with that many slots. Times are set beside those of their own slot alone: what
 /// the file makes different is no noise.
@@ -56,6 +64,31 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
         ));
     }
     doubts
+}
+
+/// Why figures of a run say little, of the first of its variants of which that is so. Nothing where nothing was measured
+/// that could say so: a simulator has no noise, and one iteration no spread.
+pub fn unsteady(record: &RunRecord) -> Option<String> {
+    if record.simulated || !record.measurement {
+        return None;
+    }
+    let slots = record.program.cycle;
+    let doubt = |variant: &Variant| Some(format!("{}: {}", variant.launch, why_unsteady(&variant.time, slots)?));
+    record.variants.iter().find_map(doubt)
+}
+
+/// What is wrong with a series of times of a program with that many slots.
+fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
+    let median = time.p50_ns.filter(|median| median.0 > 0)?.0 as f64;
+    let samples = beside_own_slot(&time.samples_ns, slots);
+    if let Some(trend) = series::trend(&samples).filter(|trend| trend.abs() > STEADY) {
+        return Some(format!("the times {} by {:.0} % while measuring", moved(trend), trend.abs() * 100.0));
+    }
+    if let Some(modes) = series::modes(&samples).filter(|modes| modes.high - modes.low > STEADY) {
+        return Some(format!("the times fall into two groups, {:.0} % apart", (modes.high - modes.low) * 100.0));
+    }
+    let width = (time.p50_high_ns?.0 - time.p50_low_ns?.0) as f64 / median;
+    (width > WIDTH).then(|| format!("the median is known to {:.0} % only", width * 100.0))
 }
 
 fn moved(trend: f64) -> &'static str {
@@ -114,5 +147,25 @@ mod tests {
         let flips = doubts((0..60).map(|index| 20_000 + 9_000 * (index * 11 % 3 / 2)), &SETTLED);
         assert!(flips.contains("two groups, around 20.00 µs and around 29.00 µs (33 % of them)"), "{flips}");
         assert!(flips.contains("vary by 19 %"), "{flips}");
+    }
+
+    fn unsteady_of(samples: impl Iterator<Item = i64>) -> Option<String> {
+        why_unsteady(&Times::of(&samples.map(Nanos).collect::<Vec<_>>()), 1)
+    }
+
+    #[test]
+    fn what_is_unsteady_is_told() {
+        // Mixed, so that neighbours do not resemble each other.
+        let mixed = |index: i64| index * 37 % 100;
+        assert_eq!(unsteady_of((0..100).map(|index| 1000 + mixed(index) / 10)), None);
+        let drift = unsteady_of((0..100).map(|index| 1000 + 2 * index)).unwrap();
+        assert!(drift.starts_with("the times rose by 12 %"), "{drift}");
+        assert_eq!(unsteady_of((0..100).map(|index| 10_000 + 2 * index)), None, "a drift of 1 % is none that matters");
+        let groups = unsteady_of((0..100).map(|index| 1000 + 300 * (mixed(index) / 50))).unwrap();
+        assert_eq!(groups, "the times fall into two groups, 26 % apart");
+        let wide = unsteady_of((0..20).map(|index| 1000 + 40 * (index * 7 % 20))).unwrap();
+        assert!(wide.starts_with("the median is known to "), "{wide}");
+        assert_eq!(unsteady_of(std::iter::empty()), None);
+        assert_eq!(unsteady_of([1000, 5000, 1000].into_iter()), None, "three samples have no interval");
     }
 }

@@ -97,7 +97,7 @@ pub struct Effect {
 }
 
 /// One side: the logarithm of its value, and of its interval's ends, where one run tells them.
-struct Side {
+struct SideValue {
     center: f64,
     interval: Option<(f64, f64)>,
     /// Of the logarithms over groups; nothing of a single one.
@@ -116,23 +116,23 @@ impl Effect {
         direction: Direction,
         threshold: f64,
     ) -> Option<Effect> {
-        let sides = [Side::of_groups(base, percentile)?, Side::of_groups(other, percentile)?];
+        let sides = [SideValue::of_groups(base, percentile)?, SideValue::of_groups(other, percentile)?];
         Some(Effect::between(&sides, Basis::Iterations, direction, threshold))
     }
 
     /// The effect on a figure of which each run has one value. Nothing where a side is empty or a value not positive.
     pub fn of_values(base: &[f64], other: &[f64], direction: Direction, threshold: f64) -> Option<Effect> {
-        let sides = [Side::of_values(base)?, Side::of_values(other)?];
+        let sides = [SideValue::of_values(base)?, SideValue::of_values(other)?];
         Some(Effect::between(&sides, Basis::Single, direction, threshold))
     }
 
     /// The effect on a figure that does not vary: it is what it is. Nothing where a value is not positive.
     pub fn exact(base: f64, other: f64, direction: Direction, threshold: f64) -> Option<Effect> {
-        let sides = [Side::exact(base)?, Side::exact(other)?];
+        let sides = [SideValue::exact(base)?, SideValue::exact(other)?];
         Some(Effect::between(&sides, Basis::Exact, direction, threshold))
     }
 
-    fn between([base, other]: &[Side; 2], alone: Basis, direction: Direction, threshold: f64) -> Effect {
+    fn between([base, other]: &[SideValue; 2], alone: Basis, direction: Direction, threshold: f64) -> Effect {
         let several = base.groups > 1 || other.groups > 1;
         let interval = if several { welch(base, other) } else { mover(base, other) };
         let change = other.center - base.center;
@@ -204,26 +204,26 @@ impl Effect {
     }
 }
 
-impl Side {
-    fn of_groups(groups: &[&[f64]], percentile: f64) -> Option<Side> {
+impl SideValue {
+    fn of_groups(groups: &[&[f64]], percentile: f64) -> Option<SideValue> {
         if let [samples] = groups {
             let quantile = quantile(samples, percentile)?;
             let interval = quantile.interval.and_then(|(low, high)| Some((log(low)?, log(high)?)));
-            return Some(Side { center: log(quantile.value)?, interval, variance: None, groups: 1 });
+            return Some(SideValue { center: log(quantile.value)?, interval, variance: None, groups: 1 });
         }
         let values: Option<Vec<f64>> =
             groups.iter().map(|samples| Some(quantile(samples, percentile)?.value)).collect();
-        Side::of_values(&values?)
+        SideValue::of_values(&values?)
     }
 
-    fn of_values(values: &[f64]) -> Option<Side> {
+    fn of_values(values: &[f64]) -> Option<SideValue> {
         let moments = Moments::of(&logs(values)?)?;
-        Some(Side { center: moments.mean, interval: None, variance: moments.variance(), groups: moments.n })
+        Some(SideValue { center: moments.mean, interval: None, variance: moments.variance(), groups: moments.n })
     }
 
-    fn exact(value: f64) -> Option<Side> {
+    fn exact(value: f64) -> Option<SideValue> {
         let center = log(value)?;
-        Some(Side { center, interval: Some((center, center)), variance: None, groups: 1 })
+        Some(SideValue { center, interval: Some((center, center)), variance: None, groups: 1 })
     }
 }
 
@@ -232,7 +232,7 @@ fn log(value: f64) -> Option<f64> {
 }
 
 /// The interval of a difference from those of both sides: the distances to their ends add up as squares do.
-fn mover(base: &Side, other: &Side) -> Option<(f64, f64)> {
+fn mover(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let ((base_low, base_high), (low, high)) = (base.interval?, other.interval?);
     let change = other.center - base.center;
     let below = (other.center - low).hypot(base_high - base.center);
@@ -241,9 +241,9 @@ fn mover(base: &Side, other: &Side) -> Option<(f64, f64)> {
 }
 
 /// Welch's interval of the difference of two means. A side of one run is taken to vary as the other's runs do.
-fn welch(base: &Side, other: &Side) -> Option<(f64, f64)> {
-    let share = |side: &Side, variance: f64| variance / side.groups as f64;
-    let degrees = |side: &Side| (side.groups - 1) as f64;
+fn welch(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
+    let share = |side: &SideValue, variance: f64| variance / side.groups as f64;
+    let degrees = |side: &SideValue| (side.groups - 1) as f64;
     let (error, freedom) = match (base.variance, other.variance) {
         (Some(a), Some(b)) => {
             let (a, b) = (share(base, a), share(other, b));

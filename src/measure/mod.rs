@@ -38,7 +38,6 @@ pub mod spans;
 mod split;
 mod standing;
 pub mod stats;
-mod steady;
 mod times;
 mod valid;
 mod variant;

@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::cases::{Axis, Case, Header};
 use super::pace::Pace;
 
-pub use effect::Effect;
+pub use effect::AxisEffect;
 pub use point::{Interval, Point, is_conclusive, number, seconds};
 
 /// The share of the best rate from which on a value is as good as the best, for practical purposes.
@@ -88,7 +88,7 @@ pub struct Along {
     pub curve: Curve,
     /// All else at other values, in the order of the cases.
     pub elsewhere: Vec<Curve>,
-    pub effect: Effect,
+    pub effect: AxisEffect,
 }
 
 /// One axis, everything else held.
@@ -183,7 +183,7 @@ fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (Unit, Pace))
     }
     // The best case may be the only one of its values.
     let curve = curve.or_else(|| (!elsewhere.is_empty()).then(|| elsewhere.remove(0)))?;
-    let effect = Effect::of(axes, cases, pace);
+    let effect = AxisEffect::of(axes, cases, pace);
     Some(Along { axes: axes.iter().map(|axis| axis.name.clone()).collect(), curve, elsewhere, effect })
 }
 

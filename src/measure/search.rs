@@ -21,7 +21,7 @@ use super::stats::{Moments, student};
 
 /// An axis: how many values it has, and whether neighbours in their order resemble each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Axis {
+pub struct SearchAxis {
     pub values: usize,
     pub ordered: bool,
 }
@@ -32,7 +32,7 @@ pub type Point = Vec<usize>;
 /// What a search has to go on.
 #[derive(Clone, Debug)]
 pub struct Search {
-    pub axes: Vec<Axis>,
+    pub axes: Vec<SearchAxis>,
     /// Runs at most.
     pub budget: usize,
     pub seed: u64,
@@ -216,7 +216,7 @@ impl<O: Objective> State<'_, O> {
 
     /// How far two points lie apart, in thousandths of the axes.
     fn apart(&self, a: &[usize], b: &[usize]) -> usize {
-        let along = |(axis, (a, b)): (&Axis, (&usize, &usize))| match (a == b, axis.ordered) {
+        let along = |(axis, (a, b)): (&SearchAxis, (&usize, &usize))| match (a == b, axis.ordered) {
             (true, _) => 0,
             (false, true) => 1000 * a.abs_diff(*b) / axis.values,
             (false, false) => 1000,
@@ -313,7 +313,7 @@ impl<O: Objective> State<'_, O> {
 
     /// The point that lies as far beyond `to` as that lies from `from`. On an axis without an order it is that of `to`.
     fn ahead(&self, from: &[usize], to: &[usize]) -> Point {
-        let beyond = |(axis, (from, to)): (&Axis, (&usize, &usize))| match axis.ordered {
+        let beyond = |(axis, (from, to)): (&SearchAxis, (&usize, &usize))| match axis.ordered {
             true => (2 * to).saturating_sub(*from).min(axis.values - 1),
             false => *to,
         };
@@ -346,7 +346,7 @@ impl<O: Objective> State<'_, O> {
 
     /// Where a step along an axis leads.
     fn places(&mut self, axis: usize, from: usize, step: usize) -> Vec<usize> {
-        let Axis { values, ordered } = self.search.axes[axis];
+        let SearchAxis { values, ordered } = self.search.axes[axis];
         if !ordered {
             return (0..values).filter(|place| *place != from).collect();
         }

@@ -6,6 +6,7 @@ use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, FEWEST, Paired};
 
 use super::page::{Page, Section, Table, cell};
+use super::run::{device, launched};
 
 /// The page of a comparison of two variants.
 pub fn ab(record: &AbRecord) -> Page {
@@ -44,12 +45,8 @@ fn header(record: &AbRecord) -> Vec<String> {
 
 fn place(side: &SideRecord) -> String {
     let run = &side.run;
-    let device = match run.device.index {
-        Some(index) => format!("{} (device {index})", run.device.name),
-        None => run.device.name.clone(),
-    };
     let ranks = if run.settings.ranks > 1 { format!("{} ranks, each on ", run.settings.ranks) } else { String::new() };
-    format!("{ranks}{device}, as {}", if side.launch == "graph" { "a graph" } else { "streams" })
+    format!("{ranks}{}, {}", device(run), launched(&side.launch))
 }
 
 fn table(record: &AbRecord, judged: &Judged) -> Table {

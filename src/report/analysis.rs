@@ -1,14 +1,13 @@
 //! What an iteration's time went into, for people: a few lines in every report, and the largest operations on demand.
 
-use std::fmt::Write as _;
-
 use crate::base::{Nanos, counted};
 use crate::measure::compare::plain_name;
 use crate::measure::record::{AnalysisRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 
-use super::operations::{Group, groups, left_aligned};
-use super::table::{new_table, push, shown, variant_name};
+use super::operations::{Group, groups};
+use super::page::{Page, Section, Table, cell};
+use super::run::{shown, variant_name};
 
 /// Categories that are named.
 const CATEGORIES: usize = 3;
@@ -29,35 +28,33 @@ const MOSTLY_WAITS: f64 = 0.5;
 const SHORT: Nanos = Nanos(5_000);
 
 /// The analysis of the first variant in a few lines, and the verdict of each other; of the rank that is shown.
-pub fn section(record: &RunRecord, rank: Option<u32>, out: &mut String) {
-    let mut first = true;
+pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
+    let mut section = Section::default();
     for variant in &record.variants {
         let Some((rank, analysis)) = analyzed(variant, rank) else { continue };
         let name = variant_name(record, variant);
-        if !first {
-            let _ = writeln!(out, "{name}: {}", analysis.verdict);
+        if !section.title.is_empty() {
+            section.lines.push(format!("{name}: {}", analysis.verdict));
             continue;
         }
-        first = false;
         let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
         let of = super::slots::of(record, rank);
-        let _ = writeln!(out, "Where the time goes, in one observed iteration ({name}{of}{longest})");
-        let _ = writeln!(out, "{}", analysis.verdict);
-        let _ = writeln!(out, "{} = {}", analysis.split.time_ns, split(analysis));
-        let _ = writeln!(out, "busy: {}", categories(analysis));
-        let _ = writeln!(out, "critical path: {}", path(rank, analysis));
-        if let Some(beside) = analysis.beside_waiting {
-            let _ = writeln!(
-                out,
+        section.title = format!("Where the time goes, in one observed iteration ({name}{of}{longest})");
+        section.lines.extend([
+            analysis.verdict.clone(),
+            format!("{} = {}", analysis.split.time_ns, split(analysis)),
+            format!("busy: {}", categories(analysis)),
+            format!("critical path: {}", path(rank, analysis)),
+        ]);
+        section.lines.extend(analysis.beside_waiting.map(|beside| {
+            format!(
                 "beside waiting: kernels that run while a send, a receive or a collective waits take {:.2} times as long \
                  as without ({:.0} in an iteration)",
                 beside.stretch, beside.operations
-            );
-        }
+            )
+        }));
     }
-    if !first {
-        out.push('\n');
-    }
+    (!section.title.is_empty()).then_some(section)
 }
 
 fn analyzed(variant: &Variant, rank: Option<u32>) -> Option<(&RankRecord, &AnalysisRecord)> {
@@ -130,39 +127,34 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
 
 /// The `count` groups of operations that work longest, each with what usually helps it; of each variant, on the rank that
 /// is shown.
-pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> String {
-    let mut out = String::new();
-    for variant in &record.variants {
-        let Some((rank, analysis)) = analyzed(variant, rank) else { continue };
-        let name = variant_name(record, variant);
-        let of = super::slots::of(record, rank);
-        let _ = writeln!(out, "Operations with the most time of their own ({name}{of})");
+pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
+    let section = |variant: &Variant| {
+        let (rank, analysis) = analyzed(variant, rank)?;
         let mut groups = groups(rank);
         groups.sort_by_key(|group| std::cmp::Reverse(group.work()));
         let total: Nanos = groups.iter().map(Group::work).sum();
         let header = ["operation", "kind and size", "count", "total", "share", "stretch", "slack", "of peak"];
-        let mut table = new_table(&header.map(str::to_owned));
+        let mut table = Table::new(header).left(1);
         for group in groups.iter().take(count) {
-            let absent = || "–".to_owned();
-            table.add_row([
+            table.row([
                 group.short_name(),
                 group.kind(),
                 group.members.len().to_string(),
                 group.work().to_string(),
                 share(group.work(), total),
-                group.stretch().map_or_else(absent, |stretch| format!("{stretch:.2}")),
-                group.slack().map_or_else(absent, |slack| slack.to_string()),
+                cell(group.stretch().map(|stretch| format!("{stretch:.2}"))),
+                cell(group.slack()),
                 group.of_peak_text(),
             ]);
         }
-        left_aligned(&mut table, 1);
-        push(&mut out, &table);
-        for group in groups.iter().take(count) {
-            let _ = writeln!(out, "{}: {}", group.name, advice(group));
-        }
-        let _ = writeln!(out, "the whole: {}; {}\n", analysis.verdict, analysis.help);
-    }
-    out
+        let mut notes: Vec<String> =
+            groups.iter().take(count).map(|group| format!("{}: {}", group.name, advice(group))).collect();
+        notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
+        let of = format!("{}{}", variant_name(record, variant), super::slots::of(record, rank));
+        let title = format!("Operations with the most time of their own ({of})");
+        Some(Section { title, table: Some(table), notes, ..Section::default() })
+    };
+    Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
 }
 
 /// What usually helps an operation in this situation, in one line.

@@ -11,7 +11,7 @@ use crate::measure::scaling::{self, Point, Unit};
 
 use super::curve::rate_text;
 use super::page::{ABSENT, Check, Outcome, cell};
-use super::table::marks;
+use super::run::marks;
 
 /// Columns of metrics at most.
 const METRICS: usize = 6;

@@ -3,10 +3,10 @@
 use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::pace::Pace;
-use crate::measure::scaling::{self, Along, Baseline, Curve, Effect, Growth, Interval, Point, Unit};
+use crate::measure::scaling::{self, Along, AxisEffect, Baseline, Curve, Growth, Interval, Point, Unit};
 
 use super::page::{Section, Table};
-use super::table::percent;
+use super::run::percent;
 
 /// Characters of the longest bar.
 const BAR: usize = 30;
@@ -33,7 +33,7 @@ pub fn section(along: &Along) -> Section {
 
 fn notes(along: &Along, name: &str) -> Vec<String> {
     let curve = &along.curve;
-    let moves = !matches!(along.effect, Effect::None | Effect::ProgramOnly);
+    let moves = !matches!(along.effect, AxisEffect::None | AxisEffect::ProgramOnly);
     let mut notes = vec![work(curve)];
     if !curve.conclusive {
         notes.push("no conclusion: a case is no measurement, or has a single sample".to_owned());
@@ -158,19 +158,19 @@ fn best(curve: &Curve, name: &str) -> String {
 }
 
 /// What an axis changed, where that is less than it should have.
-fn effect(effect: &Effect, name: &str) -> Vec<String> {
+fn effect(effect: &AxisEffect, name: &str) -> Vec<String> {
     match effect {
-        Effect::Unknown => Vec::new(),
-        Effect::None => vec![format!(
+        AxisEffect::Unknown => Vec::new(),
+        AxisEffect::None => vec![format!(
             "{name} had no effect: all values run the same program by the same plan, and their times are within noise"
         )],
-        Effect::TimeOnly => {
+        AxisEffect::TimeOnly => {
             vec![format!("{name} leaves the program and its plan as they are: times alone differ")]
         }
-        Effect::ProgramOnly => {
+        AxisEffect::ProgramOnly => {
             vec![format!("{name} changes the program or its plan, and makes no difference to the time beyond noise")]
         }
-        Effect::Both { same } => same
+        AxisEffect::Both { same } => same
             .iter()
             .map(|values| {
                 let values = values.join(", ");

@@ -1,84 +1,66 @@
 //! Figures beside what is normal on such a device.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use crate::base::counted;
 use crate::measure::record::{ExpectedRecord, RunRecord};
+use indexmap::IndexSet;
 
-use super::table::{new_table, push};
+use super::page::{Page, Section, Table};
+use super::run::variant_of;
 
 /// What stands in the report of a run: one line where all is normal, else what is not, and what to look at first.
-/// Nothing where nothing is known.
-pub(super) fn section(record: &RunRecord, out: &mut String) {
+/// `None` where nothing is known.
+pub(super) fn section(record: &RunRecord) -> Option<Section> {
     let (known, device) = (record.expected.len(), &record.device.name);
-    if known == 0 {
-        return;
-    }
     let off: Vec<&ExpectedRecord> = record.expected.iter().filter(|figure| figure.verdict != "normal").collect();
     let (good, figures_known) = (known - off.len(), counted(known, "figure"));
-    let _ = write!(
-        out,
-        "Is it normal? {good} of {figures_known} known of {device} {}",
-        if good == 1 { "is" } else { "are" }
-    );
-    if off.is_empty() {
-        out.push_str("\n\n");
-        return;
-    }
-    let _ = writeln!(out, ", {} not:", if off.len() == 1 { "this is" } else { "these are" });
-    figures(record, &off, out);
-    checks(&off, out);
+    let is = if good == 1 { "is" } else { "are" };
+    let not = match off.len() {
+        0 => "",
+        1 => ", this is not:",
+        _ => ", these are not:",
+    };
+    (known > 0).then(|| Section {
+        lines: vec![format!("Is it normal? {good} of {figures_known} known of {device} {is}{not}")],
+        table: (!off.is_empty()).then(|| figures(record, &off)),
+        notes: checks(&off),
+        ..Section::default()
+    })
 }
 
 /// Every figure of which something is known, with what was seen and where.
-pub fn expected(record: &RunRecord) -> String {
-    let mut out = format!("\nFigures beside what is normal for {}\n", record.device.name);
+pub fn expected(record: &RunRecord) -> Page {
     let all: Vec<&ExpectedRecord> = record.expected.iter().collect();
-    figures(record, &all, &mut out);
-    for figure in by_name(&all).values() {
-        let _ = writeln!(out, "{}: {}\n  {}", figure.name, figure.seen, figure.source);
-    }
-    out.push('\n');
-    checks(&all, &mut out);
-    out
+    let by_name = by_name(&all);
+    let seen = by_name.values().flat_map(|of| [format!("{}: {}", of.name, of.seen), format!("  {}", of.source)]);
+    let title = format!("Figures beside what is normal for {}", record.device.name);
+    let notes = seen.chain(checks(&all)).collect();
+    let section = Section { title, table: Some(figures(record, &all)), notes, ..Section::default() };
+    Page { sections: vec![section], ..Page::default() }
 }
 
-fn figures(record: &RunRecord, figures: &[&ExpectedRecord], out: &mut String) {
-    let mut table = new_table(&["figure", "of", "launch", "here", "normal", "verdict"].map(str::to_owned));
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+fn figures(record: &RunRecord, figures: &[&ExpectedRecord]) -> Table {
+    let mut table = Table::new(["figure", "of", "launch", "here", "normal", "verdict"]).left(1);
     for figure in figures {
         let count = if figure.count > 1 { format!("{} × ", figure.count) } else { String::new() };
         let rank = figure.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-        let launch = if figure.launch == "graph" { "as a graph" } else { "as streams" };
-        table.add_row([
+        table.row([
             figure.name.clone(),
             format!("{count}{}{rank}", figure.of),
-            format!("{launch}{}", super::table::marks(record)),
+            variant_of(record, &figure.launch),
             figure.text.clone(),
             figure.normal.clone(),
             figure.verdict.clone(),
         ]);
     }
-    push(out, &table);
+    table
 }
 
 /// What to look at first, each thing once.
-fn checks(figures: &[&ExpectedRecord], out: &mut String) {
-    let mut told: Vec<&str> = Vec::new();
-    for check in figures.iter().flat_map(|figure| &figure.check) {
-        if !told.contains(&check.as_str()) {
-            told.push(check);
-        }
-    }
-    for check in &told {
-        let _ = writeln!(out, "check first: {check}");
-    }
-    if !told.is_empty() {
-        out.push('\n');
-    }
+fn checks(figures: &[&ExpectedRecord]) -> Vec<String> {
+    let checks: IndexSet<&String> = figures.iter().flat_map(|figure| &figure.check).collect();
+    checks.into_iter().map(|check| format!("check first: {check}")).collect()
 }
 
 /// One figure of each range.

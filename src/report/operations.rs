@@ -8,8 +8,9 @@ use crate::base::{Nanos, Rate};
 use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 
+use super::page::{ABSENT, Section, Table};
+use super::run::variant_name;
 use super::slots;
-use super::table::{new_table, push, variant_name};
 
 /// Rows at most.
 const ROWS: usize = 16;
@@ -121,7 +122,7 @@ impl Group<'_> {
                 let share = if share < 0.005 { "< 1 %".to_owned() } else { format!("{:.0} %", 100.0 * share) };
                 format!("{share} {}", bound.unwrap_or_default()).trim_end().to_owned()
             }
-            None => "–".to_owned(),
+            None => ABSENT.to_owned(),
         }
     }
 
@@ -146,7 +147,7 @@ impl Group<'_> {
         let (flops, bytes) = (sum(|member| member.flops), sum(|member| member.bytes as f64));
         let seconds = self.work().seconds();
         match () {
-            () if seconds <= 0.0 || flops + bytes <= 0.0 => "–".to_owned(),
+            () if seconds <= 0.0 || flops + bytes <= 0.0 => ABSENT.to_owned(),
             () if flops > 32.0 * bytes => Rate(flops / seconds, "FLOP/s").to_string(),
             () => Rate(bytes / seconds, "B/s").to_string(),
         }
@@ -174,30 +175,20 @@ fn over_ranks(variant: &Variant) -> BTreeMap<Key<'_>, (Nanos, Nanos)> {
     ranges
 }
 
-/// The operations of a rank, those that take longest first.
-pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
-    use std::fmt::Write as _;
+/// The operations of a rank, those that take longest first; `None` where none was observed.
+pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
     let groups = groups(rank);
     let total: Nanos = groups.iter().map(Group::time).sum();
     let waits = groups.iter().any(|group| group.wait() > Nanos(0));
     let peaks = groups.iter().any(|group| group.of_peak().is_some());
-    let several = variant.ranks.len() > 1;
     if groups.is_empty() {
-        return;
+        return None;
     }
-    let heading = format!("{}{}", variant_name(record, variant), slots::of(record, rank));
-    let explained = match (waits, several) {
-        (true, true) => "`each` and `rate` are without waiting; `each` is from the fastest rank to the slowest\n\n",
-        (true, false) => "`each` and `rate` are without waiting for other ranks\n\n",
-        (false, true) => "`each` is from the fastest rank to the slowest\n\n",
-        (false, false) => "",
-    };
-    let _ = writeln!(out, "Operations, timed one by one ({heading})");
     let mut header = vec!["operation", "kind and size", "count", "total", "share"];
     header.extend(waits.then_some("waiting"));
     header.extend(["each", "rate"]);
     header.extend(peaks.then_some("of peak"));
-    let mut table = new_table(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let mut table = Table::new(header).left(1);
     let each = over_ranks(variant);
     for group in groups.iter().take(ROWS) {
         let mut row = vec![
@@ -207,30 +198,36 @@ pub(super) fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
             group.time().to_string(),
             format!("{:.0} %", 100.0 * group.time().0 as f64 / total.0.max(1) as f64),
         ];
-        row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { "–".to_owned() }));
+        row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { ABSENT.to_owned() }));
         let (least, most) = each.get(&key(group.members[0])).copied().unwrap_or_else(|| (group.each(), group.each()));
         row.extend([range(least, most), group.rate()]);
         row.extend(peaks.then(|| group.of_peak_text()));
-        table.add_row(row);
+        table.row(row);
     }
-    left_aligned(&mut table, 1);
-    push(out, &table);
-    out.push_str(explained);
-    let hidden = groups.len().saturating_sub(ROWS);
-    if hidden > 0 {
-        let _ = writeln!(out, "{hidden} more kinds of operations take less; --json has all of them\n");
-    }
-    let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
-    if let Some(first) = refused.first() {
-        let others = if refused.len() > 1 { format!(", nor have {} others", refused.len() - 1) } else { String::new() };
-        let why = first.refused.as_deref().unwrap_or_default();
-        let _ = writeln!(out, "{} ({}) has no time{others}, since {why}\n", first.name, first.place);
-    }
+    let heading = format!("{}{}", variant_name(record, variant), slots::of(record, rank));
+    Some(Section {
+        title: format!("Operations, timed one by one ({heading})"),
+        table: Some(table),
+        notes: notes(variant, rank, waits, groups.len().saturating_sub(ROWS)),
+        ..Section::default()
+    })
 }
 
-/// Sets a column of texts flush left.
-pub(super) fn left_aligned(table: &mut comfy_table::Table, column: usize) {
-    if let Some(column) = table.column_mut(column) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+/// The meaning of the columns, and the operations that are not in the table.
+fn notes(variant: &Variant, rank: &RankRecord, waits: bool, hidden: usize) -> Vec<String> {
+    let explained = match (waits, variant.ranks.len() > 1) {
+        (true, true) => "`each` and `rate` are without waiting; `each` is from the fastest rank to the slowest",
+        (true, false) => "`each` and `rate` are without waiting for other ranks",
+        (false, true) => "`each` is from the fastest rank to the slowest",
+        (false, false) => "",
+    };
+    let mut notes = Vec::from_iter(Some(explained.to_owned()).filter(|text| !text.is_empty()));
+    notes.extend((hidden > 0).then(|| format!("{hidden} more kinds of operations take less; --json has all of them")));
+    let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
+    notes.extend(refused.first().map(|first| {
+        let others = if refused.len() > 1 { format!(", nor have {} others", refused.len() - 1) } else { String::new() };
+        let why = first.refused.as_deref().unwrap_or_default();
+        format!("{} ({}) has no time{others}, since {why}", first.name, first.place)
+    }));
+    notes
 }

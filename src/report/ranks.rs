@@ -1,13 +1,12 @@
 //! Several ranks in the table: each rank's times side by side, why they wait for each other, and who comes last where.
 
-use std::fmt::Write as _;
-
 use crate::base::Nanos;
 use crate::measure::compare::plain_name;
 use crate::measure::record::{BalanceRecord, LateRecord, MeetingRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
-use super::operations::{cut, groups, left_aligned};
-use super::table::{new_table, push, shown, variant_name};
+use super::operations::{cut, groups};
+use super::page::{ABSENT, Section, Table, cell};
+use super::run::{shown, variant_name};
 
 /// Rows of meetings at most.
 const MEETINGS: usize = 8;
@@ -19,55 +18,49 @@ const RANKS: usize = 16;
 const NAME: usize = 24;
 
 /// The ranks of each variant beside each other, and which rank the tables below are of.
-pub fn section(record: &RunRecord, rank: Option<u32>, out: &mut String) {
+pub fn sections(record: &RunRecord, rank: Option<u32>) -> Vec<Section> {
     let several = || record.variants.iter().filter(|variant| variant.ranks.len() > 1);
+    let Some(first) = several().next() else { return Vec::new() };
+    let times = several().flat_map(|variant| times(record, variant)).collect();
+    let mut sections = vec![Section { lines: times, ..Section::default() }];
     for variant in several() {
-        times(record, variant, out);
+        sections.extend(side_by_side(record, variant));
+        sections.extend(variant.skew.as_ref().map(|skew| meetings(record, variant, skew)));
     }
-    if several().next().is_some() {
-        out.push('\n');
-    }
-    for variant in several() {
-        side_by_side(record, variant, out);
-        if let Some(skew) = &variant.skew {
-            meetings(record, variant, skew, out);
-        }
-    }
-    if let Some(rank) = several().next().and_then(|variant| shown(variant, rank)) {
-        let _ = writeln!(out, "The rest of this report is about rank {}.\n", rank.rank);
-    }
+    sections.extend(shown(first, rank).map(|rank| Section {
+        lines: vec![format!("The rest of this report is about rank {}.", rank.rank)],
+        ..Section::default()
+    }));
+    sections
 }
 
 /// The slowest rank beside the fastest, why ranks wait, and the straggler.
-fn times(record: &RunRecord, variant: &Variant, out: &mut String) {
-    let how = variant_name(record, variant);
+fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
+    let mut lines = Vec::new();
     let medians = || variant.ranks.iter().filter_map(|rank| Some((rank.time.p50_ns?, rank.rank)));
     if let (Some((slow, slowest)), Some((fast, fastest))) = (medians().max(), medians().min()) {
-        let _ = match slow == fast {
-            true => writeln!(out, "{how}: every rank takes {slow}"),
-            false => writeln!(out, "{how}: rank {slowest} takes longest, {slow}; rank {fastest} least, {fast}"),
-        };
+        lines.push(match slow == fast {
+            true => format!("every rank takes {slow}"),
+            false => format!("rank {slowest} takes longest, {slow}; rank {fastest} least, {fast}"),
+        });
     }
-    let Some(skew) = &variant.skew else { return };
-    if let Some(balance) = &skew.balance {
-        let _ = writeln!(out, "{how}: {}", reason(balance));
+    if let Some(skew) = &variant.skew {
+        lines.extend(skew.balance.as_ref().map(reason));
+        let begin = skew.begin_ns.zip(skew.begin_error_ns).filter(|begin| *begin != (Nanos(0), Nanos(0)));
+        lines.extend(begin.map(|(begin, error)| format!("ranks begin an iteration within {}", within(begin, error))));
+        let of = |meeting: &MeetingRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
+        let worst = skew.collectives.iter().filter_map(|meeting| Some((of(meeting)?, meeting)));
+        lines.extend(worst.max_by_key(|(last, _)| last.late_ns).map(|(last, meeting)| {
+            let LateRecord { rank, late_ns, error_ns, times, of } = last;
+            let late = within(late_ns, error_ns);
+            let name = &meeting.name;
+            format!(
+                "rank {rank} comes last: {late} after the others to `{name}`, in {times} of {of} observed iterations"
+            )
+        }));
     }
-    if let (Some(begin), Some(error)) = (skew.begin_ns, skew.begin_error_ns)
-        && (begin, error) != (Nanos(0), Nanos(0))
-    {
-        let _ = writeln!(out, "{how}: ranks begin an iteration within {}", within(begin, error));
-    }
-    let of = |meeting: &MeetingRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
-    let worst = skew.collectives.iter().filter_map(|meeting| Some((of(meeting)?, meeting)));
-    if let Some((last, meeting)) = worst.max_by_key(|(last, _)| last.late_ns) {
-        let LateRecord { rank, late_ns, error_ns, times, of } = last;
-        let _ = writeln!(
-            out,
-            "{how}: rank {rank} comes last: {} after the others to `{}`, in {times} of {of} observed iterations",
-            within(late_ns, error_ns),
-            meeting.name
-        );
-    }
+    let how = variant_name(record, variant);
+    lines.into_iter().map(|line| format!("{how}: {line}")).collect()
 }
 
 /// Why ranks wait for each other, in a sentence.
@@ -104,19 +97,18 @@ fn within(time: Nanos, error: Nanos) -> String {
     if error.0 == 0 { time.to_string() } else { format!("{time} ± {error}") }
 }
 
-/// A row for each rank.
-fn side_by_side(record: &RunRecord, variant: &Variant, out: &mut String) {
+/// A row for each rank; `None` where none was analyzed.
+fn side_by_side(record: &RunRecord, variant: &Variant) -> Option<Section> {
     let analyzed = |rank: &RankRecord| rank.analysis.as_ref().and_then(|analysis| analysis.totals);
     if variant.ranks.iter().all(|rank| analyzed(rank).is_none()) {
-        return;
+        return None;
     }
     let stretched = variant.ranks.iter().filter_map(analyzed).any(|totals| totals.stretch.is_some());
-    let _ = writeln!(out, "Ranks, each in one observed iteration ({})", variant_name(record, variant));
     let mut header = vec!["rank", "iteration", "busy", "transferring", "waiting"];
     header.extend(stretched.then_some("stretch"));
     header.push("slowest operation");
     let last = header.len() - 1;
-    let mut table = new_table(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let mut table = Table::new(header).left(last);
     for rank in variant.ranks.iter().take(RANKS) {
         let Some((analysis, totals)) = rank.analysis.as_ref().zip(analyzed(rank)) else { continue };
         let time = analysis.split.time_ns;
@@ -128,23 +120,21 @@ fn side_by_side(record: &RunRecord, variant: &Variant, out: &mut String) {
             part(totals.transfer_ns),
             part(totals.wait_ns),
         ];
-        row.extend(stretched.then(|| totals.stretch.map_or_else(|| "–".to_owned(), |stretch| format!("{stretch:.2}"))));
+        row.extend(stretched.then(|| cell(totals.stretch.map(|stretch| format!("{stretch:.2}")))));
         let slowest = groups(rank).into_iter().max_by_key(|group| group.work());
-        row.push(slowest.map_or_else(
-            || "–".to_owned(),
-            |group| match group.members.len() {
-                1 => format!("{} {}", group.short_name(), group.work()),
-                count => format!("{} {} ({count} ×)", group.short_name(), group.work()),
-            },
-        ));
-        table.add_row(row);
+        row.push(cell(slowest.map(|group| match group.members.len() {
+            1 => format!("{} {}", group.short_name(), group.work()),
+            count => format!("{} {} ({count} ×)", group.short_name(), group.work()),
+        })));
+        table.row(row);
     }
-    left_aligned(&mut table, last);
-    push(out, &table);
     let hidden = variant.ranks.len().saturating_sub(RANKS);
-    if hidden > 0 {
-        let _ = writeln!(out, "{hidden} more ranks; --json has all of them\n");
-    }
+    Some(Section {
+        title: format!("Ranks, each in one observed iteration ({})", variant_name(record, variant)),
+        table: Some(table),
+        notes: Vec::from_iter((hidden > 0).then(|| format!("{hidden} more ranks; --json has all of them"))),
+        ..Section::default()
+    })
 }
 
 /// Meetings of one label between the same ranks.
@@ -176,7 +166,7 @@ impl Row<'_> {
 }
 
 /// What the operations in which ranks meet take, apart from waiting: those that wait longest first.
-fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut String) {
+fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section {
     let mut rows: Vec<Row> = Vec::new();
     for meeting in &skew.collectives {
         let name = plain_name(&meeting.name);
@@ -191,17 +181,16 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut 
     }
     // Stable: of equal ones, the first in the text.
     rows.sort_by_key(|row| std::cmp::Reverse(row.longest_wait().0));
-    let _ = writeln!(out, "Collectives and transfers between ranks ({})", variant_name(record, variant));
     let header =
         ["operation", "kind", "ranks", "count", "transfer", "longest wait", "last to come", "after the others"];
-    let mut table = new_table(&header.map(str::to_owned));
+    let mut table = Table::new(header);
     for row in rows.iter().take(MEETINGS) {
         let (wait, rank) = row.longest_wait();
         let (last, late) = match row.last() {
             Some(last) => (format!("rank {}", last.rank), within(last.late_ns, last.error_ns)),
-            None => ("–".to_owned(), "–".to_owned()),
+            None => (ABSENT.to_owned(), ABSENT.to_owned()),
         };
-        table.add_row([
+        table.row([
             cut(&row.name, NAME),
             row.operation.to_owned(),
             match row.ranks[..] {
@@ -215,9 +204,11 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord, out: &mut 
             late,
         ]);
     }
-    push(out, &table);
     let hidden = rows.len().saturating_sub(MEETINGS);
-    if hidden > 0 {
-        let _ = writeln!(out, "{hidden} more wait less; --json has all of them\n");
+    Section {
+        title: format!("Collectives and transfers between ranks ({})", variant_name(record, variant)),
+        table: Some(table),
+        notes: Vec::from_iter((hidden > 0).then(|| format!("{hidden} more wait less; --json has all of them"))),
+        ..Section::default()
     }
 }

@@ -1,30 +1,26 @@
 //! Figures over the slots of a program whose iterations differ.
 
-use std::fmt::Write as _;
-
 use crate::base::Nanos;
 use crate::measure::record::{OverSlots, RankRecord, RunRecord, Times, Variant};
 
-use super::table::{new_table, push, variant_name};
+use super::page::{Section, Table};
+use super::run::variant_name;
 
 /// The share by which figures of slots may differ and still be taken for the same: two slots of one work differ by noise.
 const ALIKE: f64 = 0.01;
 
 /// The least, the median and the greatest value over slots, for each figure whose slots differ; of each variant.
-pub fn section(record: &RunRecord, out: &mut String) {
-    for variant in &record.variants {
-        let rows = rows(variant);
-        if rows.is_empty() {
-            continue;
+pub fn sections(record: &RunRecord) -> Vec<Section> {
+    let section = |variant: &Variant| {
+        let mut table = Table::new(["figure", "min", "median", "max"]);
+        for (name, OverSlots { min, median, max }) in rows(variant) {
+            table.row([name, min, median, max]);
         }
-        let name = variant_name(record, variant);
-        let _ = writeln!(out, "Over the {} slots of a round ({name})", record.program.cycle);
-        let mut table = new_table(&["figure", "min", "median", "max"].map(str::to_owned));
-        for (name, OverSlots { min, median, max }) in rows {
-            table.add_row([name, min, median, max]);
-        }
-        push(out, &table);
-    }
+        let title = format!("Over the {} slots of a round ({})", record.program.cycle, variant_name(record, variant));
+        Section { title, table: Some(table), ..Section::default() }
+    };
+    let differing = record.variants.iter().filter(|variant| !rows(variant).is_empty());
+    differing.map(section).collect()
 }
 
 fn rows(variant: &Variant) -> Vec<(String, OverSlots)> {

@@ -9,6 +9,7 @@ use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
 use super::cases::{check, reasons, records, tally};
 use super::page::{ABSENT, Page, Section, Table, cell, in_words};
+use super::run::launched;
 
 /// A suite that has run, or has been read from its file of cases.
 pub struct Suite<'a> {
@@ -129,7 +130,7 @@ fn doubts(suite: &Suite) -> Vec<String> {
     for case in &suite.cases {
         let figures = case.record.iter().flat_map(|record| &record.expected);
         for figure in figures.filter(|figure| figure.verdict != "normal") {
-            let launch = if figure.launch == "graph" { "as a graph" } else { "as streams" };
+            let launch = launched(&figure.launch);
             lines.push(format!(
                 "{}: {} than normal, {launch}: {} is {}, and {} is normal",
                 case.name, figure.verdict, figure.name, figure.text, figure.normal

@@ -1,105 +1,94 @@
 //! What a verification found, as text.
 
-use std::fmt::Write as _;
-
 use crate::base::counted;
-use crate::measure::record::{RunRecord, VariantVerification, VerificationRecord};
+use crate::measure::record::{Mistake, OutputVerification, RunRecord, VariantVerification, VerificationRecord};
 use crate::ops::MISSES;
+
+use super::page::Section;
+use super::run::launched;
 
 /// Mistakes and missed edges that are shown.
 const SHOWN: usize = 16;
 
-/// Writes what a record says of verification; nothing where there was none.
-pub fn write(record: &RunRecord, out: &mut String) {
-    let Some(verification) = &record.verification else { return };
-    operations(verification, out);
-    for variant in &verification.variants {
-        outputs(verification, variant, out);
-    }
-    out.push('\n');
+/// What a record says of verification; `None` where there was none.
+pub fn section(record: &RunRecord) -> Option<Section> {
+    let verification = record.verification.as_ref()?;
+    let variants = verification.variants.iter().flat_map(|variant| outputs(verification, variant));
+    Some(Section { lines: operations(verification).into_iter().chain(variants).collect(), ..Section::default() })
 }
 
 /// Operations compared one by one.
-fn operations(verification: &VerificationRecord, out: &mut String) {
+fn operations(verification: &VerificationRecord) -> Vec<String> {
     let VerificationRecord { operations, mistakes, unread, .. } = verification;
     let all: u64 = operations.iter().map(|of| of.count).sum();
     if all == 0 {
-        return;
+        return Vec::new();
     }
     let held = all - mistakes.len() as u64;
-    let _ =
-        writeln!(out, "verified against the CPU, one by one: {held} of {} agree", counted(all as usize, "operation"));
+    let mut lines =
+        vec![format!("verified against the CPU, one by one: {held} of {} agree", counted(all as usize, "operation"))];
     let worst = operations.iter().max_by(|a, b| a.error.total_cmp(&b.error));
-    if let Some(worst) = worst.filter(|worst| mistakes.is_empty() && worst.error > 0.0) {
+    lines.extend(worst.filter(|worst| mistakes.is_empty() && worst.error > 0.0).map(|worst| {
         let share = (100.0 * worst.error).max(1.0);
-        let _ = writeln!(out, "  the largest error is {share:.0} % of what rounding explains ({})", worst.operation);
-    }
-    for of in operations.iter().filter(|of| of.by_vectors > 0) {
-        let _ = writeln!(
-            out,
+        format!("  the largest error is {share:.0} % of what rounding explains ({})", worst.operation)
+    }));
+    lines.extend(operations.iter().filter(|of| of.by_vectors > 0).map(|of| {
+        format!(
             "  {} of {} {}: by random vectors, which miss an error of 10 times what is allowed once in {:.0}",
             of.by_vectors,
             of.count,
             of.operation,
             1.0 / MISSES
-        );
-    }
-    for of in operations.iter().filter(|of| of.undecided > 0) {
+        )
+    }));
+    lines.extend(operations.iter().filter(|of| of.undecided > 0).map(|of| {
         let elements = counted(of.elements as usize, "element");
-        let _ =
-            writeln!(out, "  {} of {elements} of {}: not compared, rounding decides them", of.undecided, of.operation);
-    }
-    if *unread > 0 {
+        format!("  {} of {elements} of {}: not compared, rounding decides them", of.undecided, of.operation)
+    }));
+    lines.extend((*unread > 0).then(|| {
         let unread = counted(*unread as usize, "operation");
-        let _ = writeln!(out, "  {unread} not compared: what they leave is overwritten before anything reads it");
-    }
-    for mistake in mistakes.iter().take(SHOWN) {
-        let rank = mistake.rank.map_or(String::new(), |rank| format!(" on rank {rank}"));
-        let _ = writeln!(
-            out,
-            "  `{}`{rank}, iteration {}: element {:?} of {} is {}, and {} ± {:.1e} is right",
-            mistake.operation,
-            mistake.iteration,
-            mistake.element,
-            mistake.output,
-            mistake.actual,
-            mistake.expected,
-            mistake.allowed
-        );
-    }
+        format!("  {unread} not compared: what they leave is overwritten before anything reads it")
+    }));
+    lines.extend(mistakes.iter().take(SHOWN).map(mistake));
+    lines
+}
+
+fn mistake(mistake: &Mistake) -> String {
+    let rank = mistake.rank.map_or(String::new(), |rank| format!(" on rank {rank}"));
+    let Mistake { operation, iteration, element, output, actual, expected, allowed, .. } = mistake;
+    format!(
+        "  `{operation}`{rank}, iteration {iteration}: element {element:?} of {output} is {actual}, and {expected} ± \
+         {allowed:.1e} is right"
+    )
 }
 
 /// What iterations behind each other left, and whether operations waited for each other.
-fn outputs(verification: &VerificationRecord, variant: &VariantVerification, out: &mut String) {
+fn outputs(verification: &VerificationRecord, variant: &VariantVerification) -> Vec<String> {
     let failed: Vec<_> = variant.outputs.iter().filter(|output| !output.held).collect();
-    let _ = writeln!(
-        out,
+    let mut lines = vec![format!(
         "verified against the CPU, {}: {} of {} outputs agree after {} iterations",
-        if variant.launch == "graph" { "as a graph" } else { "as streams" },
+        launched(&variant.launch),
         variant.outputs.len() - failed.len(),
         variant.outputs.len(),
         verification.iterations,
-    );
+    )];
     let other = variant.outputs.iter().filter(|output| output.held && output.error > 0.0).count();
-    if other > 0 {
+    lines.extend((other > 0).then(|| {
         let other = counted(other, "output");
-        let _ = writeln!(out, "  {other} with other bits each time: the device does not compute the same twice");
-    }
-    if let Some(witnessed) = variant.witnessed {
+        format!("  {other} with other bits each time: the device does not compute the same twice")
+    }));
+    lines.extend(variant.witnessed.map(|witnessed| {
         let edges = counted(witnessed as usize, "edge");
-        let _ = match variant.missed.len() {
-            0 => writeln!(out, "  {edges} witnessed: nothing began before what it waits for was done"),
-            missed => writeln!(out, "  {missed} of {edges} did not hold"),
-        };
-    }
-    for missed in variant.missed.iter().take(SHOWN) {
-        let _ = writeln!(out, "  {missed}");
-    }
-    for output in failed {
-        let _ = writeln!(
-            out,
-            "  {} {}: relative error {:.2e}, and {:.2e} is allowed",
-            output.name, output.shape, output.error, output.bound
-        );
-    }
+        match variant.missed.len() {
+            0 => format!("  {edges} witnessed: nothing began before what it waits for was done"),
+            missed => format!("  {missed} of {edges} did not hold"),
+        }
+    }));
+    lines.extend(variant.missed.iter().take(SHOWN).map(|missed| format!("  {missed}")));
+    let wrong = |output: &&OutputVerification| {
+        let OutputVerification { name, shape, error, bound, .. } = output;
+        format!("  {name} {shape}: relative error {error:.2e}, and {bound:.2e} is allowed")
+    };
+    lines.extend(failed.iter().map(wrong));
+    lines
 }

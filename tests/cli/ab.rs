@@ -134,6 +134,20 @@ fn mistakes_in_a_side_point_at_it() {
     snapshot("ab_mistakes", &told);
 }
 
+/// A run that `ab` has started sends its error as data, and prints it for people.
+#[test]
+fn a_side_sends_its_error() {
+    let sandbox = sandbox();
+    for (arguments, error) in [("--set wide=3", "wide"), ("--device 0", "device 0")] {
+        let words = ["exec", "chains.aorta", "--backend", "sim", "--blocks"];
+        let output = sandbox.run(&words.into_iter().chain(arguments.split(' ')).collect::<Vec<_>>());
+        let line = output.stdout.lines().last().expect("a message");
+        let message: Value = serde_json::from_str(line).expect("JSON");
+        let told = message["failed"]["message"].as_str().expect("a text");
+        assert!(told.contains(error) && output.stderr.contains(error), "{line}\n{}", output.stderr);
+    }
+}
+
 /// A process's parent, and the ticks of processor time that it has taken.
 fn stat(process: u32) -> Option<(u32, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;

@@ -142,6 +142,50 @@ fn a_report_repeats_the_run() {
     }
 }
 
+/// The files of a run and of cases.
+fn run_and_cases() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--json", "run.json"]);
+    let sweep = "sweep moe --preset tiny --backend sim --effort quick --streams 4,8 --json cases.jsonl";
+    sandbox.good(&sweep.split_whitespace().collect::<Vec<_>>());
+    sandbox
+}
+
+#[test]
+fn a_page_has_every_form() {
+    let sandbox = run_and_cases();
+    for file in ["run.json", "cases.jsonl"] {
+        let table = sandbox.good(&["report", file]);
+        for (form, begins, holds) in [
+            ("markdown", "- ", "| ---: |"),
+            ("latex", "% needs \\usepackage{booktabs}\n% ", "\\bottomrule"),
+            ("junit", "<?xml", "<system-out>moe"),
+            ("json", "{", "\"schema\""),
+        ] {
+            let text = sandbox.good(&["report", file, "--format", form]);
+            assert!(text.starts_with(begins) && text.contains(holds), "{file}, {form}:\n{text}");
+            // The terminal has the table then.
+            assert_eq!(sandbox.good(&["report", file, "--format", form, "--output", "page"]), table);
+            assert_eq!(sandbox.read("page"), text);
+        }
+    }
+    // What was read is what is written.
+    let record: Value = serde_json::from_str(&sandbox.good(&["report", "run.json", "--format", "json"])).expect("JSON");
+    assert_eq!(record, sandbox.json("run.json"));
+}
+
+#[test]
+fn what_is_of_one_run_is_refused_of_several() {
+    let sandbox = run_and_cases();
+    for (option, value) in [("--trace", "t.json"), ("--json", "r.json"), ("--rank", "0"), ("--top", "3")] {
+        let output = sandbox.run(&["report", "cases.jsonl", option, value]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{option}");
+        assert!(output.stderr.contains("this is a file of several runs"), "{}", output.stderr);
+        assert!(!sandbox.path(value).exists(), "{value} was written");
+    }
+    assert_eq!(sandbox.run(&["report", "run.json", "--sort", "median"]).code, Some(2));
+}
+
 #[test]
 fn what_cannot_be_written_leaves_nothing_behind() {
     let sandbox = Sandbox::new();

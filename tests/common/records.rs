@@ -2,7 +2,7 @@
 
 use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
-use aorta::measure::compare::{Options, Side, Thresholds, compare};
+use aorta::measure::compare::{Options, RunSet, Thresholds, compare};
 use aorta::report;
 use aorta::report::page::{self, Page};
 use serde_json::Value;
@@ -11,8 +11,7 @@ use serde_json::Value;
 pub fn show(text: &str) -> bool {
     let read = match RunRecord::from_json(text) {
         Ok(record) => {
-            report::table(&record, None);
-            report::top(&record, None, 5);
+            every_form(&[report::run(&record, None), report::top(&record, None, 5)]);
             report::csv(&record);
             report::chrome_trace(&record);
             report::expected(&record);
@@ -34,13 +33,16 @@ pub fn show_cases(text: &str) -> bool {
     report::cases_csv(&read.header, &latest);
     let suite = report::Suite { header: &read.header, description: "", planned: latest.len(), cases: latest };
     every_form(&[report::suite(&suite), report::sweep(&read.header, &suite.cases, None)]);
-    read.cases.iter().filter_map(|case| case.record.as_deref()).for_each(|record| drop(report::table(record, None)));
+    read.cases
+        .iter()
+        .filter_map(|case| case.record.as_deref())
+        .for_each(|record| every_form(&[report::run(record, None)]));
     compared(text);
     true
 }
 
 fn compared(text: &str) {
-    let mut side = Side::new("a");
+    let mut side = RunSet::new("a");
     if side.add("a.json", text).is_err() || side.is_empty() {
         return;
     }

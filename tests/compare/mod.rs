@@ -5,11 +5,11 @@ mod forms;
 mod matching;
 mod verdicts;
 
-use aorta::measure::compare::{Comparison, FailOn, Options, Row, Side, Thresholds, compare};
+use aorta::measure::compare::{Comparison, FailOn, Options, Row, RunSet, Thresholds, compare};
 
 /// A side of texts, each as if it were a file of its own.
-pub fn side(name: &str, texts: &[String]) -> Side {
-    let mut side = Side::new(name);
+pub fn side(name: &str, texts: &[String]) -> RunSet {
+    let mut side = RunSet::new(name);
     for (index, text) in texts.iter().enumerate() {
         side.add(&format!("{name}{index}.json"), text).unwrap_or_else(|why| panic!("{name}: {why}"));
     }

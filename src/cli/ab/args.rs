@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::outputs::{PageArgs, share};
 use crate::cli::passed::{Passed, Passing};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
@@ -61,6 +62,8 @@ pub struct AbArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
     #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
     pub both: Passed<OfBothSides>,
 }
 
@@ -98,28 +101,5 @@ impl Passing for OfBothSides {
 impl AbArgs {
     pub fn threshold(&self) -> f64 {
         self.threshold.unwrap_or(THRESHOLD)
-    }
-}
-
-/// A share: `3%`, or `0.03`.
-pub fn share(text: &str) -> Result<f64, String> {
-    let parsed = match text.trim().strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.trim().parse::<f64>(),
-    };
-    let share = parsed.ok().filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| "a share is between 0 and 1, such as `3%` or `0.03`".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_read_both_ways() {
-        assert_eq!((share("3%"), share("0.03"), share(" 0 ")), (Ok(0.03), Ok(0.03), Ok(0.0)));
-        for wrong in ["", "%", "3", "-1%", "100%", "NaN", "a"] {
-            assert!(share(wrong).is_err(), "{wrong}");
-        }
     }
 }

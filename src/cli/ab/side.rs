@@ -26,13 +26,9 @@ impl SideArgs {
     /// # Errors
     /// The options are none of `aorta exec`, or are for a run by itself.
     pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
-        let mistake = |why: String, help: String| InputError::BadValue {
-            what: format!("`--{}`", side.name()),
-            value: given.to_owned(),
-            why,
-            help,
-        };
-        let quotes = || mistake("a quote is not closed".to_owned(), "write the quote's other end".to_owned());
+        let option = format!("`--{}`", side.name());
+        let mistake = |why: &str, help: &str| InputError::bad_value(&option, given, why, help);
+        let quotes = || mistake("a quote is not closed", "write the quote's other end");
         let mut own = shell::words(given).ok_or_else(quotes)?;
         let file = match own.first() {
             Some(first) if !first.starts_with('-') || first == "-" => own.remove(0),
@@ -40,15 +36,15 @@ impl SideArgs {
         };
         if file == "-" {
             return Err(mistake(
-                "standard input can be read once, and every run reads its file".to_owned(),
-                "write the text to a file, and name that".to_owned(),
+                "standard input can be read once, and every run reads its file",
+                "write the text to a file, and name that",
             ));
         }
         let both = both.iter().filter(|word| !overridden(word, &own)).cloned().collect();
         let arguments: Vec<String> = [vec![file], both, own].concat();
-        let exec = exec_args(&arguments).map_err(|mistake| mistake.of(&format!("`--{}`", side.name()), given))?;
+        let exec = exec_args(&arguments).map_err(|mistake| mistake.of(&option, given))?;
         if let Some((option, instead)) = exec.by_itself() {
-            return Err(mistake(format!("`{option}` is for a run by itself"), instead.to_owned()));
+            return Err(mistake(&format!("`{option}` is for a run by itself"), instead));
         }
         Ok((SideArgs { side, arguments }, exec))
     }

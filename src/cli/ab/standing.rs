@@ -34,7 +34,7 @@ pub enum Failure {
         said: String,
         /// Its own error, in a line.
         message: Option<String>,
-        error: InputError,
+        error: Box<InputError>,
     },
 }
 
@@ -45,7 +45,7 @@ impl Standing {
         let child = Child::start(arguments).map_err(|error| Failure::Ended {
             said: String::new(),
             message: None,
-            error: not_started(&error),
+            error: Box::new(not_started(&error)),
         })?;
         let mut standing = Standing { side: side.clone(), child, patience: Duration::ZERO };
         match standing.answer(PREPARES, interrupt)? {
@@ -102,7 +102,7 @@ impl Standing {
             why: why.unwrap_or(ended.how),
             code: ended.code.filter(|code| matches!(code, 2 | 3)).unwrap_or(FAILED),
         };
-        Failure::Ended { said: ended.stderr, message, error }
+        Failure::Ended { said: ended.stderr, message, error: Box::new(error) }
     }
 
     /// Ends the run. Returns what it has printed for people.

@@ -10,6 +10,7 @@ use super::failure::DiagnoseArg;
 use crate::cli::backends::BackendArg;
 use crate::cli::conditions::ConditionArgs;
 use crate::cli::expected::ExpectedArgs;
+use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
@@ -68,12 +69,10 @@ pub struct ExecArgs {
     /// Show the N operations with the most time of their own, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
-    /// Write the record of the run
-    #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
-    /// Write the record as CSV
-    #[arg(long, value_name = "PATH")]
-    pub csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub files: Files,
     /// Write one iteration for Perfetto
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
@@ -129,8 +128,9 @@ impl ExecArgs {
         const BOTH: &str =
             "a side is measured in one way: `--a \"--launch stream\" --b \"--launch graph\"` compares the two";
         let given = [
-            (self.json.is_some(), "--json", AB),
-            (self.csv.is_some(), "--csv", AB),
+            (self.files.json.is_some(), "--json", AB),
+            (self.files.csv.is_some(), "--csv", AB),
+            (self.page.is_given(), "--format", "leave it away: `--format` of `aorta ab` says how the page is written"),
             (self.trace.is_some(), "--trace", AB),
             (self.outputs.is_some(), "--outputs", "leave it away: `aorta exec` writes them"),
             (self.top.is_some(), "--top", "leave it away: `aorta exec` shows them"),

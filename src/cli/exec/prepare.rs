@@ -86,8 +86,10 @@ pub(super) fn prepare(
     if let Some(world) = args.emulate {
         loaded = emulate::only(loaded, args.rank, world)?;
     }
-    for path in [&args.json, &args.csv, &args.trace].into_iter().flatten().filter(|_| leads) {
-        output::check_file(path)?;
+    if leads {
+        args.page.check()?;
+        args.files.check()?;
+        args.trace.iter().try_for_each(|path| output::check_file(path))?;
     }
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;

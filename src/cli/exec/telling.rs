@@ -13,6 +13,7 @@ use super::prepare::Ready;
 use crate::cli::error::CliError;
 use crate::cli::expected::{self, ExpectedArgs};
 use crate::cli::output;
+use crate::cli::outputs::{Files, PageArgs};
 
 /// How long a thread that is about to end the process may take to tell the figures.
 const LEAVING: Duration = Duration::from_secs(10);
@@ -25,8 +26,8 @@ pub(super) struct Telling {
     /// The caller's own ranges of what is normal.
     own: Option<Expected>,
     top: Option<u32>,
-    json: Option<PathBuf>,
-    csv: Option<PathBuf>,
+    page: PageArgs,
+    files: Files,
     trace: Option<PathBuf>,
     kept: Mutex<Kept>,
 }
@@ -49,8 +50,8 @@ impl Telling {
             expected: args.expected.clone(),
             own: expected.clone(),
             top: args.top,
-            json: args.json.clone(),
-            csv: args.csv.clone(),
+            page: args.page.clone(),
+            files: args.files.clone(),
             trace: args.trace.clone(),
             kept: Mutex::default(),
         }
@@ -103,14 +104,12 @@ impl Telling {
         if !self.leads {
             return Ok(());
         }
-        output::print(&report::table(record, None));
-        self.expected.list(record, self.own.as_ref());
-        if let Some(top) = self.top {
-            output::print(&report::top(record, None, top as usize));
-        }
-        let json = self.json.as_ref().map_or(Ok(()), |path| output::write_text(path, &record.to_json()));
-        let others = crate::cli::report::write(record, self.csv.as_ref(), self.trace.as_ref());
-        json?;
-        Ok(others?)
+        let mut pages = vec![report::run(record, None)];
+        pages.extend(self.expected.page(record, self.own.as_ref()));
+        pages.extend(self.top.map(|top| report::top(record, None, top as usize)));
+        let shown = self.page.show(&pages, || record.to_json());
+        let written = self.files.write(record, self.trace.as_ref());
+        shown?;
+        Ok(written?)
     }
 }

@@ -1,9 +1,8 @@
 //! The arguments of `aorta suite`.
 
-use std::path::PathBuf;
+use clap::Args;
 
-use clap::{Args, ValueEnum};
-
+use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::passed::{Passed, Passing};
 
 const AFTER_HELP: &str = "\
@@ -28,12 +27,10 @@ pub struct SuiteArgs {
     /// Fail too where a case was skipped or is missing
     #[arg(long)]
     pub strict: bool,
-    /// How the page looks
-    #[arg(long, value_name = "FORMAT", default_value = "table", hide_default_value = true)]
-    pub format: FormatArg,
-    /// Append each case with its record to this file when it has ended
-    #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub files: Files,
     /// Go on with the same suite: cases that the file has are not run again
     #[arg(long, requires = "json")]
     pub resume: bool,
@@ -48,14 +45,4 @@ pub struct OfAllCases;
 impl Passing for OfAllCases {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] = &["backend", "device", "effort", "expected", "env", "config", "config-file"];
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
-    /// For the terminal
-    Table,
-    /// For pages and comments
-    Markdown,
-    /// For machines that build and test
-    Junit,
 }

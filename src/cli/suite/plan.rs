@@ -76,13 +76,9 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
         })
         .collect();
     if planned.is_empty() {
-        return Err(InputError::BadValue {
-            what: "`--only`".to_owned(),
-            value: only.to_owned(),
-            why: format!("no case of {} contains that", suite.name),
-            help: format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name),
-        }
-        .into());
+        let why = format!("no case of {} contains that", suite.name);
+        let help = format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name);
+        return Err(InputError::bad_value("`--only`", only, &why, &help).into());
     }
     Ok(planned)
 }

@@ -1,17 +1,16 @@
 //! The arguments of `aorta sweep`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 
 use super::axes::shuffled;
+use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::passed::{Passed, Passing};
 
 const AFTER_HELP: &str = "\
 A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that
 `[1,2],[3]` are two values. An option with several values is an axis; with one, it is the same in
 all cases. A preset that gives a parameter a list makes an axis of it. The other options are those
-of `aorta exec`.
+of `aorta exec`. Without `--json`, cases are kept below ~/.local/state/aorta/sweeps.
 
 Exit codes: 0 all cases were run, also if some could not be or ran out of memory; 1 an expectation
 did not hold; 2 bad input, or no case can run; 4 a case failed, or none was measured;
@@ -28,7 +27,7 @@ pub struct SweepArgs {
     #[arg(long)]
     pub zip: bool,
     /// Look for the best case in place of running each: for spaces that are too large for that
-    #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry"], help_heading = "Search")]
+    #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry", "format", "output"], help_heading = "Search")]
     pub search: bool,
     /// Runs that a search may take; comparing its best with the file as it is comes on top
     #[arg(long, value_name = "N", default_value = "40", requires = "search", help_heading = "Search")]
@@ -43,12 +42,10 @@ pub struct SweepArgs {
     /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "search")]
     pub sort: Option<String>,
-    /// Append each case with its record to this file when it has ended, in place of one below ~/.local/state/aorta/sweeps
-    #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
-    /// Write a row for each case
-    #[arg(long, value_name = "PATH")]
-    pub csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub files: Files,
     /// Go on with the same sweep: cases that its file has are not run again
     #[arg(long)]
     pub resume: bool,

@@ -21,7 +21,8 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     let header = &sweep.header;
     let orders: Vec<Option<Vec<usize>>> = header.axes.iter().map(order).collect();
     let axes = header.axes.iter().zip(&orders);
-    let axes = axes.map(|(axis, order)| search::Axis { values: axis.values.len(), ordered: order.is_some() }).collect();
+    let axes =
+        axes.map(|(axis, order)| search::SearchAxis { values: axis.values.len(), ordered: order.is_some() }).collect();
     let search = Search { axes, budget, seed };
     let mut cases = Cases {
         sweep,
@@ -131,11 +132,11 @@ impl Cases<'_> {
         let Some(best) = found.best() else { return Ok(FAILED) };
         let mut default = self.sweep.header.arguments.clone();
         if fits(&default).is_ok() {
-            output::print("The file as it is (a) and the best point (b), measured in turn:\n\n");
+            output::print("\nThe file as it is (a) and the best point (b), measured in turn:\n\n");
         } else {
             let worst = found.tried.iter().rfind(|tried| !tried.lost);
             default = worst.map_or(default, |worst| self.arguments(&worst.point));
-            output::print("The file does not run as it is: a is the worst point that was measured.\n\n");
+            output::print("\nThe file does not run as it is: a is the worst point that was measured.\n\n");
         }
         let sides = [(Side::A, default), (Side::B, self.arguments(&best.point))].map(|(side, mut arguments)| {
             arguments.retain(|word| !BY_ITSELF.iter().any(|option| word.starts_with(option)));

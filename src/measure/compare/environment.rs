@@ -9,7 +9,7 @@ use crate::measure::record::{HealthRecord, RunRecord, Variant};
 
 use super::Difference;
 use super::point::Point;
-use super::side::Side;
+use super::side::RunSet;
 
 /// Values that are told of one side.
 const TOLD: usize = 3;
@@ -70,7 +70,7 @@ pub fn of_record(record: &RunRecord, variant: &Variant) -> IndexMap<String, Stri
 }
 
 /// What both sides do not have alike, in the base's order.
-pub fn differences(base: &Side, other: &Side) -> Vec<Difference> {
+pub fn differences(base: &RunSet, other: &RunSet) -> Vec<Difference> {
     let [before, after] = [base, other].map(values);
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
     let differing = names.filter(|name| {
@@ -84,7 +84,7 @@ pub fn differences(base: &Side, other: &Side) -> Vec<Difference> {
 }
 
 /// Each name with all values that it has in the runs that were measured.
-fn values(side: &Side) -> IndexMap<&String, BTreeSet<&String>> {
+fn values(side: &RunSet) -> IndexMap<&String, BTreeSet<&String>> {
     let mut values: IndexMap<&String, BTreeSet<&String>> = IndexMap::new();
     let measured = |point: &&Point| point.failed.is_none();
     for (name, value) in side.points.iter().filter(measured).flat_map(|point| &point.environment) {

@@ -14,7 +14,7 @@ use crate::measure::effect;
 use crate::measure::pace::Pace;
 
 use super::point::{Key, Point, sorted};
-use super::side::Side;
+use super::side::RunSet;
 use super::{Difference, Lone};
 
 /// The runs of a case, on both sides.
@@ -79,7 +79,7 @@ impl Twins<'_> {
 }
 
 /// Matches the cases of two sides.
-pub fn matched<'a>(base: &'a Side, other: &'a Side) -> Matched<'a> {
+pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> Matched<'a> {
     let split = places(&[base, other]);
     let mut bases = groups(base, &split);
     let mut others = groups(other, &split);
@@ -119,8 +119,8 @@ fn place<'a>(point: &'a Point, name: &str) -> &'a String {
 }
 
 /// Those of the places that do so: the same case ran at several of them.
-fn places(sides: &[&Side]) -> Vec<&'static str> {
-    let several = |side: &Side, name: &str| {
+fn places(sides: &[&RunSet]) -> Vec<&'static str> {
+    let several = |side: &RunSet, name: &str| {
         let mut seen = BTreeMap::new();
         let mut measured = side.points.iter().filter(|point| point.failed.is_none());
         measured.any(|point| *seen.entry(sorted(&point.key)).or_insert(place(point, name)) != place(point, name))
@@ -129,7 +129,7 @@ fn places(sides: &[&Side]) -> Vec<&'static str> {
 }
 
 /// The cases of a side: workloads as they come, those of one by their values. A sweep's file has them in any order.
-fn groups<'a>(side: &'a Side, split: &[&'static str]) -> Vec<Group<'a>> {
+fn groups<'a>(side: &'a RunSet, split: &[&'static str]) -> Vec<Group<'a>> {
     let mut groups: IndexMap<Vec<(String, String)>, Group> = IndexMap::new();
     for point in &side.points {
         let mut key = point.key.clone();

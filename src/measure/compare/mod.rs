@@ -19,7 +19,7 @@ use super::effect::{Basis, Direction, Effect, Verdict};
 
 pub use operations::plain_name;
 pub use rows::Thresholds;
-pub use side::Side;
+pub use side::RunSet;
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.compare/1";
@@ -181,7 +181,7 @@ pub fn is_of(metric: &str, name: &str) -> bool {
 }
 
 /// Compares each side with the base.
-pub fn compare(base: &Side, others: &[Side], options: &Options) -> Comparison {
+pub fn compare(base: &RunSet, others: &[RunSet], options: &Options) -> Comparison {
     Comparison {
         schema: SCHEMA.to_owned(),
         aorta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -191,7 +191,7 @@ pub fn compare(base: &Side, others: &[Side], options: &Options) -> Comparison {
     }
 }
 
-fn against(base: &Side, other: &Side, options: &Options) -> Against {
+fn against(base: &RunSet, other: &RunSet, options: &Options) -> Against {
     let matched = matching::matched(base, other);
     let pairs: Vec<Pair> = matched.pairs.iter().map(|twins| rows::pair(twins, &matched.names, options)).collect();
     let warnings = warnings(&pairs, &matched);

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::measure::cases::{Axis, Case};
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{AnalysisRecord, RunRecord, Variant};
-use crate::measure::{slots, steady};
+use crate::measure::{doubts, slots};
 
 use super::environment;
 
@@ -270,7 +270,7 @@ fn doubts(record: &RunRecord, variant: &Variant) -> Vec<String> {
     let mut doubts = Vec::new();
     let throttled = variant.blocks.iter().find_map(|block| block.throttled.as_ref());
     doubts.extend(throttled.map(|why| format!("the device was throttled: {why}")));
-    doubts.extend(steady::doubt(record).map(|why| format!("unsteady: {why}")));
+    doubts.extend(doubts::unsteady(record).map(|why| format!("unsteady: {why}")));
     doubts
 }
 

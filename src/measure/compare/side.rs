@@ -11,16 +11,16 @@ use super::point::{self, Point};
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct RunSet {
     name: String,
     files: Vec<String>,
     pub(super) points: Vec<Point>,
 }
 
-impl Side {
+impl RunSet {
     /// A side with nothing in it; `name` as it was given.
-    pub fn new(name: &str) -> Side {
-        Side { name: name.to_owned(), files: Vec::new(), points: Vec::new() }
+    pub fn new(name: &str) -> RunSet {
+        RunSet { name: name.to_owned(), files: Vec::new(), points: Vec::new() }
     }
 
     /// Adds a file: a record, a file of cases, or results of AORTA's Python harness. The error says what is wrong with it.

@@ -10,7 +10,7 @@ use crate::measure::record::RunRecord;
 
 /// What an axis changed, all other axes held, anywhere in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum AxisEffect {
     /// Fewer than two cases can be set beside each other, or their records do not tell it: they are no measurements, have
     /// one sample, or are of a version that did not note what ran.
     Unknown,
@@ -36,33 +36,33 @@ struct Run {
     simulated: bool,
 }
 
-impl Effect {
-    pub fn of(axes: &[&Axis], cases: &[&Case], pace: Pace) -> Effect {
+impl AxisEffect {
+    pub fn of(axes: &[&Axis], cases: &[&Case], pace: Pace) -> AxisEffect {
         let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
         for case in cases {
             let value = super::label(axes, case);
             if let (Some(point), Some(record)) = (Point::of(case, &value, pace), &case.record) {
                 let Some(program) = program(record).filter(|_| is_conclusive(record, pace)) else {
-                    return Effect::Unknown;
+                    return AxisEffect::Unknown;
                 };
                 let run = Run { value, program, time: point.time, simulated: record.simulated };
                 groups.entry(super::others(axes, case)).or_default().push(run);
             }
         }
-        Effect::between(&groups.into_values().filter(|group| group.len() > 1).collect::<Vec<_>>())
+        AxisEffect::between(&groups.into_values().filter(|group| group.len() > 1).collect::<Vec<_>>())
     }
 
     /// Of groups of two and more, within each of which the axes alone differ.
-    fn between(groups: &[Vec<Run>]) -> Effect {
+    fn between(groups: &[Vec<Run>]) -> AxisEffect {
         if groups.is_empty() {
-            return Effect::Unknown;
+            return AxisEffect::Unknown;
         }
         let one_program = |group: &Vec<Run>| group.iter().all(|run| run.program == group[0].program);
         match (groups.iter().all(one_program), groups.iter().all(|group| one_time(group))) {
-            (true, true) => Effect::None,
-            (true, false) => Effect::TimeOnly,
-            (false, true) => Effect::ProgramOnly,
-            (false, false) => Effect::Both { same: same(groups) },
+            (true, true) => AxisEffect::None,
+            (true, false) => AxisEffect::TimeOnly,
+            (false, true) => AxisEffect::ProgramOnly,
+            (false, false) => AxisEffect::Both { same: same(groups) },
         }
     }
 }
@@ -117,19 +117,19 @@ mod tests {
     #[test]
     fn programs_and_times_are_told_apart() {
         let noise = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.15, 1.4)];
-        assert_eq!(Effect::between(&[]), Effect::Unknown);
-        assert_eq!(Effect::between(std::slice::from_ref(&noise)), Effect::None);
+        assert_eq!(AxisEffect::between(&[]), AxisEffect::Unknown);
+        assert_eq!(AxisEffect::between(std::slice::from_ref(&noise)), AxisEffect::None);
         // The first and the last have nothing in common.
         let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
-        assert_eq!(Effect::between(&[noise.clone(), chain]), Effect::TimeOnly);
+        assert_eq!(AxisEffect::between(&[noise.clone(), chain]), AxisEffect::TimeOnly);
         // Medians of two processes are never quite the same.
         let measured =
             |runs: &[Run]| -> Vec<Run> { runs.iter().map(|run| Run { simulated: false, ..run.clone() }).collect() };
         let close = vec![run("1", "p", 1.0, 1.001), run("2", "p", 1.008, 1.009)];
-        assert_eq!(Effect::between(&[measured(&close)]), Effect::None);
-        assert_eq!(Effect::between(&[close]), Effect::TimeOnly);
+        assert_eq!(AxisEffect::between(&[measured(&close)]), AxisEffect::None);
+        assert_eq!(AxisEffect::between(&[close]), AxisEffect::TimeOnly);
         let other = vec![run("1", "p", 1.0, 1.2), run("2", "q", 1.1, 1.3)];
-        assert_eq!(Effect::between(&[noise, other]), Effect::ProgramOnly);
+        assert_eq!(AxisEffect::between(&[noise, other]), AxisEffect::ProgramOnly);
     }
 
     #[test]
@@ -138,8 +138,8 @@ mod tests {
             vec![run("1", "a", 4.0, 4.0), run("2", "b", 2.0, 2.0), run("4", "b", 2.0, 2.0), run("8", "b", 2.0, 2.0)];
         let there =
             vec![run("1", "c", 3.0, 3.0), run("2", "d", 1.0, 1.0), run("4", "d", 1.0, 1.0), run("8", "e", 1.0, 1.0)];
-        let same = |groups: &[Vec<Run>]| match Effect::between(groups) {
-            Effect::Both { same } => same,
+        let same = |groups: &[Vec<Run>]| match AxisEffect::between(groups) {
+            AxisEffect::Both { same } => same,
             other => panic!("{other:?}"),
         };
         assert_eq!(same(std::slice::from_ref(&here)), [["2", "4", "8"]]);

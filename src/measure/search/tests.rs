@@ -9,7 +9,7 @@ const BOOK: &str = include_str!("../../../docs/search.md");
 type Landscape = fn(&[f64]) -> Option<f64>;
 
 struct Made {
-    axes: Vec<Axis>,
+    axes: Vec<SearchAxis>,
     landscape: Landscape,
     noise: f64,
     draws: u64,
@@ -19,7 +19,7 @@ struct Made {
 
 impl Made {
     fn at(&self, point: &[usize]) -> Option<f64> {
-        let place = |(axis, place): (&Axis, &usize)| match axis.ordered {
+        let place = |(axis, place): (&SearchAxis, &usize)| match axis.ordered {
             true => *place as f64 / (axis.values - 1) as f64,
             false => *place as f64,
         };
@@ -47,12 +47,12 @@ impl Objective for Made {
     }
 }
 
-const fn ordered(values: usize) -> Axis {
-    Axis { values, ordered: true }
+const fn ordered(values: usize) -> SearchAxis {
+    SearchAxis { values, ordered: true }
 }
 
-const fn unordered(values: usize) -> Axis {
-    Axis { values, ordered: false }
+const fn unordered(values: usize) -> SearchAxis {
+    SearchAxis { values, ordered: false }
 }
 
 fn bowl(x: &[f64], center: &[f64]) -> f64 {
@@ -60,7 +60,7 @@ fn bowl(x: &[f64], center: &[f64]) -> f64 {
 }
 
 /// Spaces, with the runs that suffice for them.
-fn spaces() -> Vec<(&'static str, Vec<Axis>, usize, Landscape)> {
+fn spaces() -> Vec<(&'static str, Vec<SearchAxis>, usize, Landscape)> {
     vec![
         ("one axis of 64", vec![ordered(64)], 24, |x| Some(bowl(x, &[0.3]))),
         ("three axes of 8", vec![ordered(8); 3], 48, |x| Some(bowl(x, &[0.2, 0.7, 0.45]))),
@@ -85,7 +85,7 @@ fn spaces() -> Vec<(&'static str, Vec<Axis>, usize, Landscape)> {
 const SEEDS: u64 = 200;
 
 /// How often the found point is within 3 % of the best there is.
-fn share(axes: &[Axis], budget: usize, landscape: Landscape, noise: f64) -> f64 {
+fn share(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -> f64 {
     let search = |seed| Search { axes: axes.to_vec(), budget, seed };
     let blank = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed: 0, runs: 0 };
     let mut best = f64::INFINITY;
@@ -123,7 +123,13 @@ fn the_best_is_found_within_the_budget() {
     }
 }
 
-fn searched(axes: &[Axis], budget: usize, landscape: Landscape, noise: f64, begin: Option<Point>) -> (Found, Made) {
+fn searched(
+    axes: &[SearchAxis],
+    budget: usize,
+    landscape: Landscape,
+    noise: f64,
+    begin: Option<Point>,
+) -> (Found, Made) {
     let mut made = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed: 5, runs: 0 };
     let (found, _) = Search { axes: axes.to_vec(), budget, seed: 5 }.run(begin, &mut made);
     (found, made)

@@ -22,7 +22,9 @@ pub fn github(pages: &[Page]) -> String {
             section.lines.iter().for_each(|line| say("warning", title, line));
         }
         page.warnings.iter().for_each(|warning| say("warning", &page.name, warning));
-        say("notice", &page.name, &page.summary);
+        if !page.summary.is_empty() {
+            say("notice", &page.name, &page.summary);
+        }
     }
     out
 }

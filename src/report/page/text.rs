@@ -1,9 +1,9 @@
 //! A page for the terminal.
 
 use comfy_table::CellAlignment;
+use comfy_table::presets::NOTHING;
 
 use super::{Page, Table};
-use crate::report::table::{new_table, push};
 
 /// Sections with an empty line between them, then the result and what there is to know about it.
 pub fn text(pages: &[Page]) -> String {
@@ -26,7 +26,7 @@ fn one(page: &Page) -> String {
     }
     let result = Some(&page.summary).filter(|summary| !summary.is_empty()).cloned();
     write(&result.into_iter().chain(page.cautions()).collect::<Vec<_>>(), &mut out);
-    out
+    out.trim_end().to_owned() + "\n"
 }
 
 fn write<'a>(lines: impl IntoIterator<Item = &'a String>, out: &mut String) {
@@ -36,10 +36,14 @@ fn write<'a>(lines: impl IntoIterator<Item = &'a String>, out: &mut String) {
 }
 
 fn write_table(table: &Table, out: &mut String) {
-    let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
-    let mut text = new_table(&names);
-    let columns = text.column_iter_mut().zip(&table.columns);
-    columns.filter(|(_, of)| of.left).for_each(|(column, _)| column.set_cell_alignment(CellAlignment::Left));
-    text.add_rows(&table.rows);
-    push(out, &text);
+    let mut text = comfy_table::Table::new();
+    text.load_style(NOTHING).set_header(table.columns.iter().map(|column| &column.name)).add_rows(&table.rows);
+    for (column, of) in text.column_iter_mut().zip(&table.columns) {
+        column.set_padding((0, 2));
+        column.set_cell_alignment(if of.left { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    for line in text.to_string().lines() {
+        out.extend([line.trim_end(), "\n"]);
+    }
+    out.push('\n');
 }

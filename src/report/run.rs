@@ -1,46 +1,71 @@
-//! A record for people, as text.
-
-use std::fmt::Write as _;
-
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+//! A run as a page.
 
 use crate::base::{Bytes, Flops, Nanos, counted};
-use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
+use crate::measure::record::{ExpectationRecord, OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 use crate::measure::spans;
 
-use super::{analysis, operations, ranks, slots, verification};
+use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
+use super::{analysis, expected, operations, ranks, slots, verification};
 
 /// Rows of streams at most.
 const LANES: usize = 20;
 
-/// The record as tables that somebody understands who sees one for the first time. What is of a single rank is of the one
-/// with that number, or of the first.
-pub fn table(record: &RunRecord, rank: Option<u32>) -> String {
-    let mut out = String::new();
-    header(record, &mut out);
-    times(record, &mut out);
-    slots::section(record, &mut out);
-    ranks::section(record, rank, &mut out);
-    analysis::section(record, rank, &mut out);
+/// The page of a run. What is of a single rank is of the one with that number, or of the first.
+pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
+    let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
+    page.lines("", header(record));
+    page.sections.push(times(record));
+    page.sections.extend(slots::sections(record));
+    page.sections.extend(ranks::sections(record, rank));
+    page.sections.extend(analysis::section(record, rank));
     if let Some(variant) = record.variants.first()
         && let Some(rank) = shown(variant, rank)
     {
-        operations::section(record, variant, rank, &mut out);
-        lanes(record, variant, rank, &mut out);
+        page.sections.extend(operations::section(record, variant, rank));
+        page.sections.extend(lanes(record, variant, rank));
     }
-    super::expected::section(record, &mut out);
-    verification::write(record, &mut out);
-    expectations(record, &mut out);
-    for warning in &record.warnings {
-        let _ = writeln!(out, "warning: {warning}");
+    page.sections.extend(expected::section(record));
+    page.sections.extend(verification::section(record));
+    let expectations = || {
+        record.variants.iter().flat_map(|variant| variant.expectations.iter().map(move |expects| (variant, expects)))
+    };
+    page.lines("", expectations().map(|(variant, expects)| expectation(record, variant, expects)));
+    let notes =
+        record.variants.iter().flat_map(|of| of.notes.iter().map(|note| format!("note: {}: {note}", of.launch)));
+    page.lines("", notes);
+    page.warnings.clone_from(&record.warnings);
+    page.checks = expectations().map(|(variant, expects)| check(record, variant, expects)).collect();
+    page
+}
+
+/// The verdict on an expectation, in a word.
+fn word(expectation: &ExpectationRecord) -> &'static str {
+    match expectation.verdict.as_str() {
+        "held" => "passed",
+        "failed" => "failed",
+        _ => "skipped",
     }
-    for variant in &record.variants {
-        for note in &variant.notes {
-            let _ = writeln!(out, "note: {}: {note}", variant.launch);
-        }
+}
+
+fn expectation(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> String {
+    format!("{} ({}): {} ({})", word(of), variant_name(record, variant), of.text, of.place)
+}
+
+fn check(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> Check {
+    let kind = word(of);
+    Check {
+        class: record.workload.name.clone(),
+        name: format!("{}, {}", of.text, variant_name(record, variant)),
+        outcome: match kind {
+            "passed" => Outcome::Passed,
+            "failed" => Outcome::Failed,
+            _ => Outcome::Skipped,
+        },
+        kind,
+        why: if kind == "passed" { String::new() } else { of.place.clone() },
+        figures: String::new(),
+        seconds: None,
     }
-    out
 }
 
 /// The rank that is shown of a variant: the one with that number, or the first.
@@ -48,15 +73,12 @@ pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord>
     variant.ranks.iter().find(|of| rank.is_none_or(|rank| of.rank == rank))
 }
 
-fn header(record: &RunRecord, out: &mut String) {
+fn header(record: &RunRecord) -> Vec<String> {
     let workload = &record.workload;
     let summary = if workload.summary.is_empty() { String::new() } else { format!(": {}", workload.summary) };
-    let _ = writeln!(out, "{}{summary}", workload.name);
+    let mut lines = vec![format!("{}{summary}", workload.name)];
     let program = &record.program;
-    let place = match record.device.index {
-        Some(index) => format!("{} (device {index})", record.device.name),
-        None => record.device.name.clone(),
-    };
+    let place = device(record);
     let rank = record.variants.first().and_then(|variant| variant.ranks.first()).map_or(0, |rank| rank.rank);
     let place = match (record.settings.ranks, record.emulated) {
         (_, Some(world)) => format!("rank {rank} of {world}, emulated: {place}"),
@@ -65,44 +87,30 @@ fn header(record: &RunRecord, out: &mut String) {
     };
     let streams = counted(program.lanes.len(), "stream");
     let (flops, bytes, memory) = (Flops(program.flops), Bytes(program.bytes), program.memory.device);
-    let _ = if program.cycle == 1 {
+    lines.push(if program.cycle == 1 {
         let operations = counted(program.operations, "operation");
-        writeln!(out, "{operations} on {streams} of {place}: {flops}, {bytes} moved, {memory} of device memory")
+        format!("{operations} on {streams} of {place}: {flops}, {bytes} moved, {memory} of device memory")
     } else {
         let operations = (100.0 * program.cycle_operations as f64 / program.cycle as f64).round() / 100.0;
         let noun = if operations == 1.0 { "operation" } else { "operations" };
-        writeln!(
-            out,
+        format!(
             "An iteration has {operations} {noun}, {flops} and {bytes} moved, on average over the {} slots of a round; \
              on {streams} of {place}, {memory} of device memory",
             program.cycle
         )
-    };
+    });
     let shown: Vec<String> = workload.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if !shown.is_empty() {
-        let preset = workload.preset.as_ref().map(|preset| format!("preset {preset}: ")).unwrap_or_default();
-        let _ = writeln!(out, "{preset}{}", shown.join(" "));
-    }
-    out.push('\n');
+    let preset = workload.preset.as_ref().map(|preset| format!("preset {preset}: ")).unwrap_or_default();
+    lines.extend((!shown.is_empty()).then(|| format!("{preset}{}", shown.join(" "))));
+    lines
 }
 
-pub(super) fn new_table(header: &[String]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(header);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+/// `NVIDIA H200 (device 0)`.
+pub(super) fn device(record: &RunRecord) -> String {
+    match record.device.index {
+        Some(index) => format!("{} (device {index})", record.device.name),
+        None => record.device.name.clone(),
     }
-    table
-}
-
-pub(super) fn push(out: &mut String, table: &Table) {
-    for line in table.to_string().lines() {
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-    out.push('\n');
 }
 
 /// What has to stand beside every figure: `, simulated`, `, emulated`, both or nothing.
@@ -115,64 +123,61 @@ pub(super) fn marks(record: &RunRecord) -> &'static str {
     }
 }
 
-/// `as streams`, or `as a graph, simulated`.
-pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
-    let mark = marks(record);
-    let launch = if variant.launch == "graph" { "as a graph" } else { "as streams" };
-    format!("{launch}{mark}")
+/// `as streams`, or `as a graph`.
+pub(super) fn launched(launch: &str) -> &'static str {
+    if launch == "graph" { "as a graph" } else { "as streams" }
 }
 
-fn text(time: Option<Nanos>) -> String {
-    time.map_or_else(|| "–".to_owned(), |time| time.to_string())
+/// `as streams`, or `as a graph, simulated`: of figures of the record that were launched in that way.
+pub(super) fn variant_of(record: &RunRecord, launch: &str) -> String {
+    format!("{}{}", launched(launch), marks(record))
+}
+
+pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
+    variant_of(record, &variant.launch)
 }
 
 /// The columns of all variants, side by side.
-fn times(record: &RunRecord, out: &mut String) {
+fn times(record: &RunRecord) -> Section {
     let names: Vec<String> = record.variants.iter().map(|variant| variant_name(record, variant)).collect();
-    let mut table = new_table(&[vec![iteration_title(record)], names].concat());
+    let mut table = Table::new([vec![iteration_title(record)], names].concat());
     let mut row = |name: &str, value: &dyn Fn(&Variant) -> String| {
         let values: Vec<String> = record.variants.iter().map(value).collect();
-        if values.iter().any(|value| value != "–") {
-            table.add_row([vec![name.to_owned()], values].concat());
+        if values.iter().any(|value| value != ABSENT) {
+            table.row([vec![name.to_owned()], values].concat());
         }
     };
     let spread = |times: &Times| match (times.mean_ns, times.std_ns) {
         (Some(mean), Some(std)) => format!("{mean} ± {std}"),
-        _ => "–".to_owned(),
+        _ => ABSENT.to_owned(),
     };
-    row("median", &|variant| text(variant.time.p50_ns));
+    row("median", &|variant| cell(variant.time.p50_ns));
     row("95 % interval", &|variant| match (variant.time.p50_low_ns, variant.time.p50_high_ns) {
         // Of equal samples, as the simulator's are, it says nothing more than the median.
         (Some(low), Some(high)) if low.to_string() != high.to_string() => format!("{low} to {high}"),
-        _ => "–".to_owned(),
+        _ => ABSENT.to_owned(),
     });
     row("mean ± std", &|variant| spread(&variant.time));
-    row("min", &|variant| text(variant.time.min_ns));
-    row("p95", &|variant| text(variant.time.p95_ns));
-    row("p99", &|variant| text(variant.time.p99_ns));
-    row("max", &|variant| text(variant.time.max_ns));
-    row("host launch time", &|variant| text(variant.issue.p50_ns));
-    row("ungated (host-paced)", &|variant| text(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
-    row("on one stream", &|variant| text(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
+    row("min", &|variant| cell(variant.time.min_ns));
+    row("p95", &|variant| cell(variant.time.p95_ns));
+    row("p99", &|variant| cell(variant.time.p99_ns));
+    row("max", &|variant| cell(variant.time.max_ns));
+    row("host launch time", &|variant| cell(variant.issue.p50_ns));
+    row("ungated (host-paced)", &|variant| cell(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
+    row("on one stream", &|variant| cell(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
     let of_peak = |variant: &Variant, share: fn(&PeakRecord) -> f64| {
         let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
-        peak.map(share).filter(|share| *share > 0.0).map_or_else(|| "–".to_owned(), percent)
+        cell(peak.map(share).filter(|share| *share > 0.0).map(percent))
     };
     row("clock", &clocks);
     row("of peak arithmetic", &|variant| of_peak(variant, |peak| peak.flops));
     row("of peak bandwidth", &|variant| of_peak(variant, |peak| peak.bytes));
     let metrics = record.variants.first().map_or(&[][..], |variant| &variant.metrics);
     for (index, metric) in metrics.iter().enumerate() {
-        row(&metric.name, &|variant| {
-            variant.metrics.get(index).map_or_else(|| "–".to_owned(), |metric| metric.text.clone())
-        });
+        row(&metric.name, &|variant| cell(variant.metrics.get(index).map(|metric| &metric.text)));
     }
-    push(out, &table);
-    for metric in metrics {
-        if let Some(note) = &metric.note {
-            let _ = writeln!(out, "{}: no value, since {note}\n", metric.name);
-        }
-    }
+    let absent = metrics.iter().filter_map(|of| Some(format!("{}: no value, since {}", of.name, of.note.as_ref()?)));
+    Section { table: Some(table), notes: absent.collect(), ..Section::default() }
 }
 
 /// The lowest and the highest clock that was read behind a block of measured iterations.
@@ -181,7 +186,7 @@ fn clocks(variant: &Variant) -> String {
     match (read().min(), read().max()) {
         (Some(low), Some(high)) if low < high => format!("{low} to {high} MHz"),
         (Some(low), _) => format!("{low} MHz"),
-        _ => "–".to_owned(),
+        _ => ABSENT.to_owned(),
     }
 }
 
@@ -212,13 +217,12 @@ fn iteration_title(record: &RunRecord) -> String {
     }
 }
 
-fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut String) {
+/// The streams of the observed iteration; `None` where none was observed.
+fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
     let observed = rank.trace.iter().map(|span| span.end_ns).max();
-    let Some(end) = observed.filter(|end| end.0 > 0) else { return };
+    let end = observed.filter(|end| end.0 > 0)?;
     let by_id = |id: u32| -> &OperationRecord { &rank.operations[id as usize] };
-    let of = slots::of(record, rank);
-    let _ = writeln!(out, "Streams, in one iteration ({}{of})", variant_name(record, variant));
-    let mut table = new_table(&["stream", "operations", "busy", "share of time", "queue"].map(str::to_owned));
+    let mut table = Table::new(["stream", "operations", "busy", "share of time", "queue"]);
     for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
         let spans: Vec<_> = rank.trace.iter().filter(|span| by_id(span.id).lane as usize == index).collect();
         let within = |time: Nanos| time.clamp(Nanos(0), end).0 as f64;
@@ -229,7 +233,7 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
             _ => lane.name.clone(),
         };
         let units = lane.units.as_ref().map(|units| format!(" ({units})")).unwrap_or_default();
-        table.add_row([
+        table.row([
             name + &units,
             spans.len().to_string(),
             Nanos(busy).to_string(),
@@ -237,27 +241,12 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
             lane.queue.to_string(),
         ]);
     }
-    push(out, &table);
     let hidden = record.program.lanes.len().saturating_sub(LANES);
-    if hidden > 0 {
-        let _ = writeln!(out, "{hidden} more streams; --json has all of them\n");
-    }
-}
-
-fn expectations(record: &RunRecord, out: &mut String) {
-    for variant in &record.variants {
-        for expectation in &variant.expectations {
-            let _ = writeln!(
-                out,
-                "{} ({}): {} ({})",
-                if expectation.verdict == "held" { "passed" } else { &expectation.verdict },
-                variant_name(record, variant),
-                expectation.text,
-                expectation.place
-            );
-        }
-    }
-    if record.variants.iter().any(|variant| !variant.expectations.is_empty()) {
-        out.push('\n');
-    }
+    let of = slots::of(record, rank);
+    Some(Section {
+        title: format!("Streams, in one iteration ({}{of})", variant_name(record, variant)),
+        table: Some(table),
+        notes: Vec::from_iter((hidden > 0).then(|| format!("{hidden} more streams; --json has all of them"))),
+        ..Section::default()
+    })
 }

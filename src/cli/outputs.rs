@@ -1,0 +1,125 @@
+//! The forms and files that a command gives its results, with their checks.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::error::InputError;
+use super::output;
+use crate::measure::RunRecord;
+use crate::report::page::{self, Page};
+use crate::report::{chrome_trace, csv};
+
+/// Files of a run, or of the cases of a sweep or a suite.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Files {
+    /// Write the record of the run, with every sample; of a sweep or a suite, append each case when it has ended
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+    /// Write a row for each way in which the program was launched; of a sweep or a suite, for each of each case
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<PathBuf>,
+}
+
+impl Files {
+    /// Fails where a file that is written at the end cannot be written.
+    pub fn check(&self) -> Result<(), InputError> {
+        self.json.iter().chain(&self.csv).try_for_each(|path| output::check_file(path))
+    }
+
+    /// Writes the forms of a record. One that cannot be written does not keep the others from it.
+    pub fn write(&self, record: &RunRecord, trace: Option<&PathBuf>) -> Result<(), InputError> {
+        let write = |path: Option<&PathBuf>, form: fn(&RunRecord) -> String| {
+            path.map_or(Ok(()), |path| output::write_text(path, &form(record)))
+        };
+        let json = write(self.json.as_ref(), RunRecord::to_json);
+        let csv = write(self.csv.as_ref(), csv);
+        json.and(csv).and(write(trace, chrome_trace))
+    }
+}
+
+/// How a page is written.
+#[derive(Clone, Debug, Args)]
+pub struct PageArgs {
+    /// The form of the page
+    #[arg(long, value_name = "FORMAT", default_value = "table", hide_default_value = true)]
+    format: Form,
+    /// Write it to this file, and the table to the terminal
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+/// What `--format` may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For the terminal
+    Table,
+    /// For programs
+    Json,
+    /// For pages, mails and comments on a change
+    Markdown,
+    /// For papers; needs the package booktabs
+    Latex,
+    /// For machines that build and test
+    Junit,
+    /// For GitHub's workflows
+    Github,
+}
+
+impl PageArgs {
+    /// Whether another form than the table for the terminal was asked for, or another place.
+    pub fn is_given(&self) -> bool {
+        self.format != Form::Table || self.output.is_some()
+    }
+
+    /// Fails where the page cannot be written.
+    pub fn check(&self) -> Result<(), InputError> {
+        self.output.iter().try_for_each(|path| output::check_file(path))
+    }
+
+    /// Prints or writes pages; `json` makes the document that they are made from.
+    pub fn show(&self, pages: &[Page], json: impl FnOnce() -> String) -> Result<(), InputError> {
+        let text = match self.format {
+            Form::Table => page::text(pages),
+            Form::Json => json(),
+            Form::Markdown => page::markdown(pages),
+            Form::Latex => page::latex(pages),
+            Form::Junit => page::junit(pages),
+            Form::Github => page::github(pages),
+        };
+        match &self.output {
+            None if self.format == Form::Github => output::print_data(&text),
+            None => output::print(&text),
+            Some(path) => {
+                output::write_text(path, &text)?;
+                output::print(&page::text(pages));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a share: `3%`, `3 %` or `0.03`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let parsed = match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.trim().parse::<f64>(),
+    };
+    let share = parsed.ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "a share is between 0 and 1, such as `3%` or `0.03`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_is_written_as_people_do() {
+        for (text, value) in [("3%", 0.03), (" 2.5 % ", 0.025), ("0.03", 0.03), ("0", 0.0)] {
+            assert!((share(text).unwrap() - value).abs() < 1e-12, "{text}");
+        }
+        for wrong in ["3", "-1%", "100%", "x", "", "NaN", "%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+}
