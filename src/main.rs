@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use aorta::backend::Allocator;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
 fn main() -> ExitCode {
     aorta::cli::run()
 }

@@ -17,10 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 
 /// What the program left.
-struct Output {
-    code: Option<i32>,
+pub struct Output {
+    pub code: Option<i32>,
     /// Both streams.
-    told: String,
+    pub told: String,
 }
 
 /// Runs the program on the double, with a fault or without.
@@ -29,7 +29,7 @@ fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
 }
 
 /// Runs the program on the double, with these variables.
-fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
+pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let told = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));

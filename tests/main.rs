@@ -22,6 +22,7 @@ mod golden;
 mod hang;
 mod hip;
 mod hip_devices;
+mod injected;
 mod invariants;
 mod kernels;
 mod layers;

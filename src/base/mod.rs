@@ -14,6 +14,7 @@ pub mod space;
 pub mod span;
 pub mod suggest;
 pub mod symbol;
+pub mod threads;
 pub mod units;
 pub mod workflow;
 

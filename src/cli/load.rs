@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan, shell};
 use crate::config::Settings;
+use crate::exec::ExecError;
 use crate::measure::record::Workload;
 use crate::model::{self, Program};
 use crate::ops::{self, Category};
@@ -330,11 +331,11 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         max_operations: settings.max_operations,
         max_memory: settings.max_memory.0,
     };
-    let mut analyzed = model::analyze(&parsed.ast, &options);
+    let mut analyzed = analyze(&parsed.ast, &options)?;
     let copies = |program: &Program| program.cycle.iter().any(|step| !step.peers().is_empty());
     if !sure && !analyzed.as_ref().is_ok_and(copies) {
         (world, options.world) = (1, 1);
-        analyzed = model::analyze(&parsed.ast, &options);
+        analyzed = analyze(&parsed.ast, &options)?;
     }
     let check = text.check_command(args, world);
     // With the file alone, nobody has to be told how to check it.
@@ -364,7 +365,7 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
     let mut programs = vec![program];
     for rank in others {
         options.rank = rank;
-        programs.push(model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors), rank))?);
+        programs.push(analyze(&ast, &options)?.map_err(|errors| on_rank(boxed(errors), rank))?);
     }
     model::link(&mut programs).map_err(|errors| wrong(boxed(errors)))?;
     let mut ranks = Vec::with_capacity(world as usize);
@@ -378,6 +379,11 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
     let ceiling = args.streams.filter(|_| !has_streams);
     let (program, plan) = (ranks[0].program.clone(), ranks[0].plan.clone());
     Ok(Loaded { parsed, program, plan, ranks, sources, ceiling, check })
+}
+
+/// Works out the program of one rank, or what is wrong with the file. The outer error is that of a system without a thread.
+fn analyze(ast: &Ast, options: &model::Options) -> Result<Result<Program, Vec<model::Mistake>>, ExecError> {
+    model::try_analyze(ast, options).map_err(|error| ExecError::no_thread("to analyze the file", &error))
 }
 
 fn planned(program: Program) -> Result<Rank, Vec<plan::PlanError>> {

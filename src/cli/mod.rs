@@ -191,6 +191,8 @@ pub fn run() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
     };
     match result {
+        // An iteration may be under way on a device, which would be waited for at the program's regular end.
+        Ok(INTERRUPTED) => crate::backend::leave(INTERRUPTED),
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             error.print(how);

@@ -25,10 +25,10 @@ pub struct Progress {
 impl Progress {
     pub fn start(control: Arc<Control>, total: u64) -> Progress {
         let ended = Arc::new(AtomicBool::new(false));
-        let thread = std::io::stderr().is_terminal().then(|| {
-            let ended = ended.clone();
-            std::thread::spawn(move || draw(&control, total, &ended))
-        });
+        let there = ended.clone();
+        let draw = move || draw(&control, total, &there);
+        // Where the system has no thread to give, the run goes on without a bar.
+        let thread = std::io::stderr().is_terminal().then(|| std::thread::Builder::new().spawn(draw).ok()).flatten();
         Progress { ended, thread }
     }
 }

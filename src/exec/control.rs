@@ -21,6 +21,8 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Iterations done, warm-up included.
     pub done: AtomicU64,
+    /// A rank has seen that the run has to end, and ends.
+    noticed: AtomicBool,
     /// Iterations have begun, so that there may be figures to keep.
     begun: AtomicBool,
     /// A rank has failed: the others end too.
@@ -41,6 +43,7 @@ impl Default for Control {
         Control {
             stop: Arc::default(),
             done: AtomicU64::new(0),
+            noticed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
@@ -55,7 +58,17 @@ impl Default for Control {
 impl Control {
     /// Whether the run has to end: on all processes that have ranks of it, or on none.
     pub fn stopped(&self) -> bool {
-        if self.linked.load(Ordering::Relaxed) { self.agreed.load(Ordering::Relaxed) } else { self.asked() }
+        let linked = self.linked.load(Ordering::Relaxed);
+        let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.asked() };
+        if stopped {
+            self.noticed.store(true, Ordering::Relaxed);
+        }
+        stopped
+    }
+
+    /// Whether the run has seen that it has to end. It then does so by itself, and keeps all that it has measured.
+    pub fn noticed(&self) -> bool {
+        self.noticed.load(Ordering::Relaxed)
     }
 
     /// Whether this process was asked to stop.

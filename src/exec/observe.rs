@@ -87,14 +87,16 @@ impl Session {
                     return Ok(traces);
                 }
                 if retired + ahead <= issued {
-                    self.retire(mode, retired, control)?;
+                    if self.retire(mode, retired, control)?.is_none() {
+                        return Ok(traces);
+                    }
                     retired += 1;
                 }
                 self.lead_in(mode, issued, issued == observed, true)?;
                 self.issue(mode, issued, issued == observed, (1, None))?;
                 issued += 1;
             }
-            let time = self.retire(mode, observed, control)?;
+            let Some(time) = self.retire(mode, observed, control)? else { return Ok(traces) };
             retired = issued;
             self.driver.synchronize().map_err(device)?;
             let begin = self.first_stamp(mode, observed);

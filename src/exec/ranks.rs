@@ -12,7 +12,7 @@ use std::thread;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{MemoryId, Nanos, Space};
+use crate::base::{MemoryId, Nanos, Space, threads};
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
@@ -227,14 +227,19 @@ fn side_by_side<T: Send>(
             .zip(sessions.iter_mut())
             .zip(numbers)
             .map(|((index, session), rank)| {
-                thread::Builder::new()
+                let beat = session.beat.clone();
+                let thread = thread::Builder::new()
                     .name(format!("rank {rank}"))
-                    .spawn_scoped(scope, move || alive(index, session))
-                    .expect("the system gives a thread for each rank")
+                    .spawn_scoped(scope, move || alive(index, session));
+                thread.map_err(|error| {
+                    beat.end();
+                    control.fail(index);
+                    ExecError::no_thread(&format!("for rank {rank}"), &error)
+                })
             })
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        let joined = threads.into_iter().map(|thread| thread.map(|thread| thread.join()));
+        joined.map(|result| result?.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     })
 }
 
@@ -315,7 +320,11 @@ impl Ranks {
         let (results, found) = thread::scope(|scope| {
             let (watched, ended) = (&watched, ended);
             let watch = move || watchdog::watch(watched, control, &ended, lost);
-            let dog = (!watched.is_empty()).then(|| scope.spawn(watch));
+            let dog = (!watched.is_empty()).then(|| thread::Builder::new().spawn_scoped(scope, watch)).transpose();
+            let dog = match dog {
+                Ok(dog) => dog,
+                Err(error) => return (vec![Err(ExecError::no_thread("to watch the run", &error))], None),
+            };
             let results = match &mut self.sessions[..] {
                 [only] => vec![run(0, only, control, &work)],
                 several => side_by_side(several, &numbers, control, &work),
@@ -366,11 +375,7 @@ impl Ranks {
     /// After a failure: nothing that is under way is waited for, and what ranks do together is ended.
     fn abandon(&mut self) {
         // Side by side: what one rank waits for may be another's end.
-        thread::scope(|scope| {
-            for session in &mut self.sessions {
-                scope.spawn(|| session.driver.abandon());
-            }
-        });
+        threads::side_by_side(&mut self.sessions, |session| session.driver.abandon());
     }
 
     /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
@@ -448,11 +453,12 @@ impl Ranks {
         // Side by side: a question may take a millisecond, and devices cool down meanwhile.
         let own: Vec<Health> = match &mut self.sessions[..] {
             [only] => only.health().into_iter().collect(),
-            sessions => thread::scope(|scope| {
-                let asked: Vec<_> = sessions.iter_mut().map(|session| scope.spawn(|| session.health())).collect();
-                let told = asked.into_iter().map(|thread| thread.join());
-                told.filter_map(|told| told.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-            }),
+            sessions => {
+                let mut told: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
+                let asked = sessions.iter_mut().zip(&mut told);
+                threads::side_by_side(asked, |(session, told)| *told = session.health());
+                told.into_iter().flatten().collect()
+            }
         };
         Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
     }

@@ -27,6 +27,9 @@ pub(super) const RING: u64 = 256;
 /// Polls for a stamp between two looks at the clock.
 pub(super) const POLLS: u32 = 64;
 
+/// How long an iteration that is under way when the run is stopped may still take.
+const UNDER_WAY: Nanos = Nanos(200_000_000);
+
 /// How operations reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LaunchMode {
@@ -338,10 +341,17 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until an iteration is complete, and takes its time.
-    pub(super) fn retire(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<Nanos, ExecError> {
+    /// Waits until an iteration is complete, and returns its time; `None` if the run was stopped and the iteration did not
+    /// end soon after. Then the device is left as it is, and the session is of no further use.
+    pub(super) fn retire(
+        &mut self,
+        mode: LaunchMode,
+        iteration: u64,
+        control: &Control,
+    ) -> Result<Option<Nanos>, ExecError> {
         let end = Self::end_stamp(iteration);
         let start = self.driver.now();
+        let mut stopped: Option<Nanos> = None;
         let mut polls = 0;
         while !self.driver.reached(end).map_err(device)? {
             polls += 1;
@@ -352,7 +362,12 @@ impl Session {
                     self.give_up(iteration, false);
                     return Err(ExecError::Ended);
                 }
-                if self.driver.now() - start > self.lowered.outline.timeout {
+                let now = self.driver.now();
+                if control.stopped() && now - *stopped.get_or_insert(now) > UNDER_WAY {
+                    self.driver.abandon();
+                    return Ok(None);
+                }
+                if now - start > self.lowered.outline.timeout {
                     return Err(self.hang(iteration, false));
                 }
                 if self.driver.stuck() {
@@ -362,7 +377,7 @@ impl Session {
         }
         self.beat.retires(iteration + 1);
         let begin = self.first_stamp(mode, iteration);
-        self.driver.elapsed(begin, end).map_err(device)
+        self.driver.elapsed(begin, end).map(Some).map_err(device)
     }
 
     /// Whether iterations are under way at the same time on the device.
@@ -433,7 +448,11 @@ impl Session {
             if *retired == issued {
                 break;
             }
-            let time = self.retire(mode, *retired, control)?;
+            let Some(time) = self.retire(mode, *retired, control)? else {
+                samples.stopped = true;
+                samples.issue.truncate(samples.time.len());
+                return Ok(samples);
+            };
             let held = self.was_held(*retired);
             if *retired >= warmup {
                 samples.time.push(time);

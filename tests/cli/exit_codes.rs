@@ -246,6 +246,36 @@ fn an_interrupted_run_writes_no_outputs() {
     interrupted(&sandbox, "moe --preset tiny --backend host --iterations 1000000 --outputs out");
 }
 
+/// An iteration that takes hours is given up, whichever phase it is of.
+#[test]
+fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    // The first iteration, which is all that is measured, does nothing.
+    sandbox.write(
+        "large.aorta",
+        "buffer a: f32[16384, 16384]\nbuffer b: f32[16384, 16384]
+         step { if iteration % LONG == 0 { nop() } else { gemm(a, a -> b) } }",
+    );
+    let text = sandbox.read("large.aorta");
+    for (period, ranks, more) in [("1000", "1", ""), ("1000", "2", ""), ("2", "1", "--verify")] {
+        sandbox.write("large.aorta", &text.replace("LONG", period));
+        let effort = if more.is_empty() { "--iterations 1000" } else { "--effort sanity" };
+        let command =
+            format!("exec large.aorta --backend host --timeout 100000s --warmup 0 {effort} --json a.json {more}");
+        let arguments: Vec<&str> = command.split_whitespace().chain(["--ranks", ranks]).collect();
+        let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
+        wait_until_under_way(&mut child);
+        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
+        assert!(kill.success());
+        let output = finish(child);
+        assert_eq!(output.code, Some(130), "{arguments:?}: {}", output.stderr);
+        assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "{arguments:?}: what was measured is kept");
+    }
+}
+
 /// Whoever reads the output may have seen enough.
 #[test]
 fn a_reader_may_go_away() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
-use crate::base::SrcSpan;
+use crate::base::{SrcSpan, threads};
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
@@ -137,15 +137,11 @@ type Compiled = Result<Vec<u8>, String>;
 fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Compiled)>> = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(indices.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let code = api.compile(&wanted[index].source);
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, code));
-                }
-            });
+    let count = std::thread::available_parallelism().map_or(1, |count| count.get()).min(indices.len());
+    threads::side_by_side(0..count, |_| {
+        while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let code = api.compile(&wanted[index].source);
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, code));
         }
     });
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -118,7 +118,7 @@ impl HostDriver {
             let thread = std::thread::Builder::new()
                 .name(name)
                 .spawn(move || worker::work(&shared, &receiver))
-                .map_err(|error| ExecError::Device { fault: format!("no thread for a stream: {error}"), help: None })?;
+                .map_err(|error| ExecError::no_thread("for a stream", &error))?;
             driver.lanes.push(sender);
             driver.threads.push(thread);
         }

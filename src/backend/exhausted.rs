@@ -1,0 +1,77 @@
+//! What happens when the system has no memory left: the program ends with a message and the exit code of a failed run.
+//!
+//! The standard library would abort the process, which looks like a crash.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::Write;
+
+use super::system::leave;
+
+/// The exit code of a run that failed.
+const FAILED: u8 = 4;
+
+thread_local! {
+    /// Whether this thread goes on when a request is refused.
+    static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `work`, in which a request for memory may be refused: `try_reserve` and its like return their error. Elsewhere a
+/// request that is refused ends the process.
+pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
+    let outer = MAY_FAIL.replace(true);
+    let result = work();
+    MAY_FAIL.set(outer);
+    result
+}
+
+/// The system's allocator. A request that it refuses ends the process with exit code 4 and a message.
+#[derive(Debug)]
+pub struct Allocator;
+
+/// Returns the answer to a request for `bytes`, or ends the process where it is null.
+fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
+    // A thread that ends may still allocate, when its own flag is gone.
+    if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
+        tell(bytes);
+        leave(FAILED);
+    }
+    pointer
+}
+
+/// Writes the message, for which nothing may be allocated.
+fn tell(bytes: usize) {
+    let mut text = [0; 512];
+    let mut rest = &mut text[..];
+    let _ = write!(
+        rest,
+        "aorta::exec::shortage\n\n  × the system gives no memory: {bytes} bytes more were asked for\n  help: end other \
+         programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
+    );
+    let left = rest.len();
+    // Standard error has no buffer. Its lock is not taken: the thread that holds it may be this one.
+    let _ = rustix::io::write(std::io::stderr(), &text[..text.len() - left]);
+}
+
+// SAFETY: every call goes to the system's allocator as it came, and its answer is returned as it is.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        granted(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        granted(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        granted(unsafe { System.realloc(pointer, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
