@@ -186,7 +186,7 @@ fn copies_in_a_row_share_a_meeting() {
 }
 
 /// Runs two ranks, each in a process of its own and with its fault.
-fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) -> (Output, Output) {
+pub fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) -> (Output, Output) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 9_000 + (std::process::id() % 200) as u16 * 20 + NEXT.fetch_add(1, Ordering::Relaxed);
     let of = |rank: &str| {

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use crate::common::{doubles, parallel};
-use crate::hip::run_with;
+use crate::common::{doubles, parallel, programs};
+use crate::hip::{in_two_processes, run_with};
 
 /// Matrix products, generated kernels, collectives and both ways of copying to another rank.
 const FILE: &str = "\
@@ -43,8 +43,11 @@ fn arguments<'a>(file: &'a str, launch: &'a str) -> Vec<&'a str> {
 /// How often each function is called in a run without a fault.
 fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> BTreeMap<String, u64> {
     let path = folder.join("calls");
-    let environment =
-        [("HIP_DOUBLE_CALLS", path.to_str().expect("a plain path")), ("HIP_DOUBLE_DEVICES", "2"), ("XDG_CACHE_HOME", cache)];
+    let environment = [
+        ("HIP_DOUBLE_CALLS", path.to_str().expect("a plain path")),
+        ("HIP_DOUBLE_DEVICES", "2"),
+        ("XDG_CACHE_HOME", cache),
+    ];
     let output = run_with(libraries, &environment, arguments);
     assert_eq!(output.code, Some(0), "{}", output.told);
     let calls = fs::read_to_string(path).expect("the double writes its calls at its end");
@@ -86,13 +89,15 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     if told.contains("panicked") {
         return wrong("a panic");
     }
-    let left: Vec<_> = fs::read_dir(&temporary).expect("a folder of our own").flatten().map(|entry| entry.path()).collect();
+    let left: Vec<_> =
+        fs::read_dir(&temporary).expect("a folder of our own").flatten().map(|entry| entry.path()).collect();
     if !left.is_empty() {
         return wrong(&format!("{left:?} is left behind"));
     }
     match output.code {
         Some(0) => {
-            let verified: Vec<&str> = told.lines().filter(|line| line.starts_with("verified against the CPU")).collect();
+            let verified: Vec<&str> =
+                told.lines().filter(|line| line.starts_with("verified against the CPU")).collect();
             let all = |line: &&str| {
                 let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
                 words.first() == words.get(2)
@@ -161,4 +166,65 @@ fn every_call_that_makes_a_graph_fails_once() {
 #[test]
 fn every_call_of_the_other_libraries_fails_once() {
     each_fails_once("stream", |function| !runtime(function));
+}
+
+/// A call of each phase of a rank: it is opened, compiles, gets memory, connects, warms up, is measured, observed and read.
+const PHASES: [&str; 12] = [
+    "hipInit",
+    "hipSetDevice",
+    "hipStreamCreateWithPriority",
+    "hipModuleLoadData",
+    "hipMalloc",
+    "hipIpcGetMemHandle",
+    "hipIpcOpenMemHandle",
+    "hipModuleLaunchKernel",
+    "hipModuleLaunchKernel:40",
+    "hipModuleLaunchKernel:120",
+    "hipMemcpyDtoHAsync",
+    "hipEventRecord:300",
+];
+
+/// Runs two processes, of which one gets a fault in each of the phases. Returns what the other rank said.
+fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &crate::hip::Output) + Sync) {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("peers.aorta");
+    fs::write(&file, programs::PEERS.replace("VIA", "dma")).expect("a file of our own");
+    let file = file.display().to_string();
+    let cases: Vec<(usize, &str)> = PHASES.into_iter().flat_map(|phase| [(0, phase), (1, phase)]).collect();
+    let hit: Vec<bool> = parallel::map(&cases, |&(rank, phase)| {
+        let fault = format!("{kind}:{phase}");
+        let faults = if rank == 0 { [fault.as_str(), ""] } else { ["", fault.as_str()] };
+        let arguments = [&file, "--config", "timeout=2s", "--config", "rendezvous=20s", "--config", "stall=5s"];
+        let (first, other) = in_two_processes(libraries, faults, &arguments);
+        // A function that this run does not call that often has no fault.
+        let went_well = (first.code, other.code) == (Some(0), Some(0));
+        if !went_well {
+            judge(rank, phase, &first, &other);
+        }
+        !went_well
+    });
+    let phases: Vec<_> = cases.iter().zip(hit).filter(|(_, hit)| !hit).map(|(case, _)| case).collect();
+    assert!(phases.len() <= 4, "there is no such call: {phases:?}");
+}
+
+#[test]
+fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
+    in_each_phase("kill", |rank, phase, first, other| {
+        let (killed, left) = if rank == 0 { (first, other) } else { (other, first) };
+        assert_eq!(killed.code, None, "{phase}: {}", killed.told);
+        assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
+        let told = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
+        assert!(told.iter().any(|told| left.told.contains(told)), "rank {rank}, {phase}: {}", left.told);
+    });
+}
+
+#[test]
+fn a_rank_whose_call_never_returns_ends_all() {
+    in_each_phase("halt", |rank, phase, first, other| {
+        let codes = (first.code, other.code);
+        assert_eq!(codes, (Some(4), Some(4)), "rank {rank}, {phase}: {}\n{}", first.told, other.told);
+        let said = format!("{}{}", first.told, other.told);
+        assert!(said.contains("aorta::exec::") && said.contains("rank "), "rank {rank}, {phase}: {said}");
+    });
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
@@ -19,6 +20,7 @@ use crate::syntax::{self, Ast, Limits};
 
 use super::diagnostics::{Boxed, boxed, first_offset, on_rank};
 use super::error::{CliError, InputError};
+use super::progress::Progress;
 use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library, list};
 
 /// A workload's text and where it is from.
@@ -362,15 +364,23 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         _ => wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect()),
     };
     let others = if program.by_rank { 1..world } else { 0..0 };
+    // Each rank is analyzed, planned, and checked beside the others.
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = done.clone();
+    let total = 2 * others.len() as u64 + 1;
+    let count = move || counted.load(Ordering::Relaxed);
+    let _progress = Progress::counting(count, total, "programs analyzed or planned");
     let mut programs = vec![program];
     for rank in others {
         options.rank = rank;
         programs.push(analyze(&ast, &options)?.map_err(|errors| on_rank(boxed(errors), rank))?);
+        done.fetch_add(1, Ordering::Relaxed);
     }
     model::link(&mut programs).map_err(|errors| wrong(boxed(errors)))?;
     let mut ranks = Vec::with_capacity(world as usize);
     for (rank, program) in (0..).zip(programs) {
         ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors), rank))?);
+        done.fetch_add(1, Ordering::Relaxed);
     }
     // Equal programs are one.
     ranks.resize(world as usize, ranks[0].clone());

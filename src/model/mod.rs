@@ -100,7 +100,7 @@ impl Default for Options {
             world: 1,
             cycle: 64,
             sync: None,
-            max_operations: 1 << 22,
+            max_operations: 1 << 20,
             max_memory: 1 << 40,
         }
     }

@@ -256,8 +256,8 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
     // The first iteration, which is all that is measured, does nothing.
     sandbox.write(
         "large.aorta",
-        "buffer a: f32[16384, 16384]\nbuffer b: f32[16384, 16384]
-         step { if iteration % LONG == 0 { nop() } else { gemm(a, a -> b) } }",
+        "buffer a: f32[1024, 1024] = ones\nbuffer b: f32[1024, 1024]
+         step { if iteration % LONG == 0 { nop() } else { for i in 0..1000 { gemm(a, a -> b) } } }",
     );
     let text = sandbox.read("large.aorta");
     for (period, ranks, more) in [("1000", "1", ""), ("1000", "2", ""), ("2", "1", "--verify")] {

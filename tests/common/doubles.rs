@@ -59,7 +59,8 @@ fn build(double: &str) -> Result<PathBuf, String> {
     }
     let links = root.join(double);
     std::fs::create_dir_all(&links).map_err(|error| format!("{}: {error}", links.display()))?;
-    let library = root.join(format!("debug/libhip_double_{double}.so"));
+    // Relative, so that a build folder can be moved.
+    let library = Path::new("../debug").join(format!("libhip_double_{double}.so"));
     for name in NAMES {
         link(&library, &links.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
