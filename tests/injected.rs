@@ -195,7 +195,7 @@ fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &c
     let hit: Vec<bool> = parallel::map(&cases, |&(rank, phase)| {
         let fault = format!("{kind}:{phase}");
         let faults = if rank == 0 { [fault.as_str(), ""] } else { ["", fault.as_str()] };
-        let arguments = [&file, "--config", "timeout=2s", "--config", "rendezvous=20s", "--config", "stall=5s"];
+        let arguments = [&file, "--config", "timeout=2s", "--config", "rendezvous=10s", "--config", "stall=5s"];
         let (first, other) = in_two_processes(libraries, faults, &arguments);
         // A function that this run does not call that often has no fault.
         let went_well = (first.code, other.code) == (Some(0), Some(0));

@@ -5,6 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
+use std::os::fd::BorrowedFd;
 
 use super::system::leave;
 
@@ -49,8 +50,10 @@ fn tell(bytes: usize) {
          programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
     );
     let left = rest.len();
-    // Standard error has no buffer. Its lock is not taken: the thread that holds it may be this one.
-    let _ = rustix::io::write(std::io::stderr(), &text[..text.len() - left]);
+    // By its number and without a lock: the thread that holds one may be this one.
+    // SAFETY: the program never closes it.
+    let terminal = unsafe { BorrowedFd::borrow_raw(2) };
+    let _ = rustix::io::write(terminal, &text[..text.len() - left]);
 }
 
 // SAFETY: every call goes to the system's allocator as it came, and its answer is returned as it is.

@@ -191,8 +191,9 @@ pub fn run() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
     };
     match result {
-        // An iteration may be under way on a device, which would be waited for at the program's regular end.
-        Ok(INTERRUPTED) => crate::backend::leave(INTERRUPTED),
+        // An iteration may be under way on a device, which would be waited for at the program's regular end, also where
+        // another rank has told the error.
+        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(code),
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             error.print(how);

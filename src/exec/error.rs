@@ -175,7 +175,14 @@ impl ExecError {
         use ExecError::*;
         matches!(
             self,
-            Late { .. } | Hang { .. } | NoReturn { .. } | Communicator { .. } | NoMeeting { .. } | Died { .. }
+            Late { .. }
+                | Hang { .. }
+                | NoReturn { .. }
+                | Communicator { .. }
+                | NoMeeting { .. }
+                | Died { .. }
+                | LostRank { .. }
+                | Ended
         )
     }
 

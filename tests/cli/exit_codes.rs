@@ -257,11 +257,9 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
     sandbox.write(
         "large.aorta",
         "buffer a: f32[1024, 1024] = ones\nbuffer b: f32[1024, 1024]
-         step { if iteration % LONG == 0 { nop() } else { for i in 0..1000 { gemm(a, a -> b) } } }",
+         step { if iteration % 2 == 0 { nop() } else { for i in 0..100 { gemm(a, a -> b) } } }",
     );
-    let text = sandbox.read("large.aorta");
-    for (period, ranks, more) in [("1000", "1", ""), ("1000", "2", ""), ("2", "1", "--verify")] {
-        sandbox.write("large.aorta", &text.replace("LONG", period));
+    for (ranks, more) in [("1", ""), ("2", ""), ("1", "--verify")] {
         let effort = if more.is_empty() { "--iterations 1000" } else { "--effort sanity" };
         let command =
             format!("exec large.aorta --backend host --timeout 100000s --warmup 0 {effort} --json a.json {more}");
