@@ -212,9 +212,16 @@ fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &c
 fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
     in_each_phase("kill", |rank, phase, first, other| {
         let (killed, left) = if rank == 0 { (first, other) } else { (other, first) };
+        let left_rank = 1 - rank;
         assert_eq!(killed.code, None, "{phase}: {}", killed.told);
         assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
-        let told = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
+        let gone = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
+        // One that dies while its memory is opened is noticed by that.
+        let told = [
+            &gone[..],
+            &[format!("the memory of rank {rank} is not open"), format!("the memory of rank {left_rank} is not open")],
+        ]
+        .concat();
         assert!(told.iter().any(|told| left.told.contains(told)), "rank {rank}, {phase}: {}", left.told);
     });
 }

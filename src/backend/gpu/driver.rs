@@ -327,8 +327,13 @@ impl<A: Api> Driver for GpuDriver<A> {
 impl<A: Api> Drop for GpuDriver<A> {
     fn drop(&mut self) {
         if self.abandoned {
-            // What waits for the device, or frees what it uses, would not come back. The context stays open too.
+            // What waits for the device, or frees what it uses, would not come back. The context stays open too, and the
+            // host's memory stays where it is: copies and kernels that are under way still use it.
             std::mem::forget(self.api.clone());
+            std::mem::forget(std::mem::take(&mut self.abroad));
+            self.flags.hide();
+            std::mem::forget(std::mem::take(&mut self.flags));
+            std::mem::forget(std::mem::take(&mut self.pageable.words));
             return;
         }
         // A device that failed cannot be waited for; what it has is given back all the same.
