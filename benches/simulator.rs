@@ -1,6 +1,7 @@
-//! How many operations the simulator runs in a second on one core: streams and graph, over programs of three kinds.
+//! How many operations the simulator runs in a second on one core: streams and graph, over programs of four kinds.
 //!
-//! `cargo bench --bench simulator`. Prints the best of five runs of each; the simulator works on one thread.
+//! `cargo bench --bench simulator`. Prints the best of five runs of each; the simulator works on one thread, and runs each
+//! iteration, also one that is equal to the one before.
 
 use std::time::Instant;
 
@@ -10,9 +11,10 @@ use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode};
 use aorta::{model, plan, schedule, syntax};
 
-const KINDS: [(&str, &str); 3] = [
+const KINDS: [(&str, &str); 4] = [
     ("launches", "on s[i % 16] { nop() }"),
     ("kernels with waits", "on s[i % 16] { map(x[i % 15] * 2 -> x[(i + 1) % 15]) }"),
+    ("large kernels", "on s[i % 4] { gemm(bf16[2048, 2048], bf16[2048, 2048]) }"),
     (
         "kernels and copies",
         "on s[i % 15] { map(x[i % 15] * 2 -> x[i % 15]) } on s[15] { copy(x[i % 15] -> up[i % 15]) }",
@@ -43,7 +45,7 @@ fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
     assert!(errors.is_empty(), "{errors:?}");
     let program = model::analyze(&ast, &model::Options::default()).expect("the program is right");
     let plan = plan::build(&program).expect("the plan has no races");
-    let sim = Sim::new(Profile::named("h200").expect("embedded"));
+    let sim = Sim::new(Profile::named("h200").expect("embedded")).each_iteration();
     let schedule = schedule::place(&program, &plan, sim.topology(), &schedule::Options::default());
     let options = exec::Options {
         in_flight: 2,

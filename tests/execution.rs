@@ -328,7 +328,6 @@ fn a_backend_without_memory_is_not_verified() {
     let verification = measure::verify(&measure::Question {
         ranks: &[(0, &prepared.program, &prepared.plan)],
         backend: &Mock::silent(),
-        reference: &Host,
         streams: None,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         options: common::exec_options(),

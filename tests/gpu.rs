@@ -64,7 +64,6 @@ fn verify_ranks(name: &str, ranks: &[(u32, &Program, &Plan)], gpu: &dyn Backend)
     let question = measure::Question {
         ranks,
         backend: gpu,
-        reference: &Host,
         streams: None,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         options: common::exec_options(),

@@ -33,6 +33,7 @@ mod peers;
 mod plan_formats;
 mod processes;
 mod ranks;
+mod records;
 mod reference;
 mod remedies;
 mod rendezvous;

@@ -260,7 +260,6 @@ fn copies_of_every_kind_agree_with_themselves() {
         let question = measure::Question {
             ranks: &ranks,
             backend: &Host,
-            reference: &Host,
             streams: None,
             modes: &[LaunchMode::Stream, LaunchMode::Graph],
             options: common::exec_options(),

@@ -372,7 +372,6 @@ fn every_rank_is_verified_by_its_own_process() {
         let verification = measure::verify(&measure::Question {
             ranks: &ranks,
             backend,
-            reference: &Host,
             streams: None,
             modes: &[LaunchMode::Stream, LaunchMode::Graph],
             options: common::exec_options(),

@@ -6,6 +6,8 @@ pub mod grammar;
 #[allow(dead_code, reason = "the tests use the rest")]
 pub mod oracle;
 pub mod properties;
+#[cfg(not(aorta_language))]
+pub mod records;
 pub mod wire;
 
 /// The byte that begins inputs from which a text is made. No text begins with it: it is no UTF-8.

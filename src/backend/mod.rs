@@ -21,4 +21,4 @@ mod system;
 
 pub use exhausted::Allocator;
 pub use libraries::SearchPaths;
-pub use system::{keeping_hang_ups, leave, user_id};
+pub use system::{keeping_hang_ups, leave, lock, user_id};

@@ -37,6 +37,19 @@ pub fn user_id() -> u32 {
     return 0;
 }
 
+/// Locks a file for this process until it closes it. Returns false where another process has it; true also where the file
+/// system knows no locks.
+#[cfg(unix)]
+pub fn lock(file: &std::fs::File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+#[cfg(not(unix))]
+pub fn lock(_file: &std::fs::File) -> bool {
+    true
+}
+
 /// Bytes of the host's memory that can be had; nothing where the system does not say.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -62,6 +62,17 @@ impl DType {
         }
     }
 
+    /// The smallest positive number that has all digits. Zero for integers.
+    pub fn smallest(self) -> f64 {
+        match self {
+            DType::F64 => f64::MIN_POSITIVE,
+            DType::F32 => f64::from(f32::MIN_POSITIVE),
+            DType::F16 => f16::MIN_POSITIVE.to_f64(),
+            DType::BF16 => bf16::MIN_POSITIVE.to_f64(),
+            DType::I32 | DType::I8 | DType::U8 => 0.0,
+        }
+    }
+
     /// The element that begins at `bytes[0]`. Every value of every type is exact in `f64`.
     pub fn load(self, bytes: &[u8]) -> f64 {
         match self {
@@ -72,6 +83,33 @@ impl DType {
             DType::I32 => f64::from(i32::from_le_bytes(take(bytes))),
             DType::I8 => f64::from(bytes[0] as i8),
             DType::U8 => f64::from(bytes[0]),
+        }
+    }
+
+    /// Reads the elements that lie side by side in `bytes` into `values`, as far as both reach.
+    pub fn load_all(self, bytes: &[u8], values: &mut [f64]) {
+        // One loop for each type, so that the compiler sees what the loop loads.
+        match self {
+            DType::F64 => load_each(bytes, values, |element| DType::F64.load(element), 8),
+            DType::F32 => load_each(bytes, values, |element| DType::F32.load(element), 4),
+            DType::F16 => load_each(bytes, values, |element| DType::F16.load(element), 2),
+            DType::BF16 => load_each(bytes, values, |element| DType::BF16.load(element), 2),
+            DType::I32 => load_each(bytes, values, |element| DType::I32.load(element), 4),
+            DType::I8 => load_each(bytes, values, |element| DType::I8.load(element), 1),
+            DType::U8 => load_each(bytes, values, |element| DType::U8.load(element), 1),
+        }
+    }
+
+    /// The value that [`DType::load`] reads after [`DType::store`] has written this one.
+    pub fn round(self, value: f64) -> f64 {
+        match self {
+            DType::F64 => value,
+            DType::F32 => f64::from(value as f32),
+            DType::F16 => f16::from_f32(value as f32).to_f64(),
+            DType::BF16 => bf16::from_f32(value as f32).to_f64(),
+            DType::I32 => f64::from(value as i32),
+            DType::I8 => f64::from(value as i8),
+            DType::U8 => f64::from(value as u8),
         }
     }
 
@@ -116,6 +154,13 @@ impl DType {
     }
 }
 
+#[inline(always)]
+fn load_each(bytes: &[u8], values: &mut [f64], load: impl Fn(&[u8]) -> f64, size: usize) {
+    for (value, element) in values.iter_mut().zip(bytes.chunks_exact(size)) {
+        *value = load(element);
+    }
+}
+
 fn take<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[..N]);
@@ -138,6 +183,22 @@ mod tests {
             let mut bytes = [0; 8];
             dtype.store(3.0, &mut bytes);
             assert_eq!(dtype.load(&bytes), 3.0, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn rounding_is_storing_and_loading() {
+        let values =
+            [0.0, -0.0, 0.1, -2.5, 254.999, 255.5, -129.0, 65519.9, 65520.0, 1e-8, 3e9, 1e39, f64::INFINITY, f64::NAN];
+        for dtype in DType::ALL {
+            for value in values {
+                let mut bytes = [0; 8];
+                dtype.store(value, &mut bytes);
+                let mut loaded = [0.0];
+                dtype.load_all(&bytes, &mut loaded);
+                assert_eq!(dtype.round(value).to_bits(), loaded[0].to_bits(), "{dtype} {value}");
+                assert_eq!(dtype.load(&bytes).to_bits(), loaded[0].to_bits(), "{dtype} {value}");
+            }
         }
     }
 

@@ -6,6 +6,7 @@ pub mod dims;
 pub mod divisors;
 pub mod dtype;
 pub mod ids;
+pub mod parallel;
 pub mod plural;
 pub mod random;
 pub mod shell;
@@ -16,6 +17,7 @@ pub mod suggest;
 pub mod symbol;
 pub mod threads;
 pub mod units;
+pub mod visible;
 pub mod workflow;
 
 pub use dims::Dims;

@@ -137,15 +137,26 @@ fn scaled(value: f64) -> (String, &'static str) {
     (if whole { format!("{scaled}") } else { digits(scaled) }, prefix)
 }
 
+/// Stands in reports for a figure that has no value.
+pub const NO_VALUE: &str = "–";
+
 impl fmt::Display for Rate<'_> {
+    /// [`NO_VALUE`] for what is no number: a rate over no time, or a sum beyond all numbers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.is_finite() {
+            return f.pad(NO_VALUE);
+        }
         let (number, prefix) = scaled(self.0);
         f.pad(format!("{number} {prefix}{}", self.1).trim_end())
     }
 }
 
 impl fmt::Display for Count<'_> {
+    /// [`NO_VALUE`] for what is no number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.is_finite() {
+            return f.pad(NO_VALUE);
+        }
         let (number, prefix) = scaled(self.0);
         f.pad(format!("{number}{prefix} {}", self.1).trim_end())
     }

@@ -86,7 +86,7 @@ fn finish(args: &AbArgs, done: Done) -> CliResult {
     record.judge(args.threshold());
     output::print(&report::ab(&record));
     if let Some(path) = &args.json {
-        output::write_file(path, record.to_json().as_bytes())?;
+        output::write_text(path, &record.to_json())?;
     }
     Ok(code(args, &record))
 }

@@ -1,5 +1,6 @@
 //! Which backend a run uses.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -14,7 +15,7 @@ use crate::config::{Figure, Links, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 
 use super::error::{CliError, InputError};
-use super::{environment, load};
+use super::{environment, load, output, own};
 
 /// What a process runs that a launcher has started: one rank of the world.
 #[derive(Clone)]
@@ -124,7 +125,7 @@ fn open_cuda(
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
-    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
+    let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
     let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
@@ -140,7 +141,7 @@ fn open_hip(
     let queues = environment::queues("amd").map(|(_, count)| count);
     let open = |index| Hip::open(environment::rocm_paths(), index, queues);
     let devices: Result<Vec<Hip>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
-    let backend = Gpu::new(devices.map_err(failed)?, environment::cache_folder()).with_ranges(ranges);
+    let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
     let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
@@ -171,6 +172,19 @@ fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) ->
             help: Some("start as many processes on a host as it has GPUs".to_owned()),
         })),
         _ => Ok(local_rank),
+    }
+}
+
+/// The folder of compiled kernels. `None` where there is no home, and, with a note, where the folder is not the user's alone:
+/// what lies there is loaded as code.
+pub fn kernel_cache() -> Option<PathBuf> {
+    let folder = environment::cache_folder()?;
+    match own::private_folder(&folder) {
+        Ok(()) => Some(folder),
+        Err(why) => {
+            output::eprint(&format!("Compiled kernels are not kept: {} cannot be used: {why}.\n", folder.display()));
+            None
+        }
     }
 }
 

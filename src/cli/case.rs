@@ -8,7 +8,7 @@
 //! A case lives no longer than who has started it. Its standard input is a pipe that nobody writes to: when that ends,
 //! by Ctrl-C, by `kill -9` or by a crash, so does the case.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,6 +47,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    fn is_failure(&self) -> bool {
+        matches!(self, Outcome::Failed(_) | Outcome::BadInput(_))
+    }
+
     /// The case as a file of cases has it; nothing of one that was interrupted.
     pub fn case(self, name: &str, values: &IndexMap<String, String>, took: Duration) -> Option<Case> {
         let seconds = (took.as_secs_f64() * 1000.0).round() / 1000.0;
@@ -125,7 +129,10 @@ pub fn run(arguments: &[String], interrupt: &Interrupt) -> Result<(Outcome, Dura
     if interrupt.stopped() {
         return Ok((Outcome::Interrupted, Duration::ZERO));
     }
-    let failed = |why: std::io::Error| InputError::NoCase { why: why.to_string() };
+    let failed = |error: std::io::Error| match full(&error) {
+        true => InputError::OutputLost { why: no_room() },
+        false => InputError::NoCase { why: error.to_string() },
+    };
     let folder = tempfile::Builder::new().prefix("aorta-case-").tempdir().map_err(failed)?;
     let path = folder.path().join("record.json");
     let mut said = Said { out: tempfile::tempfile().map_err(failed)?, error: tempfile::tempfile().map_err(failed)? };
@@ -145,7 +152,25 @@ pub fn run(arguments: &[String], interrupt: &Interrupt) -> Result<(Outcome, Dura
         return Ok((Outcome::Interrupted, took));
     }
     let record = std::fs::read_to_string(&path).ok();
-    Ok((outcome(status, record, &mut said), took))
+    let ended = outcome(status, record, &mut said);
+    Ok((if ended.is_failure() && is_full() { Outcome::Failed(no_room()) } else { ended }, took))
+}
+
+/// Whether an error is that a disk, or the user's part of it, is full.
+fn full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the folder of temporary files has no room left: a case then fails for reasons that it cannot tell.
+fn is_full() -> bool {
+    // More than one block, since a file's first bytes may have room where no others have.
+    let tried = tempfile::tempfile().and_then(|mut file| file.write_all(&[0; 1 << 16]));
+    tried.is_err_and(|error| full(&error))
+}
+
+fn no_room() -> String {
+    let folder = std::env::temp_dir();
+    format!("{} is full, where cases have their temporary files; TMPDIR names another folder", folder.display())
 }
 
 /// In the process of a case: ends it when its standard input ends.

@@ -3,14 +3,14 @@
 use clap::Args;
 use miette::Diagnostic;
 
-use crate::base::counted;
+use crate::base::{counted, shell};
 use crate::config::Settings;
 use crate::plan::Rank;
 use crate::schedule;
 
 use super::diagnostics::{self, Boxed, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, load, output, plan};
+use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, exec, load, output, plan};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -41,6 +41,10 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     let mut failed = None;
     let mut warned = false;
     for file in &args.files {
+        if file.ends_with(".ron") {
+            output::print(&scenario(file, &args)?);
+            continue;
+        }
         // Every file is checked; the errors of all but the last are shown here.
         match check(file, &args, &settings, how) {
             Ok(warnings) => warned |= warnings > 0,
@@ -56,6 +60,29 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
         None if warned && args.strict => Ok(NOT_HELD),
         None => Ok(DONE),
     }
+}
+
+/// What a scenario would do, for whoever decides whether to run it: each setting, and the variables that it sets.
+fn scenario(file: &str, args: &CheckArgs) -> Result<String, CliError> {
+    let mut words = vec![file.to_owned()];
+    words.extend(args.workload.words());
+    words.extend(args.config.config.iter().flat_map(|pair| ["--config".to_owned(), pair.clone()]));
+    let parsed = super::exec_args(&words).map_err(|why| super::error::InputError::BadValue {
+        what: "the file".to_owned(),
+        value: file.to_owned(),
+        why,
+        help: "name a scenario".to_owned(),
+    })?;
+    let (settled, settings) = exec::settle(parsed)?;
+    let set: Vec<&str> = settled.env.iter().map(String::as_str).collect();
+    let mut rows = vec![("runs", shell::command(settled.words()))];
+    rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
+    rows.push(("simulates", settings.profile.clone()));
+    let loaded = exec::examine(settled)?;
+    rows.push(("workload", format!("{} ({})", loaded.parsed.origin, loaded.parsed.name)));
+    rows.push(("has", summary(&loaded.ranks)));
+    let lines = rows.into_iter().map(|(name, value)| format!("  {name:9} {value}\n"));
+    Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
 
 /// Checks one file in each of the worlds, and gives the number of its warnings.

@@ -102,9 +102,10 @@ pub fn run(args: CompareArgs) -> CliResult {
         Format::Github => report::github(&comparison),
     };
     match &args.output {
+        None if args.format == Format::Github => output::print_data(&text),
         None => output::print(&text),
         Some(path) => {
-            output::write_file(path, text.as_bytes())?;
+            output::write_text(path, &text)?;
             output::print(&report::table(&comparison));
         }
     }

@@ -14,7 +14,7 @@ use crate::base::Bytes;
 use crate::config::Profile;
 use crate::exec::{Backend, ExecError, Queues, Timer};
 
-use super::{CliResult, DONE, environment, output};
+use super::{CliResult, DONE, backends, environment, output};
 
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
@@ -51,7 +51,7 @@ pub fn run(args: &DevicesArgs) -> CliResult {
 
 /// What a record says of the machine.
 fn machine(text: &mut String) {
-    let environment = environment::describe(&[]);
+    let environment = environment::describe(&[], &[]);
     *text += "\nThis machine\n";
     let mut line = |name: &str, value: &str| *text += &format!("  {name:14}  {value}\n");
     line("system", &environment.os);
@@ -167,7 +167,7 @@ fn list<A: Api>(
                     }
                 }
                 found = libraries(&api);
-                let gpu = Gpu::new(vec![api], environment::cache_folder());
+                let gpu = Gpu::new(vec![api], backends::kernel_cache());
                 if args.long {
                     timer(text, &gpu);
                 }

@@ -105,8 +105,9 @@ pub fn show_noted<'a>(
         counts[level(one)] += 1;
     }
     match how {
-        DiagnosticsArg::Text => output::eprint(&format!("{text}{}{note}\n", numbers(counts))),
-        DiagnosticsArg::Json | DiagnosticsArg::Github => output::print(&text),
+        DiagnosticsArg::Text => print_text(&format!("{text}{}{note}\n", numbers(counts))),
+        DiagnosticsArg::Json => output::print(&text),
+        DiagnosticsArg::Github => output::print_data(&text),
     }
 }
 
@@ -114,9 +115,14 @@ pub fn show_noted<'a>(
 pub fn show_one(one: &dyn Diagnostic, sources: &SourceMap, how: DiagnosticsArg) {
     let text = render::diagnostic(one, sources, how.format(), output::error_style());
     match how {
-        DiagnosticsArg::Text => output::eprint(&text),
-        DiagnosticsArg::Json | DiagnosticsArg::Github => output::print(&text),
+        DiagnosticsArg::Text => print_text(&text),
+        DiagnosticsArg::Json => output::print(&text),
+        DiagnosticsArg::Github => output::print_data(&text),
     }
+}
+
+fn print_text(text: &str) {
+    if output::error_style().color { output::eprint_styled(text) } else { output::eprint(text) }
 }
 
 fn level(diagnostic: &dyn Diagnostic) -> usize {

@@ -40,13 +40,22 @@ const SWITCHES: [(&str, &str); 4] = [
     ("smt", "/sys/devices/system/cpu/smt/control"),
 ];
 
+/// The user's home; `None` where `HOME` is not set, or is no absolute path, which would mean a folder of whatever
+/// project aorta runs in.
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+}
+
+/// A folder of the XDG Base Directory Specification: that of the variable, or its place below the home. The specification
+/// asks for relative paths to be ignored.
+fn base_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    named.or_else(|| Some(home()?.join(below_home)))
+}
+
 /// The user's own settings.
 pub fn config_file() -> Option<PathBuf> {
-    let base = match std::env::var_os("XDG_CONFIG_HOME").filter(|value| !value.is_empty()) {
-        Some(base) => PathBuf::from(base),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
-    };
-    Some(base.join("aorta").join("config.ron"))
+    Some(base_folder("XDG_CONFIG_HOME", ".config")?.join("aorta").join("config.ron"))
 }
 
 /// The file with the secret of this user's runs.
@@ -66,22 +75,14 @@ fn folders(name: &str) -> Vec<PathBuf> {
     std::env::split_paths(&value).filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
 
-/// Where compiled kernels are kept; nothing where there is no home.
+/// Where compiled kernels are kept; `None` where there is no home.
 pub fn cache_folder() -> Option<PathBuf> {
-    let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
-        Some(base) => PathBuf::from(base),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache"),
-    };
-    Some(base.join("aorta").join("kernels"))
+    Some(base_folder("XDG_CACHE_HOME", ".cache")?.join("aorta").join("kernels"))
 }
 
-/// Where sweeps are kept that were not given a file; nothing where there is no home.
+/// Where sweeps are kept that were not given a file; `None` where there is no home.
 pub fn state_folder() -> Option<PathBuf> {
-    let base = match std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty()) {
-        Some(base) => PathBuf::from(base),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".local").join("state"),
-    };
-    Some(base.join("aorta"))
+    Some(base_folder("XDG_STATE_HOME", ".local/state")?.join("aorta"))
 }
 
 /// Where NVIDIA's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes before all.
@@ -152,9 +153,7 @@ fn python_packages() -> Vec<PathBuf> {
             prefixes.extend(folder.parent().map(PathBuf::from));
         }
     }
-    if let Some(home) = std::env::var_os("HOME") {
-        prefixes.push(PathBuf::from(home).join(".local"));
-    }
+    prefixes.extend(home().map(|home| home.join(".local")));
     prefixes.extend(["/usr/local", "/usr"].map(PathBuf::from));
     let mut sites = Vec::new();
     for prefix in prefixes {
@@ -217,8 +216,9 @@ pub fn host() -> String {
 
 /// What the machine is, and what its drivers are told.
 ///
-/// `further` are facts that others know.
-pub fn describe(further: &[(String, String)]) -> Environment {
+/// `further` are facts that others know; `set` the variables that this run was given, which are noted whatever their
+/// names.
+pub fn describe(further: &[(String, String)], set: &[String]) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let cpu = cpuinfo
@@ -247,10 +247,13 @@ pub fn describe(further: &[(String, String)]) -> Environment {
         facts.insert("numa_nodes".to_owned(), nodes.to_string());
     }
     facts.extend(further.iter().cloned());
+    let given: Vec<&str> = set.iter().filter_map(|pair| Some(pair.split_once('=')?.0)).collect();
     let variables: IndexMap<String, String> = {
         let mut found: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-            .filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+            .filter(|(name, _)| {
+                PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || given.contains(&name.as_str())
+            })
             .collect();
         found.sort();
         found.into_iter().collect()
@@ -278,8 +281,15 @@ mod tests {
     }
 
     #[test]
+    fn every_variable_that_a_file_may_set_is_recorded() {
+        for name in crate::config::allowed_variables() {
+            assert!(PREFIXES.iter().any(|prefix| name.starts_with(prefix)), "{name}");
+        }
+    }
+
+    #[test]
     fn the_machine_is_described() {
-        let environment = describe(&[]);
+        let environment = describe(&[], &[]);
         assert!(environment.cpus > 0);
         assert!(environment.memory_bytes.is_none_or(|bytes| bytes > 1 << 20), "{:?}", environment.memory_bytes);
         assert!(environment.facts.values().all(|value| !value.is_empty() && !value.contains('\n')));

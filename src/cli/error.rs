@@ -51,6 +51,30 @@ pub enum InputError {
         help: Option<String>,
     },
 
+    #[error("{why}")]
+    #[diagnostic(
+        code(aorta::cli::output_lost),
+        help("what was to be written is incomplete: make room, or write to another place, and run the command again")
+    )]
+    OutputLost { why: String },
+
+    #[error("{name} is being written by {holder}")]
+    #[diagnostic(
+        code(aorta::cli::cases_busy),
+        help("wait for its end, or name another file: each run writes a file of its own")
+    )]
+    CasesBusy { name: String, holder: String },
+
+    #[error("{file} names the {what} `{name}`, {why}")]
+    #[diagnostic(
+        code(aorta::cli::out_of_reach),
+        help(
+            "a file may name files in its own folder, in the project that it belongs to, and in the folder in which the \
+             command runs; copy the {what} there"
+        )
+    )]
+    OutOfReach { file: String, what: &'static str, name: String, why: String },
+
     #[error("there is no file and no shipped workload `{name}`")]
     #[diagnostic(code(aorta::cli::unknown_workload))]
     UnknownWorkload {
@@ -213,6 +237,7 @@ impl InputError {
     pub fn code(&self) -> u8 {
         match self {
             InputError::SideFailed { code, .. } => *code,
+            InputError::OutputLost { .. } => super::FAILED,
             _ => 2,
         }
     }

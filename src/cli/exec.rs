@@ -15,7 +15,7 @@ mod together;
 
 use std::sync::Arc;
 
-use crate::base::counted;
+use crate::base::{counted, shell};
 use crate::exec::Control;
 use crate::measure::RunRecord;
 
@@ -50,11 +50,16 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
         case::until_input_ends()?;
     }
     let aftermath = failure::Aftermath::of(&args, how);
+    let (file, typed) = (args.file.clone(), args.env.len());
     let settled = settle(args);
     if let Ok((args, _)) = &settled
         && !args.env.is_empty()
         && !args.env_is_set
     {
+        let others = args.env.get(typed..).unwrap_or_default();
+        if !others.is_empty() && launcher::here()?.is_none_or(|launcher| launcher.rank == 0) {
+            output::eprint(&format!("{file} sets {}.\n", shell::command(others)));
+        }
         return restart::restart(&["--env-is-set"], &args.env);
     }
     match launcher::here()? {

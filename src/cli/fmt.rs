@@ -146,7 +146,10 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
     let name = "standard input";
     let text = load::read_from(name, std::io::stdin().lock(), load::Kind::Workload(settings.max_file_bytes))?;
     let formatted = syntax::format(&text, &load::limits(settings));
-    output::print(&if args.check { difference(name, &text, &formatted.text) } else { formatted.text.clone() });
+    match args.check {
+        true => output::print(&difference(name, &text, &formatted.text)),
+        false => output::print_data(&formatted.text),
+    }
     let mut outcome = Outcome::new(how);
     outcome.add(match formatted.errors.is_empty() {
         true => Ok(formatted.text != text),

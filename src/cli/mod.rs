@@ -23,9 +23,11 @@ mod list;
 mod load;
 mod new;
 mod output;
+mod own;
 mod plan;
 mod profile;
 mod progress;
+mod reach;
 mod report;
 mod search;
 mod secret;
@@ -38,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use environment::library_paths;
+pub use environment::{library_paths, rocm_paths};
 
 use crate::config::MAX_CYCLE;
 
@@ -61,7 +63,7 @@ A FILE is a path, `-` for standard input, or the bare name of a shipped workload
 them).
 
 Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse,
-`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed;
+`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed, or its output is lost;
 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
@@ -164,10 +166,14 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse_from(ab::quoted(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version go to standard output and are no failure.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
+            let text = error.render().to_string();
+            if error.use_stderr() {
+                output::eprint(&text);
+                return ExitCode::from(2);
+            }
+            // Help and version are no failure.
+            output::print(&text);
+            return ExitCode::from(nothing_lost(DONE, DiagnosticsArg::Text));
         }
     };
     let how = cli.diagnostics;
@@ -193,8 +199,8 @@ pub fn run() -> ExitCode {
     match result {
         // An iteration may be under way on a device, which would be waited for at the program's regular end, also where
         // another rank has told the error.
-        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(code),
-        Ok(code) => ExitCode::from(code),
+        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(nothing_lost(code, how)),
+        Ok(code) => ExitCode::from(nothing_lost(code, how)),
         Err(error) => {
             error.print(how);
             if error.leaves_work() {
@@ -203,6 +209,18 @@ pub fn run() -> ExitCode {
             }
             ExitCode::from(error.code())
         }
+    }
+}
+
+/// The exit code of a command that has ended with `code`. What it said counts only if all of it could be printed.
+fn nothing_lost(code: u8, how: DiagnosticsArg) -> u8 {
+    match output::lost() {
+        Some(lost) if code != INTERRUPTED => {
+            let error = CliError::from(lost);
+            error.print(how);
+            error.code()
+        }
+        _ => code,
     }
 }
 

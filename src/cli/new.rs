@@ -37,7 +37,7 @@ pub fn run(args: NewArgs) -> CliResult {
         }
         .into());
     }
-    output::write_file(&path, text.as_bytes())?;
+    output::write_text(&path, text)?;
     output::print(&next_steps(&path));
     Ok(DONE)
 }

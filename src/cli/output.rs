@@ -1,28 +1,122 @@
-//! Where text goes.
+//! Where text leaves the program: what it prints, and what it writes to files. Hidden characters are written out here,
+//! and nowhere else.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use crate::base::visible;
 use crate::render::Style;
 
 use super::error::InputError;
+use super::own;
 
-/// Writes to standard output. A reader that has gone away is no mistake.
+/// Why standard output or standard error could not be written to, from the first failure on. A program that prints
+/// goes on: a run still writes its record, and its end says what was lost.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Prints text for people to standard output, in which nothing is a command to a terminal or to GitHub.
 pub fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    put(io::stdout().lock(), "standard output", &visible::inert(text));
+}
+
+/// Prints what a program reads: a file's own text, or lines that are commands of GitHub's workflows on purpose.
+pub fn print_data(text: &str) {
+    put(io::stdout().lock(), "standard output", &visible::visible(text));
 }
 
 /// Writes to standard output what is too long to be held as one text.
-pub fn stream(write: impl FnOnce(&mut BufWriter<StdoutLock>) -> io::Result<()>) {
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let _ = write(&mut out).and_then(|()| out.flush());
+pub fn stream(write: impl FnOnce(&mut VisibleWriter<StdoutLock>) -> io::Result<()>) {
+    let mut out = VisibleWriter { inner: io::stdout().lock(), pending: Vec::new() };
+    note("standard output", write(&mut out).and_then(|()| out.finish()));
 }
 
-/// Writes to standard error.
+/// Prints text for people to standard error.
 pub fn eprint(text: &str) {
-    let mut out = io::stderr().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    put(io::stderr().lock(), "standard error", &visible::inert(text));
+}
+
+/// Prints text to standard error that is coloured by [`error_style`]: the sequences that choose a colour stay.
+pub fn eprint_styled(text: &str) {
+    // Between two escape characters, or before the first, nothing else is hidden on purpose.
+    let parts: Vec<_> = text.split('\x1b').map(visible::visible).collect();
+    put(io::stderr().lock(), "standard error", &parts.join("\x1b"));
+}
+
+fn put(mut out: impl Write, name: &str, text: &str) {
+    note(name, out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Remembers a failure. A reader that has gone away has seen enough.
+fn note(name: &str, written: io::Result<()>) {
+    if let Err(error) = written.filter_closed() {
+        let _ = LOST.set(format!("{name} cannot be written: {error}"));
+    }
+}
+
+/// What of the printed text was lost, if any was.
+pub fn lost() -> Option<InputError> {
+    LOST.get().map(|why| InputError::OutputLost { why: why.clone() })
+}
+
+trait FilterClosed {
+    /// The result, in which a closed pipe is no error.
+    fn filter_closed(self) -> Self;
+}
+
+impl FilterClosed for io::Result<()> {
+    fn filter_closed(self) -> Self {
+        self.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+    }
+}
+
+/// Bytes that [`VisibleWriter`] collects before it writes them.
+const PENDING: usize = 1 << 16;
+
+/// Text on its way out, in which hidden characters are written out.
+pub struct VisibleWriter<W> {
+    inner: W,
+    /// What was written and is not yet through: at least the bytes of a character that is not whole.
+    pending: Vec<u8>,
+}
+
+impl<W: Write> VisibleWriter<W> {
+    /// Passes on all whole characters.
+    fn pass(&mut self) -> io::Result<()> {
+        let whole = match std::str::from_utf8(&self.pending) {
+            // The character behind a carriage return decides what becomes of it.
+            Ok(text) => text.strip_suffix('\r').unwrap_or(text).len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no text")),
+        };
+        let rest = self.pending.split_off(whole);
+        let text = std::str::from_utf8(&self.pending).unwrap_or_default();
+        self.inner.write_all(visible::visible(text).as_bytes())?;
+        self.pending = rest;
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.pass()?;
+        let rest = String::from_utf8_lossy(&self.pending).into_owned();
+        self.inner.write_all(visible::visible(&rest).as_bytes())?;
+        self.inner.flush()
+    }
+}
+
+impl<W: Write> Write for VisibleWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= PENDING {
+            self.pass()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass()?;
+        self.inner.flush()
+    }
 }
 
 /// How diagnostics look on standard error.
@@ -61,6 +155,10 @@ fn target(path: &Path) -> Result<Target, InputError> {
             return Ok(Target::Stream);
         }
         match std::fs::read_link(&file) {
+            Ok(_) if !own::may_follow(&file, &folder) => {
+                let why = "it is another user's link in a folder that everybody may write to";
+                return Err(unwritable(path, why, Some("name a file in a folder of your own")));
+            }
             Ok(next) => place = folder.join(next),
             Err(_) => return Ok(Target::File { folder, path: file }),
         }
@@ -97,14 +195,31 @@ fn reason(error: &io::Error) -> String {
     error.get_ref().and_then(|inner| inner.source()).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new().prefix(".aorta-").tempfile_in(folder)
+/// A file that cannot be written although it could be opened: what was to be in it is lost.
+fn lost_file(path: &Path, error: &io::Error) -> InputError {
+    InputError::OutputLost { why: format!("{} cannot be written: {}", path.display(), reason(error)) }
 }
+
+/// A temporary file with the mode that a new file gets: what the umask leaves of `mode`.
+fn temporary(folder: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".aorta-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    let _ = mode;
+    builder.tempfile_in(folder)
+}
+
+/// Mode of a file that only its user may read.
+const PRIVATE: u32 = 0o600;
+
+/// Mode of a new file, of which the umask takes away what the user wants it to.
+const ORDINARY: u32 = 0o666;
 
 /// Fails where [`write_file`] would, as far as that can be known before.
 pub fn check_file(path: &Path) -> Result<(), InputError> {
     if let Target::File { folder, .. } = target(path)? {
-        temporary(&folder).map_err(|error| unwritable(path, &reason(&error), None))?;
+        temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
     }
     Ok(())
 }
@@ -114,7 +229,7 @@ pub fn check_folder(path: &Path) -> Result<(), InputError> {
     // What is missing is made; what is there has to be a folder.
     let there = path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let folder = existing_folder(path, there)?;
-    temporary(&folder).map_err(|error| unwritable(path, &reason(&error), None))?;
+    temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
     Ok(())
 }
 
@@ -123,49 +238,76 @@ pub fn make_folder(path: &Path) -> Result<(), InputError> {
     std::fs::create_dir_all(path).map_err(|error| unwritable(path, &reason(&error), None))
 }
 
-/// Writes a whole file or nothing: to a temporary one beside it, which then takes its place. What is no regular file
-/// is written to as it is.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
-    let written = match target(path)? {
-        Target::Stream => write_stream(path, bytes),
-        Target::File { folder, path } => replace(&folder, &path, bytes, None),
-    };
-    written.map_err(|error| unwritable(path, &reason(&error), None))
+/// Writes text as [`write_file`] does, with hidden characters written out.
+pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
+    write_file(path, visible::visible(text).as_bytes())
 }
 
-/// The same for a file that has been read: who may do what with it stays, and one that nobody may write is not
-/// written.
+/// Writes a whole file or nothing: to a temporary one beside it, which then takes its place. A new file gets the mode that
+/// the umask leaves; a file that was there keeps its mode, and its owner where the system allows that. What is no regular
+/// file is written to as it is.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
+    match target(path)? {
+        Target::Stream => write_stream(path, bytes),
+        Target::File { folder, path: file } => replace(path, &folder, &file, bytes),
+    }
+}
+
+/// The same for a file that has been read; one that nobody may write is not written.
 pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
-    let failed = |error: io::Error| unwritable(path, &reason(&error), None);
     let Target::File { folder, path: file } = target(path)? else {
         return Err(unwritable(path, "it is no regular file", Some("`-` stands for standard input and output")));
     };
-    let permissions = std::fs::metadata(&file).map_err(failed)?.permissions();
-    if permissions.readonly() {
+    let about = std::fs::metadata(&file).map_err(|error| unwritable(path, &reason(&error), None))?;
+    if about.permissions().readonly() {
         return Err(unwritable(path, "it is read-only", None));
     }
-    replace(&folder, &file, bytes, Some(permissions)).map_err(failed)
+    replace(path, &folder, &file, bytes)
 }
 
-fn write_stream(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_stream(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     // What has been printed to a file that is standard output stays.
-    let mut stream = std::fs::OpenOptions::new().append(true).open(path)?;
-    match stream.write_all(bytes) {
-        // As on standard output: the reader may have seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    let opened = std::fs::OpenOptions::new().append(true).open(path);
+    let mut stream = opened.map_err(|error| unwritable(path, &reason(&error), None))?;
+    stream.write_all(bytes).filter_closed().map_err(|error| lost_file(path, &error))
 }
 
-fn replace(folder: &Path, path: &Path, bytes: &[u8], permissions: Option<std::fs::Permissions>) -> io::Result<()> {
-    let mut file = temporary(folder)?;
-    file.write_all(bytes)?;
-    // Temporary files are private; the result is an ordinary one.
-    #[cfg(unix)]
-    let permissions = permissions.or_else(|| Some(std::os::unix::fs::PermissionsExt::from_mode(0o644)));
-    if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions)?;
-    }
-    file.persist(path).map_err(|error| error.error)?;
+/// `path` is how the user calls the file.
+fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), InputError> {
+    let before = std::fs::metadata(file).ok();
+    // Until it has the mode of the file that it replaces, nobody else may read it.
+    let mode = if before.is_some() { PRIVATE } else { ORDINARY };
+    let mut temporary = temporary(folder, mode).map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => lost_file(path, &error),
+        _ => unwritable(path, &reason(&error), None),
+    })?;
+    let written = temporary.write_all(bytes).and_then(|()| match &before {
+        Some(before) => own::take_over(temporary.as_file(), before),
+        None => Ok(()),
+    });
+    // A crash of the machine leaves the old file or the new one, and none that is empty.
+    written.and_then(|()| temporary.as_file().sync_data()).map_err(|error| lost_file(path, &error))?;
+    temporary.persist(file).map_err(|error| lost_file(path, &error.error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_found_however_the_text_is_cut() {
+        let text = "a\u{1b}[31mé\u{202e}漢\r\nb\rc\r";
+        for size in 1..=text.len() {
+            let mut writer = VisibleWriter { inner: Vec::new(), pending: Vec::new() };
+            for piece in text.as_bytes().chunks(size) {
+                writer.write_all(piece).unwrap();
+                writer.pass().unwrap();
+            }
+            writer.pass().unwrap();
+            let mut out = std::mem::take(&mut writer.inner);
+            out.extend(visible::visible(std::str::from_utf8(&writer.pending).unwrap()).as_bytes());
+            assert_eq!(String::from_utf8(out).unwrap(), visible::visible(text), "pieces of {size} bytes");
+        }
+    }
 }

@@ -130,7 +130,7 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     let latest = read.latest();
     let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
     let csv = args.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
-    csv.map_or(Ok(()), |(path, csv)| output::write_file(path, csv.as_bytes()))?;
+    csv.map_or(Ok(()), |(path, csv)| output::write_text(path, &csv))?;
     Ok(DONE)
 }
 
@@ -166,7 +166,7 @@ fn unsorted(name: &str, why: &str, help: &str) -> InputError {
 
 /// Writes the forms of a record that were asked for. One that cannot be written does not keep the other from it.
 pub fn write(record: &RunRecord, csv: Option<&PathBuf>, trace: Option<&PathBuf>) -> Result<(), InputError> {
-    let csv = csv.map_or(Ok(()), |path| output::write_file(path, report::csv(record).as_bytes()));
-    let trace = trace.map_or(Ok(()), |path| output::write_file(path, report::chrome_trace(record).as_bytes()));
+    let csv = csv.map_or(Ok(()), |path| output::write_text(path, &report::csv(record)));
+    let trace = trace.map_or(Ok(()), |path| output::write_text(path, &report::chrome_trace(record)));
     csv.and(trace)
 }

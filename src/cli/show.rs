@@ -24,7 +24,7 @@ pub fn run(args: ShowArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
     let text = load::find(&args.file, &settings)?;
     if args.source {
-        output::print(&text.text);
+        output::print_data(&text.text);
         return Ok(DONE);
     }
     let (parsed, errors) = load::parse(text, &settings)?;

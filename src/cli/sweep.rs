@@ -282,10 +282,8 @@ fn finish(
     let cases: Vec<&Case> = sweep.planned.iter().filter_map(|planned| known.get(&planned.name)).collect();
     output::print(&report::sweep(&sweep.header, &cases, sweep.order.as_ref()));
     let rows = sweep.order.as_ref().map_or_else(|| cases.clone(), |order| order.sorted(&sweep.header, &cases));
-    let csv = args
-        .csv
-        .as_ref()
-        .map_or(Ok(()), |path| output::write_file(path, report::cases_csv(&sweep.header, &rows).as_bytes()));
+    let csv =
+        args.csv.as_ref().map_or(Ok(()), |path| output::write_text(path, &report::cases_csv(&sweep.header, &rows)));
     if !complete {
         let left = counted(sweep.planned.len() - cases.len(), "case");
         output::eprint(&format!("Interrupted with {left} left: the same command with `--resume` goes on.\n"));

@@ -29,6 +29,22 @@ pub enum ConfigError {
     )]
     BadVariable { file: String, name: String },
 
+    #[error("{file} sets the variable `{name}`, {why}")]
+    #[diagnostic(
+        code(aorta::config::refused_variable),
+        help(
+            "a file may set only variables that cannot load code or open files (docs/security.md lists them); if you \
+             trust this value, remove it from the file and give it yourself: `--env {pair}`"
+        )
+    )]
+    RefusedVariable {
+        file: String,
+        name: String,
+        why: String,
+        /// `NAME=VALUE` as a shell takes it.
+        pair: String,
+    },
+
     #[error("there is no setting `{name}`")]
     #[diagnostic(code(aorta::config::unknown_setting))]
     UnknownSetting {

@@ -12,6 +12,7 @@ mod quantity;
 mod scenario;
 mod settings;
 mod suite;
+mod variables;
 
 pub use error::ConfigError;
 pub use expected::Expected;
@@ -23,3 +24,4 @@ pub use settings::{
     CacheSetting, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings,
 };
 pub use suite::{Needs, Suite, SuiteCase};
+pub use variables::allowed as allowed_variables;

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::base::shell;
+
 use super::error::{ConfigError, bad_ron};
 use super::settings::Effort;
+use super::variables;
 
 /// Where all fields are explained.
 const FIELDS: &str = "docs/start/05-sharing-a-scenario.md lists the fields of a scenario";
@@ -22,7 +25,7 @@ pub struct Scenario {
     /// Parameters, as they would be written behind `--set name=`.
     pub params: BTreeMap<String, String>,
     pub streams: Option<u32>,
-    /// Variables for the vendor's driver.
+    /// Variables for the vendor's driver and libraries, of those in the allowlist.
     pub environment: BTreeMap<String, String>,
     pub backend: Option<String>,
     pub profile: Option<String>,
@@ -44,6 +47,12 @@ impl Scenario {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 return Err(ConfigError::BadVariable { file: file.to_owned(), name: name.escape_debug().to_string() });
             }
+            variables::check(name, value).map_err(|why| ConfigError::RefusedVariable {
+                file: file.to_owned(),
+                name: name.clone(),
+                why,
+                pair: shell::command([format!("{name}={value}")]),
+            })?;
         }
         Ok(scenario)
     }

@@ -54,11 +54,15 @@ fn gather_with<T: Serialize + DeserializeOwned>(
     own: &T,
     failed: bool,
 ) -> Result<Vec<T>, ExecError> {
-    let said = bytes(own);
-    let all = peers.consult(what, &said, failed, &mut |parts| joined(&parts))?;
+    let parts = gather_bytes(peers, what, &bytes(own), failed)?;
+    (0..).zip(parts).map(|(rank, part)| read(rank, what, &part)).collect()
+}
+
+/// Brings together what each process says, in the order of the ranks.
+fn gather_bytes(peers: &dyn Peers, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
+    let all = peers.consult(what, said, failed, &mut |parts| joined(&parts))?;
     let parts = parted(&all).filter(|parts| parts.len() == peers.world() as usize);
-    let wrong = || ExecError::LostRank { rank: 0, why: "what it sent cannot be understood".to_owned() };
-    (0..).zip(parts.ok_or_else(wrong)?).map(|(rank, part)| read(rank, what, &part)).collect()
+    parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "what it sent cannot be understood".to_owned() })
 }
 
 fn bytes(value: &impl Serialize) -> Vec<u8> {
@@ -153,6 +157,23 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
             Ok((answer, known))
         }
     }
+}
+
+/// Bytes that all processes together send at once, at most.
+const PIECE: usize = 1 << 26;
+
+/// Brings together bytes of each process, in the order of the ranks, piece by piece.
+pub fn share(peers: Option<&dyn Peers>, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
+    let Some(peers) = peers else { return Ok(vec![own]) };
+    let lengths: Vec<usize> = gather(peers, what, &own.len())?;
+    let mut all: Vec<Vec<u8>> = lengths.iter().map(|_| Vec::new()).collect();
+    let piece = (PIECE / lengths.len().max(1)).max(1);
+    for start in (0..lengths.iter().copied().max().unwrap_or(0)).step_by(piece) {
+        let part = &own[start.min(own.len())..(start + piece).min(own.len())];
+        let parts = gather_bytes(peers, what, part, false)?;
+        all.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
+    }
+    Ok(all)
 }
 
 /// What all ranks gave, or the first failure that tells something: what ended because another had failed does not.

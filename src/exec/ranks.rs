@@ -12,7 +12,7 @@ use std::thread;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{MemoryId, Nanos, Space, threads};
+use crate::base::{MemoryId, Nanos, threads};
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
@@ -21,7 +21,7 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::hang;
 use super::health::Health;
-use super::image::{Image, StepCommands};
+use super::image::{Address, Image, StepCommands};
 use super::observe::Observation;
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
@@ -263,6 +263,16 @@ impl Ranks {
         peers::agree(self.peers.as_deref(), what, own)
     }
 
+    /// Whether all ranks run in this process.
+    pub fn is_whole(&self) -> bool {
+        self.peers.is_none()
+    }
+
+    /// Brings together bytes of each process, however many.
+    pub fn share(&self, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
+        peers::share(self.peers.as_deref(), what, own)
+    }
+
     /// The only session, where one rank runs alone.
     pub(super) fn into_only(self) -> Option<Session> {
         self.sessions.into_iter().next()
@@ -412,6 +422,11 @@ impl Ranks {
         Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
     }
 
+    /// Runs a single iteration on every rank, to its end; those before it have been run.
+    pub fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
+        self.each_or_none("an iteration", control, |session| session.once(mode, iteration, control), |_| ()).map(drop)
+    }
+
     /// Whether iterations find the caches empty.
     pub fn is_cold(&self) -> bool {
         self.about.iter().all(|about| about.cold)
@@ -422,10 +437,10 @@ impl Ranks {
         self.sessions.get_mut(index.checked_sub(self.first)?)
     }
 
-    /// Reads the device's memory of the `index`-th rank; nothing where another process has it.
-    pub(super) fn read_at(&mut self, index: usize, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
+    /// Reads memory of the `index`-th rank; `None` where the backend has none, or another process has the rank.
+    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
         let Some(session) = self.session(index) else { return Ok(None) };
-        session.driver.read(Space::Device, offset, bytes).map_err(session::device)
+        session.driver.read(at.space, at.offset, bytes).map_err(session::device)
     }
 
     /// Iterations after which the programs of all ranks repeat.

@@ -25,7 +25,7 @@ use super::watchdog::Beat;
 pub(super) const RING: u64 = 256;
 
 /// Polls for a stamp between two looks at the clock.
-pub(super) const POLLS: u32 = 64;
+pub(super) const POLLS: u64 = 64;
 
 /// How long an iteration that is under way when the run is stopped may still take.
 const UNDER_WAY: Nanos = Nanos(200_000_000);
@@ -466,6 +466,18 @@ impl Session {
         self.repeat(&mut samples, control);
         samples.issue.truncate(samples.time.len());
         Ok(samples)
+    }
+
+    /// Runs a single iteration, to its end; those before it have been run.
+    pub(super) fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
+        self.begin();
+        let run = |session: &mut Session| {
+            session.lead_in(mode, iteration, false, false)?;
+            session.issue(mode, iteration, false, (1, None))?;
+            session.retire(mode, iteration, control)?;
+            session.driver.synchronize().map_err(device)
+        };
+        run(self).map_err(|error| self.explained(error, iteration, control))
     }
 
     /// Adds the samples of iterations that need not be issued, and returns how many there are.

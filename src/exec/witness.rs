@@ -77,7 +77,8 @@ impl Witness {
         if edges.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let read = self.ranks.read_at(index, *misses, edges.len() as u64 * BYTES)?;
+        let at = Address { space: Space::Device, offset: *misses };
+        let read = self.ranks.read_at(index, at, edges.len() as u64 * BYTES)?;
         Ok(read.map(|bytes| {
             let counts = bytes.chunks_exact(BYTES as usize);
             let counts = counts.map(|count| u32::from_le_bytes(count.try_into().expect("four bytes")));

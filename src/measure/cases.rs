@@ -3,13 +3,15 @@
 //! JSON lines. The first is a [`Header`], each further one a [`Case`], appended when the case has ended. So a file can
 //! be read at any moment, and one whose writer was killed lacks the case under way and nothing else.
 
+use std::collections::HashMap;
 use std::io::BufRead;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::record::{self, RunRecord};
-use super::steady;
+use super::{steady, valid};
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.cases/1";
@@ -213,6 +215,8 @@ impl Cases {
         }
         let header = header(&line)?;
         let mut read = Cases { header, cases: Vec::new(), whole: line.len(), torn: false };
+        // By their digests, the lines of runs that were measured.
+        let mut measured = HashMap::new();
         for number in 2.. {
             if !next(&mut line)? {
                 break;
@@ -223,6 +227,14 @@ impl Cases {
                 return Err(format!(
                     "line {number} has a record of the schema `{other}`, and this version reads `{own}`"
                 ));
+            }
+            if let Some(Err(why)) = case.record.as_deref().map(valid::check) {
+                return Err(format!("line {number} is damaged: in `record`, {why}"));
+            }
+            if case.record.is_some()
+                && let Some(first) = measured.insert(Sha256::digest(&line), number)
+            {
+                return Err(format!("line {number} repeats line {first}: no run is measured twice to the nanosecond"));
             }
             read.whole += line.len();
             read.cases.push(keep(case));

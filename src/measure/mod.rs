@@ -8,6 +8,7 @@ mod beside;
 mod blocks;
 pub mod cases;
 pub mod compare;
+mod contents;
 pub mod definitions;
 mod device;
 mod direction;
@@ -37,17 +38,19 @@ mod standing;
 pub mod stats;
 mod steady;
 mod times;
+mod valid;
 mod variant;
 pub mod verdict;
 mod verify;
 mod visits;
 mod warmup;
 
+pub use contents::buffers;
 pub use evidence::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
 pub use standing::{Block, Standing, Stood};
-pub use verify::{Comparison, Question, Verification, buffers, compare, verify};
+pub use verify::{Comparison, Question, Verification, Verified, compare, verify};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,10 @@ use crate::base::Bytes;
 mod ranks;
 
 pub use super::times::{SlotTimes, Times};
+use super::valid;
+pub use super::verify::record::{
+    CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
+};
 pub use ranks::*;
 
 /// The name and version of the schema.
@@ -301,36 +305,6 @@ pub struct ExpectedRecord {
     pub check: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct VerificationRecord {
-    /// Iterations that both sides ran.
-    pub iterations: u32,
-    pub held: bool,
-    pub variants: Vec<VariantVerification>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct VariantVerification {
-    pub launch: String,
-    pub outputs: Vec<OutputVerification>,
-    /// Dependencies of which a run showed that what waits did wait; nothing where none could be looked at.
-    #[serde(default)]
-    pub witnessed: Option<u64>,
-    /// Those that did not hold, in words.
-    #[serde(default)]
-    pub missed: Vec<String>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OutputVerification {
-    pub name: String,
-    pub shape: String,
-    /// The largest of those of the whole, of a row and of an element; for integers the share that differs.
-    pub error: f64,
-    pub bound: f64,
-    pub held: bool,
-}
-
 impl RunRecord {
     /// Reads a record; the error says what is wrong with the text.
     pub fn from_json(text: &str) -> Result<RunRecord, String> {
@@ -341,7 +315,11 @@ impl RunRecord {
         }
         let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a run: {error}"))?;
         match head.schema.as_deref() {
-            Some(SCHEMA) => serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}")),
+            Some(SCHEMA) => {
+                let record = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+                valid::check(&record).map_err(|why| format!("it is damaged: {why}"))?;
+                Ok(record)
+            }
             Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
             None => Err("it has no `schema`: it is not a record of this program".to_owned()),
         }

@@ -15,6 +15,22 @@ enum Way {
     Kernel,
 }
 
+/// The copy of that many bytes to the device.
+pub fn copied(bytes: u64, from: Space) -> Spec {
+    let dims = Dims::from_slice(&[bytes]).expect("one dimension");
+    let to = Tensor { dtype: DType::U8, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 1 };
+    let mut attrs = Attrs::default();
+    attrs.push("via", Attr::Word("auto"), None);
+    Spec {
+        operation: &Copy,
+        attrs,
+        expression: None,
+        inputs: vec![Tensor { space: from, ..to }],
+        outputs: vec![to],
+        team: Team::ALONE,
+    }
+}
+
 fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
     match (source.space, target.space) {
         (Space::Device, Space::Device) => Some(Direction::DeviceToDevice),
@@ -161,6 +177,10 @@ impl Operation for Copy {
 
     fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         outputs[0].copy_from_slice(inputs[0]);
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -3,6 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
+use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::{broadcast, broadcast_strides, collapse};
 use super::*;
@@ -69,8 +70,20 @@ impl Operation for Map {
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(expression) = &spec.expression {
-            evaluate(expression, spec, inputs, &mut outputs[0]);
+            let mut values = Vec::new();
+            evaluate(spec, inputs, &mut outputs[0], |elements| expression.evaluate(elements, &mut values));
         }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        match &spec.expression {
+            Some(expression) => vec![enclose(expression, spec, inputs, &mut outputs[0])],
+            None => check::exactly(outputs),
+        }
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::broadcast_rows(&spec.inputs, spec.outputs[0].dims)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -132,6 +145,10 @@ impl Operation for Cast {
         outputs[0].copy_from_slice(inputs[0]);
     }
 
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec)
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![launch("cast", &Expression::identity(), spec)]
     }
@@ -182,6 +199,14 @@ impl Operation for Fill {
         outputs[0].fill(spec.attrs.number("value"));
     }
 
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        vec![enclose(&Expression::constant(spec.attrs.number("value")), spec, inputs, &mut outputs[0])]
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec)
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![launch("fill", &Expression::constant(spec.attrs.number("value")), spec)]
     }
@@ -192,7 +217,8 @@ fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
     spec.streaming_cost(f64::from(flops) * elements, u64::from(BLOCK) * 4)
 }
 
-fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
+/// Computes each element of the output from the inputs' elements that belong to it.
+fn evaluate(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], mut compute: impl FnMut(&[f64]) -> f64) {
     let dims = spec.outputs[0].dims;
     // Inputs arrive without gaps, so their strides are those of their shapes.
     let mut walks: Vec<_> = spec
@@ -204,13 +230,31 @@ fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], output: &mu
         })
         .collect();
     let mut elements = vec![0.0; inputs.len()];
-    let mut values = Vec::new();
     for out in output {
         for ((element, walk), input) in elements.iter_mut().zip(&mut walks).zip(inputs) {
             *element = walk.next().map_or(0.0, |offset| input[offset as usize]);
         }
-        *out = expression.evaluate(&elements, &mut values);
+        *out = compute(&elements);
     }
+}
+
+/// Computes each element, and how far rounding may move it.
+fn enclose(expression: &Expression, spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) -> Tolerance {
+    let precision = Precision::of(compute_type(spec));
+    let mut radii = Vec::with_capacity(output.len());
+    let mut balls = Vec::new();
+    evaluate(spec, inputs, output, |elements| {
+        let ball = expression.enclose(precision, elements, &mut balls);
+        radii.push(ball.radius);
+        ball.value
+    });
+    Tolerance::Within(radii)
+}
+
+/// The type that a kernel computes in: that of the operand that needs the widest.
+pub fn compute_type(spec: &Spec) -> DType {
+    let tensors = spec.inputs.iter().chain(&spec.outputs);
+    tensors.map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote)
 }
 
 /// Blocks that are better than fewer with more to do each: several for every unit of a large device.
@@ -229,7 +273,7 @@ pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
 pub fn strided_launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
     let output = &spec.outputs[0];
     let tensors: Vec<&Tensor> = std::iter::once(output).chain(&spec.inputs).collect();
-    let compute = tensors.iter().map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote);
+    let compute = compute_type(spec);
     let elements: u64 = dims.iter().product();
     let geometry = collapse(dims, strides);
 

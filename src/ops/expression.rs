@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use super::ball::{Ball, Precision};
+
 /// One step of an expression; operands are indices of earlier nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
@@ -212,6 +214,11 @@ impl Expression {
         self.constants.clear();
     }
 
+    /// The steps, each of which uses earlier ones only.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     pub fn constants(&self) -> &[f64] {
         &self.constants
     }
@@ -262,6 +269,23 @@ impl Expression {
             values.push(value);
         }
         values.last().copied().unwrap_or(0.0)
+    }
+
+    /// As [`Expression::evaluate`], with a bound on how far a device that computes in `precision` may be from the value.
+    pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
+        values.clear();
+        for node in &self.nodes {
+            let at = |index: u16| values[usize::from(index)];
+            let value = match *node {
+                Node::Input(index) => Ball::exact(inputs[usize::from(index)]),
+                Node::Constant(index) => precision.constant(self.constants[usize::from(index)]),
+                Node::Unary(function, x) => precision.unary(function, at(x)),
+                Node::Binary(function, x, y) => precision.binary(function, at(x), at(y)),
+                Node::Select(condition, yes, no) => Precision::select(at(condition), at(yes), at(no)),
+            };
+            values.push(value);
+        }
+        values.last().copied().unwrap_or(Ball::exact(0.0))
     }
 
     /// The body of a C function over `x0`, `x1`, … and `c0`, `c1`, … of type `C`, in the kernels' own functions.

@@ -4,6 +4,18 @@ use crate::base::Dims;
 
 use super::{Geometry, Tensor};
 
+/// The stretches without gaps that a tensor consists of: their length, and where each begins, in elements.
+pub fn stretches(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
+    let geometry = collapse(tensor.dims, &[tensor.strides]);
+    let rank = geometry.dims.len();
+    let (length, outer) = match (geometry.dims.last(), geometry.strides[0].last()) {
+        (Some(&length), Some(1)) => (length, rank - 1),
+        _ => (1, rank),
+    };
+    let part = |dims: &Dims| Dims::from_slice(&dims[..outer]).unwrap_or_default();
+    (length, offsets(part(&geometry.dims), part(&geometry.strides[0])))
+}
+
 /// Whether a tensor lies in memory without gaps.
 pub fn contiguous(tensor: &Tensor) -> bool {
     let geometry = collapse(tensor.dims, &[tensor.strides]);

@@ -6,6 +6,8 @@
 //! Nothing here runs anything: no device, no file system, no names of a program.
 
 mod attr;
+mod ball;
+mod check;
 mod collectives;
 mod copies;
 mod elementwise;
@@ -30,11 +32,14 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
+pub use check::{Check, Elements, Method, Share, Tolerance, Worst, check, check_exchange, compare};
 pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
+pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;
-pub use layout::{collapse, offsets};
+pub use layout::stretches;
+pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use synthetic::held;
 
@@ -66,6 +71,32 @@ pub trait Operation: Sync {
             let inputs: Vec<&[f64]> = member.inputs.iter().map(Vec::as_slice).collect();
             self.reference(member.spec, &inputs, member.outputs);
         }
+    }
+
+    /// The reference's result, as [`Operation::reference`], and for each output how far a correct implementation may be
+    /// from it: an operation that rounds before it stores says so here.
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        check::exactly(outputs)
+    }
+
+    /// The same for [`Operation::exchange`]: the tolerances of each member.
+    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+        self.exchange(members);
+        members.iter().map(|member| check::exactly(member.outputs)).collect()
+    }
+
+    /// Compares what a device computed from these inputs with what it should have. `before` is what the outputs held.
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: Vec<Vec<f64>>, actual: &[Vec<f64>]) -> Vec<Check> {
+        let mut expected = before;
+        let tolerances = self.enclose(spec, inputs, &mut expected);
+        check::compare_all(spec, actual, &expected, &tolerances)
+    }
+
+    /// For each input whether row i of its first dimension is all that row i of the outputs needs of it; it is needed
+    /// whole otherwise. `None` where rows of the outputs cannot be computed apart.
+    fn rows(&self, _spec: &Spec) -> Option<Vec<bool>> {
+        None
     }
 
     /// What a backend has to launch, one after the other.

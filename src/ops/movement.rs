@@ -2,6 +2,7 @@
 
 use crate::base::{DType, Dims};
 
+use super::ball::Precision;
 use super::elementwise::strided_launch;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
@@ -372,21 +373,22 @@ impl Operation for Scatter {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let output = &spec.outputs[0];
-        let rows = output.dims[0];
-        let inner = ((output.elements() / rows) as usize).max(1);
-        let add = spec.attrs.word("combine") == "add";
-        outputs[0].fill(0.0);
-        for (place, &index) in inputs[1].iter().enumerate() {
-            if index < 0.0 || index >= rows as f64 {
-                continue;
-            }
-            let weight = inputs.get(2).map_or(1.0, |weights| weights[place]);
-            let to = &mut outputs[0][index as usize * inner..][..inner];
-            for (to, x) in to.iter_mut().zip(&inputs[0][place * inner..]) {
-                *to = if add { *to + weight * x } else { weight * x };
-            }
-        }
+        scattered(spec, inputs, &mut outputs[0], |x| x);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let terms = scattered(spec, inputs, &mut outputs[0], |x| x);
+        let mut sizes = vec![0.0; outputs[0].len()];
+        scattered(spec, inputs, &mut sizes, f64::abs);
+        let unit = Precision::of(scatter_type(spec)).unit();
+        // Each term is rounded when it is weighed, and the sum once for each term but the first.
+        let weighed = usize::from(spec.inputs.len() > 2);
+        let rows = sizes.chunks(row_length(&spec.outputs[0])).zip(terms);
+        let radii = rows.flat_map(|(row, terms)| {
+            let roundings = terms.saturating_sub(1) + weighed;
+            row.iter().map(move |size| roundings as f64 * unit * size)
+        });
+        vec![Tolerance::Within(radii.collect())]
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -397,7 +399,7 @@ impl Operation for Scatter {
         let outer = head_geometry(x, i, lead);
         let outer_weights = weights.map(|w| head_geometry(w, i, lead));
         let length: u64 = y.dims[1..].iter().product();
-        let compute = weights.map_or(x.dtype.compute(), |w| x.dtype.compute().promote(w.dtype.compute()));
+        let compute = scatter_type(spec);
         let (dtype, count, length_index) = (c_type(x.dtype), index_type(i.elements()), index_type(length));
         let mut params = vec![
             format!("{dtype}* y"),
@@ -481,4 +483,37 @@ impl Operation for Scatter {
             args,
         })]
     }
+}
+
+/// The elements behind one index of the first dimension.
+fn row_length(tensor: &Tensor) -> usize {
+    (tensor.elements() / tensor.dims[0]).max(1) as usize
+}
+
+/// The type that `scatter` weighs and adds in.
+fn scatter_type(spec: &Spec) -> DType {
+    let x = spec.inputs[0].dtype.compute();
+    spec.inputs.get(2).map_or(x, |weights| x.promote(weights.dtype.compute()))
+}
+
+/// Scatters what `of` makes of each term into zeros; returns how many terms each row has got.
+fn scattered(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], of: impl Fn(f64) -> f64) -> Vec<usize> {
+    let rows = spec.outputs[0].dims[0];
+    let inner = row_length(&spec.outputs[0]);
+    let add = spec.attrs.word("combine") == "add";
+    let mut terms = vec![0; rows as usize];
+    output.fill(0.0);
+    for (place, &index) in inputs[1].iter().enumerate() {
+        if index < 0.0 || index >= rows as f64 {
+            continue;
+        }
+        let weight = inputs.get(2).map_or(1.0, |weights| weights[place]);
+        let row = index as usize;
+        terms[row] = if add { terms[row] + 1 } else { 1 };
+        for (to, x) in output[row * inner..][..inner].iter_mut().zip(&inputs[0][place * inner..]) {
+            let term = of(weight * x);
+            *to = if add { *to + term } else { term };
+        }
+    }
+    terms
 }

@@ -2,6 +2,7 @@
 
 use crate::base::{DType, Dims};
 
+use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, source};
 use super::rowwise::{AHEAD, ahead};
 use super::*;
@@ -95,28 +96,26 @@ impl Operation for Route {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let experts = spec.inputs[0].dims[1] as usize;
-        let (k, capacity) = (spec.attrs.int("k") as usize, spec.attrs.int("capacity") as usize);
-        let normalize = spec.attrs.bool("normalize");
-        let [slots, weights, dropped] = outputs else { unreachable!("the signature has three outputs") };
-        slots.fill(-1.0);
-        weights.fill(0.0);
-        let mut taken = vec![0usize; experts];
-        for (token, row) in inputs[0].chunks(experts).enumerate() {
-            let place = |e: usize| (0..experts).filter(|&j| ahead(row[j], j, row[e], e)).count();
-            let chosen: Vec<usize> = (0..experts).filter(|&e| place(e) < k).collect();
-            let sum: f64 = if normalize { chosen.iter().map(|&e| row[e]).sum() } else { 1.0 };
-            for e in chosen {
-                if taken[e] < capacity {
-                    slots[e * capacity + taken[e]] = token as f64;
-                    weights[e * capacity + taken[e]] = row[e] / sum;
+        routed(spec, inputs[0], outputs);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let spread = routed(spec, inputs[0], outputs);
+        let mut tolerances = check::exactly(outputs);
+        if spec.attrs.bool("normalize") {
+            // The sum of k terms, which may cancel, and the quotient.
+            let unit = Precision::of(spec.inputs[0].dtype.compute()).unit();
+            let k = spec.attrs.int("k") as f64;
+            let radius = |(slot, weight): (&f64, &f64)| match *slot >= 0.0 {
+                true => {
+                    let lost = (k - 1.0) * unit * spread[*slot as usize];
+                    if lost < 0.5 { weight.abs() * (lost / (1.0 - lost) + unit) } else { f64::INFINITY }
                 }
-                taken[e] += 1;
-            }
+                false => 0.0,
+            };
+            tolerances[1] = Tolerance::Within(outputs[0].iter().zip(&outputs[1]).map(radius).collect());
         }
-        for (dropped, taken) in dropped.iter_mut().zip(taken) {
-            *dropped = taken.saturating_sub(capacity) as f64;
-        }
+        tolerances
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -207,4 +206,33 @@ impl Operation for Route {
             ],
         })]
     }
+}
+
+/// Routes each row; returns for each how many times larger the sizes of its k probabilities are in sum than their sum.
+fn routed(spec: &Spec, probs: &[f64], outputs: &mut [Vec<f64>]) -> Vec<f64> {
+    let experts = spec.inputs[0].dims[1] as usize;
+    let (k, capacity) = (spec.attrs.int("k") as usize, spec.attrs.int("capacity") as usize);
+    let normalize = spec.attrs.bool("normalize");
+    let [slots, weights, dropped] = outputs else { unreachable!("the signature has three outputs") };
+    slots.fill(-1.0);
+    weights.fill(0.0);
+    let mut taken = vec![0usize; experts];
+    let mut spread = Vec::with_capacity(probs.len() / experts);
+    for (token, row) in probs.chunks(experts).enumerate() {
+        let place = |e: usize| (0..experts).filter(|&j| ahead(row[j], j, row[e], e)).count();
+        let chosen: Vec<usize> = (0..experts).filter(|&e| place(e) < k).collect();
+        let sum: f64 = if normalize { chosen.iter().map(|&e| row[e]).sum() } else { 1.0 };
+        spread.push(chosen.iter().map(|&e| row[e].abs()).sum::<f64>() / sum.abs());
+        for e in chosen {
+            if taken[e] < capacity {
+                slots[e * capacity + taken[e]] = token as f64;
+                weights[e * capacity + taken[e]] = row[e] / sum;
+            }
+            taken[e] += 1;
+        }
+    }
+    for (dropped, taken) in dropped.iter_mut().zip(taken) {
+        *dropped = taken.saturating_sub(capacity) as f64;
+    }
+    spread
 }

@@ -152,6 +152,10 @@ impl Operation for TopK {
         }
     }
 
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        (spec.inputs[0].dims.len() > 1).then(|| vec![true])
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, values, indices) = (&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]);
         let rows = Rows::new(&[x, values, indices]);

@@ -3,6 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
+use super::ball::{FUNCTION, Precision};
 use super::kernel::{c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
 use super::rowwise::row_too_long;
@@ -168,6 +169,48 @@ impl Operation for Softmax {
             }
             out.iter_mut().for_each(|out| *out /= sum);
         }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let scale = spec.attrs.number("scale");
+        let compute = spec.inputs[0].dtype.compute();
+        let precision = Precision::of(compute);
+        let unit = precision.unit();
+        // What the scale is rounded by, and each product with it.
+        let scaling = if scale == 1.0 { 0.0 } else { 2.0 * unit };
+        let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
+        let mut radii = Vec::with_capacity(outputs[0].len());
+        let mut terms = Vec::with_capacity(length);
+        for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks(length)) {
+            let scaled = || row.iter().map(|x| x * scale);
+            // What the scale makes infinite on a device alone decides about the whole row.
+            if scaled().zip(row).any(|(scaled, x)| x.is_finite() && !precision.holds(scaled)) {
+                radii.extend(row.iter().map(|_| f64::INFINITY));
+                continue;
+            }
+            let max = scaled().fold(f64::NEG_INFINITY, f64::max);
+            // How far the exponential of one element may be off, relative: by its function, and by its argument.
+            let exponential = |x: &f64| {
+                let argument = x * scale;
+                FUNCTION * unit + scaling * (argument.abs() + max.abs()) + unit * (argument - max).abs()
+            };
+            let weighted = row.iter().zip(out).map(|(x, y)| if *y > 0.0 { exponential(x) * y } else { 0.0 });
+            // Which way roundings go depends on the terms themselves, not only on how large they are beside each other.
+            terms.clear();
+            terms.extend(scaled().map(|x| (x - max).exp()).filter(|term| *term > 0.0));
+            let sum = weighted.sum::<f64>() + check::sum_error(compute, &terms) / terms.iter().sum::<f64>().max(1.0);
+            radii.extend(row.iter().zip(out).map(|(x, y)| match *y > 0.0 {
+                // The last two are the sum's reciprocal, and the product with it.
+                true => y * (exponential(x) + sum + 4.0 * unit) + precision.smallest(),
+                false => precision.smallest(),
+            }));
+        }
+        vec![Tolerance::Within(radii)]
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

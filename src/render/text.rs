@@ -4,6 +4,8 @@ use std::fmt::{Debug, Display, Formatter};
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
 
+use crate::base::visible;
+
 use super::Style;
 
 /// Characters of a line that is still shown as it stands in the file.
@@ -22,8 +24,18 @@ const CONTEXT: usize = 1;
 /// them: they are for private use.
 const JOINED: u32 = 0xf_0000;
 
-/// A diagnostic as text, with the source that it points into.
+/// A diagnostic as text, with the source that it points into. Coloured text has no escape characters but those of its
+/// colours: where the diagnostic or the source brings some of its own, there is no colour.
 pub fn text(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> String {
+    let plain = drawn(diagnostic, source, Style { color: false, ..style });
+    match plain.contains('\x1b') {
+        true => visible::visible(&plain).into_owned(),
+        false if style.color => drawn(diagnostic, source, style),
+        false => plain,
+    }
+}
+
+fn drawn(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> String {
     let theme = if style.color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler =
         GraphicalReportHandler::new_themed(theme).with_width(style.width).with_links(false).with_context_lines(CONTEXT);
@@ -190,6 +202,19 @@ mod tests {
         let text = "a b `on s { … } [é](x) -> y` c `d";
         assert_eq!(parted(&joined(text)), text);
         assert!(joined(text).contains("a b `on") && !joined(text).contains('…'));
+    }
+
+    #[test]
+    fn colours_are_ours_alone() {
+        let escapes = |source: &str| {
+            let mut sources = SourceMap::new();
+            let base = sources.add("a.aorta", source).expect("there is room");
+            let at = (base as usize + source.find('x').expect("it is marked"), 1).into();
+            text(&Wrong { at }, &sources, Style { color: true, ..Style::default() }).contains('\x1b')
+        };
+        assert!(escapes("step { x }"));
+        // Beside colours, a sequence of the file's own could not be told from ours.
+        assert!(!escapes("step { x } // \x1b[31mred"));
     }
 
     #[test]

@@ -10,16 +10,9 @@ use crate::measure::record::{MetricRecord, RunRecord, Variant};
 pub fn cases_csv(header: &Header, cases: &[&Case]) -> String {
     let rows: Vec<IndexMap<String, String>> = cases.iter().flat_map(|case| rows(header, case)).collect();
     let columns: IndexSet<&String> = rows.iter().flat_map(IndexMap::keys).collect();
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    if !columns.is_empty() {
-        writer.write_record(columns.iter().map(|name| name.as_str())).expect("writing to memory does not fail");
-    }
-    for row in &rows {
-        let values = columns.iter().map(|name| row.get(*name).map_or("", String::as_str));
-        writer.write_record(values).expect("rows have equal lengths");
-    }
-    let bytes = writer.into_inner().expect("writing to memory does not fail");
-    String::from_utf8(bytes).expect("made of text only")
+    let names: Vec<&str> = columns.iter().map(|name| name.as_str()).collect();
+    let values = rows.iter().map(|row| columns.iter().map(|name| row.get(*name).map_or("", String::as_str)).collect());
+    super::csv::written(&names, values)
 }
 
 fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {

@@ -1,22 +1,47 @@
 //! One row for each variant, for pandas and spreadsheets.
 
+use std::borrow::Cow;
+
+use indexmap::{IndexMap, IndexSet};
+
 use crate::base::Nanos;
 use crate::measure::record::{RunRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; what is absent is empty.
 pub fn csv(record: &RunRecord) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
     let rows: Vec<Vec<(String, String)>> = record.variants.iter().map(|variant| row(record, variant)).collect();
-    if let Some(first) = rows.first() {
-        // Every variant has the same columns: those of the program.
-        let written = writer.write_record(first.iter().map(|(name, _)| name));
+    // Every variant has the same columns: those of the program. An edited record may break that.
+    let columns: IndexSet<&str> = rows.iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let values = rows.iter().map(|row| {
+        let row: IndexMap<&str, &str> = row.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        columns.iter().map(|name| row.get(name).copied().unwrap_or_default()).collect()
+    });
+    written(&columns.iter().copied().collect::<Vec<_>>(), values)
+}
+
+/// A table as CSV; nothing where it has no columns.
+pub(super) fn written<'a>(columns: &[&str], rows: impl Iterator<Item = Vec<&'a str>>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    if !columns.is_empty() {
+        let written = writer.write_record(columns.iter().map(|name| cell(name).into_owned()));
         written.expect("writing to memory does not fail");
-    }
-    for row in &rows {
-        writer.write_record(row.iter().map(|(_, value)| value)).expect("rows have equal lengths");
+        for row in rows {
+            writer.write_record(row.iter().map(|value| cell(value).into_owned())).expect("rows have equal lengths");
+        }
     }
     let bytes = writer.into_inner().expect("writing to memory does not fail");
     String::from_utf8(bytes).expect("made of text only")
+}
+
+/// A cell as spreadsheets take it for text or for a number, and never for a formula: one that begins like a formula and is
+/// no number gets a `'` before it.
+fn cell(value: &str) -> Cow<'_, str> {
+    // Some spreadsheets skip spaces, and take the wide forms of these signs for them.
+    let formula = value.trim_start_matches(' ').starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
+    match formula && value.parse::<f64>().is_err() {
+        true => Cow::Owned(format!("'{value}")),
+        false => Cow::Borrowed(value),
+    }
 }
 
 /// The columns of a variant with their values.
@@ -98,5 +123,22 @@ fn times(name: &str, times: &Times, add: &mut impl FnMut(&str, String)) {
         ("p99_ns", times.p99_ns),
     ] {
         add(&format!("{name}.{statistic}"), text(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for text in ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", " =1", "-", "＝1"] {
+            assert_eq!(cell(text), format!("'{text}"));
+        }
+        for text in ["", "-5", "+3.5e9", "-1e-9", "moe", "a=b", "5 - 3"] {
+            assert_eq!(cell(text), text);
+        }
+        let table = written(&["a", "=b"], [vec!["x,\"y\"", "=HYPERLINK(1)"]].into_iter());
+        assert_eq!(table, "a,'=b\n\"x,\"\"y\"\"\",'=HYPERLINK(1)\n");
     }
 }

@@ -20,6 +20,7 @@ mod slots;
 pub mod suite;
 mod sweep;
 mod table;
+mod verification;
 mod xml;
 
 pub use ab::ab;

@@ -9,10 +9,7 @@ use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::{OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 use crate::measure::spans;
 
-use super::{analysis, operations, ranks, slots};
-
-/// Dependencies that did not hold, at most.
-const MISSED: usize = 16;
+use super::{analysis, operations, ranks, slots, verification};
 
 /// Rows of streams at most.
 const LANES: usize = 20;
@@ -33,7 +30,7 @@ pub fn table(record: &RunRecord, rank: Option<u32>) -> String {
         lanes(record, variant, rank, &mut out);
     }
     super::expected::section(record, &mut out);
-    verification(record, &mut out);
+    verification::write(record, &mut out);
     expectations(record, &mut out);
     for warning in &record.warnings {
         let _ = writeln!(out, "warning: {warning}");
@@ -245,39 +242,6 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord, out: &mut Str
     if hidden > 0 {
         let _ = writeln!(out, "{hidden} more streams; --json has all of them\n");
     }
-}
-
-fn verification(record: &RunRecord, out: &mut String) {
-    let Some(verification) = &record.verification else { return };
-    for variant in &verification.variants {
-        let failed: Vec<_> = variant.outputs.iter().filter(|output| !output.held).collect();
-        let _ = writeln!(
-            out,
-            "verified against the CPU, {}: {} of {} outputs agree after {} iterations",
-            if variant.launch == "graph" { "as a graph" } else { "as streams" },
-            variant.outputs.len() - failed.len(),
-            variant.outputs.len(),
-            verification.iterations,
-        );
-        if let Some(witnessed) = variant.witnessed {
-            let edges = counted(witnessed as usize, "edge");
-            let _ = match variant.missed.len() {
-                0 => writeln!(out, "  {edges} witnessed: nothing began before what it waits for was done"),
-                missed => writeln!(out, "  {missed} of {edges} did not hold"),
-            };
-        }
-        for missed in variant.missed.iter().take(MISSED) {
-            let _ = writeln!(out, "  {missed}");
-        }
-        for output in failed {
-            let _ = writeln!(
-                out,
-                "  {} {}: relative error {:.2e}, and {:.2e} is allowed",
-                output.name, output.shape, output.error, output.bound
-            );
-        }
-    }
-    out.push('\n');
 }
 
 fn expectations(record: &RunRecord, out: &mut String) {

@@ -21,3 +21,4 @@ mod shortages;
 mod suggested;
 mod suite;
 mod trace;
+mod trust;

@@ -181,7 +181,7 @@ fn what_can_be_written_is_written() {
     }
     let arguments = "exec moe --preset tiny --backend sim --json /dev/full --csv /dev/full --trace a.trace";
     let output = sandbox.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    assert_eq!(output.code, Some(2));
+    assert_eq!(output.code, Some(4));
     assert!(output.stderr.contains("/dev/full cannot be written"), "{}", output.stderr);
     assert!(output.stdout.contains("Operations, timed one by one"), "{}", output.stdout);
     assert_eq!(sandbox.json("a.trace")["aorta"]["simulated"], true);

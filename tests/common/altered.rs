@@ -1,5 +1,6 @@
 //! A backend that is another one but for one thing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,8 +9,15 @@ use aorta::base::{Nanos, Space};
 use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, Progress, Repeat};
 use aorta::schedule::Topology;
 
+/// Does something to the image of a rank.
+type Change<'a> = Box<dyn Fn(&mut Image) + 'a>;
+
 pub struct Altered<'a> {
     backend: &'a dyn Backend,
+    /// What is done to images before they are opened.
+    change: Option<Change<'a>>,
+    /// Launches that are late, by their numbers: each comes right behind another one.
+    late: BTreeMap<u32, u32>,
     /// The rank, by its place in this process, that fails at its second launch.
     fails: Option<usize>,
     /// How many times slower the host's clock goes.
@@ -22,7 +30,15 @@ pub struct Altered<'a> {
 
 impl<'a> Altered<'a> {
     fn not(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { backend, fails: None, slower: 1, unordered: false, launches: Arc::default() }
+        Altered {
+            backend,
+            change: None,
+            late: BTreeMap::new(),
+            fails: None,
+            slower: 1,
+            unordered: false,
+            launches: Arc::default(),
+        }
     }
 
     /// Nothing is altered; launches are counted.
@@ -33,6 +49,16 @@ impl<'a> Altered<'a> {
     /// The second rank fails at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
         Altered { fails: Some(1), ..Altered::not(backend) }
+    }
+
+    /// Every image is changed before it is opened.
+    pub fn changing(backend: &'a dyn Backend, change: impl Fn(&mut Image) + 'a) -> Altered<'a> {
+        Altered { change: Some(Box::new(change)), ..Altered::not(backend) }
+    }
+
+    /// Launches come too late, each right behind another one, as if that did not wait for it.
+    pub fn late(backend: &'a dyn Backend, late: BTreeMap<u32, u32>) -> Altered<'a> {
+        Altered { late, ..Altered::not(backend) }
     }
 
     /// Lanes do not wait for stamps, so that iterations are not in order.
@@ -60,7 +86,10 @@ impl Backend for Altered<'_> {
         self.backend.topology()
     }
 
-    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+    fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        if let Some(change) = &self.change {
+            images.iter_mut().for_each(change);
+        }
         let drivers = self.backend.open(images)?.into_iter().enumerate();
         let altered = |(index, inner)| AlteredDriver {
             inner,
@@ -68,6 +97,7 @@ impl Backend for Altered<'_> {
             launches: 0,
             all_launches: self.launches.clone(),
             slower: self.slower,
+            late: self.late.clone(),
             unordered: self.unordered,
         };
         Ok(drivers.map(|driver| Box::new(altered(driver)) as _).collect())
@@ -80,6 +110,7 @@ struct AlteredDriver {
     launches: u32,
     all_launches: Arc<AtomicU64>,
     slower: i64,
+    late: BTreeMap<u32, u32>,
     unordered: bool,
 }
 
@@ -90,9 +121,12 @@ impl Driver for AlteredDriver {
         self.launches += 1;
         self.all_launches.fetch_add(1, Ordering::Relaxed);
         match self.fails && self.launches == 2 {
-            true => Err(Fault::new("launch", "told to fail")),
-            false => self.inner.launch(op),
+            true => return Err(Fault::new("launch", "told to fail")),
+            false if self.late.contains_key(&op) => return Ok(()),
+            false => self.inner.launch(op)?,
         }
+        let behind = self.late.iter().filter(|(_, other)| **other == op);
+        behind.map(|(late, _)| *late).collect::<Vec<_>>().into_iter().try_for_each(|late| self.inner.launch(late))
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Call {

@@ -10,6 +10,7 @@ pub mod mock;
 pub mod oracle;
 pub mod parallel;
 pub mod programs;
+pub mod records;
 pub mod shipped;
 pub mod world;
 pub mod worlds;

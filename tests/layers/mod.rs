@@ -193,3 +193,13 @@ fn a_file_says_what_it_is_for() {
     assert_eq!(violations("src/base/a.rs", "use std::fmt;\n").len(), 1);
     assert_eq!(violations("src/base/a.rs", "//! Names.\nuse std::fmt;\n").len(), 0);
 }
+
+#[test]
+fn doors_to_the_outside_are_known() {
+    breaks("src/cli/check.rs", "fn f() { std::process::Command::new(name); }", "`Command::new` belongs to");
+    breaks("src/cli/report.rs", "use std::fs;\nfn f() { fs::write(path, text); }", "`fs::write` belongs to nobody");
+    breaks("src/cli/report.rs", "fn f() { std::fs::File::create(path); }", "`File::create` belongs to nobody");
+    breaks("src/backend/gpu/mod.rs", "fn f() { std::fs::read(path); }", "`fs::read` belongs to");
+    keeps("src/cli/mod.rs", "fn f() { clap::Command::new(\"exec\"); }");
+    keeps("src/cli/case.rs", "mod tests {\n fn f() { std::fs::write(path, text); }\n}");
+}

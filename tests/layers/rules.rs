@@ -51,6 +51,47 @@ const WORDS: [(&str, &[&str]); 10] = [
 const OUTSIDE: [(&str, &[&str]); 4] =
     [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &["backend::rendezvous"])];
 
+/// Calls that start a program, write or open a file, each with the files that may make them. docs/security.md promises
+/// that nobody else does: a new place has to say what it does with a name that an untrusted file brings.
+const GUARDED: [(&str, &str, &[&str]); 10] = [
+    ("Command", "new", &["src/cli/case.rs", "src/cli/ab/child.rs", "src/cli/profile.rs", "src/cli/exec/restart.rs"]),
+    // What was found on the command line or beside the program, and what the system says of itself.
+    ("fs", "read", &["src/cli/sweep.rs", "src/cli/suite.rs"]),
+    (
+        "fs",
+        "read_to_string",
+        &[
+            "src/backend/hip/hints.rs",
+            "src/backend/hip/sysfs.rs",
+            "src/backend/system.rs",
+            "src/cli/case.rs",
+            "src/cli/environment.rs",
+            "src/cli/sweep/journal.rs",
+        ],
+    ),
+    ("fs", "write", &[]),
+    ("File", "create", &[]),
+    ("File", "create_new", &[]),
+    ("fs", "rename", &[]),
+    ("fs", "copy", &[]),
+    (
+        "File",
+        "open",
+        &[
+            "src/backend/gpu/kernels.rs",
+            "src/backend/rendezvous/secret.rs",
+            "src/cli/load.rs",
+            "src/cli/own.rs",
+            "src/cli/sweep/journal.rs",
+        ],
+    ),
+    (
+        "OpenOptions",
+        "new",
+        &["src/backend/hip/hints.rs", "src/backend/shared.rs", "src/cli/output.rs", "src/cli/sweep/journal.rs"],
+    ),
+];
+
 /// Macros and functions that print.
 const PRINTING: [&str; 8] = ["print", "println", "eprint", "eprintln", "dbg", "stdout", "stderr", "stdin"];
 
@@ -80,6 +121,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
     for index in 0..tokens.len() {
         let breach = word(top, &tokens, index)
             .or_else(|| printing(top, &tokens, index))
+            .or_else(|| guarded(file, &tokens, index))
             .or_else(|| no_reason(&tokens, index))
             .or_else(|| no_safety(text, &tokens, index));
         found.extend(breach.map(|breach| (tokens[index].line, breach)));
@@ -152,6 +194,23 @@ fn printing(top: &str, tokens: &[Token], index: usize) -> Option<String> {
     let prints = PRINTING.contains(&name) && matches!((name, next), ("stdout" | "stderr" | "stdin", "(") | (_, "!"));
     (prints && !matches!(top, "cli" | "main"))
         .then(|| format!("`{name}`: only cli reads from and writes to a terminal"))
+}
+
+/// A call of [`GUARDED`] in a file that may not make it. Tests may.
+fn guarded(file: &str, tokens: &[Token], index: usize) -> Option<String> {
+    let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
+    let (of, call) = (text(index), text(index + 2));
+    let (_, _, may) = GUARDED.iter().find(|(known, name, _)| *known == of && *name == call)?;
+    let clap = index >= 2 && text(index - 1) == "::" && text(index - 2) == "clap";
+    if text(index + 1) != "::" || may.contains(&file) || clap || in_tests(&tokens[..index]) {
+        return None;
+    }
+    Some(format!("`{of}::{call}` belongs to {}", if may.is_empty() { "nobody".to_owned() } else { listed(may) }))
+}
+
+/// Whether the module of a file's own tests has begun.
+fn in_tests(before: &[Token]) -> bool {
+    before.windows(3).any(|three| three[0].text == "mod" && three[1].text == "tests" && three[2].text == "{")
 }
 
 /// `#[allow(…)]` and `#[expect(…)]` say why.

@@ -8,7 +8,7 @@ use cudarc::cublaslt::sys::{
     cublasComputeType_t as Compute, cublasLtHandle_t, cublasLtMatmulDesc_t,
     cublasLtMatmulDescAttributes_t as DescField, cublasLtMatmulPreference_t,
     cublasLtMatmulPreferenceAttributes_t as PreferenceField, cublasLtMatrixLayout_t,
-    cublasLtMatrixLayoutAttribute_t as LayoutField, cudaDataType_t as DataType,
+    cublasLtMatrixLayoutAttribute_t as LayoutField, cublasLtReductionScheme_t, cudaDataType_t as DataType,
 };
 use cudarc::driver::sys::CUstream;
 
@@ -219,6 +219,14 @@ impl CublasLt {
                 check("cublasLtMatmulPreferenceSetAttribute", code)
             };
             let mut result = set(PreferenceField::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace.to_le_bytes());
+            // Where several blocks share a sum, parts of it are kept as precise as sums are, and not rounded to a result of
+            // 16 bits: some products of one row or two were off by a tenth.
+            if gemm.c.dtype.size() < 4 {
+                let scheme = cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+                result = result.and_then(|()| {
+                    set(PreferenceField::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme.to_le_bytes())
+                });
+            }
             // The library's first operand is our second.
             for (field, align) in [
                 (PreferenceField::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, gemm.b.align),

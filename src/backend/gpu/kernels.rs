@@ -1,5 +1,7 @@
 //! Generated kernels: compiled at preparation, several at once, and kept on disk.
 
+use std::ffi::OsStr;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +13,7 @@ use crate::base::{SrcSpan, threads};
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
+use super::super::system;
 use super::api::Api;
 use super::{engines, gate, peers, stamps, timer};
 
@@ -81,8 +84,7 @@ impl<A: Api> Kernels<A> {
         let compiler = api.compiler()?;
         let paths: Vec<Option<PathBuf>> =
             wanted.iter().map(|wanted| cache.map(|folder| entry(folder, &compiler, &wanted.source))).collect();
-        let codes: Vec<Option<Vec<u8>>> =
-            paths.iter().map(|path| unpack(&std::fs::read(path.as_ref()?).ok()?).map(<[u8]>::to_vec)).collect();
+        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| kept(path.as_deref()?)).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let fresh = compile(api, wanted, &missing)?;
         kernels.compiled = missing.len();
@@ -168,26 +170,61 @@ fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
     folder.join(format!("{name}.bin"))
 }
 
-/// How a kept kernel begins: what it is, then a digest of the code behind.
-const MARK: &[u8; 8] = b"aortak01";
+/// How a kept kernel begins: what it is, then a digest of its file's name and the code behind.
+const MARK: &[u8; 8] = b"aortak02";
 
-fn pack(code: &[u8]) -> Vec<u8> {
-    [MARK, Sha256::digest(code).as_slice(), code].concat()
+fn pack(name: &OsStr, code: &[u8]) -> Vec<u8> {
+    [MARK, digest(name, code).as_slice(), code].concat()
 }
 
-/// The code of a kept kernel; nothing where it is not whole. The driver takes code without its length and believes it,
-/// so what is damaged may not reach it.
-fn unpack(kept: &[u8]) -> Option<&[u8]> {
-    let (digest, code) = kept.strip_prefix(MARK)?.split_at_checked(32)?;
-    (!code.is_empty() && Sha256::digest(code).as_slice() == digest).then_some(code)
+/// Binds the code to the name of its file, so that the file of another kernel cannot take its place.
+fn digest(name: &OsStr, code: &[u8]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    hasher.update(name.as_encoded_bytes());
+    hasher.update([0]);
+    hasher.update(code);
+    hasher.finalize().into()
+}
+
+/// The code of a kept kernel; `None` where it is not whole, or is that of another file. The driver takes code without its
+/// length and believes it, so what is damaged may not reach it.
+fn unpack<'a>(name: &OsStr, kept: &'a [u8]) -> Option<&'a [u8]> {
+    let (found, code) = kept.strip_prefix(MARK)?.split_at_checked(32)?;
+    (!code.is_empty() && digest(name, code).as_slice() == found).then_some(code)
+}
+
+/// The code in a file of the cache; `None` where there is none, or it is not the user's own.
+fn kept(path: &Path) -> Option<Vec<u8>> {
+    let mut file = std::fs::File::open(path).ok()?;
+    // The file that is open is asked, so that nobody can put another in its place.
+    if !is_own(&file.metadata().ok()?) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    unpack(path.file_name()?, &bytes).map(<[u8]>::to_vec)
+}
+
+/// Whether it is a regular file of this user that nobody else may write.
+#[cfg(unix)]
+fn is_own(about: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    about.is_file() && about.uid() == system::user_id() && about.mode() & 0o022 == 0
+}
+
+#[cfg(not(unix))]
+fn is_own(about: &std::fs::Metadata) -> bool {
+    about.is_file()
 }
 
 /// Keeps a kernel's code. A cache that cannot be written costs time, not the run.
 fn store(path: Option<&Path>, code: &[u8]) {
     let Some((path, folder)) = path.and_then(|path| Some((path, path.parent()?))) else { return };
-    let written = std::fs::create_dir_all(folder)
-        .and_then(|()| tempfile::NamedTempFile::new_in(folder))
-        .and_then(|file| std::fs::write(file.path(), pack(code)).map(|()| file));
+    let Some(name) = path.file_name() else { return };
+    let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+        file.write_all(&pack(name, code))?;
+        Ok(file)
+    });
     if let Ok(file) = written {
         let _ = file.persist(path);
     }
@@ -198,17 +235,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_code_is_used() {
-        let kept = pack(b"machine code");
-        assert_eq!(unpack(&kept), Some(b"machine code".as_slice()));
+    fn only_whole_code_of_its_own_file_is_used() {
+        let name = OsStr::new("a.bin");
+        let kept = pack(name, b"machine code");
+        assert_eq!(unpack(name, &kept), Some(b"machine code".as_slice()));
         for length in 0..kept.len() {
-            assert_eq!(unpack(&kept[..length]), None, "cut to {length}");
+            assert_eq!(unpack(name, &kept[..length]), None, "cut to {length}");
         }
         for index in 0..kept.len() {
             let mut damaged = kept.clone();
             damaged[index] ^= 1;
-            assert_eq!(unpack(&damaged), None, "byte {index}");
+            assert_eq!(unpack(name, &damaged), None, "byte {index}");
         }
-        assert_eq!(unpack(b"machine code"), None);
+        assert_eq!(unpack(name, b"machine code"), None);
+        assert_eq!(unpack(OsStr::new("b.bin"), &kept), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_write_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        store(Some(&path), b"machine code");
+        assert_eq!(kept(&path).as_deref(), Some(b"machine code".as_slice()));
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        for others in [0o620, 0o602, 0o666] {
+            mode(others);
+            assert_eq!(kept(&path), None, "{others:o}");
+        }
+        mode(0o600);
+        assert!(kept(&path).is_some());
+        // A folder, or nothing, in its place.
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(kept(&path), None);
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(kept(&path), None);
     }
 }

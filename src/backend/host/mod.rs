@@ -75,6 +75,8 @@ struct HostDriver {
     turns: Vec<u64>,
     graphs: Vec<Graph>,
     capture: Option<Graph>,
+    /// Lanes have been told something since they were last waited for.
+    busy: bool,
     /// A stream does not come to its end: nobody waits for it.
     abandoned: bool,
 }
@@ -109,6 +111,7 @@ impl HostDriver {
             turns: vec![0; events],
             graphs: Vec::new(),
             capture: None,
+            busy: false,
             abandoned: false,
             shared,
         };
@@ -143,7 +146,8 @@ impl HostDriver {
         }
     }
 
-    fn send(&self, lane: u32, message: Message) -> Result<(), Box<Fault>> {
+    fn send(&mut self, lane: u32, message: Message) -> Result<(), Box<Fault>> {
+        self.busy = true;
         self.lanes[lane as usize]
             .send(message)
             .map_err(|_| Fault::new("send", "the thread of a stream has ended: a bug in an operation's reference"))
@@ -267,11 +271,15 @@ impl Driver for HostDriver {
     }
 
     fn synchronize(&mut self) -> Result<(), Box<Fault>> {
+        if !self.busy {
+            return Ok(());
+        }
         let event = self.shared.image.events;
         for lane in 0..self.lanes.len() as u32 {
             self.record_now(event, lane)?;
             self.shared.events[event as usize].wait(self.turns[event as usize]);
         }
+        self.busy = false;
         Ok(())
     }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::backend::system;
-use crate::base::{Dims, Nanos, Space};
+use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
-use crate::ops::{Collective, Launch, Tensor, collapse, offsets};
+use crate::ops::{Collective, Launch, Tensor, stretches};
 
 use super::exchange::{Crossings, Meeting};
 use super::memory::Memory;
@@ -201,33 +201,21 @@ fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a Meeting, &'a [C
     Some((&shared.meetings[op.comm as usize], collectives))
 }
 
-/// The stretches without gaps that a tensor consists of: their length in elements, and a walk over their beginnings.
-fn runs(tensor: &Tensor) -> (u64, impl Iterator<Item = u64>) {
-    let geometry = collapse(tensor.dims, &[tensor.strides]);
-    let rank = geometry.dims.len();
-    let (length, outer) = match (geometry.dims.last(), geometry.strides[0].last()) {
-        (Some(&length), Some(1)) => (length, rank - 1),
-        _ => (1, rank),
-    };
-    let part = |dims: &Dims| Dims::from_slice(&dims[..outer]).unwrap_or_default();
-    (length, offsets(part(&geometry.dims), part(&geometry.strides[0])))
-}
-
 fn gather(shared: &Shared, tensor: &Tensor, place: Address, values: &mut Vec<f64>, bytes: &mut Vec<u8>) {
-    values.clear();
     let size = tensor.dtype.size();
-    let (length, starts) = runs(tensor);
+    let (length, starts) = stretches(tensor);
+    values.resize(tensor.elements() as usize, 0.0);
     bytes.resize((length * size) as usize, 0);
     let memory = shared.memory(place.space);
-    for start in starts {
+    for (start, values) in starts.zip(values.chunks_exact_mut(length as usize)) {
         memory.load(place.offset + start * size, bytes);
-        values.extend(bytes.chunks_exact(size as usize).map(|element| tensor.dtype.load(element)));
+        tensor.dtype.load_all(bytes, values);
     }
 }
 
 fn scatter(shared: &Shared, tensor: &Tensor, place: Address, values: &[f64], bytes: &mut Vec<u8>) {
     let size = tensor.dtype.size();
-    let (length, starts) = runs(tensor);
+    let (length, starts) = stretches(tensor);
     bytes.resize((length * size) as usize, 0);
     let memory = shared.memory(place.space);
     for (start, values) in starts.zip(values.chunks_exact(length as usize)) {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Command};
+use clap::Args;
 
 use super::AbArgs;
 use super::args::BothArgs;
@@ -44,20 +44,20 @@ fn is_ab(words: &[OsString]) -> bool {
 
 /// What the options of a side are.
 struct Options {
-    exec: Command,
+    exec: clap::Command,
     /// Options of `aorta ab` that no side has.
     own: Vec<String>,
 }
 
 impl Options {
     fn new() -> Options {
-        let names = |command: &Command| -> Vec<String> {
+        let names = |command: &clap::Command| -> Vec<String> {
             command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
         };
-        let both = names(&BothArgs::augment_args(Command::new("both")));
-        let own = names(&AbArgs::augment_args(Command::new("ab")));
+        let both = names(&BothArgs::augment_args(clap::Command::new("both")));
+        let own = names(&AbArgs::augment_args(clap::Command::new("ab")));
         Options {
-            exec: ExecArgs::augment_args(Command::new("exec")),
+            exec: ExecArgs::augment_args(clap::Command::new("exec")),
             own: own.into_iter().filter(|name| !both.contains(name)).collect(),
         }
     }

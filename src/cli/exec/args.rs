@@ -103,6 +103,25 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
+    /// The command of the run, as far as a scenario can say it.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = ["aorta", "exec", &self.file].map(str::to_owned).to_vec();
+        words.extend(self.workload.words());
+        let named = |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
+        let others = [
+            ("--backend", named(self.backend.and_then(|backend| backend.to_possible_value()))),
+            ("--device", self.device.map(|device| device.to_string())),
+            ("--ranks", self.ranks.map(|ranks| ranks.to_string())),
+            ("--launch", named(self.launch.and_then(|launch| launch.to_possible_value()))),
+            ("--effort", named(self.effort.and_then(|effort| effort.to_possible_value()))),
+        ];
+        for (option, value) in others {
+            words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+        }
+        words.extend(self.env.iter().flat_map(|pair| ["--env".to_owned(), pair.clone()]));
+        words
+    }
+
     /// The first option that is for a run by itself, where the run is a side of `aorta ab`, and what to do instead.
     pub fn by_itself(&self) -> Option<(&'static str, &'static str)> {
         const AB: &str = "leave it away: `--json` of `aorta ab` writes every sample";

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::{self, host::Host};
+use crate::backend;
 use crate::base::{DType, SrcSpan};
 use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
@@ -38,6 +38,8 @@ pub(super) struct Run<'a> {
     pub(super) emulated: Option<(u32, u32)>,
     /// A profiler watches.
     pub(super) profiled: bool,
+    /// The variables that the run was given, each `NAME=VALUE`.
+    pub(super) variables: &'a [String],
     pub(super) part: &'a Part,
     pub(super) control: Arc<Control>,
     telling: &'a Telling,
@@ -85,6 +87,7 @@ impl<'a> Run<'a> {
             verify: args.verify,
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
+            variables: &args.env,
             part,
             control,
             telling,
@@ -239,7 +242,6 @@ impl<'a> Run<'a> {
             let question = measure::Question {
                 ranks: &ranks,
                 backend,
-                reference: &Host,
                 streams: loaded.ceiling,
                 modes: &[LaunchMode::Stream, LaunchMode::Graph],
                 options: exec_options,

@@ -101,7 +101,7 @@ impl Run<'_> {
                 memory_bytes: device.memory_bytes,
                 facts: device.facts.into_iter().chain(timer.iter().flat_map(Timer::facts)).collect(),
             },
-            environment: environment::describe(&self.part.facts),
+            environment: environment::describe(&self.part.facts, self.variables),
             program: self.program(schedules),
             variants: measured.variants,
             verification: None,

@@ -9,7 +9,7 @@ use crate::config::{Effort, Scenario, Settings};
 use super::args::{EffortArg, ExecArgs, LaunchArg, MAX_RANKS};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::load;
+use crate::cli::{library, load, reach};
 
 /// The arguments with what a scenario says where they say nothing.
 pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs, CliError> {
@@ -27,6 +27,10 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
     };
     // A path is relative to the scenario; a bare name is looked up as everywhere.
     let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());
+    if beside.is_some() || library::find(&scenario.workload).is_none() {
+        let named = beside.clone().unwrap_or_else(|| PathBuf::from(&scenario.workload));
+        reach::check(&path, &named, "workload")?;
+    }
     args.file = beside.map_or(scenario.workload, |file| file.display().to_string());
     args.workload.preset = args.workload.preset.or(scenario.preset);
     args.workload.streams = args.workload.streams.or(scenario.streams);
@@ -61,6 +65,9 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
     if let Some(profile) = scenario.profile {
         let chosen = args.config.config.iter().any(|pair| pair.starts_with("profile="));
         if !chosen {
+            if profile.ends_with(".ron") {
+                reach::check(&path, profile.as_ref(), "profile")?;
+            }
             settings.profile = profile;
         }
     }

@@ -105,7 +105,7 @@ impl Telling {
         if let Some(top) = self.top {
             output::print(&report::top(record, None, top as usize));
         }
-        let json = self.json.as_ref().map_or(Ok(()), |path| output::write_file(path, record.to_json().as_bytes()));
+        let json = self.json.as_ref().map_or(Ok(()), |path| output::write_text(path, &record.to_json()));
         let others = crate::cli::report::write(record, self.csv.as_ref(), self.trace.as_ref());
         json?;
         Ok(others?)

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::base::{Bytes, counted};
 use crate::cli::backends::{self, BackendArg};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{exec, library, load};
+use crate::cli::{exec, library, load, reach};
 use crate::config::{LaunchSetting, Settings, Suite, SuiteCase};
 
 use super::args::SuiteArgs;
@@ -100,6 +100,12 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
         let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
         return Fate::Missing(format!("there is no such workload{near}"));
     };
+    if suite.name.ends_with(".ron")
+        && library::find(&file).is_none()
+        && let Err(error) = reach::check(Path::new(&suite.name), Path::new(&file), "workload")
+    {
+        return Fate::Bad(format!("bad input: {error}"));
+    }
     let wanted = case.needs.gpus.max(case.ranks);
     if let (Some(wanted), Some(there)) = (wanted, machine.gpus)
         && there < wanted

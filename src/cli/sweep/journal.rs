@@ -1,12 +1,13 @@
 //! The file that a sweep writes its cases to, one after the other, each on the disk before the next begins.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::{counted, shell};
+use crate::backend;
+use crate::base::{counted, shell, visible};
 use crate::cli::error::InputError;
-use crate::cli::{environment, output};
+use crate::cli::{environment, output, own};
 use crate::measure::cases::{self, Axis, Case, Cases, Header};
 
 use super::axes::typed;
@@ -55,18 +56,22 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
     };
     match (named, path.parent()) {
         (true, _) => output::check_file(&path)?,
-        (false, Some(folder)) => std::fs::create_dir_all(folder).map_err(failed)?,
+        (false, Some(folder)) => own::private_folder(folder).map_err(|why| failed(io::Error::other(why)))?,
         (false, None) => {}
     }
-    let on_disk = std::fs::metadata(&path).map_or(true, |found| found.is_file());
-    let there = on_disk && std::fs::metadata(&path).is_ok_and(|found| found.len() > 0);
+    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    let on_disk = about.is_file();
+    if on_disk {
+        lock(&path, &file)?;
+    }
+    let there = on_disk && file.metadata().map_err(failed)?.len() > 0;
     let read = if there && (resume || named) { read(&path)? } else { None };
     match &read {
         Some(read) if resume => same(&path, &read.header, header)?,
         Some(read) => return Err(is_there(&path, &read.cases)),
         None => {}
     }
-    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
     let length = read.as_ref().map_or(0, |read| read.whole as u64);
     if on_disk {
         file.set_len(length).map_err(failed)?;
@@ -87,14 +92,15 @@ impl Journal {
 
     /// One write for a line: it is there whole, or its end is missing.
     fn line(&mut self, line: &str) -> Result<(), InputError> {
+        let line = &*visible::visible(line);
         let (Some(path), Some(file)) = (&self.path, &mut self.file) else { return Ok(()) };
         let unwritable = |why: String, help: &str| InputError::Unwritable {
             name: path.display().to_string(),
             why,
             help: Some(help.to_owned()),
         };
-        let full = |why: std::io::Error| {
-            unwritable(why.to_string(), "make room, and go on with `--resume`: what is written stays")
+        let full = |error: io::Error| InputError::OutputLost {
+            why: format!("{} cannot be written: {error}; its cases stay, and `--resume` goes on", path.display()),
         };
         if !self.on_disk {
             return file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(full);
@@ -107,6 +113,38 @@ impl Journal {
         self.length += line.len() as u64;
         Ok(())
     }
+}
+
+/// Takes the file for this process until it ends, so that two runs never write to one file. Where the file system knows
+/// no locks, a foreign line is found when the next one is written.
+///
+/// # Errors
+/// Another process has it.
+fn lock(path: &Path, file: &File) -> Result<(), InputError> {
+    if backend::lock(file) {
+        return Ok(());
+    }
+    let holder = holder(file).map_or("another process".to_owned(), |process| format!("process {process}"));
+    Err(InputError::CasesBusy { name: path.display().to_string(), holder })
+}
+
+/// The process that has locked the file, as the system lists it; `None` where it does not.
+#[cfg(unix)]
+fn holder(file: &File) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // `1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF`: the process, and the device and the inode of the file.
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let same = words.get(1) == Some(&"FLOCK") && words.get(5)?.rsplit(':').next() == Some(inode.as_str());
+        words.get(4).filter(|_| same)?.parse().ok().filter(|process| *process > 0)
+    })
+}
+
+#[cfg(not(unix))]
+fn holder(_file: &File) -> Option<u32> {
+    None
 }
 
 /// Reads a file of cases. Nothing where it has no whole line.

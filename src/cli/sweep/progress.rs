@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::base::visible;
 use crate::cli::output;
 use crate::measure::cases::Case;
 
@@ -40,7 +41,7 @@ impl Progress {
         let Some(bar) = &self.bar else { return };
         let left = estimate(&self.took.borrow(), self.total - self.ended.get());
         let left = left.map(|seconds| format!(", about {} left", rough(seconds))).unwrap_or_default();
-        bar.set_message(format!("{name}{left}"));
+        bar.set_message(visible::visible(&format!("{name}{left}")).into_owned());
     }
 
     pub fn end(&self, case: &Case) {

@@ -86,6 +86,11 @@ impl Operation for AllToAll {
         }
     }
 
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        let all = spec.team.ranks == 1 && spec.attrs.counts("counts").is_none();
+        check::same_rows(spec).filter(|_| all)
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let collective = entry(spec, CollectiveKind::AllToAll);
         let parts = uneven_parts(spec).map(Arc::new);

@@ -88,22 +88,33 @@ impl Operation for Batch {
         transfer(&mut [Member { spec, inputs: &inputs, outputs }]);
     }
 
-    /// The n-th collective of each member is one; sends and receives find each other by their ranks.
     fn exchange(&self, members: &mut [Member]) {
+        self.enclose_exchange(members);
+    }
+
+    /// The n-th collective of each member is one; sends and receives find each other by their ranks.
+    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
         transfer(members);
+        let mut tolerances: Vec<Vec<Tolerance>> = members.iter().map(|member| check::exactly(member.outputs)).collect();
         for place in 0.. {
             let mut round: Vec<Member> = Vec::new();
-            for member in members.iter_mut() {
-                let found = parts(member.spec).filter(|part| !is_transfer(part.spec)).nth(place);
-                round.extend(found.map(|part| Member {
+            let mut outputs = Vec::new();
+            for (index, member) in members.iter_mut().enumerate() {
+                let Some(part) = parts(member.spec).filter(|part| !is_transfer(part.spec)).nth(place) else { continue };
+                outputs.push((index, part.outputs.clone()));
+                round.push(Member {
                     spec: part.spec,
                     inputs: &member.inputs[part.inputs],
                     outputs: &mut member.outputs[part.outputs],
-                }));
+                });
             }
-            let Some(first) = round.first() else { return };
-            first.spec.operation.exchange(&mut round);
+            let Some(first) = round.first() else { break };
+            let found = first.spec.operation.enclose_exchange(&mut round);
+            for ((index, outputs), found) in outputs.into_iter().zip(found) {
+                tolerances[index].splice(outputs, found);
+            }
         }
+        tolerances
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -56,6 +56,10 @@ impl Operation for AllGather {
         members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
     }
 
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec).filter(|_| spec.team.ranks == 1)
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         launched(entry(spec, CollectiveKind::AllGather))
     }
@@ -113,6 +117,10 @@ impl Operation for Broadcast {
         let root = members.first().map_or(0, |member| member.spec.attrs.int("root") as usize);
         let Some(values) = members.get(root).map(|member| member.inputs[0].clone()) else { return };
         members.iter_mut().for_each(|member| copy(&values, &mut member.outputs[0]));
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -32,25 +32,61 @@ fn needs_reducible(call: &Call) -> Result<(), OpError> {
     Ok(())
 }
 
-/// The elements of all members, reduced.
-fn reduced(members: &[Member]) -> Vec<f64> {
-    let Some(first) = members.first() else { return Vec::new() };
-    let reduction = reduction(&first.spec.attrs);
+/// The elements of all members, reduced, and how far a library may be from that: it rounds each partial result to the
+/// elements' type, and takes the ranks in any order.
+fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
+    let Some(first) = members.first() else { return (Vec::new(), Tolerance::Exact) };
+    let (reduction, dtype) = (reduction(&first.spec.attrs), first.spec.inputs[0].dtype);
+    let join = |a: f64, b: f64| match reduction {
+        Reduction::Sum | Reduction::Mean => a + b,
+        Reduction::Product => a * b,
+        Reduction::Min => a.min(b),
+        Reduction::Max => a.max(b),
+    };
+    // What whole numbers are too large for is lost: libraries of collectives do not saturate.
+    let join_whole = |a: f64, b: f64| match (reduction, a as i64, b as i64) {
+        (Reduction::Sum | Reduction::Mean, a, b) => wrapped(dtype, a.wrapping_add(b)),
+        (Reduction::Product, a, b) => wrapped(dtype, a.wrapping_mul(b)),
+        _ => join(a, b),
+    };
     let mut all = first.inputs[0].clone();
     for member in &members[1..] {
-        for (sum, value) in all.iter_mut().zip(&member.inputs[0]) {
-            match reduction {
-                Reduction::Sum | Reduction::Mean => *sum += value,
-                Reduction::Min => *sum = sum.min(*value),
-                Reduction::Max => *sum = sum.max(*value),
-                Reduction::Product => *sum *= value,
-            }
+        let pairs = all.iter_mut().zip(&member.inputs[0]);
+        match dtype.is_float() {
+            true => pairs.for_each(|(all, value)| *all = join(*all, *value)),
+            false => pairs.for_each(|(all, value)| *all = join_whole(*all, *value)),
         }
     }
+    let share = if reduction == Reduction::Mean { 1.0 / members.len() as f64 } else { 1.0 };
     if reduction == Reduction::Mean {
         all.iter_mut().for_each(|value| *value /= members.len() as f64);
     }
-    all
+    if !dtype.is_float() || matches!(reduction, Reduction::Min | Reduction::Max) {
+        return (all, Tolerance::Exact);
+    }
+    // A mean is divided before the sum or behind it, by a factor that is rounded too.
+    let roundings = members.len() as f64 + if reduction == Reduction::Mean { 2.0 } else { 0.0 };
+    let radius = |index: usize| {
+        let sizes = members.iter().map(|member| member.inputs[0][index].abs());
+        let size = share * sizes.reduce(join).unwrap_or(0.0);
+        // Where they nearly overflow, a partial result may be infinite though the whole is not.
+        if dtype.round(2.0 * size).is_finite() {
+            roundings * dtype.epsilon() * (size + dtype.smallest())
+        } else {
+            f64::INFINITY
+        }
+    };
+    let radii = (0..all.len()).map(radius).collect();
+    (all, Tolerance::Within(radii))
+}
+
+/// What remains of a whole number in its type.
+fn wrapped(dtype: DType, value: i64) -> f64 {
+    match dtype {
+        DType::I8 => f64::from(value as i8),
+        DType::U8 => f64::from(value as u8),
+        _ => f64::from(value as i32),
+    }
 }
 
 /// `all_reduce(src -> dst, op: sum)`.
@@ -88,8 +124,17 @@ impl Operation for AllReduce {
     }
 
     fn exchange(&self, members: &mut [Member]) {
-        let all = reduced(members);
+        self.enclose_exchange(members);
+    }
+
+    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+        let (all, tolerance) = reduced(members);
         members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
+        members.iter().map(|_| vec![tolerance.clone()]).collect()
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -144,11 +189,26 @@ impl Operation for ReduceScatter {
     }
 
     fn exchange(&self, members: &mut [Member]) {
-        let all = reduced(members);
+        self.enclose_exchange(members);
+    }
+
+    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+        let (all, tolerance) = reduced(members);
         let part = all.len() / members.len().max(1);
+        let mut tolerances = Vec::with_capacity(members.len());
         for (rank, member) in members.iter_mut().enumerate() {
-            copy(&all[rank * part..][..part], &mut member.outputs[0]);
+            let own = rank * part..(rank + 1) * part;
+            copy(&all[own.clone()], &mut member.outputs[0]);
+            tolerances.push(vec![match &tolerance {
+                Tolerance::Exact => Tolerance::Exact,
+                Tolerance::Within(radii) => Tolerance::Within(radii[own].to_vec()),
+            }]);
         }
+        tolerances
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec).filter(|_| spec.team.ranks == 1)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -218,12 +278,22 @@ impl Operation for Reduce {
     }
 
     fn exchange(&self, members: &mut [Member]) {
-        let all = reduced(members);
-        let Some(first) = members.first() else { return };
-        let root = first.spec.attrs.int("root") as usize;
+        self.enclose_exchange(members);
+    }
+
+    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+        let (all, tolerance) = reduced(members);
+        let mut tolerances: Vec<Vec<Tolerance>> = members.iter().map(|member| check::exactly(member.outputs)).collect();
+        let root = members.first().map_or(0, |first| first.spec.attrs.int("root") as usize);
         if let Some(member) = members.get_mut(root) {
             copy(&all, &mut member.outputs[0]);
+            tolerances[root] = vec![tolerance];
         }
+        tolerances
+    }
+
+    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+        check::same_rows(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

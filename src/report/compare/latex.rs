@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::base::visible;
 use crate::measure::compare::{Against, Comparison, Pair, Row, SideRecord};
 
 use super::{changed, difference, figures, interval, lones, side, summary, value, word};
@@ -57,7 +58,8 @@ fn cells(pair: &Pair, row: &Row, first: bool) -> [String; 7] {
 /// Text that LaTeX prints as it is.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
+    // Written out before the backslash of that is escaped.
+    for letter in visible::visible(text).chars() {
         match letter {
             '%' | '&' | '_' | '#' | '$' | '{' | '}' => escaped.extend(['\\', letter]),
             '\\' => escaped.push_str("\\textbackslash{}"),

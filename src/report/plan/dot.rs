@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::base::visible;
+
 use super::{Edge, Operation, PlanDocument, Reason, iteration_title, on_path};
 
 /// The colour of the critical path.
@@ -79,7 +81,7 @@ fn attributes(edge: &Edge, critical: bool) -> String {
 
 /// A string of DOT. A backslash would begin an escape.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+    format!("\"{}\"", visible::visible(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 #[cfg(test)]

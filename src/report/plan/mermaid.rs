@@ -93,7 +93,8 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '"' | '#' | '&' | ';' | '<' | '>' | '\\' | '`' => out += &format!("#{};", c as u32),
+            // `%%{` would begin a directive.
+            '"' | '#' | '%' | '&' | ';' | '<' | '>' | '\\' | '`' => out += &format!("#{};", c as u32),
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
@@ -103,7 +104,7 @@ fn escaped(text: &str) -> String {
 
 /// A string of YAML, which takes those of JSON.
 fn yaml(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    serde_json::Value::from(text).to_string().replace('%', "\\u0025")
 }
 
 #[cfg(test)]
@@ -114,5 +115,7 @@ mod tests {
     fn texts_are_escaped() {
         assert_eq!(quoted("#1 a[\"b\"]\n"), "\"#35;1 a[#34;b#34;] \"");
         assert_eq!(yaml("a: \"b\""), r#""a: \"b\"""#);
+        assert_eq!(quoted("%%{init}%%"), "\"#37;#37;{init}#37;#37;\"");
+        assert_eq!(yaml("%%{init}%%"), r#""\u0025\u0025{init}\u0025\u0025""#);
     }
 }

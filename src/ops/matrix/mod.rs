@@ -1,9 +1,14 @@
 //! Matrix products.
 
+mod check;
+mod product;
+
 use crate::base::{DType, Dims};
 
 use super::layout::collapse;
 use super::*;
+pub use check::MISSES;
+use product::Factors;
 
 /// `gemm(a, b)`.
 pub struct Gemm;
@@ -162,32 +167,19 @@ impl Operation for Gemm {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let (m, n, k, batch) = sizes(spec);
-        let (m, n, k) = (m as usize, n as usize, k as usize);
-        let (transpose_a, transpose_b) = (spec.attrs.bool("transpose_a"), spec.attrs.bool("transpose_b"));
-        let step = |tensor: &Tensor, size: usize| if tensor.dims.len() > 2 { size } else { 0 };
-        let (step_a, step_b) = (step(&spec.inputs[0], m * k), step(&spec.inputs[1], k * n));
-        for index in 0..batch as usize {
-            let a = &inputs[0][index * step_a..];
-            let b = &inputs[1][index * step_b..];
-            let c = &mut outputs[0][index * m * n..(index + 1) * m * n];
-            c.fill(0.0);
-            for i in 0..m {
-                let row = &mut c[i * n..(i + 1) * n];
-                for l in 0..k {
-                    let x = if transpose_a { a[l * m + i] } else { a[i * k + l] };
-                    if transpose_b {
-                        for (j, out) in row.iter_mut().enumerate() {
-                            *out += x * b[j * k + l];
-                        }
-                    } else {
-                        for (out, y) in row.iter_mut().zip(&b[l * n..(l + 1) * n]) {
-                            *out += x * y;
-                        }
-                    }
-                }
-            }
+        let (m, n, ..) = sizes(spec);
+        for (factors, c) in Factors::of(spec, inputs).zip(outputs[0].chunks_mut((m * n).max(1) as usize)) {
+            factors.multiply(c);
         }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        vec![check::tolerance(spec, inputs, &outputs[0])]
+    }
+
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Vec<Vec<f64>>, actual: &[Vec<f64>]) -> Vec<Check> {
+        vec![check::check(spec, inputs, &actual[0])]
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

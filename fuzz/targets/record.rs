@@ -1,0 +1,7 @@
+#![no_main]
+
+use aorta_fuzz::records;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    records::show(&records::text(data, &records::RECORDS));
+});

@@ -1,0 +1,73 @@
+//! Whose files and folders these are: what may be followed, replaced and believed.
+
+use std::fs::Metadata;
+use std::io;
+use std::path::Path;
+
+#[cfg(unix)]
+use crate::backend::user_id;
+
+/// Whether a link may be followed to a file that is written. In a folder that everybody may write to, such as `/tmp`,
+/// only links of the user and of the folder's owner are: another user's link would choose which file is replaced.
+#[cfg(unix)]
+pub fn may_follow(link: &Path, folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const STICKY_AND_OPEN: u32 = 0o1002;
+    let (Ok(link), Ok(folder)) = (link.symlink_metadata(), folder.metadata()) else { return false };
+    let open = folder.mode() & STICKY_AND_OPEN == STICKY_AND_OPEN;
+    !open || link.uid() == user_id() || link.uid() == folder.uid()
+}
+
+/// Gives a new file the mode and, where the system allows it, the owner and the group of the one that it replaces. Where
+/// the group cannot be kept, it gets the rights of everybody: the rights were for another group.
+#[cfg(unix)]
+pub fn take_over(file: &std::fs::File, before: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let now = file.metadata()?;
+    let mut mode = before.mode() & 0o777;
+    let same_group = now.gid() == before.gid() || fchown(file, None, Some(before.gid())).is_ok();
+    if !same_group {
+        mode = mode & !0o070 | (mode & 0o007) << 3;
+    }
+    if now.uid() != before.uid() {
+        // Only the system's administrator can; for everybody else the file becomes the user's own.
+        let _ = fchown(file, Some(before.uid()), None);
+    }
+    file.set_permissions(PermissionsExt::from_mode(mode))
+}
+
+/// Makes a folder that only its user may use, with those that it lies in.
+///
+/// # Errors
+/// Why the folder may not be used: it is another user's, or cannot be made.
+#[cfg(unix)]
+pub fn private_folder(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+    let failed = |error: io::Error| error.to_string();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    // Only its owner can open it to others afterwards, so that what is found here stays true.
+    let folder = std::fs::File::open(path).map_err(failed)?;
+    let about = folder.metadata().map_err(failed)?;
+    if about.uid() != user_id() {
+        return Err("it belongs to another user".to_owned());
+    }
+    if about.mode() & 0o077 != 0 {
+        folder.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn may_follow(_link: &Path, _folder: &Path) -> bool {
+    true
+}
+
+#[cfg(not(unix))]
+pub fn take_over(_file: &std::fs::File, _before: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn private_folder(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|error| error.to_string())
+}

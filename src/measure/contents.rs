@@ -1,0 +1,41 @@
+//! What memory holds after a round of a program's iterations.
+
+use crate::base::MemoryId;
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
+use crate::model::MemoryKind;
+
+/// The bytes of each buffer.
+pub type Contents = Vec<(MemoryId, Vec<u8>)>;
+
+/// Runs one round of the period on `backend`, and gives every buffer of every rank as it then is, none of a rank that
+/// another process runs; nothing when it was stopped.
+pub fn buffers(
+    ranks: &[Rank],
+    backend: &dyn Backend,
+    options: &exec::Options,
+    control: &Control,
+) -> Result<Option<Vec<Contents>>, ExecError> {
+    let mut session = exec::prepare_ranks(ranks, backend, options)?;
+    let period = ranks.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
+    if session.iterate(LaunchMode::Stream, 0, period, control)?.slowest.stopped {
+        return Ok(None);
+    }
+    let mut read = || {
+        let mut all = Vec::with_capacity(ranks.len());
+        for (index, rank) in ranks.iter().enumerate() {
+            let mut buffers = Vec::new();
+            for memory in (0..rank.program.memories.len()).map(MemoryId::from) {
+                if let MemoryKind::Buffer(_) = rank.program.memory(memory).kind
+                    && let Some(bytes) = session.read(index, memory)?
+                {
+                    buffers.push((memory, bytes));
+                }
+            }
+            all.push(buffers);
+        }
+        Ok(all)
+    };
+    let all = read();
+    session.agree("buffers", all.as_ref().map(|_| ()).map_err(ExecError::clone))?;
+    all.map(Some)
+}

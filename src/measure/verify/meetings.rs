@@ -1,0 +1,207 @@
+//! Operations of several ranks: what each rank brought to them, and whether each got what the others brought.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::OpId;
+use crate::exec::{ExecError, Inspected, Launched, Meeting, Ranks};
+use crate::ops::{self, Check, Collective, CollectiveKind, Elements, Launch, Share, Spec, Tensor};
+
+use super::Verified;
+
+/// What ranks meet at in an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Key {
+    /// A collective: its communicator's ranks and stream, and how many collectives of it come before.
+    Collective(Vec<u32>, String, u32),
+    /// All sends and receives of a communicator: they meet in pairs.
+    Transfers(Vec<u32>, String),
+    /// A copy between ranks, by the number of its place.
+    Crossing(u32),
+}
+
+/// What a rank brings to a meeting.
+#[derive(Debug)]
+pub struct Brought {
+    pub key: Key,
+    /// The rank, by its place among those that are verified.
+    pub rank: usize,
+    /// The slot of the cycle, and the operation.
+    pub op: (usize, OpId),
+    /// The inputs, each from its first element to behind its last.
+    pub inputs: Vec<Vec<u8>>,
+}
+
+/// What a device left in the outputs of an operation of several ranks.
+#[derive(Debug)]
+pub struct Left {
+    pub key: Key,
+    pub rank: usize,
+    pub op: (usize, OpId),
+    pub before: Vec<Vec<u8>>,
+    pub actual: Vec<Vec<u8>>,
+}
+
+/// What was found in the outputs of an operation.
+#[derive(Debug)]
+pub struct Found {
+    pub rank: usize,
+    pub op: (usize, OpId),
+    pub checks: Vec<Check>,
+}
+
+/// The keys of a rank's launches, for each iteration of the period; `None` for what runs by itself.
+pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<Key>>> {
+    let of_step = |step: &Vec<Launched>| {
+        let mut places: BTreeMap<u32, u32> = BTreeMap::new();
+        let of_launch = |launched: &Launched| match launched.meeting {
+            Meeting::None => None,
+            Meeting::Crossing(crossing) => Some(Key::Crossing(crossing)),
+            Meeting::Comm(number) => {
+                let comm = &inspected.comms[number as usize];
+                let (ranks, stream) = (comm.ranks.clone(), comm.stream.clone());
+                if collectives(&launched.work.launches).iter().all(is_transfer) {
+                    return Some(Key::Transfers(ranks, stream));
+                }
+                let place = places.entry(number).or_default();
+                *place += 1;
+                Some(Key::Collective(ranks, stream, *place - 1))
+            }
+        };
+        step.iter().map(of_launch).collect()
+    };
+    inspected.steps.iter().map(of_step).collect()
+}
+
+/// The meetings at which some rank leaves something, in some iteration of its period, that is looked at later.
+pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<Key>>>)]) -> Result<BTreeSet<Key>, ExecError> {
+    let steps = own.iter().flat_map(|(inspected, keys)| inspected.steps.iter().zip(*keys));
+    let launches = steps.flat_map(|(step, keys)| step.iter().zip(keys));
+    let live = launches.filter(|(launched, _)| launched.found.is_some()).filter_map(|(_, key)| key.clone());
+    let all: Vec<BTreeSet<Key>> = ranks.agree("operations to compare", Ok(live.collect()))?;
+    Ok(all.into_iter().flatten().collect())
+}
+
+/// Brings together what the ranks of all processes bring.
+pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec<Brought>, ExecError> {
+    if ranks.is_whole() {
+        return own;
+    }
+    // What is said of each, and then the bytes of all, one behind the other.
+    type Line = (Key, usize, (usize, OpId), Vec<usize>);
+    let line =
+        |one: &Brought| -> Line { (one.key.clone(), one.rank, one.op, one.inputs.iter().map(Vec::len).collect()) };
+    let lines = own.as_ref().map(|own| own.iter().map(line).collect::<Vec<_>>()).map_err(ExecError::clone);
+    let lines = ranks.agree("what is exchanged", lines)?;
+    let bytes = own?.into_iter().flat_map(|one| one.inputs.into_iter().flatten()).collect();
+    let bytes = ranks.share("what is exchanged", bytes)?;
+    let mut all = Vec::new();
+    for (lines, bytes) in lines.into_iter().zip(bytes) {
+        let mut rest = bytes.as_slice();
+        for (key, rank, op, lengths) in lines {
+            let mut take = |length: usize| {
+                let (own, behind) = rest.split_at(length.min(rest.len()));
+                rest = behind;
+                own.to_vec()
+            };
+            let inputs = lengths.into_iter().map(&mut take).collect();
+            all.push(Brought { key, rank, op, inputs });
+        }
+    }
+    Ok(all)
+}
+
+/// Compares what devices left with what all ranks brought.
+pub fn check(ranks: &[Verified], brought: &[Brought], left: &[Left]) -> Vec<Found> {
+    let mut meetings: BTreeMap<&Key, (Vec<&Brought>, Vec<&Left>)> = BTreeMap::new();
+    brought.iter().for_each(|one| meetings.entry(&one.key).or_default().0.push(one));
+    left.iter().for_each(|one| meetings.entry(&one.key).or_default().1.push(one));
+    let mut found = Vec::new();
+    for (key, (brought, left)) in meetings {
+        match key {
+            Key::Transfers(members, _) => found.extend(transfers(ranks, members, &brought, &left)),
+            _ => found.extend(together(ranks, &brought, &left)),
+        }
+    }
+    found
+}
+
+/// A collective, or a copy between ranks.
+fn together(ranks: &[Verified], brought: &[&Brought], left: &[&Left]) -> Vec<Found> {
+    let mut members = brought.to_vec();
+    members.sort_by_key(|one| one.rank);
+    let left_by = |rank: usize| left.iter().find(|left| left.rank == rank);
+    let mut shares = Vec::with_capacity(members.len());
+    for one in &members {
+        let spec = spec(ranks, one.rank, one.op);
+        let outputs = left_by(one.rank)
+            .map(|left| (elements(&spec.outputs, &left.before), elements(&spec.outputs, &left.actual)));
+        shares.push(Share { spec, inputs: elements(&spec.inputs, &one.inputs), outputs });
+    }
+    let compared = members.iter().filter(|one| left_by(one.rank).is_some());
+    compared
+        .zip(ops::check_exchange(&shares))
+        .map(|(one, checks)| Found { rank: one.rank, op: one.op, checks })
+        .collect()
+}
+
+/// The sends and receives of a communicator: the n-th of one rank to another meets the n-th that the other receives.
+fn transfers(ranks: &[Verified], members: &[u32], brought: &[&Brought], left: &[&Left]) -> Vec<Found> {
+    let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].0).unwrap_or(0) as u32;
+    let mut sent: BTreeMap<(u32, u32), VecDeque<Elements>> = BTreeMap::new();
+    for one in brought {
+        let spec = spec(ranks, one.rank, one.op);
+        let inputs = elements(&spec.inputs, &one.inputs);
+        for call in collectives(&spec.launch()) {
+            if let (CollectiveKind::Send, Some(source)) = (call.kind, call.source) {
+                sent.entry((number(one.rank), call.peer)).or_default().push_back(inputs[usize::from(source)]);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    // Receives that nothing is known of take their turn too.
+    for one in brought {
+        let spec = spec(ranks, one.rank, one.op);
+        let own = left.iter().find(|left| left.rank == one.rank && left.op == one.op);
+        let mut checks = Vec::new();
+        for call in collectives(&spec.launch()) {
+            let (CollectiveKind::Recv, Some(target)) = (call.kind, call.target) else { continue };
+            let values = sent.get_mut(&(call.peer, number(one.rank))).and_then(VecDeque::pop_front);
+            let place = usize::from(target) - spec.inputs.len();
+            if let (Some(own), Some(values)) = (own, values) {
+                let tensor = spec.outputs[place];
+                let actual = Elements { tensor, bytes: &own.actual[place] }.values();
+                let check = ops::compare(tensor.dtype, &actual, &values.values(), &ops::Tolerance::Exact);
+                checks.push((place, check));
+            }
+        }
+        checks.sort_by_key(|(place, _)| *place);
+        if !checks.is_empty() {
+            let checks = checks.into_iter().map(|(_, check)| check).collect();
+            found.push(Found { rank: one.rank, op: one.op, checks });
+        }
+    }
+    found
+}
+
+fn spec<'a>(ranks: &[Verified<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
+    let program = ranks[rank].1;
+    program.op_spec(program.cycle[step].op(op)).expect("only what runs meets others")
+}
+
+fn elements<'a>(tensors: &[Tensor], bytes: &'a [Vec<u8>]) -> Vec<Elements<'a>> {
+    tensors.iter().zip(bytes).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes }).collect()
+}
+
+fn collectives(launches: &[Launch]) -> Vec<Collective> {
+    let of = |launch: &Launch| match launch {
+        Launch::Collective(collectives) => collectives.to_vec(),
+        _ => Vec::new(),
+    };
+    launches.iter().flat_map(of).collect()
+}
+
+fn is_transfer(call: &Collective) -> bool {
+    matches!(call.kind, CollectiveKind::Send | CollectiveKind::Recv)
+}

@@ -1,0 +1,70 @@
+//! The memory of a rank as the host has it: what a device should hold, and is known to.
+
+use crate::base::{DType, Space, parallel};
+use crate::exec::{Address, Fill, Inspected};
+use crate::ops::{Elements, Tensor, stretches};
+
+/// Bytes that are filled as one piece of work.
+const PIECE: usize = 1 << 22;
+
+/// Memory of all spaces.
+pub struct Memory {
+    spaces: [Vec<u8>; 3],
+}
+
+impl Memory {
+    /// Memory as it is before the first iteration.
+    pub fn new(inspected: &Inspected) -> Memory {
+        // Fresh pages cost more than what is written to them: each core takes some.
+        let mut memory = Memory { spaces: inspected.bytes.map(|bytes| vec![0; bytes as usize]) };
+        for space in &mut memory.spaces {
+            parallel::each(space.chunks_mut(PIECE).collect(), |piece| piece.fill(DType::POISON));
+        }
+        inspected.fills.iter().for_each(|fill| memory.fill(fill));
+        memory
+    }
+
+    fn fill(&mut self, fill: &Fill) {
+        let size = fill.dtype.size() as usize;
+        let bytes = self.bytes_mut(Address { space: fill.space, offset: fill.offset }, fill.elements * size as u64);
+        let pieces = bytes.chunks_mut(PIECE).enumerate().collect();
+        parallel::each(pieces, |(piece, bytes): (usize, &mut [u8])| {
+            for (index, element) in (piece * PIECE / size..).zip(bytes.chunks_exact_mut(size)) {
+                fill.dtype.store(fill.init.value(fill.dtype, index as u64), element);
+            }
+        });
+    }
+
+    pub fn bytes(&self, at: Address, bytes: u64) -> &[u8] {
+        &self.spaces[place(at.space)][at.offset as usize..][..bytes as usize]
+    }
+
+    fn bytes_mut(&mut self, at: Address, bytes: u64) -> &mut [u8] {
+        &mut self.spaces[place(at.space)][at.offset as usize..][..bytes as usize]
+    }
+
+    /// The tensors that lie at these places.
+    pub fn elements<'a>(&'a self, tensors: &[Tensor], places: &[Address]) -> Vec<Elements<'a>> {
+        let pairs = tensors.iter().zip(places);
+        pairs.map(|(tensor, at)| Elements { tensor: *tensor, bytes: self.bytes(*at, tensor.reach()) }).collect()
+    }
+
+    /// Takes over a tensor that lies as it does here, but leaves what lies between its rows.
+    pub fn adopt(&mut self, elements: &Elements, at: Address) {
+        let size = elements.tensor.dtype.size();
+        let (length, starts) = stretches(&elements.tensor);
+        let to = self.bytes_mut(at, elements.tensor.reach());
+        for start in starts {
+            let stretch = (start * size) as usize..((start + length) * size) as usize;
+            to[stretch.clone()].copy_from_slice(&elements.bytes[stretch]);
+        }
+    }
+}
+
+fn place(space: Space) -> usize {
+    match space {
+        Space::Device => 0,
+        Space::Pinned => 1,
+        Space::Host => 2,
+    }
+}

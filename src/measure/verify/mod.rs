@@ -1,0 +1,169 @@
+//! Whether a backend computes what it should: each operation by itself, given what the device had computed before; and the
+//! same bits again, as streams and as a graph, with iterations behind each other as they are measured.
+
+mod compare;
+mod meetings;
+mod memory;
+mod order;
+pub mod record;
+mod walk;
+
+use crate::base::MemoryId;
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
+use crate::model::{MemoryKind, Program};
+use crate::plan::Plan;
+use crate::schedule::{self, Schedule};
+
+pub use compare::{Comparison, compare};
+use record::{OutputVerification, VariantVerification, VerificationRecord};
+use walk::{Findings, Walk, Walked};
+
+/// An error larger than anything that rounding explains, where there is no number.
+const BEYOND: f64 = 1e30;
+
+/// The outcome of a verification.
+#[derive(Debug)]
+pub struct Verification {
+    pub record: VerificationRecord,
+    pub warnings: Vec<String>,
+}
+
+/// A rank with its number in the world.
+pub type Verified<'a> = (u32, &'a Program, &'a Plan);
+
+/// What is verified.
+pub struct Question<'a> {
+    /// The ranks of the world.
+    pub ranks: &'a [Verified<'a>],
+    pub backend: &'a dyn Backend,
+    /// Real streams at most.
+    pub streams: Option<u32>,
+    pub modes: &'a [LaunchMode],
+    pub options: exec::Options,
+    pub control: &'a Control,
+}
+
+/// Compares each operation with its reference, and what iterations leave in memory with what they left then; `None` when
+/// it was stopped.
+pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
+    let Question { ranks, backend, streams, modes, ref options, control } = *question;
+    // Scratch memory is kept apart, so that what operations leave is there when an iteration is over.
+    let apart = schedule::Options { streams, share_scratch: false };
+    let place = |(_, program, plan): &Verified| schedule::place(program, plan, backend.topology(), &apart);
+    let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
+    let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
+    let opened: Vec<Rank> = ranks.iter().zip(&schedules).map(rank).collect();
+    // One round of the period and the first iteration again: what one leaves to the next is seen too.
+    let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
+
+    let mut walk = Walk::open(ranks, &opened, backend, options)?;
+    let mut warnings = Vec::new();
+    let mut variants = Vec::new();
+    if walk.run(LaunchMode::Stream, iterations, control)? == Walked::Stopped {
+        return Ok(None);
+    }
+    let outputs = outputs(&opened);
+    for &mode in modes {
+        if mode == LaunchMode::Graph
+            && let Err(error) = walk.ranks().capture(control)
+        {
+            warnings.push(format!("the graph could not be verified: {error}"));
+            continue;
+        }
+        let Some(mut compared) = again(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
+        // A device may compute differently in this mode, or never the same twice: then it is compared with itself there.
+        if compared.iter().any(|output| output.error > 0.0) {
+            if walk.run(mode, iterations, control)? == Walked::Stopped {
+                return Ok(None);
+            }
+            let Some(anew) = again(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
+            compared = anew;
+        }
+        if compared.is_empty() {
+            warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.name()));
+            continue;
+        }
+        let launch = mode.name().to_owned();
+        variants.push(VariantVerification { launch, outputs: compared, witnessed: None, missed: Vec::new() });
+    }
+    let Findings { operations, mistakes, unread } = walk.findings()?;
+    drop(walk);
+    if !order::witness(question, &schedules, &mut variants)? {
+        return Ok(None);
+    }
+    let held = !variants.is_empty()
+        && mistakes.is_empty()
+        && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held) && variant.missed.is_empty());
+    let record = VerificationRecord { iterations: iterations as u32, held, operations, mistakes, unread, variants };
+    Ok(Some(Verification { record, warnings }))
+}
+
+/// Runs the iterations behind each other, and compares what they leave in memory with what the walk has left there; `None`
+/// when it was stopped.
+fn again(
+    walk: &mut Walk,
+    ranks: &[Verified],
+    outputs: &[(usize, MemoryId)],
+    mode: LaunchMode,
+    iterations: u64,
+    control: &Control,
+) -> Result<Option<Vec<OutputVerification>>, ExecError> {
+    walk.ranks().reset(control)?;
+    if walk.ranks().iterate(mode, 0, iterations, control)?.slowest.stopped {
+        return Ok(None);
+    }
+    // Each process compares the rank that it runs.
+    let mut compared = || {
+        let mut found = Vec::new();
+        for &(rank, memory) in outputs {
+            let Some(actual) = walk.ranks().read(rank, memory)? else { continue };
+            let Some(expected) = walk.left(rank, memory) else { continue };
+            let (number, program, _) = ranks[rank];
+            let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
+            let row = dims.last().map_or(1, |&length| length as usize);
+            let comparison = compare::unless_same(program, dtype, row, &actual, expected);
+            found.push(OutputVerification {
+                name: match ranks.len() {
+                    1 => name(program, memory),
+                    _ => format!("{} on rank {number}", name(program, memory)),
+                },
+                shape: format!("{dtype}{dims}"),
+                error: comparison.error,
+                bound: comparison.bound,
+                held: comparison.error <= comparison.bound,
+            });
+        }
+        Ok(found)
+    };
+    let compared = compared();
+    Ok(Some(walk.ranks().agree("outputs", compared)?.into_iter().flatten().collect()))
+}
+
+fn name(program: &Program, memory: MemoryId) -> String {
+    let info = program.memory(memory);
+    let name = program.names.name(info.name);
+    match info.kind {
+        MemoryKind::Scratch => format!("output of {name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// For each rank everything that the first iteration of the period writes, and every buffer that any iteration writes.
+fn outputs(ranks: &[Rank]) -> Vec<(usize, MemoryId)> {
+    let mut outputs: Vec<(usize, MemoryId)> = Vec::new();
+    for (rank, Rank { program, schedule, .. }) in ranks.iter().enumerate() {
+        for (index, planned) in schedule.period.iter().enumerate() {
+            let step = &program.cycle[planned.step];
+            for &view in step.ids().flat_map(|op| step.outputs(op)) {
+                let memory = program.views.memory(view);
+                let scratch = program.memory(memory).kind == MemoryKind::Scratch;
+                if !scratch || index == 0 {
+                    outputs.push((rank, memory));
+                }
+            }
+        }
+    }
+    outputs.sort_unstable();
+    outputs.dedup();
+    outputs
+}

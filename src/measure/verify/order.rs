@@ -1,0 +1,61 @@
+//! A run that shows that operations wait for what they depend on.
+
+use crate::base::OpId;
+use crate::exec::{self, Edge, ExecError, LaunchMode, Rank};
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+
+use super::Question;
+use super::record::VariantVerification;
+
+/// Runs the schedules with a mark behind each operation and a look before it; false when it was stopped.
+pub fn witness(
+    question: &Question,
+    schedules: &[Schedule],
+    variants: &mut [VariantVerification],
+) -> Result<bool, ExecError> {
+    let Question { ranks, backend, ref options, control, .. } = *question;
+    let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
+    let opened: Vec<Rank> = ranks.iter().zip(schedules).map(rank).collect();
+    let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
+    let mut witness = exec::witness(&opened, &plans, backend, options)?;
+    // Twice round the period, so that each iteration has had others before it.
+    let period = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64;
+    for variant in variants {
+        let mode = if variant.launch == LaunchMode::Graph.name() { LaunchMode::Graph } else { LaunchMode::Stream };
+        // With its marks an iteration may be too large to be captured: then there is nothing to say.
+        if mode == LaunchMode::Graph && witness.ranks.capture(control).is_err() {
+            continue;
+        }
+        witness.ranks.reset(control)?;
+        if witness.ranks.iterate(mode, 0, 2 * period + 1, control)?.slowest.stopped {
+            return Ok(false);
+        }
+        let own = seen(question, &mut witness);
+        for (witnessed, missed) in witness.ranks.agree("witnessed edges", own)? {
+            if let Some(edges) = witnessed {
+                variant.witnessed = Some(variant.witnessed.unwrap_or(0) + edges);
+            }
+            variant.missed.extend(missed);
+        }
+    }
+    Ok(true)
+}
+
+/// How many edges this process has looked at, where it could, and those that did not hold, in words.
+fn seen(question: &Question, witness: &mut exec::Witness) -> Result<(Option<u64>, Vec<String>), ExecError> {
+    let (mut witnessed, mut all) = (None, Vec::new());
+    for index in witness.ranks.own() {
+        let (number, program, _) = question.ranks[index];
+        let Some(missed) = witness.missed(index)? else { continue };
+        witnessed = Some(witness.edges() as u64);
+        let name = |(step, op): (usize, OpId)| program.op_text(program.cycle[step].op(op));
+        let told = |(edge, count): &(Edge, u32)| {
+            let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+            let at = if question.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
+            format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
+        };
+        all.extend(missed.iter().map(told));
+    }
+    Ok((witnessed, all))
+}

@@ -1,0 +1,243 @@
+//! The operations of a run one by one: what a device left of each, beside what it should have left, given what the device
+//! itself had left before.
+//!
+//! Iterations run apart, each as a whole: operations overlap as they do otherwise. When one is over, its operations are
+//! gone through in the order of issue. The host's memory holds what each of them should have read. Once an operation has
+//! been compared, the device's own result is taken over, so that no error is passed on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::{Dims, MemoryId};
+use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
+use crate::ops::{self, Elements, Method};
+
+use super::meetings::{self, Brought, Found, Key, Left};
+use super::memory::Memory;
+use super::record::{CheckedOperations, Mistake};
+use super::{BEYOND, Verified};
+
+/// Sessions whose operations are compared one by one.
+pub struct Walk<'a> {
+    ranks: &'a [Verified<'a>],
+    inspection: Inspection,
+    /// The memory of each rank of this process, as its device has it.
+    memories: Vec<Memory>,
+    /// For each rank of this process what its launches meet others at.
+    keys: Vec<Vec<Vec<Option<Key>>>>,
+    /// The meetings that are compared.
+    live: BTreeSet<Key>,
+    operations: BTreeMap<&'static str, CheckedOperations>,
+    mistakes: Vec<Mistake>,
+    unread: u64,
+}
+
+/// How far a walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    Done,
+    /// The user has stopped the run.
+    Stopped,
+    /// The backend has no memory to be looked at.
+    Blind,
+}
+
+/// What was found of an iteration, where no other rank is needed for it, and what is needed for the rest.
+#[derive(Default)]
+struct Looked {
+    brought: Vec<Brought>,
+    left: Vec<Left>,
+    blind: bool,
+}
+
+/// What all processes found.
+pub struct Findings {
+    pub operations: Vec<CheckedOperations>,
+    pub mistakes: Vec<Mistake>,
+    pub unread: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub fn open(
+        ranks: &'a [Verified<'a>],
+        opened: &[Rank],
+        backend: &dyn Backend,
+        options: &exec::Options,
+    ) -> Result<Walk<'a>, ExecError> {
+        let inspection = exec::inspect(opened, backend, options)?;
+        let keys: Vec<_> = inspection.inspected.iter().map(meetings::keys).collect();
+        let live = meetings::live(&inspection.ranks, &inspection.inspected.iter().zip(&keys).collect::<Vec<_>>())?;
+        Ok(Walk {
+            ranks,
+            inspection,
+            memories: Vec::new(),
+            keys,
+            live,
+            operations: BTreeMap::new(),
+            mistakes: Vec::new(),
+            unread: 0,
+        })
+    }
+
+    /// The sessions.
+    pub fn ranks(&mut self) -> &mut Ranks {
+        &mut self.inspection.ranks
+    }
+
+    /// What the last walk left in a memory of a rank; `None` where another process runs the rank.
+    pub fn left(&self, rank: usize, memory: MemoryId) -> Option<&[u8]> {
+        let own = rank.checked_sub(self.inspection.ranks.own().start)?;
+        let (at, bytes) = self.inspection.inspected.get(own)?.places[memory.index()];
+        Some(self.memories.get(own)?.bytes(at, bytes))
+    }
+
+    /// Runs iterations from the beginning, and compares each operation.
+    pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Walked, ExecError> {
+        self.memories = self.inspection.inspected.iter().map(Memory::new).collect();
+        self.inspection.ranks.reset(control)?;
+        for iteration in 0..iterations {
+            if control.stopped() {
+                return Ok(Walked::Stopped);
+            }
+            self.inspection.ranks.once(mode, iteration, control)?;
+            let (brought, left, blind) = match self.look(mode, iteration) {
+                Ok(Looked { brought, left, blind }) => (Ok(brought), left, blind),
+                Err(error) => (Err(error), Vec::new(), false),
+            };
+            let brought = meetings::shared(&self.inspection.ranks, brought)?;
+            if blind {
+                return Ok(Walked::Blind);
+            }
+            for found in meetings::check(self.ranks, &brought, &left) {
+                self.note(mode, iteration, &found);
+            }
+        }
+        Ok(Walked::Done)
+    }
+
+    /// Goes through an iteration that is over, on all ranks of this process.
+    fn look(&mut self, mode: LaunchMode, iteration: u64) -> Result<Looked, ExecError> {
+        let mut looked = Looked::default();
+        for own in 0..self.inspection.inspected.len() {
+            let period = self.inspection.inspected[own].steps.len() as u64;
+            let turn = (iteration % period) as usize;
+            for place in 0..self.inspection.inspected[own].steps[turn].len() {
+                if let Some(found) = self.launch(own, turn, place, &mut looked)? {
+                    self.note(mode, iteration, &found);
+                }
+            }
+        }
+        Ok(looked)
+    }
+
+    /// Compares a launch and takes over what it left; `None` where there is nothing to compare yet.
+    fn launch(
+        &mut self,
+        own: usize,
+        turn: usize,
+        place: usize,
+        looked: &mut Looked,
+    ) -> Result<Option<Found>, ExecError> {
+        let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, .. } = self;
+        let (launched, memory, rank) =
+            (&inspected[own].steps[turn][place], &mut memories[own], ranks.own().start + own);
+        let spec = &launched.work.spec;
+        let key = keys[own][turn][place].as_ref().filter(|key| live.contains(*key));
+        let bytes = |elements: Vec<Elements>| elements.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>();
+        if let Some(key) = key {
+            let inputs = bytes(memory.elements(&spec.inputs, &launched.inputs));
+            looked.brought.push(Brought { key: key.clone(), rank, op: launched.op, inputs });
+        }
+        if spec.outputs.is_empty() {
+            return Ok(None);
+        }
+        let Some(places) = &launched.found else {
+            *unread += 1;
+            return Ok(None);
+        };
+        let mut actual = Vec::with_capacity(places.len());
+        for (tensor, at) in spec.outputs.iter().zip(places) {
+            let Some(bytes) = ranks.read_at(rank, *at, tensor.reach())? else {
+                looked.blind = true;
+                return Ok(None);
+            };
+            actual.push(bytes);
+        }
+        let elements = spec.outputs.iter().zip(&actual).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes });
+        let elements: Vec<Elements> = elements.collect();
+        let inputs = memory.elements(&spec.inputs, &launched.inputs);
+        let before = memory.elements(&spec.outputs, &launched.outputs);
+        let found = match key {
+            None => Some(Found { rank, op: launched.op, checks: ops::check(spec, &inputs, &before, &elements) }),
+            Some(_) => None,
+        };
+        let before = key.map(|key| (key.clone(), bytes(before)));
+        for (elements, at) in elements.iter().zip(&launched.outputs) {
+            memory.adopt(elements, *at);
+        }
+        if let Some((key, before)) = before {
+            looked.left.push(Left { key, rank, op: launched.op, before, actual });
+        }
+        Ok(found)
+    }
+
+    /// Notes what was found of a launch.
+    fn note(&mut self, mode: LaunchMode, iteration: u64, Found { rank, op: (step, id), checks }: &Found) {
+        let ((number, program, _), step, id) = (self.ranks[*rank], *step, *id);
+        let op = program.cycle[step].op(id);
+        let name = program.op_name(op);
+        let known = self.operations.entry(name).or_default();
+        known.count += 1;
+        known.by_vectors += u64::from(checks.iter().any(|check| check.method == Method::Vectors));
+        for check in checks {
+            known.elements += check.elements;
+            known.undecided += check.undecided;
+            known.error = known.error.max(check.worst.error.min(BEYOND));
+        }
+        let worst = checks.iter().enumerate().max_by(|a, b| a.1.worst.error.total_cmp(&b.1.worst.error));
+        let Some((output, check)) = worst.filter(|(_, check)| !check.held()) else { return };
+        let dims = program.op_spec(op).map_or(Dims::new(), |spec| spec.outputs[output].dims);
+        self.mistakes.push(Mistake {
+            operation: program.op_text(op),
+            launch: mode.name().to_owned(),
+            rank: (self.ranks.len() > 1).then_some(number),
+            iteration,
+            output: program.view_text(program.cycle[step].outputs(id)[output]),
+            element: coordinates(check.worst.index, dims),
+            actual: format!("{:?}", check.worst.actual),
+            expected: format!("{:?}", check.worst.expected),
+            allowed: check.worst.allowed,
+            error: check.worst.error.min(BEYOND),
+        });
+    }
+
+    /// What was found so far, by all processes.
+    pub fn findings(&self) -> Result<Findings, ExecError> {
+        let named = |(name, known): (&&str, &CheckedOperations)| CheckedOperations {
+            operation: (*name).to_owned(),
+            ..known.clone()
+        };
+        let own: Vec<CheckedOperations> = self.operations.iter().map(named).collect();
+        let all = self.inspection.ranks.agree("operations", Ok((own, self.mistakes.clone(), self.unread)))?;
+        let mut operations: BTreeMap<String, CheckedOperations> = BTreeMap::new();
+        let mut findings = Findings { operations: Vec::new(), mistakes: Vec::new(), unread: 0 };
+        for (own, mistakes, unread) in all {
+            for one in own {
+                operations.entry(one.operation.clone()).or_default().add(one);
+            }
+            findings.mistakes.extend(mistakes);
+            findings.unread += unread;
+        }
+        findings.operations = operations.into_values().collect();
+        Ok(findings)
+    }
+}
+
+/// The indices of an element, given its number in row-major order.
+fn coordinates(mut index: u64, dims: Dims) -> Vec<u64> {
+    let mut coordinates = vec![0; dims.len()];
+    for (coordinate, &size) in coordinates.iter_mut().zip(dims.iter()).rev() {
+        *coordinate = index % size.max(1);
+        index /= size.max(1);
+    }
+    coordinates
+}

@@ -1,0 +1,394 @@
+//! Whether a device left what an operation should have, given the device's own inputs: what rounding explains is known
+//! for each element, since nothing that went before adds to it.
+
+use crate::base::{DType, Dims, parallel};
+
+use super::{Member, Spec, Tensor, stretches};
+
+/// How far what a correct implementation leaves in an output may be from the reference's value, before both are rounded to
+/// the output's type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tolerance {
+    /// Not at all: nothing is rounded on the way.
+    Exact,
+    /// For each element, absolute. Infinite where rounding decides what the value is: then nothing can be said of it.
+    Within(Vec<f64>),
+}
+
+/// A tensor's elements in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    pub tensor: Tensor,
+    /// From the tensor's first element to behind its last.
+    pub bytes: &'a [u8],
+}
+
+/// How an output was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Each element with that of the reference.
+    Elements,
+    /// A matrix product with its factors, by its products with random vectors; and some of its elements.
+    Vectors,
+}
+
+/// What was found in one output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub method: Method,
+    pub elements: u64,
+    /// Elements of which nothing can be said, since rounding decides what they are.
+    pub undecided: u64,
+    pub worst: Worst,
+}
+
+/// The largest error of an output.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Worst {
+    /// In multiples of what rounding explains: more than 1 is a mistake.
+    pub error: f64,
+    /// The element, in row-major order.
+    pub index: u64,
+    pub actual: f64,
+    pub expected: f64,
+    /// How far the actual value may be from the expected one.
+    pub allowed: f64,
+}
+
+impl Check {
+    pub fn held(&self) -> bool {
+        self.worst.error <= 1.0
+    }
+
+    /// Of no elements.
+    pub fn none() -> Check {
+        Check { method: Method::Elements, elements: 0, undecided: 0, worst: Worst::default() }
+    }
+
+    /// Adds what was found in the elements from `first` on.
+    pub fn add(&mut self, first: u64, part: &Check) {
+        self.method = self.method.max(part.method);
+        self.elements += part.elements;
+        self.undecided += part.undecided;
+        self.worst = self.worst.larger(Worst { index: first + part.worst.index, ..part.worst });
+    }
+}
+
+impl Worst {
+    /// The one of both with the larger error.
+    pub fn larger(self, other: Worst) -> Worst {
+        if other.error > self.error { other } else { self }
+    }
+}
+
+/// Elements that are checked as one piece of work.
+const PIECE: u64 = 1 << 18;
+
+impl<'a> Elements<'a> {
+    /// The values without gaps, in row-major order.
+    pub fn values(&self) -> Vec<f64> {
+        let mut values = vec![0.0; self.tensor.elements() as usize];
+        let (dtype, size) = (self.tensor.dtype, self.tensor.dtype.size() as usize);
+        let (length, starts) = stretches(&self.tensor);
+        let bytes = |start: u64, length: usize| &self.bytes[start as usize * size..][..length * size];
+        if length > PIECE {
+            for (start, stretch) in starts.zip(values.chunks_mut(length as usize)) {
+                let pieces = (start..).step_by(PIECE as usize).zip(stretch.chunks_mut(PIECE as usize)).collect();
+                parallel::each(pieces, |(start, piece): (u64, &mut [f64])| {
+                    dtype.load_all(bytes(start, piece.len()), piece);
+                });
+            }
+        } else {
+            for (start, stretch) in starts.zip(values.chunks_mut(length.max(1) as usize)) {
+                dtype.load_all(bytes(start, stretch.len()), stretch);
+            }
+        }
+        values
+    }
+
+    /// The rows from `first` on of the first dimension.
+    fn rows(&self, first: u64, count: u64) -> Elements<'a> {
+        let Elements { mut tensor, bytes } = *self;
+        tensor.dims.set(0, count);
+        let start = (first * tensor.strides[0] * tensor.dtype.size()) as usize;
+        Elements { tensor, bytes: &bytes[start..] }
+    }
+}
+
+/// Compares what a device left in the outputs of an operation with what it should have left. `before` is what they held
+/// when it began: an operation may leave a part of it.
+pub fn check(spec: &Spec, inputs: &[Elements], before: &[Elements], actual: &[Elements]) -> Vec<Check> {
+    let rows = actual.first().and_then(|output| output.tensor.dims.first().copied()).unwrap_or(1);
+    let elements = actual.iter().chain(inputs).map(|operand| operand.tensor.elements()).max().unwrap_or(0);
+    let count = elements.div_ceil(PIECE).min(rows);
+    let values = |operands: &[Elements]| operands.iter().map(Elements::values).collect::<Vec<_>>();
+    let whole = |spec: &Spec, inputs: &[Elements], before: Vec<Vec<f64>>, actual: &[Elements]| {
+        let inputs = values(inputs);
+        let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
+        spec.operation.check(spec, &inputs, before, &values(actual))
+    };
+    let Some(sliced) = spec.operation.rows(spec).filter(|_| count > 1) else {
+        return whole(spec, inputs, values(before), actual);
+    };
+    let pieces = parallel::map(count as usize, |piece| {
+        let first = rows * piece as u64 / count;
+        let length = rows * (piece as u64 + 1) / count - first;
+        let cut = |(operand, sliced)| match sliced {
+            true => Elements::rows(operand, first, length),
+            false => *operand,
+        };
+        let inputs: Vec<Elements> = inputs.iter().zip(sliced.iter().copied()).map(cut).collect();
+        let actual: Vec<Elements> = actual.iter().map(|output| output.rows(first, length)).collect();
+        let tensors = |operands: &[Elements]| operands.iter().map(|operand| operand.tensor).collect();
+        let spec = Spec { inputs: tensors(&inputs), outputs: tensors(&actual), ..spec.clone() };
+        // What works row by row writes all of each.
+        let before = actual.iter().map(|output| vec![0.0; output.tensor.elements() as usize]).collect();
+        (first, whole(&spec, &inputs, before, &actual))
+    });
+    let mut all: Vec<Check> = actual.iter().map(|_| Check::none()).collect();
+    for (first, parts) in &pieces {
+        for ((all, part), output) in all.iter_mut().zip(parts).zip(actual) {
+            all.add(first * output.tensor.elements() / rows, part);
+        }
+    }
+    all
+}
+
+/// One rank's share in an operation of several ranks.
+#[derive(Clone, Debug)]
+pub struct Share<'a> {
+    pub spec: &'a Spec,
+    pub inputs: Vec<Elements<'a>>,
+    /// What the outputs held before, and what the device left there; `None` for a rank that is compared elsewhere.
+    pub outputs: Option<(Vec<Elements<'a>>, Vec<Elements<'a>>)>,
+}
+
+/// As [`check()`], for an operation of several ranks, in the order of the group: what was found on each rank that is
+/// compared here.
+pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
+    let Some(first) = shares.first() else { return Vec::new() };
+    let apart = shares.iter().all(|share| share.spec.operation.rows(share.spec).is_some());
+    let rows = first.spec.outputs.first().and_then(|output| output.dims.first().copied()).unwrap_or(1);
+    let elements = first.spec.outputs.first().map_or(0, Tensor::elements);
+    let count = if apart { elements.div_ceil(PIECE).min(rows).max(1) } else { 1 };
+    let pieces = parallel::map(count as usize, |piece| {
+        let start = rows * piece as u64 / count;
+        let length = rows * (piece as u64 + 1) / count - start;
+        let values = |elements: &Elements| match count {
+            1 => elements.values(),
+            _ => elements.rows(start, length).values(),
+        };
+        let all = |operands: &[Elements]| operands.iter().map(values).collect::<Vec<_>>();
+        let inputs: Vec<Vec<Vec<f64>>> = shares.iter().map(|share| all(&share.inputs)).collect();
+        let unknown = |output: &Tensor| vec![0.0; (output.elements() * length / rows) as usize];
+        let held = |share: &Share| match &share.outputs {
+            Some((before, _)) => all(before),
+            None => share.spec.outputs.iter().map(unknown).collect(),
+        };
+        let mut outputs: Vec<Vec<Vec<f64>>> = shares.iter().map(held).collect();
+        let members = shares.iter().zip(&inputs).zip(&mut outputs);
+        let mut members: Vec<Member> =
+            members.map(|((share, inputs), outputs)| Member { spec: share.spec, inputs, outputs }).collect();
+        let tolerances = first.spec.operation.enclose_exchange(&mut members);
+        let results = shares.iter().zip(&outputs).zip(&tolerances);
+        let found = results.filter_map(|((share, expected), tolerances)| {
+            let (_, actual) = share.outputs.as_ref()?;
+            Some(compare_all(share.spec, &all(actual), expected, tolerances))
+        });
+        (start, found.collect::<Vec<_>>())
+    });
+    let mut whole: Vec<Vec<Check>> = Vec::new();
+    for (start, found) in pieces {
+        whole.resize_with(found.len(), Vec::new);
+        for (all, parts) in whole.iter_mut().zip(found) {
+            all.resize_with(parts.len(), Check::none);
+            all.iter_mut().zip(&parts).for_each(|(all, part)| all.add(start * elements / rows, part));
+        }
+    }
+    whole
+}
+
+/// For operations whose operands all have the same shape, element by element: each input has the output's rows.
+pub fn same_rows(spec: &Spec) -> Option<Vec<bool>> {
+    let dims = spec.outputs.first()?.dims;
+    let same = !dims.is_empty() && spec.inputs.iter().chain(&spec.outputs).all(|tensor| tensor.dims == dims);
+    same.then(|| vec![true; spec.inputs.len()])
+}
+
+/// The inputs that a walk over `dims` goes through row by row; the others repeat, and are needed whole.
+pub fn broadcast_rows(inputs: &[Tensor], dims: Dims) -> Option<Vec<bool>> {
+    let &rows = dims.first()?;
+    let along = |input: &Tensor| input.dims.len() == dims.len() && input.dims[0] == rows;
+    // A single row that repeats would be cut like one of many.
+    (rows > 1).then(|| inputs.iter().map(along).collect())
+}
+
+/// Compares each element with the reference's.
+pub fn compare(dtype: DType, actual: &[f64], expected: &[f64], tolerance: &Tolerance) -> Check {
+    let mut check = Check { elements: actual.len() as u64, ..Check::none() };
+    for (index, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
+        let allowed = match tolerance {
+            Tolerance::Exact => 0.0,
+            Tolerance::Within(radii) => radii[index],
+        };
+        if allowed.is_infinite() {
+            check.undecided += 1;
+            continue;
+        }
+        let rounded = dtype.round(expected);
+        if actual != rounded && !(actual.is_nan() && rounded.is_nan()) {
+            // Rounding keeps the order, so that the device's value lies between the bounds when all are rounded.
+            let held = dtype.round(expected - allowed) <= actual && actual <= dtype.round(expected + allowed);
+            // What storing the value explains.
+            let size = actual.abs().max(expected.abs()).max(dtype.smallest());
+            let stored = if dtype.is_float() { dtype.epsilon() * size } else { 1.0 };
+            let share = ((actual - expected).abs() - stored).max(0.0) / allowed;
+            let error = match held {
+                true => share.min(1.0),
+                // A number against NaN, or anything where nothing is allowed, is beyond any bound.
+                false if share.is_nan() || allowed == 0.0 => f64::INFINITY,
+                false => share.max(1.0 + f64::EPSILON),
+            };
+            let worst = Worst { error, index: index as u64, actual, expected: rounded, allowed: allowed + stored };
+            check.worst = check.worst.larger(worst);
+        }
+    }
+    check
+}
+
+/// Compares all outputs with the reference's.
+pub fn compare_all(spec: &Spec, actual: &[Vec<f64>], expected: &[Vec<f64>], tolerances: &[Tolerance]) -> Vec<Check> {
+    let pairs = spec.outputs.iter().zip(actual).zip(expected).zip(tolerances);
+    pairs.map(|(((tensor, actual), expected), tolerance)| compare(tensor.dtype, actual, expected, tolerance)).collect()
+}
+
+/// How far a sum of positive terms may be off in that type, absolute, whatever the order. Roundings behave like the steps
+/// of a random walk; but where terms are much alike they may all go the same way, as they then do in a plain sum, and
+/// they are larger where the largest terms come first.
+pub fn sum_error(dtype: DType, terms: &[f64]) -> f64 {
+    // The sum with twice the digits.
+    let (mut sum, mut lost) = (0.0f64, 0.0f64);
+    for &term in terms {
+        let next = sum + term;
+        let kept = next - sum;
+        lost += (sum - (next - kept)) + (term - kept);
+        sum = next;
+    }
+    let add = |sum: f64, term: &f64| dtype.round(sum + dtype.round(*term));
+    let plain = [terms.iter().fold(0.0, add), terms.iter().rev().fold(0.0, add)];
+    let off = plain.map(|plain| (plain - sum - lost).abs());
+    let count = terms.len() as f64;
+    let steps = (4.0 * count.sqrt() + 8.0).min(count);
+    2.0 * off[0].max(off[1]) + steps * dtype.epsilon() * sum
+}
+
+/// How an operation without rounding is compared: exactly.
+pub fn exactly(outputs: &[Vec<f64>]) -> Vec<Tolerance> {
+    outputs.iter().map(|_| Tolerance::Exact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Attrs, Team, expression::Expression, find};
+    use super::*;
+    use crate::base::Space;
+
+    fn tensor(dtype: DType, dims: &[u64]) -> Tensor {
+        let dims = Dims::from_slice(dims).unwrap();
+        Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+    }
+
+    fn bytes(dtype: DType, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for value in values {
+            let mut element = [0; 8];
+            dtype.store(value, &mut element);
+            bytes.extend(&element[..dtype.size() as usize]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_is_exact_has_to_be_the_same() {
+        let check = |actual: f64| compare(DType::F16, &[actual], &[0.1], &Tolerance::Exact);
+        let stored = DType::F16.round(0.1);
+        assert!(check(stored).held());
+        assert_eq!(check(stored + 2f64.powi(-14)).worst.error, f64::INFINITY);
+        assert!(compare(DType::F32, &[f64::NAN], &[f64::NAN], &Tolerance::Exact).held());
+        assert!(!compare(DType::F32, &[f64::NAN], &[1.0], &Tolerance::Exact).held());
+        assert!(compare(DType::U8, &[255.0], &[300.0], &Tolerance::Exact).held(), "integers saturate");
+    }
+
+    #[test]
+    fn a_tolerance_is_that_of_the_value_before_it_is_stored() {
+        let check =
+            |dtype, actual: f64, within: f64| compare(dtype, &[actual], &[1.0], &Tolerance::Within(vec![within]));
+        // The next value of the type is twice a rounding away.
+        let next = 1.0 + 2.0 * DType::BF16.epsilon();
+        assert!(!check(DType::BF16, next, 1e-6).held());
+        assert!(check(DType::BF16, next, 0.01).held());
+        assert!(check(DType::I32, 0.0, 1e-9).held(), "the fraction is cut off");
+        assert!(!check(DType::I32, 2.0, 1e-9).held());
+        let unknown = check(DType::F32, f64::NAN, f64::INFINITY);
+        assert_eq!((unknown.held(), unknown.undecided), (true, 1));
+        // The error is a share of the tolerance.
+        let error = check(DType::F64, 1.5, 1.0).worst.error;
+        assert!((error - 0.5).abs() < 1e-9, "{error}");
+    }
+
+    /// What is checked piece by piece is found at the same place as in one.
+    #[test]
+    fn pieces_are_joined() {
+        let (rows, columns) = (3 * PIECE / 1000, 1000);
+        let dims = [rows, columns];
+        let attrs = Attrs::default();
+        let spec = Spec {
+            operation: find("map").unwrap(),
+            attrs,
+            expression: Some(Expression::identity().into()),
+            inputs: vec![tensor(DType::F32, &dims)],
+            outputs: vec![tensor(DType::F32, &dims)],
+            team: Team::ALONE,
+        };
+        let value = |index: u64| index as f64;
+        let input = bytes(DType::F32, (0..rows * columns).map(value));
+        let wrong = rows * columns - 7;
+        let output =
+            bytes(DType::F32, (0..rows * columns).map(|index| if index == wrong { -1.0 } else { value(index) }));
+        let elements = |bytes| [Elements { tensor: tensor(DType::F32, &dims), bytes }];
+        let found = check(&spec, &elements(&input), &elements(&input), &elements(&output));
+        let Worst { index, actual, expected, .. } = found[0].worst;
+        assert_eq!((found[0].elements, index), (rows * columns, wrong));
+        assert_eq!((actual, expected), (-1.0, wrong as f64));
+        let right = check(&spec, &elements(&input), &elements(&input), &elements(&input));
+        assert!(right[0].held());
+    }
+
+    #[test]
+    fn gaps_are_left_out() {
+        let mut tensor = tensor(DType::I32, &[2, 2]);
+        tensor.strides = Dims::from_slice(&[3, 1]).unwrap();
+        let bytes = bytes(DType::I32, [1.0, 2.0, -9.0, 3.0, 4.0]);
+        let elements = Elements { tensor, bytes: &bytes };
+        assert_eq!(elements.values(), [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(elements.rows(1, 1).values(), [3.0, 4.0]);
+    }
+
+    #[test]
+    fn sums_are_off_by_what_their_terms_make_them() {
+        let sum_of = |term: fn(usize) -> f64| {
+            let terms: Vec<f64> = (0..10_000).map(term).collect();
+            let exact: f64 = terms.iter().sum();
+            sum_error(DType::F32, &terms) / exact / DType::F32.epsilon()
+        };
+        let (mixed, alike) = (sum_of(|index| ((index * 7919) % 1000) as f64), sum_of(|_| 0.1));
+        assert!(mixed < 2000.0, "{mixed}");
+        // Each addition of the same number is rounded the same way.
+        assert!(alike > 1000.0, "{alike}");
+        // A sum that is large from the beginning is rounded more coarsely, whoever adds up in which order.
+        let mut terms: Vec<f64> = (0..10_000).map(|index| if index == 9_999 { 1e6 } else { 0.1 }).collect();
+        let last = sum_error(DType::F32, &terms);
+        terms.reverse();
+        assert!((sum_error(DType::F32, &terms) / last - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,595 @@
+//! Random programs of many chains of operations: each chain has buffers of its own, and its operations use each other's
+//! results. All operations of the catalogue occur, in all types, with odd sizes, repeated dimensions, slices with gaps,
+//! values of different sizes, terms that cancel, and buffers that are updated in place.
+
+use aorta::base::DType;
+
+use crate::random::Random;
+
+/// What chains consist of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub chains: usize,
+    /// Operations of a chain at most.
+    pub operations: usize,
+    /// Ranks that the program is for: with several, chains have collectives.
+    pub ranks: u64,
+}
+
+/// A tensor that a chain can use.
+#[derive(Clone, Debug)]
+struct Tensor {
+    /// As the program names it.
+    text: String,
+    dtype: DType,
+    dims: Vec<u64>,
+    /// A buffer as a whole, of which slices can be taken.
+    whole: bool,
+    /// It lies in the device's memory.
+    near: bool,
+}
+
+impl Tensor {
+    fn elements(&self) -> u64 {
+        self.dims.iter().product()
+    }
+
+    fn last(&self) -> u64 {
+        self.dims.last().copied().unwrap_or(1)
+    }
+
+    fn rank(&self) -> usize {
+        self.dims.len()
+    }
+}
+
+/// Streams of a program.
+const STREAMS: usize = 8;
+
+/// Elements of a tensor at most.
+const ELEMENTS: u64 = 6000;
+
+const SIZES: [u64; 14] = [1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 33, 64, 65, 100];
+const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
+const INITS: [&str; 8] = ["", "1", "0.001", "1000", "0.03", "30", "1e-6", "3"];
+
+/// The program of a seed.
+pub fn text(seed: u64, shape: &Shape) -> String {
+    let mut random = Random::new(seed);
+    let cycle = random.of(&[1, 1, 1, 2, 3]);
+    let options = random.of(&["", "", "(sync: end, depth: 2)"]);
+    let (mut buffers, mut steps) = (String::new(), String::new());
+    for number in 0..shape.chains {
+        let mut chain = Chain { number, cycle, ranks: shape.ranks, random, ..Chain::default() };
+        chain.write(shape.operations);
+        random = chain.random;
+        buffers += &chain.buffers;
+        steps += &chain.steps;
+    }
+    format!("stream s[{STREAMS}]\n{buffers}step{options} {{\n{steps}}}\n")
+}
+
+/// The chain that a name belongs to, such as `c12_b3` or `output of c12_4`; `None` where it is no chain's.
+pub fn chain_of(name: &str) -> Option<usize> {
+    let at = name.split(' ').find(|word| word.starts_with('c') && word.contains('_'))?;
+    at[1..].split('_').next()?.parse().ok()
+}
+
+#[derive(Debug)]
+struct Chain {
+    number: usize,
+    cycle: u64,
+    ranks: u64,
+    random: Random,
+    buffers: String,
+    steps: String,
+    /// Buffers, and operations.
+    declared: usize,
+    written: usize,
+    tensors: Vec<Tensor>,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Chain {
+            number: 0,
+            cycle: 1,
+            ranks: 1,
+            random: Random::new(0),
+            buffers: String::new(),
+            steps: String::new(),
+            declared: 0,
+            written: 0,
+            tensors: Vec::new(),
+        }
+    }
+}
+
+impl Chain {
+    fn write(&mut self, most: usize) {
+        for _ in 0..2 {
+            let (dtype, dims) = (self.dtype(), self.dims());
+            let tensor = self.buffer(dtype, &dims);
+            self.tensors.push(tensor);
+        }
+        let wanted = self.random.between(1, most as u64) as usize;
+        for _ in 0..4 * wanted {
+            if self.written >= wanted {
+                return;
+            }
+            self.operation();
+        }
+    }
+
+    fn operation(&mut self) {
+        match self.random.below(24) {
+            0..=7 => self.map(),
+            8 => self.cast(),
+            9 => self.fill(),
+            10 | 11 => self.softmax(),
+            12 => self.top_k(),
+            13..=16 => self.gemm(),
+            17 => self.transpose(),
+            18 => self.gather(),
+            19 | 20 => self.scatter(),
+            21 => self.route(),
+            22 => self.copy(),
+            _ if self.ranks > 1 => self.collective(),
+            _ => self.map(),
+        }
+    }
+
+    // --- Tensors ----------------------------------------------------------------------------------------------
+
+    fn dtype(&mut self) -> DType {
+        if self.random.once_in(6) { self.random.of(&DType::ALL) } else { self.random.of(&FLOATS) }
+    }
+
+    fn dims(&mut self) -> Vec<u64> {
+        let rank = self.random.of(&[1, 2, 2, 2, 3]);
+        // Long rows now and then.
+        if self.random.once_in(12) {
+            let (rows, columns) = (self.random.between(1, 3), self.random.between(300, 2600));
+            return vec![rows, columns];
+        }
+        let mut dims = Vec::new();
+        for _ in 0..rank {
+            let room = ELEMENTS / dims.iter().product::<u64>();
+            let fits: Vec<u64> = SIZES.iter().copied().filter(|size| *size <= room).collect();
+            dims.push(self.random.of(&fits));
+        }
+        dims
+    }
+
+    /// A new buffer with random contents.
+    fn buffer(&mut self, dtype: DType, dims: &[u64]) -> Tensor {
+        let init = match self.random.below(10) {
+            0 => " = ones".to_owned(),
+            1 => " = iota".to_owned(),
+            _ => match self.random.of(&INITS) {
+                "" => String::new(),
+                deviation => format!(" = random({}, {deviation})", self.random.between(1, 1_000_000)),
+            },
+        };
+        self.declare(dtype, dims, "", &init)
+    }
+
+    /// A new buffer for results.
+    fn target(&mut self, dtype: DType, dims: &[u64]) -> Tensor {
+        self.declare(dtype, dims, "", " = zeros")
+    }
+
+    fn declare(&mut self, dtype: DType, dims: &[u64], space: &str, init: &str) -> Tensor {
+        let name = format!("c{}_b{}", self.number, self.declared);
+        self.declared += 1;
+        let sizes = list(dims);
+        self.buffers += &format!("buffer {name}: {dtype}[{sizes}]{space}{init}\n");
+        Tensor { text: name, dtype, dims: dims.to_vec(), whole: true, near: space.is_empty() }
+    }
+
+    /// A tensor that fits, or a slice of one.
+    fn pick(&mut self, fits: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
+        let found: Vec<Tensor> = self.tensors.iter().filter(|tensor| fits(tensor)).cloned().collect();
+        if found.is_empty() {
+            return None;
+        }
+        // What was made last most of all, so that chains are deep.
+        let place = if self.random.once_in(2) { found.len() - 1 } else { self.random.below(found.len()) };
+        let tensor = found[place].clone();
+        match tensor.whole && self.random.once_in(3) {
+            true => Some(self.slice(&tensor)).filter(&fits).or(Some(tensor)),
+            false => Some(tensor),
+        }
+    }
+
+    /// A part of a buffer: one index of a dimension, or a stretch of it.
+    fn slice(&mut self, tensor: &Tensor) -> Tensor {
+        let mut dims = tensor.dims.clone();
+        let axis = self.random.below(dims.len());
+        let size = dims[axis];
+        let mut indices: Vec<String> = vec!["..".to_owned(); dims.len()];
+        if dims.len() > 1 && self.random.once_in(3) {
+            indices[axis] = match self.cycle > 1 && size >= self.cycle {
+                true => format!("iteration % {}", self.cycle),
+                false => self.random.between(0, size - 1).to_string(),
+            };
+            dims.remove(axis);
+        } else {
+            let from = self.random.between(0, size - 1);
+            let to = self.random.between(from + 1, size);
+            indices[axis] = format!("{from}..{to}");
+            dims[axis] = to - from;
+        }
+        let text = format!("{}[{}]", tensor.text, indices.join(", "));
+        Tensor { text, dims, whole: false, ..tensor.clone() }
+    }
+
+    /// A place for a result: scratch, a buffer of its own, or a part of a larger one with what was there around it.
+    fn place(&mut self, dtype: DType, dims: &[u64]) -> Option<Tensor> {
+        match self.random.below(3) {
+            0 => None,
+            1 => Some(self.target(dtype, dims)),
+            _ => {
+                let mut larger: Vec<u64> = dims.to_vec();
+                let axis = self.random.below(dims.len());
+                let from = self.random.between(0, 3);
+                larger[axis] += from + self.random.between(0, 3);
+                let around = self.buffer(dtype, &larger);
+                let mut indices: Vec<String> = vec!["..".to_owned(); dims.len()];
+                indices[axis] = format!("{from}..{}", from + dims[axis]);
+                let text = format!("{}[{}]", around.text, indices.join(", "));
+                Some(Tensor { text, dims: dims.to_vec(), whole: false, ..around })
+            }
+        }
+    }
+
+    /// Writes an operation whose single result has that type and shape.
+    fn emit(&mut self, call: &str, options: &str, dtype: DType, dims: &[u64], to: Option<Tensor>) {
+        let label = self.label();
+        let stream = self.random.below(STREAMS);
+        let arrow = to.as_ref().map_or(String::new(), |to| format!(" -> {}", to.text));
+        self.steps += &format!("  on s[{stream}] {{ {label}: {call}{arrow}{options}) }}\n");
+        self.tensors.push(match to {
+            Some(to) => to,
+            None => Tensor { text: label, dtype, dims: dims.to_vec(), whole: false, near: true },
+        });
+    }
+
+    fn label(&mut self) -> String {
+        self.written += 1;
+        format!("c{}_{}", self.number, self.written - 1)
+    }
+
+    // --- Operations -------------------------------------------------------------------------------------------
+
+    fn map(&mut self) {
+        let Some(x) = self.pick(|_| true) else { return };
+        let mut inputs = vec![x.clone()];
+        for _ in 0..self.random.below(3) {
+            let same = self.pick(|tensor| tensor.dims == x.dims);
+            inputs.push(match self.random.below(3) {
+                0 => same.unwrap_or_else(|| x.clone()),
+                1 => {
+                    let dtype = self.dtype();
+                    let tensor = self.buffer(dtype, &x.dims.clone());
+                    self.tensors.push(tensor.clone());
+                    tensor
+                }
+                // Some dimensions repeat, or the first ones are not there at all.
+                _ => {
+                    let skipped = self.random.below(x.rank());
+                    let mut dims: Vec<u64> = x.dims[skipped..].to_vec();
+                    dims.iter_mut().for_each(|size| *size = if self.random.once_in(2) { 1 } else { *size });
+                    let dtype = self.random.of(&FLOATS);
+                    self.buffer(dtype, &dims)
+                }
+            });
+        }
+        let texts: Vec<String> = inputs.iter().map(|input| input.text.clone()).collect();
+        let depth = self.random.between(1, 3);
+        // The first decides the shape: it takes part in any case.
+        let rest = self.expression(&texts, depth);
+        let operator = self.random.of(&["+", "-", "*"]);
+        let expression = match self.random.once_in(4) {
+            true => self.cancelling(&texts),
+            false => format!("{} {operator} ({rest})", texts[0]),
+        };
+        let used: Vec<&Tensor> = inputs.iter().filter(|input| expression.contains(&input.text)).collect();
+        let dtype = used.iter().map(|input| input.dtype).reduce(DType::promote).unwrap_or(x.dtype);
+        // In place, where the buffer is read as it is written, and nowhere else.
+        let whole = x.whole && used.iter().all(|input| input.text == x.text || base(input) != x.text);
+        let to = match whole && self.random.once_in(4) {
+            true => Some(x.clone()),
+            false => {
+                let dtype = if self.random.once_in(3) { self.dtype() } else { dtype };
+                self.place(dtype, &x.dims)
+            }
+        };
+        self.emit(&format!("map({expression}"), "", dtype, &x.dims, to);
+    }
+
+    /// An expression in which what is left is small beside its terms, or in which a small step decides.
+    fn cancelling(&mut self, texts: &[String]) -> String {
+        let x = &texts[0];
+        let y = texts.last().expect("there is an input");
+        let pattern = self.random.of(&[
+            "exp(X) - 1",
+            "(X + 1000) - 1000",
+            "1 - cos(X)",
+            "log(X * X + 1)",
+            "sqrt(X * X + 1) - 1",
+            "sigmoid(X) - 0.5",
+            "X - Y",
+            "(X - Y) / (X + Y)",
+            "gelu(-abs(X) * 3)",
+            "pow(abs(X) + 1, 3) - 1",
+            "tanh(X) - X",
+            "floor(X * 4) / 4",
+            "X % 0.7 + Y",
+            "if X > Y { X } else { -Y }",
+            "(X + Y) - X",
+            "silu(X) - X * 0.5",
+            "erf(X) - erf(Y)",
+            "round(X * 3.3 + Y)",
+            "if exp(X) - 1 > X { Y } else { X }",
+            "rsqrt(X * X + 1) * X",
+            "max(X * 0.3, Y * 0.3) - X * 0.3",
+            "ceil(log2(abs(X) + 1))",
+        ]);
+        pattern.replace('X', x).replace('Y', y)
+    }
+
+    fn expression(&mut self, texts: &[String], depth: u64) -> String {
+        let leaf = self.random.of(texts);
+        if depth == 0 {
+            return leaf;
+        }
+        let x = self.expression(texts, depth - 1);
+        match self.random.below(5) {
+            0 => {
+                let function = self.random.of(&[
+                    "abs", "ceil", "cos", "erf", "exp", "floor", "gelu", "log", "log2", "relu", "round", "rsqrt",
+                    "sigmoid", "silu", "sin", "sqrt", "tanh",
+                ]);
+                format!("{function}({x})")
+            }
+            1 => {
+                let constant = self.random.of(&["0.5", "3", "1000", "0.001", "0.1", "7"]);
+                let operator = self.random.of(&["+", "-", "*", "/", "%"]);
+                format!("({x} {operator} {constant})")
+            }
+            2 => {
+                let function = self.random.of(&["max", "min", "pow"]);
+                let x = if function == "pow" { format!("abs({x})") } else { x };
+                format!("{function}({x}, {leaf})")
+            }
+            3 => {
+                let comparison = self.random.of(&["<", "<=", ">", ">=", "==", "!="]);
+                format!("(if {x} {comparison} {leaf} {{ {x} }} else {{ {leaf} * 2 }})")
+            }
+            _ => {
+                let operator = self.random.of(&["+", "-", "*", "/"]);
+                format!("({x} {operator} {leaf})")
+            }
+        }
+    }
+
+    fn cast(&mut self) {
+        let Some(x) = self.pick(|_| true) else { return };
+        let dtype = self.random.of(&DType::ALL);
+        match self.place(dtype, &x.dims) {
+            None => self.emit(&format!("cast({}", x.text), &format!(", to: {dtype}"), dtype, &x.dims, None),
+            to => self.emit(&format!("cast({}", x.text), "", dtype, &x.dims, to),
+        }
+    }
+
+    fn fill(&mut self) {
+        let (dtype, dims) = (self.dtype(), self.dims());
+        let to = self.place(dtype, &dims).unwrap_or_else(|| self.target(dtype, &dims));
+        let value = self.random.of(&["0.1", "3", "-2.75", "1000.3", "1e-5", "254.7"]);
+        let call = if to.whole && self.random.once_in(3) { "memset(63".to_owned() } else { format!("fill({value}") };
+        self.emit(&call, "", dtype, &dims, Some(to));
+    }
+
+    fn softmax(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.dtype.is_float()) else { return };
+        let options = self.random.of(&["", "", ", scale: 0.5", ", scale: 0.3", ", scale: 20"]);
+        let to = self.place(x.dtype, &x.dims);
+        self.emit(&format!("softmax({}", x.text), options, x.dtype, &x.dims, to);
+    }
+
+    fn top_k(&mut self) {
+        let Some(x) = self.pick(|_| true) else { return };
+        let k = self.random.between(1, x.last().min(12));
+        let (label, stream) = (self.label(), self.random.below(STREAMS));
+        self.steps += &format!("  on s[{stream}] {{ {label}: top_k({}, k: {k}) }}\n", x.text);
+        let mut dims = x.dims.clone();
+        *dims.last_mut().expect("it has rows") = k;
+        for (output, dtype) in [("values", x.dtype), ("indices", DType::I32)] {
+            let text = format!("{label}.{output}");
+            self.tensors.push(Tensor { text, dtype, dims: dims.clone(), whole: false, near: true });
+        }
+    }
+
+    fn gemm(&mut self) {
+        // Rows lie side by side: whole tensors, and parts of dimensions.
+        let rows = |tensor: &Tensor| {
+            tensor.dtype.is_float() && tensor.rank() >= 2 && !tensor.text.contains(']')
+                || (tensor.dtype.is_float()
+                    && tensor.rank() >= 2
+                    && tensor.text.contains("[..")
+                    && !tensor.text.contains('%'))
+        };
+        let large = self.random.once_in(8);
+        let picked = if large { None } else { self.pick(rows) };
+        let (transpose_a, transpose_b) = (self.random.once_in(3), self.random.once_in(3));
+        let a = picked.filter(contiguous_rows).unwrap_or_else(|| {
+            let dtype = self.random.of(&FLOATS);
+            let (m, k) = match large {
+                true => (self.random.between(1, 4), self.random.between(100, 3000)),
+                false => (self.random.of(&SIZES), self.random.of(&SIZES)),
+            };
+            let dims = if transpose_a { [k, m] } else { [m, k] };
+            self.buffer(dtype, &dims)
+        });
+        let rank = a.rank();
+        let (mut m, mut k) = (a.dims[rank - 2], a.dims[rank - 1]);
+        if transpose_a {
+            std::mem::swap(&mut m, &mut k);
+        }
+        let n = if large { self.random.between(1, 8) } else { self.random.of(&SIZES) };
+        let mut dims = if transpose_b { vec![n, k] } else { vec![k, n] };
+        let mut lead: Vec<u64> = a.dims[..rank - 2].to_vec();
+        if self.random.once_in(2) {
+            dims = [lead.clone(), dims].concat();
+        } else if lead.is_empty() && self.random.once_in(3) {
+            lead = vec![self.random.between(1, 3)];
+            dims = [lead.clone(), dims].concat();
+        }
+        let known = dims.clone();
+        let same = self.pick(|tensor| tensor.dtype == a.dtype && tensor.dims == known);
+        let b = match same.filter(contiguous_rows) {
+            Some(b) if self.random.once_in(2) => b,
+            _ => self.buffer(a.dtype, &dims),
+        };
+        let mut options = String::new();
+        for (name, set) in [("transpose_a", transpose_a), ("transpose_b", transpose_b)] {
+            options += &if set { format!(", {name}: true") } else { String::new() };
+        }
+        if a.dtype == DType::F32 && self.random.once_in(3) {
+            options += ", compute: tf32";
+        }
+        let shape = [lead, vec![m, n]].concat();
+        let wide = matches!(a.dtype, DType::F16 | DType::BF16) && self.random.once_in(3);
+        let dtype = if wide { DType::F32 } else { a.dtype };
+        let to = match self.place(dtype, &shape) {
+            None if wide => Some(self.target(dtype, &shape)),
+            // Rows of a result lie side by side.
+            to => to,
+        };
+        self.emit(&format!("gemm({}, {}", a.text, b.text), &options, dtype, &shape, to);
+    }
+
+    fn transpose(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.rank() >= 2) else { return };
+        let rank = x.rank();
+        let mut order: Vec<usize> = (0..rank).collect();
+        let options = match rank > 2 && self.random.once_in(2) {
+            true => {
+                order.rotate_left(1);
+                format!(", dims: [{}]", list(&order))
+            }
+            false => {
+                order.swap(rank - 1, rank - 2);
+                String::new()
+            }
+        };
+        let dims: Vec<u64> = order.iter().map(|&axis| x.dims[axis]).collect();
+        let to = self.place(x.dtype, &dims);
+        self.emit(&format!("transpose({}", x.text), &options, x.dtype, &dims, to);
+    }
+
+    /// Whole numbers from 0 to 99, or those that follow each other.
+    fn indices(&mut self, dims: &[u64]) -> Tensor {
+        let init = if self.random.once_in(3) { " = iota" } else { "" };
+        self.declare(DType::I32, dims, "", init)
+    }
+
+    fn gather(&mut self) {
+        let Some(x) = self.pick(|_| true) else { return };
+        let room = (ELEMENTS * x.dims[0] / x.elements()).max(1);
+        let count = self.random.between(1, room.min(40));
+        let i = match self.pick(|tensor| tensor.dtype == DType::I32 && tensor.rank() == 1 && tensor.elements() <= room)
+        {
+            Some(i) if self.random.once_in(2) => i,
+            _ => self.indices(&[count]),
+        };
+        let dims = [i.dims.clone(), x.dims[1..].to_vec()].concat();
+        let to = self.place(x.dtype, &dims);
+        self.emit(&format!("gather({}, {}", x.text, i.text), "", x.dtype, &dims, to);
+    }
+
+    fn scatter(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.elements() <= ELEMENTS) else { return };
+        let lead = vec![x.dims[0]];
+        let i = self.indices(&lead);
+        // Few rows get many terms each.
+        let rows = self.random.of(&[1, 3, 20, 99]).min((ELEMENTS * x.dims[0] / x.elements()).max(1));
+        let weights = self.random.once_in(2).then(|| {
+            let dtype = self.random.of(&FLOATS);
+            self.buffer(dtype, &lead)
+        });
+        let dims = [vec![rows], x.dims[1..].to_vec()].concat();
+        let to = self.place(x.dtype, &dims).unwrap_or_else(|| self.target(x.dtype, &dims));
+        let weights = weights.map_or(String::new(), |weights| format!(", {}", weights.text));
+        let options = self.random.of(&["", ", combine: add", ", combine: add"]);
+        self.emit(&format!("scatter({}, {}{weights}", x.text, i.text), options, x.dtype, &dims, Some(to));
+    }
+
+    fn route(&mut self) {
+        let found = self.pick(|tensor| tensor.dtype.is_float() && tensor.rank() == 2 && tensor.last() <= 64);
+        let Some(probs) = found else { return };
+        let (tokens, experts) = (probs.dims[0], probs.dims[1]);
+        let k = self.random.between(1, experts.min(4));
+        let capacity = self.random.between(1, tokens.clamp(1, 40));
+        let normalize = self.random.of(&["", ", normalize: true"]);
+        let (label, stream) = (self.label(), self.random.below(STREAMS));
+        self.steps += &format!(
+            "  on s[{stream}] {{ {label}: route({}, k: {k}, capacity: {capacity}{normalize}) }}\n",
+            probs.text
+        );
+        let slots = vec![experts, capacity];
+        for (output, dtype, dims) in [
+            ("slots", DType::I32, slots.clone()),
+            ("weights", probs.dtype, slots),
+            ("dropped", DType::I32, vec![experts]),
+        ] {
+            self.tensors.push(Tensor { text: format!("{label}.{output}"), dtype, dims, whole: false, near: true });
+        }
+    }
+
+    fn copy(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.near && !tensor.text.contains(']')) else { return };
+        let space = self.random.of(&["", " in pinned"]);
+        let to = self.declare(x.dtype, &x.dims, space, " = zeros");
+        let via = self.random.of(&["", ", via: dma", ", via: kernel"]);
+        self.emit(&format!("copy({}", x.text), via, x.dtype, &x.dims, Some(to));
+    }
+
+    fn collective(&mut self) {
+        let ranks = self.ranks;
+        let found = self.pick(|tensor| tensor.near && !tensor.text.contains(']') && tensor.elements() % ranks == 0);
+        let Some(x) = found else { return };
+        let reductions: &[&str] = match x.dtype.is_float() {
+            true => &["", ", op: mean", ", op: max", ", op: min", ", op: product"],
+            false => &["", ", op: max", ", op: min", ", op: product"],
+        };
+        let elements = x.elements();
+        let (call, options, count) = match self.random.below(6) {
+            0 | 1 => ("all_reduce", self.random.of(reductions), elements),
+            2 => ("reduce_scatter", self.random.of(reductions), elements / ranks),
+            3 => ("all_gather", "", elements * ranks),
+            4 => ("all_to_all", "", elements),
+            _ => ("reduce", self.random.of(reductions), elements),
+        };
+        let to = self.target(x.dtype, &[count]);
+        self.emit(&format!("{call}({}", x.text), options, x.dtype, &[count], Some(to));
+    }
+}
+
+/// The buffer that a tensor is a part of.
+fn base(tensor: &Tensor) -> &str {
+    tensor.text.split('[').next().unwrap_or_default()
+}
+
+/// Whether the elements of a row lie side by side: of a slice, nothing is cut from the last dimension but a stretch.
+fn contiguous_rows(tensor: &Tensor) -> bool {
+    match tensor.text.strip_suffix(']') {
+        None => true,
+        Some(text) => text.rsplit(", ").next().is_some_and(|last| last.contains("..")),
+    }
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    values.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,118 @@
+//! Records and files of cases that were edited or made up: what holds of each, and how choices become one.
+
+use aorta::measure::RunRecord;
+use aorta::measure::cases::Cases;
+use aorta::measure::compare::{Options, Side, Thresholds, compare};
+use aorta::report;
+use serde_json::Value;
+
+/// Reads a record and shows it in every form: without a panic, however it was edited. Returns whether it was read.
+pub fn show(text: &str) -> bool {
+    let read = match RunRecord::from_json(text) {
+        Ok(record) => {
+            report::table(&record, None);
+            report::top(&record, None, 5);
+            report::csv(&record);
+            report::chrome_trace(&record);
+            report::expected(&record);
+            true
+        }
+        Err(why) => {
+            assert!(!why.is_empty());
+            false
+        }
+    };
+    compared(text);
+    read
+}
+
+/// The same of a file of cases.
+pub fn show_cases(text: &str) -> bool {
+    let Ok(Some(read)) = Cases::parse(text.as_bytes()) else { return false };
+    let latest = read.latest();
+    report::sweep(&read.header, &latest, None);
+    report::cases_csv(&read.header, &latest);
+    let page = report::suite::Page { header: &read.header, description: "", planned: latest.len(), cases: latest };
+    for form in [report::suite::table, report::suite::markdown, report::suite::junit] {
+        form(&page);
+    }
+    read.cases.iter().filter_map(|case| case.record.as_deref()).for_each(|record| drop(report::table(record, None)));
+    compared(text);
+    true
+}
+
+fn compared(text: &str) {
+    let mut side = Side::new("a");
+    if side.add("a.json", text).is_err() || side.is_empty() {
+        return;
+    }
+    let options = Options {
+        thresholds: Thresholds::default(),
+        metrics: Vec::new(),
+        better: Default::default(),
+        fail_on: Vec::new(),
+        between_runs: None,
+        operations: true,
+    };
+    let comparison = compare(&side, &[side.clone()], &options);
+    use report::compare::{github, json, junit, latex, markdown, table};
+    for form in [table, json, markdown, latex, junit, github] {
+        form(&comparison);
+    }
+}
+
+/// The value with one change for every four bytes: two choose the place, one the kind of change, one its size.
+pub fn edited(mut value: Value, choices: &[u8]) -> Value {
+    for choice in choices.chunks_exact(4) {
+        let mut count = 0;
+        visit(&mut value, &mut |_| count += 1);
+        let chosen = usize::from(u16::from_le_bytes([choice[0], choice[1]])) * count.max(1) / (1 << 16);
+        let mut index = 0;
+        visit(&mut value, &mut |place| {
+            if index == chosen {
+                edit(place, choice[2], choice[3]);
+            }
+            index += 1;
+        });
+    }
+    value
+}
+
+fn visit(value: &mut Value, see: &mut impl FnMut(&mut Value)) {
+    see(value);
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(|inner| visit(inner, see)),
+        Value::Object(all) => all.values_mut().for_each(|inner| visit(inner, see)),
+        _ => {}
+    }
+}
+
+fn edit(value: &mut Value, kind: u8, size: u8) {
+    let whole = [0, 1, -1, 2, 7, 4096, 1 << 31, 1 << 32, 1 << 53, i64::MAX, i64::MIN, i64::MIN + 1];
+    let size = usize::from(size);
+    match (value, kind % 8) {
+        (Value::Array(all), 0..=2) => all.truncate(size % (all.len() + 1)),
+        (Value::Array(all), 3..=5) => {
+            if let Some(last) = all.last().cloned() {
+                all.extend(vec![last; size % 4 + 1]);
+            }
+        }
+        (Value::Array(all), _) => all.reverse(),
+        (Value::Object(all), 0..=3) => {
+            if let Some(key) = all.keys().nth(size % all.len().max(1)).cloned() {
+                all.remove(&key);
+            }
+        }
+        (Value::Object(_), _) => {}
+        (Value::String(text), 0..=5) => {
+            *text = ["", "\u{1b}[2J\n::error::", "NaN", "|", "-1", "µ"][size % 6].repeat(size / 6 % 3 + 1)
+        }
+        (Value::Number(_), 6) => {}
+        (value @ Value::Number(_), 5) => *value = [0.0, -0.5, 1e308, -1e308, 1e-308, 0.5][size % 6].into(),
+        (value @ Value::Number(_), 4) => *value = u64::MAX.into(),
+        (value @ Value::Number(_), _) => *value = whole[size % whole.len()].into(),
+        (value, 7) => *value = Value::Null,
+        (value @ Value::Null, _) => *value = size.into(),
+        (value, _) => *value = Value::Bool(size % 2 == 0),
+    }
+}

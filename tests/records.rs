@@ -1,0 +1,163 @@
+//! Records that were edited: a field that contradicts others is told by its name, and nothing makes a report panic.
+
+use aorta::measure::RunRecord;
+use aorta::measure::cases::Cases;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::cli::sandbox::Sandbox;
+use crate::common::records;
+
+/// A record of two ranks and both ways of launching, and one of a program whose iterations differ.
+fn seeds() -> Vec<Value> {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "cycle.aorta",
+        "buffer x: f32[64] = ones\nstep { a: if iteration % 2 == 1 { spun: spin(2us) } else { map(x -> x, \"x + 1\") } }\n\
+         metric work = time(spun)",
+    );
+    let wide = "moe --preset tiny --launch both --ranks 2 --effort quick";
+    let mut seeds = vec![sandbox.record(&wide.split_whitespace().collect::<Vec<_>>())];
+    sandbox.write(
+        "slots.aorta",
+        "step { if iteration % 2 == 1 { spun: spin(2us) } else { nop() } }\nmetric work = time(spun)",
+    );
+    seeds.push(sandbox.record(&["slots.aorta", "--effort", "quick"]));
+    seeds.push(verified(&sandbox));
+    seeds
+}
+
+/// A record with results that were compared.
+fn verified(sandbox: &Sandbox) -> Value {
+    let command = "exec moe --preset tiny --backend host --verify --effort quick --json verified.json";
+    sandbox.good(&command.split_whitespace().collect::<Vec<_>>());
+    sandbox.json("verified.json")
+}
+
+/// A file of two cases.
+fn journal() -> Vec<Value> {
+    let sandbox = Sandbox::new();
+    let sweep = "sweep moe --preset tiny --backend sim --effort quick --set tokens=16,32 --json s.jsonl";
+    sandbox.good(&sweep.split_whitespace().collect::<Vec<_>>());
+    sandbox.read("s.jsonl").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn an_edited_record_makes_no_report_panic() {
+    let seeds = seeds();
+    assert!(seeds.iter().all(|seed| records::show(&seed.to_string())), "a record of this version is read");
+    let choices = (0..seeds.len(), prop::collection::vec(any::<[u8; 4]>(), 1..5));
+    let mut read = 0u32;
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(1500)
+    });
+    let result = runner.run(&choices, |(seed, choices)| {
+        let text = records::edited(seeds[seed].clone(), choices.as_flattened()).to_string();
+        let shown = std::panic::catch_unwind(|| records::show(&text));
+        prop_assert!(shown.is_ok(), "a panic of {choices:?}");
+        READ.with(|read| read.set(read.get() + u32::from(shown.unwrap_or(false))));
+        Ok(())
+    });
+    READ.with(|kept| read += kept.get());
+    result.unwrap_or_else(|error| panic!("{error}"));
+    assert!(read > 300, "only {read} edited records were read: the edits are too coarse");
+}
+
+#[test]
+fn an_edited_journal_makes_no_report_panic() {
+    let lines = journal();
+    let text = |lines: &[Value]| lines.iter().map(|line| line.to_string() + "\n").collect::<String>();
+    assert!(records::show_cases(&text(&lines)));
+    let choices = (0..lines.len(), prop::collection::vec(any::<[u8; 4]>(), 1..4));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(500)
+    });
+    let result = runner.run(&choices, |(line, choices)| {
+        let mut lines = lines.clone();
+        lines[line] = records::edited(lines[line].take(), choices.as_flattened());
+        let text = text(&lines);
+        prop_assert!(std::panic::catch_unwind(|| records::show_cases(&text)).is_ok(), "a panic of {choices:?}");
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+thread_local! {
+    /// Edited records that were still read.
+    static READ: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+#[test]
+fn a_contradiction_is_told_by_its_field() {
+    let seed = seeds().remove(0);
+    let edits: [(&str, Value, &str); 12] = [
+        ("/variants/0/ranks/1/trace/3/id", json!(4_000_000), "variants[0].ranks[1].trace[3].id"),
+        ("/variants/0/ranks/0/operations/2/id", json!(7), "variants[0].ranks[0].operations[2].id"),
+        ("/variants/0/ranks/0/operations/2/after", json!([9999]), "variants[0].ranks[0].operations[2].after[0]"),
+        ("/variants/1/ranks/0/operations/0/lane", json!(99), "variants[1].ranks[0].operations[0].lane"),
+        ("/variants/0/ranks/0/analysis/split/chain", json!([9999]), "variants[0].ranks[0].analysis.split.chain[0]"),
+        ("/variants/0/skew/collectives/0/ids", json!([]), "variants[0].skew.collectives[0].ids"),
+        ("/variants/0/skew/collectives/0/wait_ns", json!([1]), "variants[0].skew.collectives[0].wait_ns"),
+        ("/variants/0/ranks/0/operations/0/time_ns", json!(i64::MIN), "variants[0].ranks[0].operations[0].time_ns"),
+        ("/variants/0/ranks/0/operations/0/bytes", json!(u64::MAX), "variants[0].ranks[0].operations[0].bytes"),
+        ("/variants/0/time/p50_ns", json!(i64::MAX), "variants[0].time.p50_ns"),
+        ("/program/cycle", json!(1_000_000_000), "program.cycle"),
+        ("/program/cycle", json!(0), "program.cycle"),
+    ];
+    let sandbox = Sandbox::new();
+    for (place, value, field) in edits {
+        let mut record = seed.clone();
+        *record.pointer_mut(place).unwrap_or_else(|| panic!("there is no {place}")) = value;
+        let why = RunRecord::from_json(&record.to_string()).expect_err(place);
+        assert!(why.starts_with(&format!("it is damaged: `{field}` ")), "{place}: {why}");
+        sandbox.write("r.json", record.to_string());
+        for command in
+            [&["report", "r.json"][..], &["report", "r.json", "--trace", "t"], &["compare", "r.json", "r.json"]]
+        {
+            let output = sandbox.run(command);
+            assert_eq!(output.code, Some(2), "{command:?} of {place}: {output:?}");
+        }
+    }
+    let seed = verified(&sandbox);
+    let edits = [
+        ("/verification/operations/0/by_vectors", json!(1u64 << 40), "verification.operations[0].by_vectors"),
+        ("/verification/operations/0/undecided", json!(1u64 << 60), "verification.operations[0].undecided"),
+        ("/verification/operations/1/count", json!(u64::MAX), "verification.operations[1].count"),
+        ("/verification/operations", json!([]), "verification.mistakes"),
+    ];
+    let mistake = json!({ "operation": "up", "launch": "stream", "iteration": 0, "output": "up", "element": [0],
+        "actual": "1.0", "expected": "0.0", "allowed": 0.1, "error": 10.0 });
+    for (place, value, field) in edits {
+        let mut record = seed.clone();
+        record["verification"]["mistakes"] = json!([mistake]);
+        *record.pointer_mut(place).unwrap_or_else(|| panic!("there is no {place}")) = value;
+        let why = RunRecord::from_json(&record.to_string()).expect_err(place);
+        assert!(why.starts_with(&format!("it is damaged: `{field}` ")), "{place}: {why}");
+    }
+    // In a file of cases, with its line.
+    let mut lines = journal();
+    *lines[2].pointer_mut("/record/variants/0/ranks/0/trace/0/id").expect("it is there") = json!(77);
+    let text: String = lines.iter().map(|line| line.to_string() + "\n").collect();
+    let why = Cases::parse(text.as_bytes()).expect_err("a number of no operation");
+    assert!(why.starts_with("line 3 is damaged: in `record`, `variants[0].ranks[0].trace[0].id` is 77"), "{why}");
+}
+
+/// Of no time, and of one in which the work of all operations has no number.
+#[test]
+fn what_is_no_number_has_no_rate() {
+    for time in [0, 1] {
+        let mut record = seeds().remove(0);
+        let operations = record.pointer_mut("/variants/0/ranks/0/operations").and_then(Value::as_array_mut);
+        for operation in operations.expect("a list") {
+            operation["time_ns"] = json!(time);
+            operation["flops"] = json!(1e308);
+        }
+        record["program"]["flops"] = json!(1.7e308);
+        let record = RunRecord::from_json(&record.to_string()).expect("it is whole");
+        let shown = aorta::report::table(&record, None) + &aorta::report::top(&record, None, 9);
+        let is_number = |word: &str| !["inf", "-inf", "NaN"].contains(&word);
+        assert!(shown.split_whitespace().all(is_number), "{shown}");
+    }
+}
