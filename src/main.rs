@@ -8,5 +8,6 @@ use aorta::backend::Allocator;
 static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
+    aorta::backend::end_threads_without_memory();
     aorta::cli::run()
 }

@@ -50,8 +50,8 @@ fn a_disk_that_is_full_at_any_file_is_told() {
     for limit in limits.into_iter().filter(|limit| *limit < largest) {
         let sandbox = Sandbox::new();
         let output = limited(&sandbox, limit, &arguments);
-        assert_eq!(output.code, Some(2), "{limit} KiB: {}", output.stderr);
-        assert!(output.stderr.contains("aorta::cli::unwritable"), "{limit} KiB: {}", output.stderr);
+        assert_eq!(output.code, Some(4), "{limit} KiB: {}", output.stderr);
+        assert!(output.stderr.contains("aorta::cli::output_lost"), "{limit} KiB: {}", output.stderr);
         assert!(output.stdout.contains("moe"), "{limit} KiB: the report is printed all the same: {}", output.stdout);
         for name in sandbox.listing() {
             let known = FILES.iter().any(|(_, file)| *file == name) || name == "out";

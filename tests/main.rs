@@ -5,12 +5,14 @@ mod common;
 
 mod attackers;
 mod cli;
+mod clock_jumps;
 mod clocks;
 mod compare;
 mod diagnostics;
 mod differential;
 mod docs;
 mod double;
+mod driver_calls;
 mod emulation;
 mod errors;
 mod exchange;

@@ -4,6 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fmt::Arguments;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
 
@@ -30,23 +31,36 @@ pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
 #[derive(Debug)]
 pub struct Allocator;
 
+/// From now on, a thread that gets no memory for the stack of its signal handler ends the process as [`Allocator`] does.
+/// The standard library panics there, in the new thread, although whoever started it was told that it runs.
+pub fn end_threads_without_memory() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.location().is_some_and(|place| place.file().ends_with("stack_overflow.rs")) {
+            tell(format_args!("a thread could not begin"));
+            leave(FAILED);
+        }
+        usual(panic);
+    }));
+}
+
 /// Returns the answer to a request for `bytes`, or ends the process where it is null.
 fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
     // A thread that ends may still allocate, when its own flag is gone.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
-        tell(bytes);
+        tell(format_args!("{bytes} bytes more were asked for"));
         leave(FAILED);
     }
     pointer
 }
 
 /// Writes the message, for which nothing may be allocated.
-fn tell(bytes: usize) {
+fn tell(why: Arguments) {
     let mut text = [0; 512];
     let mut rest = &mut text[..];
     let _ = write!(
         rest,
-        "aorta::exec::shortage\n\n  × the system gives no memory: {bytes} bytes more were asked for\n  help: end other \
+        "aorta::exec::shortage\n\n  × the system gives no memory: {why}\n  help: end other \
          programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
     );
     let left = rest.len();

@@ -19,6 +19,6 @@ mod shared;
 pub mod sim;
 mod system;
 
-pub use exhausted::Allocator;
+pub use exhausted::{Allocator, end_threads_without_memory};
 pub use libraries::SearchPaths;
 pub use system::{keeping_hang_ups, leave, lock, user_id};

@@ -15,7 +15,6 @@ pub mod space;
 pub mod span;
 pub mod suggest;
 pub mod symbol;
-pub mod threads;
 pub mod units;
 pub mod visible;
 pub mod workflow;

@@ -76,6 +76,7 @@ impl Session {
         if mode == LaunchMode::Graph {
             self.capture_observed(&wanted, first)?;
         }
+        let began = self.driver.now();
         let mut clock = self.begin_clock()?;
         let mut traces = Vec::with_capacity(wanted.len());
         let (mut issued, mut retired) = (0, 0);
@@ -101,7 +102,10 @@ impl Session {
             self.driver.synchronize().map_err(device)?;
             let begin = self.first_stamp(mode, observed);
             let slot = (observed % observation.slots.max(1)) as usize;
-            traces.push(self.trace(observed, slot, (begin, first), time)?);
+            let trace = self.trace(observed, slot, (begin, first), time)?;
+            let longest = trace.spans.iter().flat_map(|span| [span.start, span.end]).max_by_key(|time| time.0.abs());
+            self.within(longest.unwrap_or_default(), began)?;
+            traces.push(trace);
             self.note_begin(&mut clock, begin)?;
         }
         self.end_clock(clock, &mut traces)?;
@@ -128,8 +132,8 @@ impl Session {
         (begin, first): (u32, u32),
         time: Nanos,
     ) -> Result<Trace, ExecError> {
-        let Session { driver, lowered, .. } = self;
-        let period = &lowered.outline.period;
+        let outline = self.lowered.outline.clone();
+        let period = &outline.period;
         let step = &period[(iteration % period.len() as u64) as usize];
         let lanes = step.commands.iter().filter_map(|command| match command {
             Step::Launch { lane, .. } => Some(LaneId(*lane)),
@@ -137,8 +141,9 @@ impl Session {
         });
         let mut spans = Vec::with_capacity(step.ops.len());
         for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
-            let start = driver.elapsed(begin, stamp).map_err(device)?;
-            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
+            let start = self.driver.elapsed(begin, stamp).map_err(device)?;
+            let end = self.driver.elapsed(begin, stamp + 1).map_err(device)?;
+            self.in_order(end - start)?;
             spans.push(Span { op, lane, start, end });
         }
         Ok(Trace { step: step.step, slot, time, origin: None, spans })

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::collective::Meeting;
-use crate::base::{Nanos, threads};
+use crate::base::{Nanos, parallel};
 use crate::exec::{Driver, ExecError};
 
 /// From one look at how far they have come to the next.
@@ -76,7 +76,7 @@ where
     if !complete {
         // What there is of others is ended, and waits for nothing.
         meeting.fail();
-        threads::side_by_side(drivers.iter_mut().flatten(), |driver| driver.abandon());
+        parallel::side_by_side(drivers.iter_mut().flatten(), |driver| driver.abandon());
         let silent = told.iter().position(|told| !told).unwrap_or(0) as u32;
         let died = ExecError::Died { rank: silent, why: "its thread ended while it prepared itself".to_owned() };
         return Err(failure.filter(|error| !matches!(error, ExecError::Ended)).unwrap_or(died));
