@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
+use super::system::lock;
+
 /// The beginning of such a file's name.
 const PREFIX: &str = "aorta-";
 
@@ -24,7 +26,8 @@ impl SharedMemory {
     /// New memory, all zeros.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
-        file.as_file().lock()?;
+        // Nobody else has it yet: this marks it as used.
+        lock(file.as_file());
         remove_orphans(&folder());
         file.as_file().set_len(bytes)?;
         let address = map(file.as_file(), bytes as usize)?;
@@ -86,7 +89,7 @@ fn remove_orphans(folder: &Path) {
         let Some(file) = name.to_str().and_then(|name| opened(name).ok()) else { continue };
         let about = file.metadata().ok().filter(is_own);
         let age = about.and_then(|about| about.modified().ok()?.elapsed().ok());
-        if age.is_some_and(|age| age > SETTLED) && file.try_lock().is_ok() {
+        if age.is_some_and(|age| age > SETTLED) && lock(&file) {
             // Another process may have removed it meanwhile.
             let _ = std::fs::remove_file(entry.path());
         }
@@ -219,7 +222,7 @@ mod tests {
             file
         };
         let (orphan, held) = (make(), make());
-        held.as_file().lock().expect("nobody else has it");
+        assert!(lock(held.as_file()), "nobody else has it");
         let fresh = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder()).expect("a temporary file");
         remove_orphans(&folder());
         assert_eq!([&orphan, &held, &fresh].map(|file| file.path().exists()), [false, true, true]);

@@ -429,6 +429,7 @@ impl Ranks {
         let iterate = |session: &mut Session| {
             let began = session.driver.now();
             let ended = session.iterate(mode, warmup, iterations, control);
+            ended.iter().for_each(|samples| session.samples = samples.clone());
             let longest = session.samples.time.iter().copied().max().unwrap_or_default();
             let possible = session.within(longest, began).inspect_err(|_| session.samples = Samples::default());
             ended.and_then(|samples| possible.map(|()| samples))

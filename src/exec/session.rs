@@ -81,7 +81,7 @@ pub struct Session {
     pub(super) stamped: Option<u64>,
     /// Where it was when it was given up.
     pub(super) stood: Option<Stood>,
-    /// Samples of the last [`Session::iterate`], which may have failed.
+    /// Samples of the last iterations, to be kept if they failed here or on another rank.
     pub(super) samples: Samples,
 }
 
@@ -442,10 +442,12 @@ impl Session {
         let result = self.iterations(mode, iterations, &mut samples, &mut retired, control);
         samples.stopped |= result.is_err();
         samples.issue.truncate(samples.time.len());
-        self.samples = samples;
         match result {
-            Ok(()) => Ok(self.samples.clone()),
-            Err(error) => Err(self.explained(error, retired, control)),
+            Ok(()) => Ok(samples),
+            Err(error) => {
+                self.samples = samples;
+                Err(self.explained(error, retired, control))
+            }
         }
     }
 

@@ -26,7 +26,7 @@ const BACKENDS: [(&str, &[&str]); 12] = [
     ("collective", &["libraries"]),
     ("ranges", &["libraries"]),
     ("rendezvous", &[]),
-    ("shared", &[]),
+    ("shared", &["system"]),
     ("gpu", &["libraries", "collective", "system", "exhausted", "ranges", "shared"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),
     ("hip", &["libraries", "collective", "gpu", "system"]),
