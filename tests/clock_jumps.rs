@@ -10,7 +10,7 @@ use aorta::exec::Backend;
 use serde_json::Value;
 
 use crate::common::altered::Altered;
-use crate::driver_calls::measured;
+use crate::common::failing::measured;
 
 const FILE: &str = "\
 stream s

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
+use serde_json::Value;
+
 use crate::common::{doubles, parallel, programs};
 use crate::hip::{in_two_processes, run_with};
 
@@ -83,7 +85,8 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     if function.starts_with("hiprtc") || function.starts_with("amd_comgr") {
         environment.push(("XDG_CACHE_HOME", cache.as_str()));
     }
-    let output = run_with(libraries, &environment, arguments);
+    let json = path("record.json");
+    let output = run_with(libraries, &environment, &[arguments, &["--json", &json]].concat());
     let told = &output.told;
     let wrong = |what: &str| Err(format!("{fault}: {what}, exit code {:?}\n{told}", output.code));
     if told.contains("panicked") {
@@ -93,6 +96,18 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
         fs::read_dir(&temporary).expect("a folder of our own").flatten().map(|entry| entry.path()).collect();
     if !left.is_empty() {
         return wrong(&format!("{left:?} is left behind"));
+    }
+    // What was measured is printed and written, or nothing was measured.
+    let record: Option<Value> = fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let is_printed = told.contains(" iterations");
+    if record.is_some() != is_printed {
+        return wrong("the report is printed and no record written, or the other way round");
+    }
+    if output.code == Some(4) && record.is_some_and(|record| record["complete"] != false) {
+        return wrong("the record of a run that failed is complete");
+    }
+    if told.contains(", in this ") && !told.contains("all.aorta:") {
+        return wrong("the place of the operation is not told");
     }
     match output.code {
         Some(0) => {

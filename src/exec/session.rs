@@ -503,7 +503,10 @@ impl Session {
             *retired += 1;
             control.done.fetch_add(1, Ordering::Relaxed);
         }
-        self.driver.synchronize().map_err(device)?;
+        // Where nothing was issued, an iteration from before that was given up may still be under way.
+        if issued > 0 {
+            self.driver.synchronize().map_err(device)?;
+        }
         // A rank that ends here may not have heard yet what the others have.
         self.repeat(samples, control);
         Ok(())
