@@ -32,7 +32,7 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
-pub use check::{Check, Elements, Method, Share, Tolerance, Worst, check, check_exchange, compare};
+pub use check::{Check, Elements, Method, Pieces, Share, Tolerance, Worst, check, check_exchange, compare};
 pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
 pub use copies::copied;
 pub use error::OpError;
@@ -93,9 +93,8 @@ pub trait Operation: Sync {
         check::compare_all(spec, actual, &expected, &tolerances)
     }
 
-    /// For each input whether row i of its first dimension is all that row i of the outputs needs of it; it is needed
-    /// whole otherwise. `None` where rows of the outputs cannot be computed apart.
-    fn rows(&self, _spec: &Spec) -> Option<Vec<bool>> {
+    /// How it is cut into pieces that are checked apart; `None` where it cannot be.
+    fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
         None
     }
 
