@@ -432,10 +432,12 @@ impl Ranks {
         self.sessions.get_mut(index.checked_sub(self.first)?)
     }
 
-    /// Reads memory of the `index`-th rank; `None` where the backend has none, or another process has the rank.
-    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
-        let Some(session) = self.session(index) else { return Ok(None) };
-        session.driver.read(at.space, at.offset, bytes).map_err(session::device)
+    /// Reads so many bytes of memory of the `index`-th rank into `out`, which keeps what it has allocated; false where the
+    /// backend has no memory, or another process has the rank.
+    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64, out: &mut Vec<u8>) -> Result<bool, ExecError> {
+        let Some(session) = self.session(index) else { return Ok(false) };
+        out.resize(bytes as usize, 0);
+        session.driver.read(at.space, at.offset, out).map_err(session::device)
     }
 
     /// Iterations after which the programs of all ranks repeat.

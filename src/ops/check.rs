@@ -23,6 +23,9 @@ pub struct Elements<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Gives the values that the outputs of an operation held before it ran.
+pub type Before<'a> = &'a dyn Fn() -> Vec<Vec<f64>>;
+
 /// How an output was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
@@ -175,10 +178,50 @@ impl Piece {
     }
 }
 
+/// Memory for values, which is used again for what is checked next.
+#[derive(Debug, Default)]
+pub struct Room(Vec<Vec<f64>>);
+
+impl Room {
+    fn values(&mut self, operands: &[Elements]) -> Vec<Vec<f64>> {
+        let one = |operand: &Elements| {
+            let mut values = self.take(operand.tensor.elements() as usize);
+            operand.load(&mut values);
+            values
+        };
+        operands.iter().map(one).collect()
+    }
+
+    /// The smallest that is large enough; the largest makes room for a new one where none is.
+    fn take(&mut self, length: usize) -> Vec<f64> {
+        let capacities = || self.0.iter().map(Vec::capacity).enumerate();
+        let fits = capacities().filter(|(_, capacity)| *capacity >= length).min_by_key(|(_, capacity)| *capacity);
+        let largest = capacities().max_by_key(|(_, capacity)| *capacity);
+        match (fits, largest) {
+            (Some((index, _)), _) => self.0.swap_remove(index),
+            (None, Some((index, _))) => {
+                self.0.swap_remove(index);
+                vec![0.0; length]
+            }
+            (None, None) => vec![0.0; length],
+        }
+    }
+
+    fn keep(&mut self, values: Vec<Vec<f64>>) {
+        self.0.extend(values);
+    }
+}
+
 impl Elements<'_> {
     /// The values without gaps, in row-major order.
     pub fn values(&self) -> Vec<f64> {
-        let mut values = vec![0.0; self.tensor.elements() as usize];
+        let mut values = Vec::new();
+        self.load(&mut values);
+        values
+    }
+
+    fn load(&self, values: &mut Vec<f64>) {
+        values.resize(self.tensor.elements() as usize, 0.0);
         let (dtype, size) = (self.tensor.dtype, self.tensor.dtype.size() as usize);
         let (length, starts) = stretches(&self.tensor);
         let bytes = |start: u64, length: usize| &self.bytes[start as usize * size..][..length * size];
@@ -194,22 +237,30 @@ impl Elements<'_> {
                 dtype.load_all(bytes(start, stretch.len()), stretch);
             }
         }
-        values
     }
 }
 
 /// Compares what a device left in the outputs of an operation with what it should have left. `before` is what they held
 /// when it began: an operation may leave a part of it.
-pub fn check(spec: &Spec, inputs: &[Elements], before: &[Elements], actual: &[Elements]) -> Vec<Check> {
+pub fn check(
+    spec: &Spec,
+    inputs: &[Elements],
+    before: &[Elements],
+    actual: &[Elements],
+    room: &mut Room,
+) -> Vec<Check> {
     let rows = actual.first().and_then(|output| output.tensor.dims.first().copied()).unwrap_or(1);
     let elements = actual.iter().chain(inputs).map(|operand| operand.tensor.elements()).max().unwrap_or(0);
     let pieces = spec.operation.pieces(spec);
     let cut = pieces.as_ref().map_or(vec![Piece::Whole], |pieces| pieces.cut(elements, rows));
     let values = |operands: &[Elements]| operands.iter().map(Elements::values).collect::<Vec<_>>();
     let (Some(pieces), [_, _, ..]) = (pieces, &*cut) else {
-        let inputs = values(inputs);
-        let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
-        return spec.operation.check(spec, &inputs, values(before), &values(actual));
+        let (own, actual) = (room.values(inputs), room.values(actual));
+        let inputs: Vec<&[f64]> = own.iter().map(Vec::as_slice).collect();
+        let checks = spec.operation.check(spec, &inputs, &|| values(before), &actual);
+        room.keep(own);
+        room.keep(actual);
+        return checks;
     };
     let repeated = |(index, input): (usize, &Elements)| if pieces.cuts(index) { Vec::new() } else { input.values() };
     let repeated: Vec<Vec<f64>> = inputs.iter().enumerate().map(repeated).collect();
@@ -231,8 +282,8 @@ pub fn check(spec: &Spec, inputs: &[Elements], before: &[Elements], actual: &[El
         let actual: Vec<Elements> = actual.iter().map(|output| piece.of(output)).collect();
         let tensors = |operands: &[Elements]| operands.iter().map(|operand| operand.tensor).collect();
         let spec = Spec { inputs: tensors(&inputs), outputs: tensors(&actual), ..spec.clone() };
-        let before = before.iter().map(|output| piece.of(output).values()).collect();
-        spec.operation.check(&spec, &values_of, before, &values(&actual))
+        let before = || before.iter().map(|output| piece.of(output).values()).collect();
+        spec.operation.check(&spec, &values_of, &before, &values(&actual))
     });
     let mut all: Vec<Check> = actual.iter().map(|_| Check::none()).collect();
     for (piece, found) in cut.iter().zip(&found) {
@@ -466,11 +517,11 @@ mod tests {
         let output =
             bytes(DType::F32, (0..rows * columns).map(|index| if index == wrong { -1.0 } else { value(index) }));
         let elements = |bytes| [Elements { tensor: tensor(DType::F32, &dims), bytes }];
-        let found = check(&spec, &elements(&input), &elements(&input), &elements(&output));
+        let found = check(&spec, &elements(&input), &elements(&input), &elements(&output), &mut Room::default());
         let Worst { index, actual, expected, .. } = found[0].worst;
         assert_eq!((found[0].elements, index), (rows * columns, wrong));
         assert_eq!((actual, expected), (-1.0, wrong as f64));
-        let right = check(&spec, &elements(&input), &elements(&input), &elements(&input));
+        let right = check(&spec, &elements(&input), &elements(&input), &elements(&input), &mut Room::default());
         assert!(right[0].held());
     }
 

@@ -79,7 +79,7 @@ impl Operation for Map {
         }
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Vec<Vec<f64>>, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
         let compare = |expression| vec![compare(expression, spec, inputs, &actual[0])];
         spec.expression.as_deref().map_or(Vec::new(), compare)
     }
@@ -201,7 +201,7 @@ impl Operation for Fill {
         outputs[0].fill(spec.attrs.number("value"));
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Vec<Vec<f64>>, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
         vec![compare(&Expression::constant(spec.attrs.number("value")), spec, inputs, &actual[0])]
     }
 

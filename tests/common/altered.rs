@@ -216,8 +216,8 @@ impl Driver for AlteredDriver {
         self.inner.reset()
     }
 
-    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Call<Option<Vec<u8>>> {
-        self.inner.read(space, offset, bytes)
+    fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Call<bool> {
+        self.inner.read(space, offset, out)
     }
 
     fn abandon(&mut self) {
