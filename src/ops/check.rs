@@ -85,7 +85,7 @@ impl Worst {
 }
 
 /// Elements of the largest operand that are checked as one piece of work: as many as a core's cache holds as numbers.
-const PIECE: u64 = 1 << 15;
+const PIECE: u64 = 1 << 13;
 
 /// How the operands of an operation are cut into pieces that are checked apart from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
