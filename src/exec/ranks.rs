@@ -474,9 +474,15 @@ impl Ranks {
         ask(session).map_err(|error| if several { error.on_rank(session.rank) } else { error })
     }
 
-    /// Reads memory of the `index`-th rank; `None` where the backend has none, or another process has the rank.
-    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
-        self.of_rank(index, |session| session.driver.read(at.space, at.offset, bytes).map_err(session::device))
+    /// Reads so many bytes of memory of the `index`-th rank into `out`, which keeps what it has allocated; false where the
+    /// backend has no memory, or another process has the rank.
+    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64, out: &mut Vec<u8>) -> Result<bool, ExecError> {
+        out.resize(bytes as usize, 0);
+        let read = self.of_rank(index, |session| {
+            let read = session.driver.read(at.space, at.offset, out).map_err(session::device)?;
+            Ok(read.then_some(()))
+        })?;
+        Ok(read.is_some())
     }
 
     /// Iterations after which the programs of all ranks repeat.

@@ -540,7 +540,8 @@ impl Session {
     /// Reads a memory as it is after what has been run; nothing where the backend has none.
     pub fn read(&mut self, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
         let (placement, offset) = self.lowered.placements[memory.index()];
-        self.driver.read(placement.space, offset, placement.bytes).map_err(device)
+        let mut out = vec![0; placement.bytes as usize];
+        Ok(self.driver.read(placement.space, offset, &mut out).map_err(device)?.then_some(out))
     }
 
     /// Iterations after which the schedule repeats.

@@ -31,6 +31,7 @@ mod mistakes;
 mod options;
 mod params;
 mod peers;
+mod picks;
 mod program;
 mod scopes;
 mod sets;

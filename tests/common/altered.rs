@@ -370,9 +370,9 @@ impl Driver for AlteredDriver {
         self.inner.reset()
     }
 
-    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Call<Option<Vec<u8>>> {
+    fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Call<bool> {
         self.make("read")?;
-        self.inner.read(space, offset, bytes)
+        self.inner.read(space, offset, out)
     }
 
     fn abandon(&mut self) {

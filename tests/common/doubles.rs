@@ -67,12 +67,18 @@ fn build(double: &str) -> Result<PathBuf, String> {
     Ok(links)
 }
 
-/// Another test may have made the link meanwhile.
+/// Another test may have made the link meanwhile. One that leads elsewhere is from a checkout that has moved.
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::os::unix::fs::symlink(from, to) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match std::fs::read_link(to)? == from {
+            true => Ok(()),
+            false => {
+                std::fs::remove_file(to)?;
+                std::os::unix::fs::symlink(from, to)
+            }
+        },
+        made => made,
     }
 }
 
