@@ -81,7 +81,7 @@ fn is_group_gone(group: u32) -> bool {
         let mut stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
         stats.any(|stat| is_of_group(&stat))
     };
-    (0..1000).any(|_| {
+    (0..6000).any(|_| {
         let gone = !is_there();
         if !gone {
             std::thread::sleep(Duration::from_millis(10));

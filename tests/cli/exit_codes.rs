@@ -166,7 +166,7 @@ fn a_run_can_be_interrupted_before_its_first_sample() {
         return;
     }
     let sandbox = Sandbox::new();
-    interrupted(&sandbox, "moe --preset tiny --backend sim --warmup 1048576");
+    interrupted(&sandbox, "moe --preset tiny --backend host --warmup 1048576");
     let time = &sandbox.json("a.json")["variants"][0]["time"];
     assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
 }
