@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows the language, a device or a file system.
 
+pub mod computing;
 pub mod dims;
 pub mod divisors;
 pub mod dtype;
