@@ -7,6 +7,7 @@ pub mod dims;
 pub mod divisors;
 pub mod dtype;
 pub mod ids;
+pub mod json;
 pub mod parallel;
 pub mod plural;
 pub mod random;
