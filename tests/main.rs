@@ -18,6 +18,7 @@ mod execution;
 mod faults;
 mod format;
 mod fsdp_reference;
+mod fuzzing;
 mod golden;
 mod hang;
 mod hip;

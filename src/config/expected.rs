@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::base::{suggest, visible};
 use crate::base::units::{self, Dimension};
+use crate::base::{suggest, visible};
 
 use super::error::{ConfigError, bad_ron};
 use super::quantity::Span;

@@ -31,7 +31,8 @@ fn no_command(what: &str, text: &str) {
 /// No line begins with a text that stands behind a line feed in a file: it would pass for a line of the program's own.
 #[track_caller]
 fn no_planted_line(what: &str, text: &str) {
-    let is_planted = |line: &str| line.trim_start_matches(|letter: char| !letter.is_alphanumeric()).starts_with("PLANTED");
+    let is_planted =
+        |line: &str| line.trim_start_matches(|letter: char| !letter.is_alphanumeric()).starts_with("PLANTED");
     assert!(!text.lines().any(is_planted), "{what}: a line of the file's own in\n{text}");
 }
 
@@ -120,7 +121,7 @@ fn no_text_of_a_file_makes_a_line() {
         "plan a.aorta --format json",
         "plan a.aorta --format dot",
         "plan a.aorta --format mermaid",
-        "plan p.json",
+        "plan --diff p.json q.json",
         "dump ast a.aorta",
         "dump model a.aorta",
         "dump plan a.aorta",
@@ -136,10 +137,16 @@ fn no_text_of_a_file_makes_a_line() {
         "check bad.aorta",
         "check bad.aorta --diagnostics json",
     ];
-    sandbox.write("p.json", run(&sandbox, "plan a.aorta --format json").stdout);
+    for (file, n) in [("p.json", 8), ("q.json", 16)] {
+        sandbox.write(file, run(&sandbox, &format!("plan a.aorta --set n={n} --format json")).stdout);
+    }
     for command in good {
         let output = run(&sandbox, command);
-        let expected = if command.contains("bad") { Some(2) } else { Some(0) };
+        let expected = match command {
+            _ if command.contains("bad") => Some(2),
+            _ if command.contains("diff") => Some(1),
+            _ => Some(0),
+        };
         assert_eq!(output.code, expected, "{command}: {output:?}");
         no_planted_line(command, &output.stdout);
         no_planted_line(command, &output.stderr);

@@ -5,6 +5,7 @@
 pub mod altered;
 pub mod calls;
 pub mod doubles;
+pub mod invariants;
 pub mod kernels;
 pub mod mock;
 pub mod oracle;

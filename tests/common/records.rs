@@ -28,7 +28,8 @@ pub fn show(text: &str) -> bool {
             inspect(&report::csv(&record));
             inspect(&report::chrome_trace(&record));
             inspect(&report::expected(&record));
-            let again = RunRecord::from_json(&record.to_json()).expect("a record that was read can be written and read");
+            let again =
+                RunRecord::from_json(&record.to_json()).expect("a record that was read can be written and read");
             assert_eq!(record.to_json(), again.to_json());
             true
         }
@@ -51,7 +52,10 @@ pub fn show_cases(text: &str) -> bool {
     for form in [report::suite::table, report::suite::markdown, report::suite::junit] {
         inspect(&form(&page));
     }
-    read.cases.iter().filter_map(|case| case.record.as_deref()).for_each(|record| inspect(&report::table(record, None)));
+    read.cases
+        .iter()
+        .filter_map(|case| case.record.as_deref())
+        .for_each(|record| inspect(&report::table(record, None)));
     compared(text);
     true
 }
@@ -122,7 +126,9 @@ fn edit(value: &mut Value, kind: u8, size: u8) {
             }
         }
         (Value::Object(all), 4) => {
-            if let Some((_, value)) = all.keys().nth(size % all.len().max(1)).cloned().and_then(|key| all.remove_entry(&key)) {
+            if let Some((_, value)) =
+                all.keys().nth(size % all.len().max(1)).cloned().and_then(|key| all.remove_entry(&key))
+            {
                 all.insert(PLANTED.to_owned(), value);
             }
         }

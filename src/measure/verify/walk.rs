@@ -168,7 +168,9 @@ impl<'a> Walk<'a> {
         let inputs = memory.elements(&spec.inputs, &launched.inputs);
         let before = memory.elements(&spec.outputs, &launched.outputs);
         let found = match key {
-            None => Some(Found { rank, op: launched.op, checks: compute(|| ops::check(spec, &inputs, &before, &elements)) }),
+            None => {
+                Some(Found { rank, op: launched.op, checks: compute(|| ops::check(spec, &inputs, &before, &elements)) })
+            }
             Some(_) => None,
         };
         let before = key.map(|key| (key.clone(), bytes(before)));
