@@ -251,7 +251,8 @@ pub fn plan(text: &str) {
         check_errors(text, errors);
     }
     let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
-    let topology = Topology { queues: 8, by_priority: text.len() % 3 == 0, units_apart: text.len() % 2 == 0 };
+    let topology =
+        Topology { queues: 8, by_priority: text.len().is_multiple_of(3), units_apart: text.len().is_multiple_of(2) };
     let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
     let small = can_be_judged(&program);
     match planned {
@@ -269,7 +270,7 @@ pub fn plan(text: &str) {
             }
             let alone = [plan::Rank { program: Arc::new(program), plan: Arc::new(plan) }];
             simulate(&alone, &options);
-            if text.len() % 4 == 0 {
+            if text.len().is_multiple_of(4) {
                 simulate(&ranks, &options);
             }
         }
