@@ -17,6 +17,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::backend::{keeping_hang_ups, leave};
+use crate::exec::ExecError;
 use crate::measure::RunRecord;
 use crate::measure::cases::{Case, Status};
 
@@ -173,13 +174,15 @@ fn no_room() -> String {
 }
 
 /// In the process of a case: ends it when its standard input ends.
-pub fn until_input_ends() {
-    std::thread::spawn(|| {
+pub fn until_input_ends() -> Result<(), ExecError> {
+    let watch = || {
         // Nobody writes; an error is an end too.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         // A regular end would wait for the device.
         leave(INTERRUPTED);
-    });
+    };
+    let thread = std::thread::Builder::new().spawn(watch);
+    thread.map(drop).map_err(|error| ExecError::no_thread("to watch standard input", &error))
 }
 
 /// What a case has said.

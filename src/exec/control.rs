@@ -25,6 +25,8 @@ pub struct Control {
     pub done: AtomicU64,
     /// How often [`Control::progress`] has found a computation under way.
     computed: AtomicU64,
+    /// A rank has seen that the run has to end, and ends.
+    noticed: AtomicBool,
     /// Iterations have begun, so that there may be figures to keep.
     begun: AtomicBool,
     /// A rank has failed: the others end too.
@@ -46,6 +48,7 @@ impl Default for Control {
             stop: Arc::default(),
             done: AtomicU64::new(0),
             computed: AtomicU64::new(0),
+            noticed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
@@ -60,7 +63,17 @@ impl Default for Control {
 impl Control {
     /// Whether the run has to end: on all processes that have ranks of it, or on none.
     pub fn stopped(&self) -> bool {
-        if self.linked.load(Ordering::Relaxed) { self.agreed.load(Ordering::Relaxed) } else { self.asked() }
+        let linked = self.linked.load(Ordering::Relaxed);
+        let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.asked() };
+        if stopped {
+            self.noticed.store(true, Ordering::Relaxed);
+        }
+        stopped
+    }
+
+    /// Whether the run has seen that it has to end. It then does so by itself, and keeps all that it has measured.
+    pub fn noticed(&self) -> bool {
+        self.noticed.load(Ordering::Relaxed)
     }
 
     /// A number that is another one each time while this process makes progress: its iterations, and the moments at which

@@ -64,16 +64,20 @@ impl Standing {
         let mut child = command.spawn().map_err(failed)?;
         let (send, answers) = mpsc::channel();
         let (ask, out, mut error) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        std::thread::spawn(move || {
+        let listen = move || {
             let lines = out.into_iter().flat_map(|out| BufReader::new(out).lines());
             // Who listens no more needs no answer.
             lines.map_while(Result::ok).all(|line| send.send(line).is_ok());
-        });
-        let said = std::thread::spawn(move || {
+        };
+        let hear = move || {
             let mut bytes = Vec::new();
             let _ = error.as_mut().map(|error| error.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
-        });
+        };
+        let thread = || std::thread::Builder::new();
+        // The side ends by itself when it is not asked any more.
+        let threads = thread().spawn(listen).and_then(|_| thread().spawn(hear));
+        let said = threads.inspect_err(|_| drop(child.kill())).map_err(failed)?;
         let mut standing =
             Standing { side: side.clone(), child, ask, answers, said: Some(said), patience: Duration::ZERO };
         let ready: Ready = standing.answer(PREPARES, interrupt)?;

@@ -143,7 +143,7 @@ impl Process {
         if ready.chosen.backend.peers().is_none() {
             // Rank 0 runs all ranks; the others only end as it does.
             if !self.leads() {
-                interrupt::watch(&self.control, true);
+                interrupt::watch(&self.control, true, || {});
                 return Ok(DONE);
             }
             // Nothing here waits for a process that is gone: the run ends as by Ctrl-C.
