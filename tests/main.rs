@@ -21,6 +21,7 @@ mod faults;
 mod format;
 mod fsdp_reference;
 mod full_disks;
+mod fuzzing;
 mod golden;
 mod hang;
 mod hip;

@@ -1,7 +1,7 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, Symbol, suggest};
+use crate::base::{SrcSpan, Symbol, suggest, visible};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
 use crate::syntax::{walk, written};
@@ -113,7 +113,7 @@ impl<'a> Analyzer<'a> {
             Some((value, Type::Bool)) => (value, Dimension::NONE),
             None => (FAILED, Dimension::NONE),
         };
-        let unit = unit.map(str::to_owned);
+        let unit = unit.map(|unit| visible::one_line(unit).into_owned());
         let has_slots = has_slots(&self.program.metrics, &value);
         self.program.metrics.push(Metric { name, value, dimension, unit, has_slots, span });
         self.program.metrics.len() - 1

@@ -54,6 +54,7 @@ use crate::syntax::ast::Expr;
 pub use error::{LimitError, ModelError, SliceError};
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
+pub use functions::FUNCTIONS;
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use mistakes::Mistake;

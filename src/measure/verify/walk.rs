@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::base::computing::compute;
 use crate::base::{Dims, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method};
@@ -184,7 +185,7 @@ impl<'a> Walk<'a> {
             None => Some(Found {
                 rank,
                 op: launched.op,
-                checks: ops::check(spec, &inputs, &before, &elements, &mut room.values),
+                checks: compute(|| ops::check(spec, &inputs, &before, &elements, &mut room.values)),
             }),
             Some(_) => None,
         };
