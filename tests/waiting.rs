@@ -110,10 +110,11 @@ fn a_rank_that_works_longer_is_named_with_the_operation() {
 fn kernels_beside_waiting_are_counted() {
     let text = |late: u32| {
         format!(
-            "stream a\nstream b\nbuffer x, y: f32[1024]\nbuffer z: f32[8388608]\nstep {{
+            "stream a\nstream b\nbuffer x, y: f32[1024]\nbuffer z: f32[2097152]\nstep {{
               if rank == 0 {{
                 on a {{ meet: recv(from: 1 -> x) }}
                 on b {{ for i in 0..3 {{ work: map(z + 1 -> z) }} }}
+                on a {{ apart: map(z + 1 -> z) }}
               }} else {{ on a {{ late: spin({late}us)  send(y, to: 0) }} }}
             }}\n"
         )
@@ -125,7 +126,7 @@ fn kernels_beside_waiting_are_counted() {
     let waits = beside(5000).expect("three kernels run beside the wait");
     assert_eq!(waits.operations, 3.0);
     assert!((0.99..2.0).contains(&waits.stretch), "{waits:?}");
-    assert_eq!(beside(1), None);
+    assert!(beside(1).is_none_or(|few| few.operations < 3.0), "{:?}", beside(1));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use super::sandbox::{Output, Sandbox, finish, no_cuda};
 
 /// Processor time, in hundredths of a second, after which a run is surely in the middle of its iterations.
-const UNDER_WAY: u64 = 25;
+const UNDER_WAY: u64 = 60;
 
 #[test]
 fn a_run_is_done() {
