@@ -41,6 +41,9 @@ struct Room {
     values: ops::Room,
 }
 
+/// The bytes of a memory now, and those that the last walk left there.
+type NowAndThen<'a> = (&'a [u8], &'a [u8]);
+
 /// How far a walk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
@@ -96,7 +99,7 @@ impl<'a> Walk<'a> {
 
     /// What a memory of a rank holds now, and what the last walk left there; `None` where another process runs the rank,
     /// or the backend has no memory.
-    pub fn now_and_then(&mut self, rank: usize, memory: MemoryId) -> Result<Option<(&[u8], &[u8])>, ExecError> {
+    pub fn now_and_then(&mut self, rank: usize, memory: MemoryId) -> Result<Option<NowAndThen<'_>>, ExecError> {
         let Walk { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
         let own = rank.checked_sub(ranks.own().start).filter(|own| *own < inspected.len().min(memories.len()));
         let Some(own) = own else { return Ok(None) };
