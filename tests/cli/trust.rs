@@ -110,7 +110,7 @@ fn no_text_of_a_file_makes_a_line() {
     );
     sandbox.write("a.aorta", &text);
     sandbox.write("bad.aorta", format!("{text}metric worse = 1 / rates \"{planted}\"\n"));
-    let case = format!("workload: \"a.aorta\", params: {{\"note\": \"\\\"x\\\\n  PLANTED\\\"\"}}");
+    let case = r#"workload: "a.aorta", params: {"note": "\"x\\n  PLANTED\""}"#;
     // A line feed that the language does not allow there.
     sandbox.write("bad.ron", format!("(workload: \"a.aorta\", params: {{\"note\": \"\\\"{planted}\\\"\"}})"));
     sandbox.write("a.ron", format!("(description: \"{planted}\", {case}, backend: \"sim\", effort: quick)"));
