@@ -58,24 +58,17 @@
 //!
 //! `docs/architecture.md` tells which module may use which, and how to add an operation, a backend or a diagnostic.
 #![deny(unsafe_code)]
+pub mod backend;
 pub mod base;
+pub mod cli;
 pub mod config;
 pub mod cost;
+pub mod exec;
+pub mod measure;
 pub mod model;
 pub mod ops;
 pub mod plan;
 pub mod render;
+pub mod report;
 pub mod schedule;
 pub mod syntax;
-
-// What is above the language. `fuzz/build` leaves it out: nothing of it is fuzzed, and it takes most of the time.
-#[cfg(not(aorta_language))]
-pub mod backend;
-#[cfg(not(aorta_language))]
-pub mod cli;
-#[cfg(not(aorta_language))]
-pub mod exec;
-#[cfg(not(aorta_language))]
-pub mod measure;
-#[cfg(not(aorta_language))]
-pub mod report;

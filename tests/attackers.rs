@@ -1,9 +1,15 @@
-//! What strangers can do to ranks that meet over a network: whoever does not know the secret neither becomes a rank, nor
-//! changes what ranks hear, nor keeps them from meeting. Here each rank is a thread.
+//! What strangers can do to ranks that meet: over a network, whoever does not know the secret neither becomes a rank, nor
+//! changes what ranks hear, nor keeps them from meeting; on one host, neither does another user. Here each rank is a
+//! thread.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -263,4 +269,69 @@ fn a_recorded_conversation_proves_nothing() {
     assert_eq!(answer.len(), 72, "rank 0 says its number and its proof, and nothing more");
     let told = first.join().expect("no panic").expect_err("nobody comes").to_string();
     assert!(told.contains("rank 1 of 2 did not come within 2s; connections from 127.0.0.1 did not prove"), "{told}");
+}
+
+/// The variable that names a socket to [`a_process_connects_to_a_socket`].
+const SOCKET: &str = "AORTA_TEST_SOCKET";
+
+/// Not a test but a process of [`another_user_is_no_rank`], which starts it as another user: it says whether rank 0
+/// answers.
+#[test]
+fn a_process_connects_to_a_socket() {
+    let Some(path) = std::env::var_os(SOCKET) else { return };
+    let mut stream = UnixStream::connect(path).expect("everybody may connect");
+    let _ = stream.write_all(&OPENING[..40]);
+    println!("answered: {}", stream.read_exact(&mut [0; 72]).is_ok());
+}
+
+/// Runs the process above as a user; returns what it says, or why it cannot be run.
+fn answered(socket: &Path, user: u32) -> Result<bool, String> {
+    let test = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut process = Command::new(test);
+    process.args(["attackers::a_process_connects_to_a_socket", "--exact", "--nocapture"]).env(SOCKET, socket).uid(user);
+    let output = process.output().map_err(|error| error.to_string())?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    match (told.contains("answered: true"), told.contains("answered: false")) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(told + &String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+/// Where another user may enter the folder of the socket and write to the socket, although aorta gives nobody these
+/// rights, the kernel still says who connects.
+#[test]
+fn another_user_is_no_rank() {
+    let outer = tempfile::tempdir().expect("a folder can be made");
+    let folder = outer.path().join("run");
+    let host = |rank| {
+        let transport = Transport::Host { folder: folder.clone(), advice: String::new() };
+        Place { transport, ..place(rank, 2, 1) }
+    };
+    let first = thread::spawn({
+        let place = host(0);
+        move || run(&place)
+    });
+    let socket = loop {
+        if let Some(found) = std::fs::read_dir(&folder).into_iter().flatten().flatten().next() {
+            break found.path();
+        }
+        thread::yield_now();
+    };
+    let allow = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    allow(outer.path(), 0o711);
+    allow(&folder, 0o711);
+    allow(&socket, 0o777);
+    let own = std::fs::metadata(&folder).expect("it is there").uid();
+    // Any other number is another user, whether it has a name or not.
+    match answered(&socket, own ^ 65_534) {
+        Ok(answered) => assert!(!answered, "rank 0 answers another user"),
+        Err(why) => println!("skipped: no process can be started as another user: {why}"),
+    }
+    assert_eq!(answered(&socket, own), Ok(true), "rank 0 answers its own user");
+    allow(&folder, 0o700);
+    let second = run(&host(1)).expect("both are of one user");
+    assert_eq!((first.join().expect("no panic").expect("both come"), second), (vec![7, 8], vec![7, 8]));
 }

@@ -12,7 +12,8 @@ use aorta::base::{Nanos, SourceMap};
 use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode};
 use aorta::render::{self, Style};
 use aorta::schedule::Topology;
-use common::altered::Altered;
+use common::altered::{Altered, Calls};
+use common::failing::{judge, run};
 use common::world::World;
 
 /// Set in the process that does what a test is about.
@@ -65,6 +66,26 @@ fn show(text: &str, error: &ExecError) {
     let mut sources = SourceMap::new();
     sources.add("test.aorta", text).expect("a test is small");
     println!("{}", render::text(error, &sources, Style::default()));
+}
+
+/// Above the driver, so that nothing stays broken in the device: it is one after the other in one process.
+#[test]
+fn every_call_of_a_driver_fails_once() {
+    let Some(printed) = apart("every_call_of_a_driver_fails_once") else {
+        let Some(gpu) = gpus(1) else { leave() };
+        let calls = Calls::counted();
+        let (_, error) = run(1, &Altered::with_calls(&gpu, calls.clone()));
+        assert!(error.is_none(), "{error:?}");
+        for (call, count) in calls.made() {
+            match judge(1, &gpu, call, count.div_ceil(2)) {
+                Ok(outcome) => println!("{call}: {outcome}, of {count} calls"),
+                Err(why) => println!("wrong: {why}"),
+            }
+        }
+        leave();
+    };
+    assert!(!printed.contains("wrong: "), "{printed}");
+    assert!(printed.contains("skipped") || printed.contains("launch: told"));
 }
 
 #[test]

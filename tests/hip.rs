@@ -17,10 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 
 /// What the program left.
-struct Output {
-    code: Option<i32>,
+pub struct Output {
+    pub code: Option<i32>,
     /// Both streams.
-    told: String,
+    pub told: String,
 }
 
 /// Runs the program on the double, with a fault or without.
@@ -29,7 +29,7 @@ fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
 }
 
 /// Runs the program on the double, with these variables.
-fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
+pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let told = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
@@ -44,12 +44,16 @@ fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) 
         .stdin(Stdio::null())
         .stdout(append.try_clone().expect("a file of our own"))
         .stderr(append);
-    let code = finished(command.spawn().expect("the program runs"), arguments);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().expect("the program runs");
+    let code = finished(&mut child, arguments);
+    assert!(is_group_gone(child.id()), "{arguments:?} leaves a process behind");
     Output { code, told: std::fs::read_to_string(told.path()).expect("a file of our own") }
 }
 
 /// How a run ends; one that does not is ended.
-fn finished(mut child: Child, arguments: &[&str]) -> Option<i32> {
+fn finished(child: &mut Child, arguments: &[&str]) -> Option<i32> {
     let start = Instant::now();
     loop {
         match child.try_wait().expect("a child of our own") {
@@ -62,6 +66,28 @@ fn finished(mut child: Child, arguments: &[&str]) -> Option<i32> {
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     }
+}
+
+/// Whether all processes of a group have ended. A compiler that a killed program had started may take a moment.
+fn is_group_gone(group: u32) -> bool {
+    let group = group.to_string();
+    let is_of_group = |stat: &str| {
+        // Behind the name, which may hold anything, the first field is the state and the third the group.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields.first() != Some(&"Z") && fields.get(2) == Some(&group.as_str())
+    };
+    let is_there = || {
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
+        stats.any(|stat| is_of_group(&stat))
+    };
+    (0..6000).any(|_| {
+        let gone = !is_there();
+        if !gone {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        gone
+    })
 }
 
 /// That a file's results are those of the CPU, as streams and as a graph.
@@ -186,7 +212,7 @@ fn copies_in_a_row_share_a_meeting() {
 }
 
 /// Runs two ranks, each in a process of its own and with its fault.
-fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) -> (Output, Output) {
+pub fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) -> (Output, Output) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 9_000 + (std::process::id() % 200) as u16 * 20 + NEXT.fetch_add(1, Ordering::Relaxed);
     let of = |rank: &str| {
@@ -306,7 +332,7 @@ fn a_run_can_be_ended_before_its_first_iteration() {
     std::fs::write(&compiler, script).expect("a file of our own");
     std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).expect("a file of our own");
     let arguments = ["exec", "--backend", "hip", FILE];
-    let child = Command::new(env!("CARGO_BIN_EXE_aorta"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_aorta"))
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("AORTA_LIBRARY_PATH", libraries)
@@ -322,7 +348,7 @@ fn a_run_can_be_ended_before_its_first_iteration() {
     }
     let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("`kill` is there");
     assert!(kill.success() && begun.exists());
-    assert_eq!(finished(child, &arguments), Some(130));
+    assert_eq!(finished(&mut child, &arguments), Some(130));
 }
 
 #[test]

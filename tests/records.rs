@@ -1,4 +1,7 @@
-//! Records that were edited: a field that contradicts others is told by its name, and nothing makes a report panic.
+//! Records that were edited: a field that contradicts others is told by its name, and nothing makes a report panic or puts
+//! lines into it.
+
+use std::collections::BTreeMap;
 
 use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
@@ -62,6 +65,60 @@ fn an_edited_record_makes_no_report_panic() {
     READ.with(|kept| read += kept.get());
     result.unwrap_or_else(|error| panic!("{error}"));
     assert!(read > 300, "only {read} edited records were read: the edits are too coarse");
+}
+
+/// Every place of a text or of a name of a field, each kind of place once: those of a list's members are one kind.
+fn texts(value: &Value, place: &str, kind: &str, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::String(_) => drop(found.entry(kind.to_owned()).or_insert_with(|| place.to_owned())),
+        Value::Array(all) => {
+            let members = all.iter().enumerate();
+            members.for_each(|(index, inner)| texts(inner, &format!("{place}/{index}"), &format!("{kind}/-"), found));
+        }
+        Value::Object(all) => {
+            for (key, inner) in all {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                texts(inner, &format!("{place}/{key}"), &format!("{kind}/{key}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A text of a record, whichever it is, makes no line of its own in a report of any form.
+#[test]
+fn no_text_of_a_record_makes_a_line_of_a_report() {
+    let mut read = 0;
+    for seed in seeds() {
+        let mut found = BTreeMap::new();
+        texts(&seed, "", "", &mut found);
+        for place in found.values() {
+            let mut record = seed.clone();
+            let text = record.pointer_mut(place).expect("it was found there");
+            *text = json!(format!("{}{}", text.as_str().unwrap_or_default(), records::PLANTED));
+            read += u32::from(records::show(&record.to_string()));
+            // The name of the field: of those that are any, such as a parameter's.
+            let (parent, name) = place.rsplit_once('/').expect("texts stand in fields");
+            if let Some(Value::Object(fields)) = seed.clone().pointer_mut(parent) {
+                let mut record = seed.clone();
+                let value = fields.remove(name).expect("it was found there");
+                record.pointer_mut(parent).expect("it was found there")[records::PLANTED] = value;
+                records::show(&record.to_string());
+            }
+        }
+    }
+    assert!(read > 100, "only {read} records were read");
+    for line in 0..2 {
+        let lines = journal();
+        let mut found = BTreeMap::new();
+        texts(&lines[line], "", "", &mut found);
+        for place in found.values().filter(|place| !place.starts_with("/record")) {
+            let mut lines = lines.clone();
+            let text = lines[line].pointer_mut(place).expect("it was found there");
+            *text = json!(format!("{}{}", text.as_str().unwrap_or_default(), records::PLANTED));
+            records::show_cases(&lines.iter().map(|line| line.to_string() + "\n").collect::<String>());
+        }
+    }
 }
 
 #[test]

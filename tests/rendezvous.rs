@@ -256,6 +256,10 @@ fn who_does_not_belong_is_told_why() {
     let error = |place: Place| join(&place).err().expect("there is no place for it").to_string();
     let told = error(place(1, 4, port));
     assert!(told.ends_with("rank 0 refused: rank 1 knows of 4 ranks, and rank 0 of 3"), "{told}");
+    for rank in [3, 4, u32::MAX] {
+        let told = error(place(rank, 3, port));
+        assert!(told.ends_with(&format!("rank 0 refused: there is no rank {rank} among 3")), "{told}");
+    }
     let twins = [(); 2].map(|()| thread::spawn(move || error(place(1, 3, port))));
     // Another run looks on, and finds nobody.
     let job = Place { job: "another".to_owned(), timeout: Duration::from_secs(2), ..place(2, 3, port) };
@@ -325,7 +329,7 @@ fn ranks_of_one_user_meet_on_a_host() {
         thread::yield_now();
     }
     let second = join(&place_by(host.clone(), 0, 2)).err().expect("there is one").to_string();
-    assert!(second.contains("there is no place for a second rank 0 among 2"), "{second}");
+    assert!(second.contains("there is a rank 0 already"), "{second}");
     first.join().expect("no panic");
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");

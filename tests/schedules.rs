@@ -112,6 +112,21 @@ proptest! {
     }
 }
 
+/// Two streams may write a memory in any order: its parts, or all of it where races are allowed. Then the first of them
+/// to be issued says nothing about when the others start, so the memory cannot lie where another has been.
+#[test]
+fn memory_whose_uses_are_in_no_order_has_a_place_of_its_own() {
+    for (options, [first, second]) in [("", ["l[0]", "l[1]"]), ("(order: declared, races: allow)", ["l", "l"])] {
+        let text = format!(
+            "stream a\nstream b\nbuffer x, y: f32[2, 16]\nstep{options} {{\n  on a {{\n    t: map(x[0] * 2)\n    \
+             map(t + 1 -> y[0])\n  }}\n  buffer l: f32[2, 8]\n  on a {{ fill(1 -> {first}) }}\n  on b {{ fill(2 -> \
+             {second}) }}\n  on a {{ map(l[0] + l[1] -> y[1, 0..8]) }}\n}}\n"
+        );
+        let (program, _, schedule) = scheduled(&text, None);
+        holds(oracle::judge_memory(&program, &schedule), &text).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
 /// Streams that keep to a part of the device share a lane only with their like, and stand on queues of their own where a
 /// device has those.
 #[test]

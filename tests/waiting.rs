@@ -105,6 +105,30 @@ fn a_rank_that_works_longer_is_named_with_the_operation() {
     assert!(said(2).starts_with("bound by synthetic work"), "{}", said(2));
 }
 
+/// Kernels beside an operation that waits are counted, each with what it takes alone; those beside nothing are not.
+#[test]
+fn kernels_beside_waiting_are_counted() {
+    let text = |late: u32| {
+        format!(
+            "stream a\nstream b\nbuffer x, y: f32[1024]\nbuffer z: f32[2097152]\nstep {{
+              if rank == 0 {{
+                on a {{ meet: recv(from: 1 -> x) }}
+                on b {{ for i in 0..3 {{ work: map(z + 1 -> z) }} }}
+                on a {{ apart: map(z + 1 -> z) }}
+              }} else {{ on a {{ late: spin({late}us)  send(y, to: 0) }} }}
+            }}\n"
+        )
+    };
+    let beside = |late: u32| {
+        let variant = variant(&text(late), 2);
+        variant.ranks[0].analysis.as_ref().expect("observed").beside_waiting
+    };
+    let waits = beside(5000).expect("three kernels run beside the wait");
+    assert_eq!(waits.operations, 3.0);
+    assert!((0.99..2.0).contains(&waits.stretch), "{waits:?}");
+    assert!(beside(1).is_none_or(|few| few.operations < 3.0), "{:?}", beside(1));
+}
+
 #[test]
 fn stages_that_wait_in_turn_are_a_pipeline_bubble() {
     let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a {

@@ -1,19 +1,20 @@
-//! What the fuzz targets assert, and how bytes become texts. Each target is named by the stage that it goes up to; what
-//! it holds stands at its function in [`properties`].
+//! Properties that the fuzz targets check, and the inputs that bytes stand for. Each target is named by what it reads; its
+//! function in [`properties`] or [`records`] says what has to hold.
 
 pub mod grammar;
+#[path = "../../tests/common/invariants.rs"]
+pub mod invariants;
 #[path = "../../tests/common/oracle.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 pub mod oracle;
 pub mod properties;
-#[cfg(not(aorta_language))]
 pub mod records;
 pub mod wire;
 
-/// The byte that begins inputs from which a text is made. No text begins with it: it is no UTF-8.
+/// First byte of an input that is a list of choices rather than a text. No text begins with it: it is not UTF-8.
 const MADE: u8 = 0xff;
 
-/// The text of an input: its own bytes, or made from them.
+/// The text of an input: its own bytes, or a file that they choose from the grammar.
 pub fn text(data: &[u8]) -> String {
     match data {
         [MADE, choices @ ..] => grammar::text(choices),

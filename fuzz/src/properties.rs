@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use aorta::base::{MemoryId, SourceMap};
+use aorta::backend::sim::Sim;
+use aorta::base::{MemoryId, Nanos, SourceMap};
+use aorta::config::{EffortPlan, Profile};
+use aorta::exec::{self, Backend, Control, LaunchMode};
+use aorta::measure::{self, RankRequest, Request};
 use aorta::model::{self, MemoryKind, Mistake, OpKind, Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
@@ -10,9 +14,9 @@ use aorta::schedule::{self, Topology};
 use aorta::syntax::{self, Ast, Limits, SyntaxError};
 use miette::Diagnostic;
 
-use crate::oracle;
-use crate::wire::frame::{Frame, KINDS, Kind};
-use crate::wire::seal::{Seal, TAG};
+use super::wire::frame::{Frame, KINDS, Kind};
+use super::wire::seal::{Seal, TAG};
+use super::{invariants, oracle};
 
 /// Errors that a phase tells of one text at most.
 const MAX_ERRORS: usize = 100;
@@ -22,6 +26,9 @@ const MAX_JUDGED: usize = 64;
 
 /// Elements of a slice up to which the definitions list them.
 const MAX_ELEMENTS: u64 = 4096;
+
+/// Operations of all ranks' cycles together up to which they are simulated.
+const MAX_SIMULATED: usize = 200;
 
 /// The key of the frames here.
 const KEY: [u8; TAG] = [7; TAG];
@@ -38,12 +45,14 @@ pub fn frames(data: &[u8]) {
     }
     assert_eq!(again, data[..again.len()], "frames have one form");
     let Some((&[kind, at, bit], rest)) = data.split_first_chunk::<3>() else { return };
+    // A piece is a part of a message, and none itself.
+    let kind = Some(KINDS[usize::from(kind) % KINDS.len()]).filter(|kind| *kind != Kind::Piece);
     let (text, bytes) = rest.split_at(rest.len().min(usize::from(at)));
-    let frame = Frame::new(KINDS[usize::from(kind) % KINDS.len()], u32::from(bit), u64::from(at))
+    let frame = Frame::new(kind.unwrap_or(Kind::Said), u32::from(bit), u64::from(at))
         .with_text(&String::from_utf8_lossy(text))
         .with_bytes(bytes.to_vec());
     let (mut sent, mut seal) = (Vec::new(), Seal::new(KEY));
-    for piece in frame.clone().pieces().chain([frame.clone()]) {
+    for piece in frame.clone().pieces().chain(frame.clone().pieces()) {
         piece.write(&mut sent, &mut seal).expect("pieces are short");
     }
     let read = |mut from: &[u8]| {
@@ -51,7 +60,7 @@ pub fn frames(data: &[u8]) {
         loop {
             let piece = Frame::read(&mut from, &mut seal)?;
             whole.extend(&piece.bytes);
-            if piece.kind != Kind::Piece || frame.kind == Kind::Piece {
+            if piece.kind != Kind::Piece {
                 return std::io::Result::Ok(piece.with_bytes(whole));
             }
         }
@@ -64,6 +73,22 @@ pub fn frames(data: &[u8]) {
     assert!(read(&sent).is_err(), "altered at {place} of {half}");
     assert!(read(&sent[half..]).is_err(), "the second in place of the first");
     assert!(read(&sent[..place]).is_err(), "cut at {place} of {half}");
+    announced(bytes);
+}
+
+/// A frame's head whose tag is right announces any length, and nothing follows: the frame is refused before that much
+/// memory is taken.
+fn announced(data: &[u8]) {
+    let Some((lengths, rest)) = data.split_first_chunk::<8>() else { return };
+    let mut frame = Vec::new();
+    Frame::new(Kind::Said, 0, 0).write(&mut frame, &mut Seal::new(KEY)).expect("it is short");
+    let head = frame.len() - 2 * TAG;
+    frame[head - 8..head].copy_from_slice(lengths);
+    let tag = Seal::new(KEY).tag("head", &[&frame[..head]]);
+    frame.truncate(head);
+    frame.extend(tag);
+    frame.extend(rest);
+    assert!(Frame::read(&mut frame.as_slice(), &mut Seal::new(KEY)).is_err(), "a body without its tag");
 }
 
 /// Small limits: each is met, and no run is long.
@@ -98,9 +123,16 @@ fn places(shown: &str) -> Vec<(usize, usize)> {
     spans.map(|rest| (number(rest), rest.split("len: ").nth(1).map_or(0, number))).collect()
 }
 
+/// Everything that holds of a text up to its program.
+pub fn text(text: &str) {
+    parse(text);
+    format(text);
+    analyze(text);
+}
+
 /// Every place of the tree lies in the text, declarations follow each other, errors are in order; a text of which all
 /// could be understood can be understood declaration by declaration; nothing depends on where the text lies.
-pub fn parse(text: &str) {
+fn parse(text: &str) {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     check_errors(text, &errors);
     // A declaration's place is its head; what stands in its block lies before the next one.
@@ -129,7 +161,7 @@ pub fn parse(text: &str) {
 
 /// Formatting again changes nothing; nothing but white space and commas is added or taken away; a text that has a
 /// meaning keeps it, and every comment.
-pub fn format(text: &str) {
+fn format(text: &str) {
     let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
     let formatted = syntax::format(text, &Limits::default());
     check_errors(text, &formatted.errors);
@@ -158,7 +190,7 @@ fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<Mistake>>)> {
 
 /// The program keeps its limits, its operands lie in their memories, what it waits for stands above; and whatever comes
 /// out comes out again.
-pub fn analyze(text: &str) {
+fn analyze(text: &str) {
     let Some((ast, result)) = analyzed(text) else { return };
     if let Ok(program) = &result {
         check_program(program);
@@ -209,17 +241,18 @@ fn check_program(program: &Program) {
     }
 }
 
-/// Three ranks are judged without a panic. The plan, the events, the waits, the ends of iterations, shared memory and the races found are what the definitions
-/// say.
+/// The plan, the events, the waits, the shared memory and the races of a program are what their definitions say. Three
+/// ranks fit together, or it is said why. What is simulated keeps the invariants of every run.
 pub fn plan(text: &str) {
     let Some((ast, Ok(program))) = analyzed(text) else { return };
-    beside(text, &ast);
+    let ranks = beside(text, &ast);
     let planned = plan::build(&program);
     if let Err(errors) = &planned {
         check_errors(text, errors);
     }
     let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
-    let topology = Topology { queues: 8, by_priority: text.len() % 3 == 0, units_apart: text.len() % 2 == 0 };
+    let topology =
+        Topology { queues: 8, by_priority: text.len().is_multiple_of(3), units_apart: text.len().is_multiple_of(2) };
     let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
     let small = can_be_judged(&program);
     match planned {
@@ -235,6 +268,11 @@ pub fn plan(text: &str) {
                     oracle::judge_races(&program, &[]).expect("there is no race");
                 }
             }
+            let alone = [plan::Rank { program: Arc::new(program), plan: Arc::new(plan) }];
+            simulate(&alone, &options);
+            if text.len().is_multiple_of(4) {
+                simulate(&ranks, &options);
+            }
         }
         // Twenty are shown at most: then more may be left.
         Err(errors) if small && errors.len() < 20 => {
@@ -244,8 +282,8 @@ pub fn plan(text: &str) {
     }
 }
 
-/// Three ranks go together or not, and it is said why.
-fn beside(text: &str, ast: &Ast) {
+/// The plans of three ranks; none where they do not fit together, and then it is said why.
+fn beside(text: &str, ast: &Ast) -> Vec<plan::Rank> {
     let rank = |rank| model::analyze(ast, &Options { rank, world: 3, ..options() }).ok();
     let planned = |program| {
         let plan = plan::build(&program).ok()?;
@@ -254,13 +292,67 @@ fn beside(text: &str, ast: &Ast) {
     let programs: Option<Vec<Program>> = (0..3).map(rank).collect();
     let linked = programs.and_then(|mut programs| model::link(&mut programs).ok().map(|()| programs));
     let ranks: Option<Vec<plan::Rank>> = linked.and_then(|programs| programs.into_iter().map(planned).collect());
-    if let Some(Err(errors)) = ranks.map(|ranks| plan::ranks::check(&ranks)) {
-        assert!(!errors.is_empty() && errors.len() <= MAX_ERRORS);
-        for error in &errors {
-            for label in error.labels().into_iter().flatten() {
-                assert!(text.is_char_boundary(label.offset() + label.len()), "{error}: outside of the text");
+    let ranks = ranks.unwrap_or_default();
+    let Err(errors) = plan::ranks::check(&ranks) else { return ranks };
+    assert!(!errors.is_empty() && errors.len() <= MAX_ERRORS);
+    for error in &errors {
+        for label in error.labels().into_iter().flatten() {
+            assert!(text.is_char_boundary(label.offset() + label.len()), "{error}: outside of the text");
+        }
+    }
+    Vec::new()
+}
+
+/// Runs all ranks on the simulator, where they are short: what is measured keeps the invariants of every run, and is the
+/// same again.
+fn simulate(ranks: &[plan::Rank], options: &schedule::Options) {
+    let operations = ranks.iter().flat_map(|rank| &rank.program.cycle).map(|step| step.ops.len()).sum::<usize>();
+    if ranks.is_empty() || operations > MAX_SIMULATED {
+        return;
+    }
+    let profile = Profile::named("h200").expect("embedded");
+    let sim = Sim::new(profile.clone());
+    let place = |rank: &plan::Rank| schedule::place(&rank.program, &rank.plan, sim.topology(), options);
+    let schedules: Vec<_> = ranks.iter().map(place).collect();
+    let sides = ranks.iter().zip(&schedules);
+    let requests: Vec<RankRequest> = sides
+        .map(|(plan::Rank { program, plan }, schedule)| RankRequest { number: program.rank, program, plan, schedule })
+        .collect();
+    let expectations = &ranks[0].program.expectations;
+    let measure = || {
+        measure::measure(&Request {
+            ranks: &requests,
+            backend: &sim,
+            modes: &[LaunchMode::Stream, LaunchMode::Graph],
+            effort: EffortPlan { warmup: 0, iterations: 2 },
+            observed_iterations: 1,
+            exec: exec::Options {
+                in_flight: 2,
+                timeout: Nanos(i64::MAX / 4),
+                gemm_candidates: 1,
+                observed_operations: 100_000,
+                gate_depth: 512,
+                cold: false,
+                contents: None,
+            },
+            control: &Control::default(),
+            profile: Some(&profile),
+            expectations: expectations.iter().map(|_| (String::new(), String::new())).collect(),
+            places: &|_| String::new(),
+            keep: &|_| {},
+        })
+    };
+    match (measure(), measure()) {
+        (Ok(first), Ok(second)) => {
+            let json = |variants: &[_]| serde_json::to_string(variants).expect("numbers and text");
+            assert_eq!(json(&first.variants), json(&second.variants), "simulated twice, with two results");
+            for variant in &first.variants {
+                let broken = invariants::check(ranks.iter().map(|rank| &*rank.program), &profile, variant);
+                assert!(broken.is_empty(), "{broken}");
             }
         }
+        (Err(first), Err(second)) => assert_eq!(first.to_string(), second.to_string()),
+        (first, second) => panic!("once {:?}, once {:?}", first.err(), second.err()),
     }
 }
 

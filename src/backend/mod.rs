@@ -8,6 +8,7 @@ mod collective;
 mod crossings;
 pub mod cuda;
 pub mod emulate;
+mod exhausted;
 pub mod gpu;
 pub mod hip;
 pub mod host;
@@ -18,5 +19,6 @@ mod shared;
 pub mod sim;
 mod system;
 
+pub use exhausted::{Allocator, end_threads_without_memory};
 pub use libraries::SearchPaths;
 pub use system::{keeping_hang_ups, leave, lock, user_id};

@@ -4,8 +4,11 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
+
+use super::system::lock;
 
 /// The beginning of such a file's name.
 const PREFIX: &str = "aorta-";
@@ -23,6 +26,9 @@ impl SharedMemory {
     /// New memory, all zeros.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
+        // Nobody else has it yet: this marks it as used.
+        lock(file.as_file());
+        remove_orphans(&folder());
         file.as_file().set_len(bytes)?;
         let address = map(file.as_file(), bytes as usize)?;
         Ok(SharedMemory { address, bytes: bytes as usize, file: Some(file) })
@@ -70,6 +76,24 @@ impl SharedMemory {
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { tempfile::env::temp_dir() }
+}
+
+/// How old a file is at least whose lock tells whether a process still has it: one that was just made may not be locked.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Removes files of processes that were killed before all others had opened them: nobody holds their lock any more.
+fn remove_orphans(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let Some(file) = name.to_str().and_then(|name| opened(name).ok()) else { continue };
+        let about = file.metadata().ok().filter(is_own);
+        let age = about.and_then(|about| about.modified().ok()?.elapsed().ok());
+        if age.is_some_and(|age| age > SETTLED) && lock(&file) {
+            // Another process may have removed it meanwhile.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn foreign(name: &str) -> io::Error {
@@ -187,5 +211,20 @@ mod tests {
         std::fs::remove_dir(folder().join(&sub)).expect("it is ours");
         assert!(soft_refused && hard_refused == [true; 2] && folder_refused);
         assert!(SharedMemory::open(&name, 64).is_ok(), "it is one again, under one name");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let old = std::time::SystemTime::now() - 2 * SETTLED;
+        let make = || {
+            let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder()).expect("a temporary file");
+            file.as_file().set_modified(old).expect("a file of our own");
+            file
+        };
+        let (orphan, held) = (make(), make());
+        assert!(lock(held.as_file()), "nobody else has it");
+        let fresh = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder()).expect("a temporary file");
+        remove_orphans(&folder());
+        assert_eq!([&orphan, &held, &fresh].map(|file| file.path().exists()), [false, true, true]);
     }
 }

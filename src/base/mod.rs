@@ -2,10 +2,12 @@
 //!
 //! Nothing here knows the language, a device or a file system.
 
+pub mod computing;
 pub mod dims;
 pub mod divisors;
 pub mod dtype;
 pub mod ids;
+pub mod json;
 pub mod parallel;
 pub mod plural;
 pub mod random;

@@ -1,23 +1,33 @@
-//! Work on all cores of the host.
+//! Work on several threads. The system may refuse to give one; the caller's own thread then does the work.
 
 use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, available_parallelism, scope};
 
-/// Calls `work` with each item, on as many threads as the host has cores; on the caller's own where there is one item.
+/// Calls `work` with each item, on as many threads as the host has cores.
 pub fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(items.len());
-    if threads <= 1 {
-        return items.into_iter().for_each(work);
-    }
+    let cores = available_parallelism().map_or(1, |count| count.get());
+    on_threads(cores.min(items.len()), items, work);
+}
+
+/// Calls `work` with each item, each on a thread of its own if the system gives that many.
+pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
+    let items: Vec<T> = items.into_iter().collect();
+    on_threads(items.len(), items, work);
+}
+
+/// Calls `work` with each item, on at most that many threads, of which one is the caller's own.
+fn on_threads<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) + Sync) {
     let items = Mutex::new(items.into_iter());
     let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(item) = next() {
-                    work(item);
-                }
-            });
+    let all = || {
+        while let Some(item) = next() {
+            work(item);
         }
+    };
+    scope(|scope| {
+        // Threads that the system refuses are not asked for again: the others do the work.
+        let _ = (1..threads).try_for_each(|_| Builder::new().spawn_scoped(scope, all).map(drop));
+        all();
     });
 }
 
@@ -36,5 +46,19 @@ mod tests {
     fn results_are_in_order() {
         assert_eq!(map(1000, |index| 2 * index), (0..1000).map(|index| 2 * index).collect::<Vec<_>>());
         assert!(map(0, |index| index).is_empty());
+    }
+
+    /// Each item waits until all others have begun.
+    #[test]
+    fn items_side_by_side_may_wait_for_each_other() {
+        let all = std::sync::Barrier::new(20);
+        let taken = Mutex::new(Vec::new());
+        side_by_side(0..20, |item| {
+            all.wait();
+            taken.lock().expect("no item panics").push(item);
+        });
+        let mut taken = taken.into_inner().expect("no item panics");
+        taken.sort_unstable();
+        assert_eq!(taken, (0..20).collect::<Vec<_>>());
     }
 }

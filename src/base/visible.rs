@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Deserializer};
+
 /// Whether a terminal, a log or an editor may obey the character, or show nothing: control characters other than the
 /// line feed and the tab, marks that change the direction of text, and characters without width.
 pub fn is_hidden(letter: char) -> bool {
@@ -57,6 +59,26 @@ pub fn inert(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// [`visible`] text in which each line feed is written out too: it stays on one line wherever it is printed.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\n', '\r']) {
+        return visible(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match letter == '\n' || is_hidden(letter) {
+            true => escape(letter, &mut shown),
+            false => shown.push(letter),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Reads a text of a file as [`one_line`]: for fields that messages and reports print.
+pub fn read_line<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(one_line(&String::deserialize(from)?).into_owned())
+}
+
 /// Appends a character as JSON escapes it; one beyond 16 bits as two halves.
 fn escape(letter: char, out: &mut String) {
     for unit in letter.encode_utf16(&mut [0; 2]) {
@@ -75,6 +97,12 @@ mod tests {
         assert_eq!(visible("a\u{1b}]0;x\u{7}b\r\nc\rd"), "a\\u001b]0;x\\u0007b\r\nc\\u000dd");
         assert_eq!(visible("\u{202e}\u{0}\u{9b}\u{e0041}"), "\\u202e\\u0000\\u009b\\udb40\\udc41");
         assert!(matches!(visible("plain, µ ± é 漢字\n\tx"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_line_stays_one() {
+        assert_eq!(one_line("a\r\nb\u{1b}\n"), "a\\u000d\\u000ab\\u001b\\u000a");
+        assert!(matches!(one_line("a\tb"), Cow::Borrowed(_)));
     }
 
     #[test]

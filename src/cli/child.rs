@@ -9,10 +9,11 @@ use std::process::{self, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::backend::{keeping_hang_ups, leave};
+use crate::exec::ExecError;
 
 use super::INTERRUPTED;
 use super::error::InputError;
@@ -49,13 +50,15 @@ impl Interrupt {
 }
 
 /// In the process of a child: ends it when its standard input ends.
-pub fn until_input_ends() {
-    std::thread::spawn(|| {
+pub fn until_input_ends() -> Result<(), ExecError> {
+    let watch = || {
         // Nobody writes; an error is an end too.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         // A regular end would wait for the device.
         leave(INTERRUPTED);
-    });
+    };
+    let thread = Builder::new().spawn(watch);
+    thread.map(drop).map_err(|error| ExecError::no_thread("to watch standard input", &error))
 }
 
 /// A running `aorta exec`.
@@ -106,16 +109,19 @@ impl Child {
         let mut process = command.spawn()?;
         let (send, lines) = mpsc::channel();
         let (stdin, out, mut error) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-        std::thread::spawn(move || {
+        let listen = move || {
             let lines = out.into_iter().flat_map(|out| BufReader::new(out).lines());
             // Nobody listens any more once the parent has dropped the child.
             lines.map_while(Result::ok).all(|line| send.send(line).is_ok());
-        });
-        let stderr = std::thread::spawn(move || {
+        };
+        let collect = move || {
             let mut bytes = Vec::new();
             let _ = error.as_mut().map(|error| error.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
-        });
+        };
+        // The system may refuse a thread. The child then ends, and with it the thread that was given.
+        let threads = Builder::new().spawn(listen).and_then(|_| Builder::new().spawn(collect));
+        let stderr = threads.inspect_err(|_| drop(process.kill()))?;
         Ok(Child { process, stdin, lines, stderr: Some(stderr) })
     }
 

@@ -218,6 +218,13 @@ pub enum InputError {
     )]
     TooManyToObserve { most: usize },
 
+    #[error("the plan of {operations} operations takes more than {most} of output")]
+    #[diagnostic(
+        code(aorta::cli::too_much_output),
+        help("raise the limit, `--config max_output=…`, or give smaller parameters with `--set` or `--preset`")
+    )]
+    TooMuchOutput { operations: usize, most: String },
+
     #[error("both plans are written already, so parameters can no longer change them")]
     #[diagnostic(
         code(aorta::cli::planned_already),

@@ -47,7 +47,7 @@ struct Part {
 
 pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     if args.until_input_ends {
-        child::until_input_ends();
+        child::until_input_ends()?;
     }
     let aftermath = failure::Aftermath::of(&args, how);
     let (file, typed, blocks) = (args.file.clone(), args.env.len(), args.blocks);
@@ -93,7 +93,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
     let run = Run::new(ready, part, &telling);
     let (sources, aftermath, kept) = (loaded.sources.clone(), part.aftermath, telling.clone());
     run.control.when_stuck(move |error| {
-        if kept.tell_kept(error) {
+        if kept.tell_kept(&format!("the run ended early, and the figures are of what was measured before: {error}")) {
             aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
         }
     });

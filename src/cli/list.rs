@@ -1,5 +1,6 @@
 //! `aorta list`.
 
+use crate::base::visible;
 use crate::syntax;
 use crate::syntax::ast::{DeclKind, ExprKind};
 
@@ -31,7 +32,9 @@ pub fn run() -> CliResult {
 pub fn category_of(ast: &syntax::Ast) -> Option<String> {
     ast.decls.iter().find_map(|decl| match &decl.kind {
         DeclKind::Meta(settings) => settings.iter().find_map(|setting| match &setting.value.kind {
-            ExprKind::Text(text) if ast.names.name(setting.key.symbol) == "category" => Some(text.clone()),
+            ExprKind::Text(text) if ast.names.name(setting.key.symbol) == "category" => {
+                Some(visible::one_line(text).into_owned())
+            }
             _ => None,
         }),
         _ => None,

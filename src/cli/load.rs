@@ -4,11 +4,13 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan, shell};
 use crate::config::Settings;
+use crate::exec::ExecError;
 use crate::measure::record::Workload;
 use crate::model::{self, Program};
 use crate::ops::{self, Category};
@@ -18,6 +20,7 @@ use crate::syntax::{self, Ast, Limits};
 
 use super::diagnostics::{Boxed, boxed, first_offset, on_rank};
 use super::error::{CliError, InputError};
+use super::progress::Progress;
 use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library, list};
 
 /// A workload's text and where it is from.
@@ -330,11 +333,11 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         max_operations: settings.max_operations,
         max_memory: settings.max_memory.0,
     };
-    let mut analyzed = model::analyze(&parsed.ast, &options);
+    let mut analyzed = analyze(&parsed.ast, &options)?;
     let copies = |program: &Program| program.cycle.iter().any(|step| !step.peers().is_empty());
     if !sure && !analyzed.as_ref().is_ok_and(copies) {
         (world, options.world) = (1, 1);
-        analyzed = model::analyze(&parsed.ast, &options);
+        analyzed = analyze(&parsed.ast, &options)?;
     }
     let check = text.check_command(args, world);
     // With the file alone, nobody has to be told how to check it.
@@ -361,15 +364,23 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
         _ => wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect()),
     };
     let others = if program.by_rank { 1..world } else { 0..0 };
+    // Each rank is analyzed, planned, and checked beside the others.
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = done.clone();
+    let total = 2 * others.len() as u64 + 1;
+    let count = move || counted.load(Ordering::Relaxed);
+    let _progress = Progress::counting(count, total, "programs analyzed or planned");
     let mut programs = vec![program];
     for rank in others {
         options.rank = rank;
-        programs.push(model::analyze(&ast, &options).map_err(|errors| on_rank(boxed(errors), rank))?);
+        programs.push(analyze(&ast, &options)?.map_err(|errors| on_rank(boxed(errors), rank))?);
+        done.fetch_add(1, Ordering::Relaxed);
     }
     model::link(&mut programs).map_err(|errors| wrong(boxed(errors)))?;
     let mut ranks = Vec::with_capacity(world as usize);
     for (rank, program) in (0..).zip(programs) {
         ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors), rank))?);
+        done.fetch_add(1, Ordering::Relaxed);
     }
     // Equal programs are one.
     ranks.resize(world as usize, ranks[0].clone());
@@ -378,6 +389,11 @@ pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: W
     let ceiling = args.streams.filter(|_| !has_streams);
     let (program, plan) = (ranks[0].program.clone(), ranks[0].plan.clone());
     Ok(Loaded { parsed, program, plan, ranks, sources, ceiling, check })
+}
+
+/// Works out the program of one rank, or what is wrong with the file. The outer error is that of a system without a thread.
+fn analyze(ast: &Ast, options: &model::Options) -> Result<Result<Program, Vec<model::Mistake>>, ExecError> {
+    model::try_analyze(ast, options).map_err(|error| ExecError::no_thread("to analyze the file", &error))
 }
 
 fn planned(program: Program) -> Result<Rank, Vec<plan::PlanError>> {

@@ -199,6 +199,9 @@ pub fn run() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
     };
     match result {
+        // An iteration may be under way on a device, which would be waited for at the program's regular end, also where
+        // another rank has told the error.
+        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(nothing_lost(code, how)),
         Ok(code) => ExitCode::from(nothing_lost(code, how)),
         Err(error) => {
             error.print(how);

@@ -1,5 +1,6 @@
 //! `aorta plan`.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -75,13 +76,36 @@ pub fn run(args: PlanArgs) -> CliResult {
     let file = args.file.as_deref().unwrap_or_default();
     let document = document(file, &args, &settings)?;
     warn_of_size(&document, args.format);
-    output::stream(|out| match args.format {
-        Format::Text => report::text(&document, out),
-        Format::Json => report::json(&document, out),
-        Format::Dot => report::dot(&document, out),
-        Format::Mermaid => report::mermaid(&document, out),
-    });
+    // Written once to nowhere: what is too long is refused before any of it is printed.
+    if write(args.format, &document, &mut Room(settings.max_output.0)).is_err() {
+        let (operations, most) = (document.operations(), settings.max_output.to_string());
+        return Err(InputError::TooMuchOutput { operations, most }.into());
+    }
+    output::stream(|out| write(args.format, &document, out));
     Ok(DONE)
+}
+
+fn write(format: Format, document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+    match format {
+        Format::Text => report::text(document, out),
+        Format::Json => report::json(document, out),
+        Format::Dot => report::dot(document, out),
+        Format::Mermaid => report::mermaid(document, out),
+    }
+}
+
+/// Takes as many bytes as there is room for, and keeps none.
+struct Room(u64);
+
+impl Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Says so when a drawing is larger than the tools that draw it can bear.

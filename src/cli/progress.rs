@@ -23,17 +23,23 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// A bar of the iterations of a run.
     pub fn start(control: Arc<Control>, total: u64) -> Progress {
+        Progress::counting(move || control.done.load(Ordering::Relaxed), total, "iterations")
+    }
+
+    /// A bar of anything that is counted: `count` returns how many of `total` are done, and `what` names them.
+    pub fn counting(count: impl Fn() -> u64 + Send + 'static, total: u64, what: &'static str) -> Progress {
         let ended = Arc::new(AtomicBool::new(false));
-        let thread = std::io::stderr().is_terminal().then(|| {
-            let ended = ended.clone();
-            std::thread::spawn(move || draw(&control, total, &ended))
-        });
+        let there = ended.clone();
+        let draw = move || draw(&count, total, what, &there);
+        // Where the system has no thread to give, the run goes on without a bar.
+        let thread = std::io::stderr().is_terminal().then(|| std::thread::Builder::new().spawn(draw).ok()).flatten();
         Progress { ended, thread }
     }
 }
 
-fn draw(control: &Control, total: u64, ended: &AtomicBool) {
+fn draw(count: &impl Fn() -> u64, total: u64, what: &str, ended: &AtomicBool) {
     let mut waited = Duration::ZERO;
     while waited < PATIENCE {
         if ended.load(Ordering::Relaxed) {
@@ -43,10 +49,10 @@ fn draw(control: &Control, total: u64, ended: &AtomicBool) {
         waited += REFRESH;
     }
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} iterations, {eta} left");
+    let style = ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}, {{eta}} left"));
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     while !ended.load(Ordering::Relaxed) {
-        bar.set_position(control.done.load(Ordering::Relaxed).min(total));
+        bar.set_position(count().min(total));
         std::thread::sleep(REFRESH);
     }
     bar.finish_and_clear();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::base::{SourceMap, SrcSpan};
+use crate::base::{SourceMap, SrcSpan, visible};
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
 
@@ -87,7 +87,7 @@ fn describe(parsed: &load::Parsed) -> String {
                 definitions.push((signature_text(ast, sources, *name, signature), doc));
             }
             DeclKind::Metric { name, each, value, unit } => {
-                let unit = unit.as_ref().map(|unit| format!(" ({unit})")).unwrap_or_default();
+                let unit = unit.as_ref().map(|unit| format!(" ({})", visible::one_line(unit))).unwrap_or_default();
                 let name = ast.names.name(name.symbol);
                 let each = each
                     .as_ref()

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::base::suggest;
 use crate::base::units::{self, Dimension};
+use crate::base::{suggest, visible};
 
 use super::error::{ConfigError, bad_ron};
 use super::quantity::Span;
@@ -34,9 +34,9 @@ pub struct Expected {
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// By this project, or by whoever wrote the file: a page with its date.
-    Measured(String),
+    Measured(#[serde(deserialize_with = "visible::read_line")] String),
     /// By others: where they say so.
-    Published(String),
+    Published(#[serde(deserialize_with = "visible::read_line")] String),
 }
 
 impl Source {
@@ -107,10 +107,12 @@ impl Way {
 #[serde(deny_unknown_fields)]
 pub struct Range {
     /// What it is, for people.
+    #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     pub figure: Figure,
     pub normal: Span,
     /// What the source says, in its own numbers.
+    #[serde(deserialize_with = "visible::read_line")]
     pub seen: String,
     /// A name among the file's sources.
     pub source: String,

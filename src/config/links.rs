@@ -3,7 +3,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::base::suggest;
+use crate::base::{suggest, visible};
 
 use super::error::{ConfigError, bad_ron};
 use super::profile::Figure;
@@ -12,6 +12,7 @@ use super::profile::Figure;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Links {
+    #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     pub ranks_per_node: Figure,
     /// Network cards of a node, which its devices share evenly.
@@ -38,7 +39,7 @@ pub struct Links {
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// What reports call it.
-    #[serde(default = "Link::unnamed")]
+    #[serde(default = "Link::unnamed", deserialize_with = "visible::read_line")]
     pub name: String,
     /// The least time of a transfer.
     pub latency: Figure,
@@ -79,8 +80,10 @@ pub struct Port {
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
+    #[serde(deserialize_with = "visible::read_line")]
     pub collective: String,
     pub ranks: u32,
+    #[serde(deserialize_with = "visible::read_line")]
     pub source: String,
     /// Bytes, as nccl-tests counts them, and nanoseconds; from small to large.
     pub times: Vec<(f64, f64)>,

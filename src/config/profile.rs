@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::visible;
+
 use super::error::{ConfigError, bad_ron};
 use super::links::Links;
 
 /// A figure and where it comes from: a page, a measurement, or "assumed".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figure(pub f64, pub String);
+pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
 
 impl Figure {
     fn one() -> Figure {
@@ -25,10 +27,13 @@ impl Figure {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
+    #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     /// `nvidia` or `amd`.
+    #[serde(deserialize_with = "visible::read_line")]
     pub vendor: String,
     /// The compiler's name for it: `sm_90`, `gfx942`.
+    #[serde(deserialize_with = "visible::read_line")]
     pub architecture: String,
     pub memory: Figure,
     /// Streaming multiprocessors, or compute units.

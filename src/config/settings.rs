@@ -137,6 +137,8 @@ pub struct Settings {
     pub max_nesting: usize,
     pub max_operations: usize,
     pub max_memory: Bytes,
+    /// Of what `aorta plan` prints.
+    pub max_output: Bytes,
 }
 
 /// One layer: what it does not name, it leaves alone.
@@ -166,9 +168,10 @@ struct Layer {
     max_nesting: Option<usize>,
     max_operations: Option<usize>,
     max_memory: Option<String>,
+    max_output: Option<String>,
 }
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "sanity",
     "quick",
     "full",
@@ -192,6 +195,7 @@ const KEYS: [&str; 23] = [
     "max_nesting",
     "max_operations",
     "max_memory",
+    "max_output",
 ];
 
 static DEFAULTS: &str = include_str!("../../config/defaults.ron");
@@ -272,7 +276,7 @@ fn example(key: &str) -> String {
         "effort" => "quick",
         "launch" => "graph",
         "timeout" | "rendezvous" | "stall" => "60s",
-        "max_memory" => "64GiB",
+        "max_memory" | "max_output" => "64GiB",
         "profile" => "h200",
         "topology" => "hgx_h200",
         "observed_operations" | "max_operations" => "100000",
@@ -310,6 +314,7 @@ impl Layer {
             max_nesting: self.max_nesting.or(below.max_nesting),
             max_operations: self.max_operations.or(below.max_operations),
             max_memory: self.max_memory.or(below.max_memory),
+            max_output: self.max_output.or(below.max_output),
         }
     }
 
@@ -337,6 +342,8 @@ impl Layer {
         let stall = measured("stall", stall, Dimension::TIME, i64::MAX as f64, "a time has its unit")?;
         let memory = self.max_memory.expect(missing);
         let bytes = measured("max_memory", memory, Dimension::BYTES, u64::MAX as f64, "a size has its unit")?;
+        let output = self.max_output.expect(missing);
+        let output = measured("max_output", output, Dimension::BYTES, u64::MAX as f64, "a size has its unit")?;
         let settings = Settings {
             sanity: self.sanity.expect(missing),
             quick: self.quick.expect(missing),
@@ -361,6 +368,7 @@ impl Layer {
             max_nesting: self.max_nesting.expect(missing),
             max_operations: self.max_operations.expect(missing),
             max_memory: Bytes(bytes as u64),
+            max_output: Bytes(output as u64),
         };
         let iterations = u64::from(MAX_ITERATIONS);
         let ranges = [

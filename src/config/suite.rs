@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::base::Bytes;
-use crate::base::suggest;
 use crate::base::units::Dimension;
+use crate::base::{suggest, visible};
 
 use super::error::{ConfigError, bad_ron};
 use super::quantity::{Quantity, Span};
@@ -23,6 +23,7 @@ const MAX_CASES: usize = 1024;
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     /// A line for people.
+    #[serde(deserialize_with = "visible::read_line")]
     pub description: String,
     /// How long a case is measured that does not say it itself.
     #[serde(default)]
@@ -125,7 +126,7 @@ impl Suite {
             let streams = std::mem::take(&mut case.streams);
             for one in streams.iter().map(|&one| vec![one]).chain(streams.is_empty().then(Vec::new)) {
                 let mut case = SuiteCase { streams: one, ..case.clone() };
-                case.name = Some(case.title());
+                case.name = Some(visible::one_line(&case.title()).into_owned());
                 cases.push(case);
             }
         }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::base::computing;
+
 use super::error::ExecError;
 
 /// What is done when a thread does not come back: the error is told, and the process may end.
@@ -21,6 +23,10 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Iterations done, warm-up included.
     pub done: AtomicU64,
+    /// How often [`Control::progress`] has found a computation under way.
+    computed: AtomicU64,
+    /// A rank has seen that the run has to end, and ends.
+    noticed: AtomicBool,
     /// Iterations have begun, so that there may be figures to keep.
     begun: AtomicBool,
     /// A rank has failed: the others end too.
@@ -41,6 +47,8 @@ impl Default for Control {
         Control {
             stop: Arc::default(),
             done: AtomicU64::new(0),
+            computed: AtomicU64::new(0),
+            noticed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
@@ -55,7 +63,26 @@ impl Default for Control {
 impl Control {
     /// Whether the run has to end: on all processes that have ranks of it, or on none.
     pub fn stopped(&self) -> bool {
-        if self.linked.load(Ordering::Relaxed) { self.agreed.load(Ordering::Relaxed) } else { self.asked() }
+        let linked = self.linked.load(Ordering::Relaxed);
+        let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.asked() };
+        if stopped {
+            self.noticed.store(true, Ordering::Relaxed);
+        }
+        stopped
+    }
+
+    /// Whether the run has seen that it has to end. It then does so by itself, and keeps all that it has measured.
+    pub fn noticed(&self) -> bool {
+        self.noticed.load(Ordering::Relaxed)
+    }
+
+    /// A number that is another one each time while this process makes progress: its iterations, and the moments at which
+    /// the CPU computed a reference result.
+    pub fn progress(&self) -> u64 {
+        if computing::is_under_way() {
+            self.computed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.done.load(Ordering::Relaxed) + self.computed.load(Ordering::Relaxed)
     }
 
     /// Whether this process was asked to stop.
@@ -129,5 +156,24 @@ impl Control {
     pub(super) fn begin(&self) {
         self.first.store(u32::MAX, Ordering::Release);
         self.failed.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_and_computations_are_progress() {
+        let control = Control::default();
+        let mut seen = control.progress();
+        let mut goes_on = || {
+            let now = control.progress();
+            std::mem::replace(&mut seen, now) < now
+        };
+        control.done.fetch_add(1, Ordering::Relaxed);
+        assert!(goes_on());
+        // One that takes long, looked at several times.
+        assert!(computing::compute(|| goes_on() && goes_on()));
     }
 }

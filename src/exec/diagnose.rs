@@ -37,7 +37,9 @@ impl Session {
                 Diagnosis::Hang => self.issue(LaunchMode::Stream, iteration, true, (1, None))?,
                 Diagnosis::Fault => self.one_by_one(iteration, control)?,
             }
-            self.retire(LaunchMode::Stream, iteration, control)?;
+            if self.retire(LaunchMode::Stream, iteration, control)?.is_none() {
+                return Ok(());
+            }
         }
         Ok(())
     }

@@ -253,8 +253,8 @@ pub trait Driver: Send {
     /// Gives all memory the contents that it had at the beginning.
     fn reset(&mut self) -> Result<(), Box<Fault>>;
 
-    /// Reads memory; nothing where a backend has none.
-    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>>;
+    /// Reads as much memory as `out` holds; false where the backend has none.
+    fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Result<bool, Box<Fault>>;
 
     /// The device does not answer, or another rank has failed: what ranks do together is ended, and whoever drops this
     /// waits for nothing and gives nothing back.

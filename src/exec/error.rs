@@ -139,6 +139,16 @@ pub enum ExecError {
     )]
     Died { rank: u32, why: String },
 
+    #[error("the system gives no {what}: {why}")]
+    #[diagnostic(
+        code(aorta::exec::shortage),
+        help(
+            "end other programs, or raise the limit: `ulimit -u` shows how many processes and threads there may be, and \
+             `ulimit -v` how much memory"
+        )
+    )]
+    Shortage { what: String, why: String },
+
     #[error("the run was ended, since another rank failed")]
     Ended,
 
@@ -155,12 +165,24 @@ pub enum ExecError {
 }
 
 impl ExecError {
+    /// The error of a thread that the system refuses. `purpose` completes "no thread …".
+    pub fn no_thread(purpose: &str, why: &std::io::Error) -> ExecError {
+        ExecError::Shortage { what: format!("thread {purpose}"), why: why.to_string() }
+    }
+
     /// Whether the device may be left in the middle of something, so that nothing there can be waited for.
     pub fn leaves_work(&self) -> bool {
         use ExecError::*;
         matches!(
             self,
-            Late { .. } | Hang { .. } | NoReturn { .. } | Communicator { .. } | NoMeeting { .. } | Died { .. }
+            Late { .. }
+                | Hang { .. }
+                | NoReturn { .. }
+                | Communicator { .. }
+                | NoMeeting { .. }
+                | Died { .. }
+                | LostRank { .. }
+                | Ended
         )
     }
 

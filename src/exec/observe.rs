@@ -76,6 +76,7 @@ impl Session {
         if mode == LaunchMode::Graph {
             self.capture_observed(&wanted, first)?;
         }
+        let began = self.driver.now();
         let mut clock = self.begin_clock()?;
         let mut traces = Vec::with_capacity(wanted.len());
         let (mut issued, mut retired) = (0, 0);
@@ -87,19 +88,24 @@ impl Session {
                     return Ok(traces);
                 }
                 if retired + ahead <= issued {
-                    self.retire(mode, retired, control)?;
+                    if self.retire(mode, retired, control)?.is_none() {
+                        return Ok(traces);
+                    }
                     retired += 1;
                 }
                 self.lead_in(mode, issued, issued == observed, true)?;
                 self.issue(mode, issued, issued == observed, (1, None))?;
                 issued += 1;
             }
-            let time = self.retire(mode, observed, control)?;
+            let Some(time) = self.retire(mode, observed, control)? else { return Ok(traces) };
             retired = issued;
             self.driver.synchronize().map_err(device)?;
             let begin = self.first_stamp(mode, observed);
             let slot = (observed % observation.slots.max(1)) as usize;
-            traces.push(self.trace(observed, slot, (begin, first), time)?);
+            let trace = self.trace(observed, slot, (begin, first), time)?;
+            let longest = trace.spans.iter().flat_map(|span| [span.start, span.end]).max_by_key(|time| time.0.abs());
+            self.within(longest.unwrap_or_default(), began)?;
+            traces.push(trace);
             self.note_begin(&mut clock, begin)?;
         }
         self.end_clock(clock, &mut traces)?;
@@ -126,8 +132,8 @@ impl Session {
         (begin, first): (u32, u32),
         time: Nanos,
     ) -> Result<Trace, ExecError> {
-        let Session { driver, lowered, .. } = self;
-        let period = &lowered.outline.period;
+        let outline = self.lowered.outline.clone();
+        let period = &outline.period;
         let step = &period[(iteration % period.len() as u64) as usize];
         let lanes = step.commands.iter().filter_map(|command| match command {
             Step::Launch { lane, .. } => Some(LaneId(*lane)),
@@ -135,8 +141,9 @@ impl Session {
         });
         let mut spans = Vec::with_capacity(step.ops.len());
         for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
-            let start = driver.elapsed(begin, stamp).map_err(device)?;
-            let end = driver.elapsed(begin, stamp + 1).map_err(device)?;
+            let start = self.driver.elapsed(begin, stamp).map_err(device)?;
+            let end = self.driver.elapsed(begin, stamp + 1).map_err(device)?;
+            self.in_order(end - start)?;
             spans.push(Span { op, lane, start, end });
         }
         Ok(Trace { step: step.step, slot, time, origin: None, spans })

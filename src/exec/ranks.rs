@@ -6,13 +6,13 @@
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{MemoryId, Nanos};
+use crate::base::{MemoryId, Nanos, parallel};
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
@@ -210,7 +210,13 @@ fn side_by_side<T: Send>(
     control: &Control,
     work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
 ) -> Vec<Result<T, ExecError>> {
+    // Held until every rank has its thread: if one has none, no rank begins. Ranks enter together, or none does.
+    let all_there = Mutex::new(false);
     let alive = |index: u32, session: &mut Session| {
+        if !*all_there.lock().unwrap_or_else(PoisonError::into_inner) {
+            session.beat.end();
+            return Err(ExecError::Ended);
+        }
         let entered = |session: &mut Session| session.enter().and_then(|()| work(session));
         let lived = catch_unwind(AssertUnwindSafe(|| run(index, session, control, entered)));
         let result = lived.unwrap_or_else(|panic| {
@@ -223,18 +229,26 @@ fn side_by_side<T: Send>(
     };
     let alive = &alive;
     thread::scope(|scope| {
+        let mut begins = all_there.lock().unwrap_or_else(PoisonError::into_inner);
         let threads: Vec<_> = (0..)
             .zip(sessions.iter_mut())
             .zip(numbers)
             .map(|((index, session), rank)| {
-                thread::Builder::new()
+                let beat = session.beat.clone();
+                let thread = thread::Builder::new()
                     .name(format!("rank {rank}"))
-                    .spawn_scoped(scope, move || alive(index, session))
-                    .expect("the system gives a thread for each rank")
+                    .spawn_scoped(scope, move || alive(index, session));
+                thread.map_err(|error| {
+                    beat.end();
+                    control.fail(index);
+                    ExecError::no_thread(&format!("for rank {rank}"), &error)
+                })
             })
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        *begins = threads.iter().all(Result::is_ok);
+        drop(begins);
+        let joined = threads.into_iter().map(|thread| thread.map(|thread| thread.join()));
+        joined.map(|result| result?.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     })
 }
 
@@ -325,7 +339,11 @@ impl Ranks {
         let (results, found) = thread::scope(|scope| {
             let (watched, ended) = (&watched, ended);
             let watch = move || watchdog::watch(watched, control, &ended, lost);
-            let dog = (!watched.is_empty()).then(|| scope.spawn(watch));
+            let dog = (!watched.is_empty()).then(|| thread::Builder::new().spawn_scoped(scope, watch)).transpose();
+            let dog = match dog {
+                Ok(dog) => dog,
+                Err(error) => return (vec![Err(ExecError::no_thread("to watch the run", &error))], None),
+            };
             let results = match &mut self.sessions[..] {
                 [only] => vec![run(0, only, control, &work)],
                 several => side_by_side(several, &numbers, control, &work),
@@ -376,11 +394,7 @@ impl Ranks {
     /// After a failure: nothing that is under way is waited for, and what ranks do together is ended.
     fn abandon(&mut self) {
         // Side by side: what one rank waits for may be another's end.
-        thread::scope(|scope| {
-            for session in &mut self.sessions {
-                scope.spawn(|| session.driver.abandon());
-            }
-        });
+        parallel::side_by_side(&mut self.sessions, |session| session.driver.abandon());
     }
 
     /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
@@ -412,9 +426,25 @@ impl Ranks {
         control: &Control,
     ) -> Result<RankSamples, ExecError> {
         control.begin_iterations();
-        let iterate = |session: &mut Session| session.iterate(mode, warmup, iterations, control);
+        let iterate = |session: &mut Session| {
+            let began = session.driver.now();
+            let ended = session.iterate(mode, warmup, iterations, control);
+            ended.iter().for_each(|samples| session.samples = samples.clone());
+            let longest = session.samples.time.iter().copied().max().unwrap_or_default();
+            let possible = session.within(longest, began).inspect_err(|_| session.samples = Samples::default());
+            ended.and_then(|samples| possible.map(|()| samples))
+        };
+        self.sessions.iter_mut().for_each(|session| session.samples = Samples::default());
         let (slowest, ranks) = self.each_or_none("iterations", control, iterate, slowest)?;
         Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
+    }
+
+    /// Samples of the iterations that every rank had completed when the last [`Ranks::iterate`] failed; `None` where other
+    /// processes have ranks, whose samples are not known here.
+    pub fn samples_before_failure(&self) -> Option<RankSamples> {
+        let ranks: Vec<Samples> = self.sessions.iter().map(|session| session.samples.clone()).collect();
+        let slowest = slowest(&ranks.iter().collect::<Vec<_>>());
+        self.is_whole().then_some(RankSamples { slowest, ranks })
     }
 
     /// Runs a single iteration on every rank, to its end; those before it have been run.
@@ -432,10 +462,27 @@ impl Ranks {
         self.sessions.get_mut(index.checked_sub(self.first)?)
     }
 
-    /// Reads memory of the `index`-th rank; `None` where the backend has none, or another process has the rank.
-    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64) -> Result<Option<Vec<u8>>, ExecError> {
+    /// Asks the session of the `index`-th rank, and says of an error which rank it is about; `None` if another process has
+    /// the rank.
+    fn of_rank<T>(
+        &mut self,
+        index: usize,
+        ask: impl FnOnce(&mut Session) -> Result<Option<T>, ExecError>,
+    ) -> Result<Option<T>, ExecError> {
+        let several = self.numbers.len() > 1;
         let Some(session) = self.session(index) else { return Ok(None) };
-        session.driver.read(at.space, at.offset, bytes).map_err(session::device)
+        ask(session).map_err(|error| if several { error.on_rank(session.rank) } else { error })
+    }
+
+    /// Reads so many bytes of memory of the `index`-th rank into `out`, which keeps what it has allocated; false where the
+    /// backend has no memory, or another process has the rank.
+    pub fn read_at(&mut self, index: usize, at: Address, bytes: u64, out: &mut Vec<u8>) -> Result<bool, ExecError> {
+        out.resize(bytes as usize, 0);
+        let read = self.of_rank(index, |session| {
+            let read = session.driver.read(at.space, at.offset, out).map_err(session::device)?;
+            Ok(read.then_some(()))
+        })?;
+        Ok(read.is_some())
     }
 
     /// Iterations after which the programs of all ranks repeat.
@@ -463,11 +510,12 @@ impl Ranks {
         // Side by side: a question may take a millisecond, and devices cool down meanwhile.
         let own: Vec<Health> = match &mut self.sessions[..] {
             [only] => only.health().into_iter().collect(),
-            sessions => thread::scope(|scope| {
-                let asked: Vec<_> = sessions.iter_mut().map(|session| scope.spawn(|| session.health())).collect();
-                let told = asked.into_iter().map(|thread| thread.join());
-                told.filter_map(|told| told.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-            }),
+            sessions => {
+                let mut told: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
+                let asked = sessions.iter_mut().zip(&mut told);
+                parallel::side_by_side(asked, |(session, told)| *told = session.health());
+                told.into_iter().flatten().collect()
+            }
         };
         Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
     }
@@ -497,7 +545,7 @@ impl Ranks {
 
     /// Reads a memory of the `index`-th rank; nothing where the backend has none, or another process has the rank.
     pub fn read(&mut self, index: usize, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
-        self.session(index).map_or(Ok(None), |session| session.read(memory))
+        self.of_rank(index, |session| session.read(memory))
     }
 
     /// What drivers have to say, each with its rank where there are several; once where all say the same.

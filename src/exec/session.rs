@@ -27,6 +27,15 @@ pub(super) const RING: u64 = 256;
 /// Polls for a stamp between two looks at the clock.
 pub(super) const POLLS: u64 = 64;
 
+/// How long an iteration that is under way when the run is stopped may still take.
+const UNDER_WAY: Nanos = Nanos(200_000_000);
+
+/// How far the host's clock and a device's may be apart before one of them has jumped, besides 1 % of the time.
+const BETWEEN_CLOCKS: Nanos = Nanos(1_000_000_000);
+
+/// What device clocks tell apart at least.
+const STEP: Nanos = Nanos(1_000);
+
 /// How operations reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LaunchMode {
@@ -72,6 +81,8 @@ pub struct Session {
     pub(super) stamped: Option<u64>,
     /// Where it was when it was given up.
     pub(super) stood: Option<Stood>,
+    /// Samples of the last iterations, to be kept if they failed here or on another rank.
+    pub(super) samples: Samples,
 }
 
 /// What iterating gave.
@@ -142,6 +153,7 @@ impl Session {
             issued: 0,
             stamped: None,
             stood: None,
+            samples: Samples::default(),
         }
     }
 
@@ -338,10 +350,17 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until an iteration is complete, and takes its time.
-    pub(super) fn retire(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<Nanos, ExecError> {
+    /// Waits until an iteration is complete, and returns its time; `None` if the run was stopped and the iteration did not
+    /// end soon after. Then the device is left as it is, and the session is of no further use.
+    pub(super) fn retire(
+        &mut self,
+        mode: LaunchMode,
+        iteration: u64,
+        control: &Control,
+    ) -> Result<Option<Nanos>, ExecError> {
         let end = Self::end_stamp(iteration);
         let start = self.driver.now();
+        let mut stopped: Option<Nanos> = None;
         let mut polls = 0;
         while !self.driver.reached(end).map_err(device)? {
             polls += 1;
@@ -352,7 +371,12 @@ impl Session {
                     self.give_up(iteration, false);
                     return Err(ExecError::Ended);
                 }
-                if self.driver.now() - start > self.lowered.outline.timeout {
+                let now = self.driver.now();
+                if control.stopped() && now - *stopped.get_or_insert(now) > UNDER_WAY {
+                    self.driver.abandon();
+                    return Ok(None);
+                }
+                if now - start > self.lowered.outline.timeout {
                     return Err(self.hang(iteration, false));
                 }
                 if self.driver.stuck() {
@@ -362,7 +386,27 @@ impl Session {
         }
         self.beat.retires(iteration + 1);
         let begin = self.first_stamp(mode, iteration);
-        self.driver.elapsed(begin, end).map_err(device)
+        let time = self.driver.elapsed(begin, end).map_err(device)?;
+        self.in_order(time)?;
+        Ok(Some(time))
+    }
+
+    /// Fails if something took longer on the device's clock than everything since `began` on the host's, by more than a
+    /// clock's error.
+    pub(super) fn within(&self, time: Nanos, began: Nanos) -> Result<(), ExecError> {
+        let host = self.driver.now() - began;
+        match time.0.abs() > host.0 + host.0 / 100 + BETWEEN_CLOCKS.0 {
+            true => Err(jumped(format!("{time} on the device's clock, and at most {host} on the host's"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails if something took less than no time, by more than the device's clock can tell.
+    pub(super) fn in_order(&self, time: Nanos) -> Result<(), ExecError> {
+        match time.0 < -(self.driver.uncertainty(time).0 + STEP.0) {
+            true => Err(jumped(format!("{time} between a beginning and its end"))),
+            false => Ok(()),
+        }
     }
 
     /// Whether iterations are under way at the same time on the device.
@@ -378,7 +422,8 @@ impl Session {
         }
     }
 
-    /// Runs `warmup` iterations and then `iterations` that are measured.
+    /// Runs `warmup` iterations and then `iterations` that are measured. Where they fail, the session keeps the
+    /// samples of those that were complete before.
     pub fn iterate(
         &mut self,
         mode: LaunchMode,
@@ -387,33 +432,42 @@ impl Session {
         control: &Control,
     ) -> Result<Samples, ExecError> {
         self.begin();
-        let mut retired = 0;
-        let samples = self.iterations(mode, warmup, iterations, &mut retired, control);
-        samples.map_err(|error| self.explained(error, retired, control))
-    }
-
-    fn iterations(
-        &mut self,
-        mode: LaunchMode,
-        warmup: u64,
-        iterations: u64,
-        retired: &mut u64,
-        control: &Control,
-    ) -> Result<Samples, ExecError> {
-        let mut total = warmup + iterations;
         let mut samples = Samples {
             first: warmup,
             time: Vec::with_capacity(iterations as usize),
             issue: Vec::with_capacity(iterations as usize),
             ..Samples::default()
         };
+        let mut retired = 0;
+        let result = self.iterations(mode, iterations, &mut samples, &mut retired, control);
+        samples.stopped |= result.is_err();
+        samples.issue.truncate(samples.time.len());
+        match result {
+            Ok(()) => Ok(samples),
+            Err(error) => {
+                self.samples = samples;
+                Err(self.explained(error, retired, control))
+            }
+        }
+    }
+
+    fn iterations(
+        &mut self,
+        mode: LaunchMode,
+        iterations: u64,
+        samples: &mut Samples,
+        retired: &mut u64,
+        control: &Control,
+    ) -> Result<(), ExecError> {
+        let warmup = samples.first;
+        let mut total = warmup + iterations;
         // Libraries load what they need when it is first used, and wait for the device then.
         let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
         samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
         let mut issued = 0;
         while *retired < total {
-            total -= self.repeat(&mut samples, control);
+            total -= self.repeat(samples, control);
             if issued < total && issued - *retired < ahead && !samples.stopped {
                 if !self.stopping.may_begin(issued, control.stopped()) {
                     samples.stopped = true;
@@ -425,7 +479,11 @@ impl Session {
                 let left = like_the_last.then_some(total - issued - 1);
                 self.issue(mode, issued, false, (issued + 1 - *retired, left))?;
                 if issued >= warmup {
-                    samples.issue.push(self.issued_at.unwrap_or_else(|| self.driver.now()) - start);
+                    let issue = self.issued_at.unwrap_or_else(|| self.driver.now()) - start;
+                    if issue < Nanos(0) || issue > self.lowered.outline.timeout {
+                        return Err(jumped(format!("{issue} for the launch of an iteration")));
+                    }
+                    samples.issue.push(issue);
                 }
                 issued += 1;
                 continue;
@@ -433,7 +491,10 @@ impl Session {
             if *retired == issued {
                 break;
             }
-            let time = self.retire(mode, *retired, control)?;
+            let Some(time) = self.retire(mode, *retired, control)? else {
+                samples.stopped = true;
+                return Ok(());
+            };
             let held = self.was_held(*retired);
             if *retired >= warmup {
                 samples.time.push(time);
@@ -442,11 +503,13 @@ impl Session {
             *retired += 1;
             control.done.fetch_add(1, Ordering::Relaxed);
         }
-        self.driver.synchronize().map_err(device)?;
+        // Where nothing was issued, an iteration from before that was given up may still be under way.
+        if issued > 0 {
+            self.driver.synchronize().map_err(device)?;
+        }
         // A rank that ends here may not have heard yet what the others have.
-        self.repeat(&mut samples, control);
-        samples.issue.truncate(samples.time.len());
-        Ok(samples)
+        self.repeat(samples, control);
+        Ok(())
     }
 
     /// Runs a single iteration, to its end; those before it have been run.
@@ -477,7 +540,8 @@ impl Session {
     /// Reads a memory as it is after what has been run; nothing where the backend has none.
     pub fn read(&mut self, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
         let (placement, offset) = self.lowered.placements[memory.index()];
-        self.driver.read(placement.space, offset, placement.bytes).map_err(device)
+        let mut out = vec![0; placement.bytes as usize];
+        Ok(self.driver.read(placement.space, offset, &mut out).map_err(device)?.then_some(out))
     }
 
     /// Iterations after which the schedule repeats.
@@ -493,6 +557,11 @@ impl Session {
     pub fn notes(&self) -> Vec<String> {
         self.driver.notes()
     }
+}
+
+/// The error of a run whose clocks say what cannot be.
+fn jumped(said: String) -> ExecError {
+    ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
 }
 
 pub(super) fn device(fault: Box<Fault>) -> ExecError {

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use miette::LabeledSpan;
 
+use crate::base::parallel;
+
 use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
@@ -179,11 +181,7 @@ impl Ending {
         if !self.aborted && self.since.elapsed() > GRACE {
             self.aborted = true;
             // Side by side: what one rank waits for may be another's end.
-            std::thread::scope(|scope| {
-                for rank in ranks {
-                    scope.spawn(|| rank.breaker.abort());
-                }
-            });
+            parallel::side_by_side(ranks, |rank| rank.breaker.abort());
             self.since = Instant::now();
         } else if self.aborted && !self.left && self.since.elapsed() > GRACE {
             self.left = true;

@@ -78,8 +78,9 @@ impl Witness {
             return Ok(Some(Vec::new()));
         }
         let at = Address { space: Space::Device, offset: *misses };
-        let read = self.ranks.read_at(index, at, edges.len() as u64 * BYTES)?;
-        Ok(read.map(|bytes| {
+        let mut bytes = Vec::new();
+        let read = self.ranks.read_at(index, at, edges.len() as u64 * BYTES, &mut bytes)?;
+        Ok(read.then(|| {
             let counts = bytes.chunks_exact(BYTES as usize);
             let counts = counts.map(|count| u32::from_le_bytes(count.try_into().expect("four bytes")));
             edges.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect()

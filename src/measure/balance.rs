@@ -132,3 +132,42 @@ fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
     let most = behind.into_iter().rev().max_by_key(|behind| behind.time_ns - behind.others_ns)?;
     (most.time_ns > most.others_ns).then_some(most)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{AnalysisRecord, PathRecord, SplitRecord};
+    use super::*;
+
+    /// A rank that works and waits for so long in an iteration of 1000 ns.
+    fn rank(rank: u32, busy: i64, wait: i64) -> RankRecord {
+        let totals = TotalsRecord { busy_ns: Nanos(busy), wait_ns: Nanos(wait), ..TotalsRecord::default() };
+        let analysis = AnalysisRecord {
+            verdict: String::new(),
+            help: String::new(),
+            split: SplitRecord { time_ns: Nanos(1000), ..SplitRecord::default() },
+            critical_path: PathRecord::default(),
+            categories: Vec::new(),
+            bounds: Vec::new(),
+            totals: Some(totals),
+            beside_waiting: None,
+            tail_ns: None,
+            peak: None,
+        };
+        RankRecord { rank, analysis: Some(analysis), ..RankRecord::default() }
+    }
+
+    #[test]
+    fn a_rank_that_comes_late_without_working_longer_is_named() {
+        let late = [rank(0, 300, 500), rank(1, 300, 10), rank(2, 310, 480)];
+        let found = |ranks: &[RankRecord], straggler| of(ranks, &[], straggler).expect("ranks wait");
+        let named = found(&late, Some(1));
+        assert_eq!((named.kind.as_str(), &named.ranks[..]), ("late rank", &[1][..]));
+        assert_eq!((named.busy_ns, named.others_busy_ns), (Some(Nanos(300)), Some(Nanos(305))));
+        // Without a rank that comes last every time, with one that waits as long as the others, or that works longer.
+        assert_eq!(found(&late, None).kind, "waiting");
+        assert_eq!(found(&late, Some(0)).kind, "waiting");
+        assert_eq!(found(&[rank(0, 300, 500), rank(1, 330, 10), rank(2, 310, 480)], Some(1)).kind, "waiting");
+        assert_eq!(found(&[rank(0, 300, 500), rank(1, 800, 10), rank(2, 310, 480)], Some(1)).kind, "imbalance");
+        assert_eq!(of(&[rank(0, 300, 40), rank(1, 300, 0)], &[], Some(1)), None);
+    }
+}

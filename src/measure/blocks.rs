@@ -24,10 +24,12 @@ pub struct Blocks {
     pub readings: Vec<Vec<Health>>,
     /// How many samples each block gave.
     pub counts: Vec<usize>,
+    /// The error that ended the last block, of which the samples before it are kept; `None` if no block failed.
+    pub failure: Option<ExecError>,
 }
 
 /// Runs `iterations`, in blocks where a device has something to say. Before the first go `first` that are thrown away,
-/// before each other `lead` at least.
+/// before each other `lead` at least. Fails where no iteration could be measured.
 pub fn iterate(
     session: &mut Ranks,
     mode: LaunchMode,
@@ -40,20 +42,36 @@ pub fn iterate(
     let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, slots) };
     // A sample's slot follows from its number: each block begins with the same slot.
     let later = lead + (first + slots - lead % slots) % slots;
-    let mut blocks = Blocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new() };
+    let mut blocks =
+        Blocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new(), failure: None };
     let mut begin = 0;
     for end in ends {
         let ahead = if begin == 0 { first } else { later };
-        let samples = session.iterate(mode, ahead, end - begin, control)?;
-        blocks.counts.push(samples.slowest.time.len());
-        blocks.samples.append(samples);
-        blocks.readings.push(session.health()?);
+        let (samples, ended) = match session.iterate(mode, ahead, end - begin, control) {
+            Ok(samples) => (Some(samples), Ok(())),
+            Err(error) => (session.samples_before_failure(), Err(error)),
+        };
+        // A device that has failed is asked nothing.
+        let (reading, failure) = match ended.and_then(|()| session.health()) {
+            Ok(reading) => (reading, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        if let Some(samples) = samples {
+            blocks.counts.push(samples.slowest.time.len());
+            blocks.samples.append(samples);
+            blocks.readings.push(reading);
+        }
+        blocks.samples.slowest.stopped |= failure.is_some();
+        blocks.failure = failure;
         begin = end;
         if blocks.samples.slowest.stopped {
             break;
         }
     }
-    Ok(blocks)
+    match blocks.failure {
+        Some(error) if blocks.samples.slowest.time.is_empty() => Err(error),
+        _ => Ok(blocks),
+    }
 }
 
 /// Where blocks end: as many as there may be, each of whole rounds but the last.

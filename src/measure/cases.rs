@@ -10,6 +10,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::base::json;
+
 use super::record::{self, RunRecord};
 use super::{doubts, valid};
 
@@ -238,7 +240,7 @@ impl Cases {
             if !next(&mut line)? {
                 break;
             }
-            let case: Case = serde_json::from_slice(&line).map_err(|why| damaged(number, &why))?;
+            let case: Case = json::read(&line).map_err(|why| damaged(number, &why))?;
             if let Some(record) = case.record.as_ref().filter(|record| record.schema != record::SCHEMA) {
                 let (other, own) = (&record.schema, record::SCHEMA);
                 return Err(format!(
@@ -271,11 +273,11 @@ impl Cases {
 }
 
 fn header(line: &[u8]) -> Result<Header, String> {
-    let head: Head = serde_json::from_slice(line).map_err(|_| NO_HEADER)?;
+    let head: Head = json::read(line).map_err(|_| NO_HEADER)?;
     if head.schema != SCHEMA {
         return Err(format!("it has the schema `{}`, and this version reads `{SCHEMA}`", head.schema));
     }
-    serde_json::from_slice(line).map_err(|why| damaged(1, &why))
+    json::read(line).map_err(|why| damaged(1, &why))
 }
 
 fn damaged(line: usize, why: &serde_json::Error) -> String {

@@ -37,10 +37,13 @@ pub const DEFINITIONS: &[Definition] = &[
         summary: "how long an iteration takes, or a set in it",
         formula: "end of the last − begin; of a set, last end − first start",
         unit: "s",
-        samples: "each measured iteration, or round; of a set, each observed one",
+        samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
+                  one",
         good_for: "the headline: the time that everything else explains",
         traps: "`time(set)` holds what runs between, whether it belongs to the set or not; `busy` does not. With \
-                `sync: end`, the time of an iteration is from one end to the next: throughput, not latency",
+                `sync: end`, the time of an iteration is from one end to the next: throughput, not latency. In \
+                `exposed(net) / time`, both are of observed iterations, which timing makes longer; `time.p50` is of \
+                the measured ones everywhere",
     },
     Definition {
         name: "busy",
@@ -134,7 +137,8 @@ pub const DEFINITIONS: &[Definition] = &[
         formula: "bytes / time; of a set, bytes(set) / |U(set)|, without the time in which operations of the set only \
                   wait for other ranks",
         unit: "B/s",
-        samples: "each measured iteration, or round; of a set, each observed one",
+        samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
+                  one",
         good_for: "how near a copy or a kernel comes to its link or memory",
         traps: "of the memory only where the data does not fit the cache: in the cache it exceeds the memory's peak",
     },

@@ -68,8 +68,8 @@ pub enum Sampled {
     Operations(Vec<Vec<f64>>),
 }
 
-/// Samples of figures that were asked for, by the figure and its sets.
-pub type Figures = RefCell<FxHashMap<(Figure, String), Result<Rc<Sampled>, String>>>;
+/// Samples of figures that were asked for, by the figure, its sets, and whether they are of observed iterations alone.
+pub type Figures = RefCell<FxHashMap<(Figure, String, bool), Result<Rc<Sampled>, String>>>;
 
 /// Bytes that operations move.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,13 +121,20 @@ pub fn totals(program: &Program) -> (f64, f64) {
 }
 
 impl Evidence<'_> {
-    /// The samples of a figure of some operations, worked out once however often it is asked for.
-    pub fn sampled(&self, figure: Figure, set: Option<&OpSet>, beside: Option<&OpSet>) -> Result<Rc<Sampled>, String> {
+    /// The samples of a figure of some operations, worked out once however often it is asked for. `observed` is for a
+    /// figure of whole iterations: of the observed ones, and not of all that were measured.
+    pub fn sampled(
+        &self,
+        figure: Figure,
+        set: Option<&OpSet>,
+        beside: Option<&OpSet>,
+        observed: bool,
+    ) -> Result<Rc<Sampled>, String> {
         let text = |set: Option<&OpSet>| set.map_or("", |set| set.text.as_str()).to_owned();
-        let key = (figure, format!("{}|{}", text(set), text(beside)));
+        let key = (figure, format!("{}|{}", text(set), text(beside)), observed);
         let known = self.known.figures.borrow().get(&key).cloned();
         known.unwrap_or_else(|| {
-            let sampled = self.figure(figure, set, beside).map(Rc::new);
+            let sampled = self.figure(figure, set, beside, observed).map(Rc::new);
             self.known.figures.borrow_mut().insert(key, sampled.clone());
             sampled
         })
@@ -217,9 +224,25 @@ impl Evidence<'_> {
         (0..self.slots).map(|slot| own[slot % own.len()]).collect()
     }
 
-    fn figure(&self, figure: Figure, set: Option<&OpSet>, beside: Option<&OpSet>) -> Result<Sampled, String> {
+    /// The times of the observed iterations of each slot, in ns.
+    fn observed_times(&self) -> Vec<Vec<f64>> {
+        let mut times = vec![Vec::new(); self.slots];
+        for iteration in self.traces {
+            times[iteration.trace.slot].push(iteration.trace.time.0 as f64);
+        }
+        times
+    }
+
+    fn figure(
+        &self,
+        figure: Figure,
+        set: Option<&OpSet>,
+        beside: Option<&OpSet>,
+        observed: bool,
+    ) -> Result<Sampled, String> {
+        let times = || if observed { Ok(self.observed_times()) } else { self.times() };
         match (figure, set) {
-            (Figure::Time, None) => Ok(plain(self.times()?)),
+            (Figure::Time, None) => Ok(plain(times()?)),
             (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
             (Figure::Busy, _) => self.worked(set, |observed| observed.busy()),
             (Figure::Overlap, _) => self.quotients(set, |observed| {
@@ -248,7 +271,7 @@ impl Evidence<'_> {
                 let of = |(times, over): (Vec<f64>, &f64)| {
                     times.into_iter().map(|under| Quotient { over: *over, under }).collect()
                 };
-                Ok(Sampled::Iterations(self.times()?.into_iter().zip(&bytes).map(of).collect()))
+                Ok(Sampled::Iterations(times()?.into_iter().zip(&bytes).map(of).collect()))
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
             (Figure::BusBandwidth, _) => {

@@ -1,7 +1,8 @@
 //! Metrics and expectations from the samples of figures.
 //!
 //! An expression is worked out in a view: over rounds, or of one slot. Every figure in it then has samples of the same
-//! iterations, so that a rate divides work by the time in which it was done.
+//! iterations, so that a rate divides work by the time in which it was done. Watching operations one by one takes time, so
+//! a bare `time` beside a figure of observed iterations is theirs: a share of it is at most the whole.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::units::{self, Dimension};
 use crate::model::{Expectation, FigureExpr, Metric, Statistic};
+use crate::ops::expression::{Binary, Unary};
 
 use super::evidence::{Evidence, Figures, Quotient, Sampled};
 use super::record::{ExpectationRecord, MetricRecord, OverSlots};
@@ -17,10 +19,38 @@ use super::stats::{Summary, samples_for};
 
 /// Which iterations figures are of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum View {
+struct View {
+    slots: Viewed,
+    times: Times,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Viewed {
     /// Rounds of these slots, in increasing order.
     Rounds(Rc<[usize]>),
     Slot(usize),
+}
+
+/// Which iterations a bare `time` or `bandwidth` is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Times {
+    /// The formula that it stands in is still to be seen: `and` and `or` join formulas of their own.
+    Undecided,
+    /// Measured ones, which nothing disturbs.
+    Measured,
+    /// Observed ones, since another figure of the formula is of them.
+    Observed,
+}
+
+impl View {
+    fn of_slot(slot: usize) -> View {
+        View { slots: Viewed::Slot(slot), times: Times::Undecided }
+    }
+
+    /// The same of the slot that an expression names, if it names one.
+    fn at(&self, slot: Option<usize>) -> View {
+        View { slots: slot.map_or_else(|| self.slots.clone(), Viewed::Slot), times: self.times }
+    }
 }
 
 /// The slots that all parts of an expression have; `None` where no part of it differs between slots.
@@ -31,6 +61,8 @@ type Slots = Option<Rc<[usize]>>;
 pub struct Known {
     pub(super) figures: Figures,
     slots: Memo<usize, Slots>,
+    /// Whether metrics use figures of observed iterations.
+    observed: Memo<usize, bool>,
     values: Memo<(usize, View), f64>,
     series: Memo<(usize, View), Series>,
 }
@@ -65,28 +97,28 @@ enum Series {
 
 impl Series {
     /// The samples of a figure in a view.
-    fn of(sampled: &Sampled, view: &View) -> Result<Series, String> {
+    fn of(sampled: &Sampled, view: &Viewed) -> Result<Series, String> {
         let absent = |slot: usize| format!("slot {slot} has no such figure");
         let samples = match (sampled, view) {
             (Sampled::Constant(value), _) => return Ok(Series::Constant(*value)),
-            (Sampled::Known(values), View::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
-            (Sampled::Known(values), View::Rounds(slots)) => {
+            (Sampled::Known(values), Viewed::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
+            (Sampled::Known(values), Viewed::Rounds(slots)) => {
                 let sum: f64 = slots.iter().map(|slot| values[*slot]).sum();
                 return Ok(Series::Constant(sum / slots.len() as f64));
             }
-            (Sampled::Iterations(samples), View::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
-            (Sampled::Operations(samples), View::Slot(slot)) => samples[*slot].clone(),
-            (Sampled::Operations(samples), View::Rounds(slots)) => {
+            (Sampled::Iterations(samples), Viewed::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
+            (Sampled::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
+            (Sampled::Operations(samples), Viewed::Rounds(slots)) => {
                 slots.iter().flat_map(|slot| &samples[*slot]).copied().collect()
             }
-            (Sampled::Iterations(samples), View::Rounds(slots)) => {
+            (Sampled::Iterations(samples), Viewed::Rounds(slots)) => {
                 let rounds = slots.iter().map(|slot| samples[*slot].len()).min().unwrap_or(0);
                 let round = |round: usize| joined(slots.iter().map(|slot| samples[*slot][round]));
                 (0..rounds).map(round).collect::<Vec<f64>>()
             }
         };
         match view {
-            View::Slot(slot) if samples.is_empty() => Err(absent(*slot)),
+            Viewed::Slot(slot) if samples.is_empty() => Err(absent(*slot)),
             _ => Ok(Series::Samples(samples)),
         }
     }
@@ -156,7 +188,7 @@ impl Evidence<'_> {
             | FigureExpr::Figure { slot: Some(_), .. }
             | FigureExpr::Metric { slot: Some(_), .. } => Ok(None),
             FigureExpr::Figure { figure, set, beside, .. } => {
-                let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref())?;
+                let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;
                 let has = |slot: &usize| match &*sampled {
                     Sampled::Constant(_) | Sampled::Known(_) => true,
                     Sampled::Iterations(samples) => !samples[*slot].is_empty(),
@@ -179,12 +211,40 @@ impl Evidence<'_> {
         self.known.series.get(key, || self.series(&self.program.metrics[metric].value, view))
     }
 
+    /// Whether an expression has a figure that only observed iterations have.
+    fn observes(&self, expr: &FigureExpr) -> bool {
+        match expr {
+            FigureExpr::Constant(_) => false,
+            FigureExpr::Figure { figure, set, .. } => figure.is_observed(set.is_some()),
+            FigureExpr::Metric { metric, .. } => {
+                let observes = || Ok(self.observes(&self.program.metrics[*metric].value));
+                self.known.observed.get(*metric, observes) == Ok(true)
+            }
+            FigureExpr::Unary(_, inner) => self.observes(inner),
+            FigureExpr::Binary(_, left, right) => self.observes(left) || self.observes(right),
+        }
+    }
+
+    /// The view in which the parts of an expression are worked out.
+    fn decided(&self, expr: &FigureExpr, view: &View) -> View {
+        let times = match (expr, view.times) {
+            (FigureExpr::Binary(Binary::And | Binary::Or, ..), times)
+            | (FigureExpr::Unary(Unary::Not, _) | FigureExpr::Metric { .. }, times) => times,
+            (_, Times::Undecided) if self.observes(expr) => Times::Observed,
+            (_, Times::Undecided) => Times::Measured,
+            (_, times) => times,
+        };
+        View { slots: view.slots.clone(), times }
+    }
+
     /// The samples of an expression. What it names a slot of is one number.
     fn series(&self, expr: &FigureExpr, view: &View) -> Result<Series, String> {
+        let view = &self.decided(expr, view);
         match expr {
             FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
             FigureExpr::Figure { figure, set, beside, slot: None, statistic: None, .. } => {
-                Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref())?, view)
+                let observed = view.times == Times::Observed;
+                Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?, &view.slots)
             }
             FigureExpr::Metric { metric, slot: None, statistic: None } => self.metric(*metric, view),
             FigureExpr::Figure { .. } | FigureExpr::Metric { .. } => self.value(expr, view).map(Series::Constant),
@@ -202,23 +262,26 @@ impl Evidence<'_> {
 
     /// The value of an expression in a view, each bare figure its median, in base units.
     fn value(&self, expr: &FigureExpr, view: &View) -> Result<f64, String> {
-        let of = |slot: &Option<usize>| slot.map_or_else(|| view.clone(), View::Slot);
+        let view = &self.decided(expr, view);
         let value = match expr {
             FigureExpr::Constant(value) => *value,
             FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
-                let series = Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref())?, &of(slot))?;
+                // Few iterations are observed: a statistic that is asked for by name is of the measured ones.
+                let observed = view.times == Times::Observed && statistic.is_none();
+                let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?;
+                let series = Series::of(&sampled, &view.at(*slot).slots)?;
                 match statistic {
                     None => series.median(),
                     Some(statistic) => series.statistic(*statistic)?,
                 }
             }
             FigureExpr::Metric { metric, slot, statistic: None } => {
-                let (metric, view) = (*metric, of(slot));
+                let (metric, view) = (*metric, view.at(*slot));
                 let value = || self.value(&self.program.metrics[metric].value, &view);
                 self.known.values.get((metric, view.clone()), value)?
             }
             FigureExpr::Metric { metric, slot, statistic: Some(statistic) } => {
-                self.metric(*metric, &of(slot))?.statistic(*statistic)?
+                self.metric(*metric, &view.at(*slot))?.statistic(*statistic)?
             }
             FigureExpr::Unary(function, inner) => function.apply(self.value(inner, view)?),
             FigureExpr::Binary(function, left, right) => {
@@ -235,7 +298,7 @@ impl Evidence<'_> {
             return Err("no slot has all figures that it is worked out from: name one for each, as in `time.slot[0]`"
                 .to_owned());
         }
-        self.value(expr, &View::Rounds(slots))
+        self.value(expr, &View { slots: Viewed::Rounds(slots), times: Times::Undecided })
     }
 
     /// Whether an expectation holds; a figure that does not exist fails it.
@@ -260,13 +323,13 @@ impl Evidence<'_> {
         }
         let mut values: Vec<Vec<Option<f64>>> = vec![Vec::new(); metrics.len()];
         for slot in 0..self.slots {
-            let view = View::Slot(slot);
+            let view = View::of_slot(slot);
             for (index, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.has_slots) {
                 values[index].push(self.value(&metric.value, &view).ok());
             }
             // What is known of this slot serves no other.
-            self.known.values.0.borrow_mut().retain(|(_, of), _| *of != view);
-            self.known.series.0.borrow_mut().retain(|(_, of), _| *of != view);
+            self.known.values.0.borrow_mut().retain(|(_, of), _| of.slots != view.slots);
+            self.known.series.0.borrow_mut().retain(|(_, of), _| of.slots != view.slots);
         }
         values
     }

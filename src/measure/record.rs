@@ -5,7 +5,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::Bytes;
+use crate::base::{Bytes, json};
 
 mod ranks;
 
@@ -313,10 +313,10 @@ impl RunRecord {
         struct Head {
             schema: Option<String>,
         }
-        let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a run: {error}"))?;
+        let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {error}"))?;
         match head.schema.as_deref() {
             Some(SCHEMA) => {
-                let record = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+                let record = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
                 valid::check(&record).map_err(|why| format!("it is damaged: {why}"))?;
                 Ok(record)
             }

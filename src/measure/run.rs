@@ -229,6 +229,7 @@ fn serials(
                 continue;
             }
             let (blocks, warmup) = warmed(request, &mut session, variant.mode)?;
+            blocks.failure.map_or(Ok(()), Err)?;
             let samples = blocks.samples.slowest;
             let name = format!("{}, on one stream", variant.mode.name());
             warnings.extend(doubts::of(&name, &request.times(&samples), &warmup, session.slots()));
@@ -275,7 +276,8 @@ fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<(B
     Ok((blocks::iterate(session, mode, (first, lead), request.whole_rounds(), request.control)?, warmup))
 }
 
-/// Adds the samples of one mode, unless it has to give way to one that is there already.
+/// Adds the samples of one mode, unless it has to give way to one that is there already. Where it fails, those before are
+/// added all the same.
 fn sample(
     request: &Request,
     session: &mut Ranks,
@@ -296,7 +298,8 @@ fn sample(
         notes.push(format!("a graph was asked for: {error}"));
         mode = LaunchMode::Stream;
     }
-    let (blocks, warmup) = warmed(request, session, mode)?;
+    let (mut blocks, warmup) = warmed(request, session, mode)?;
+    let failure = blocks.failure.take();
     let (gated, stopped) = (blocks.samples.slowest.gated, blocks.samples.slowest.stopped);
     warnings.extend(blocks.warnings(mode));
     warnings.extend(too_early(mode, &blocks.samples.slowest));
@@ -306,7 +309,8 @@ fn sample(
     let index = sampled.len();
     sampled.push(Sampled { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
     keep(request, sampled, &[], warnings);
-    let mut more = || {
+    let more = || {
+        failure.map_or(Ok(()), Err)?;
         let sampled = &mut sampled[index];
         if gated && !stopped {
             sampled.ungated = Some(as_issued(request, session, mode)?);

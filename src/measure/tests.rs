@@ -47,9 +47,21 @@ step {
 
 /// What each metric of a text is worth, or why it has no value.
 fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Profile>) -> String {
+    let time = traces.iter().map(|trace| trace.time).collect();
+    values_beside(metrics, traces, time, alone, limits)
+}
+
+/// The same with other times of measured iterations than those of the observed ones.
+fn values_beside(
+    metrics: &str,
+    traces: &[Trace],
+    time: Vec<Nanos>,
+    alone: &[Trace],
+    limits: Option<&Profile>,
+) -> String {
     let (program, plan) = planned(&format!("{TWO}{metrics}"));
     let alone = Alone::of_serial(&alone.iter().map(Iteration::alone).collect::<Vec<_>>());
-    let time = Samples { time: traces.iter().map(|trace| trace.time).collect(), ..Samples::default() };
+    let time = Samples { time, ..Samples::default() };
     let iterations: Vec<Iteration> = traces.iter().map(Iteration::alone).collect();
     let evidence = Evidence {
         program: &program,
@@ -118,6 +130,25 @@ fn figures_of_sets() {
     longest = 570 ns
     peak = 11.72 KiB
     bus = –: none of these operations moves data between ranks
+    ");
+}
+
+/// Observed iterations may take longer than measured ones: a share is of the whole that it is a part of.
+#[test]
+fn a_time_beside_observed_figures_is_of_the_same_iterations() {
+    let metrics = "metric share = time(a) / time
+         metric rest = time - busy
+         metric of_median = time(a) / time.p50
+         metric each = time
+         metric through = time(a) / each
+         metric rate = 1000 / time";
+    insta::assert_snapshot!(values_beside(metrics, &[observed()], vec![Nanos(300)], &[], None), @r"
+    share = 0.5000
+    rest = 180 ns
+    of_median = 1.333
+    each = 300 ns
+    through = 0.5000
+    rate = 3.333 G/s
     ");
 }
 

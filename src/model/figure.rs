@@ -82,6 +82,32 @@ impl Figure {
         Figure::DeviceFlops,
     ];
 
+    /// Whether it comes from iterations in which each operation was timed; `of_set` says that it is of a set.
+    pub fn is_observed(self, of_set: bool) -> bool {
+        match self {
+            Figure::Time | Figure::Bandwidth => of_set,
+            Figure::Busy
+            | Figure::Overlap
+            | Figure::Exposed
+            | Figure::Gap
+            | Figure::Delay
+            | Figure::Stretch
+            | Figure::BusBandwidth
+            | Figure::CriticalPath
+            | Figure::Slack
+            | Figure::Utilization => true,
+            Figure::Flops
+            | Figure::Bytes
+            | Figure::SerialTime
+            | Figure::Speedup
+            | Figure::MemoryPeak
+            | Figure::DeviceUnits
+            | Figure::DeviceMemory
+            | Figure::DeviceBandwidth
+            | Figure::DeviceFlops => false,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Figure::Time => "time",

@@ -1,7 +1,7 @@
 //! `metric` and `expect`: expressions over figures that only a run gives.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, Symbol, suggest};
+use crate::base::{SrcSpan, Symbol, suggest, visible};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
 use crate::syntax::{walk, written};
@@ -11,6 +11,7 @@ use super::error::ModelError;
 use super::figure::{Figure, Sets};
 use super::functions::FUNCTIONS;
 use super::lower::binary;
+use super::picks::Pick;
 use super::sets::OpSet;
 use super::statistic::Statistic;
 use super::value::Value;
@@ -67,17 +68,6 @@ pub(super) enum Type {
     Bool,
 }
 
-/// What is taken of a figure: `.slot[0].p95`.
-#[derive(Clone, Copy, Default)]
-struct Pick {
-    /// The slot with its place in the text.
-    slot: Option<(i64, SrcSpan)>,
-    statistic: Option<Statistic>,
-}
-
-/// What picks a slot of a figure.
-const SLOT: &str = "slot";
-
 /// What figures begin with that are of something: `memory.peak`, `device.units`.
 const OWNERS: [&str; 2] = ["memory", "device"];
 
@@ -123,7 +113,7 @@ impl<'a> Analyzer<'a> {
             Some((value, Type::Bool)) => (value, Dimension::NONE),
             None => (FAILED, Dimension::NONE),
         };
-        let unit = unit.map(str::to_owned);
+        let unit = unit.map(|unit| visible::one_line(unit).into_owned());
         let has_slots = has_slots(&self.program.metrics, &value);
         self.program.metrics.push(Metric { name, value, dimension, unit, has_slots, span });
         self.program.metrics.len() - 1
@@ -328,47 +318,6 @@ impl<'a> Analyzer<'a> {
         None
     }
 
-    /// The statistic that stands behind a figure.
-    fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
-        let text = self.names.name(name.symbol).to_owned();
-        if let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) {
-            return Some(statistic);
-        }
-        let known = Statistic::ALL.map(Statistic::name);
-        let help = match text.as_str() {
-            "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
-            "avg" | "average" => Some("write `mean`".to_owned()),
-            "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
-            SLOT => Some(format!("say which: `{}.slot[0]`", written(of, &self.names))),
-            _ => suggest::did_you_mean(&text, known),
-        };
-        let help = help.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
-        let name_of = self.text_of(of);
-        self.error(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help });
-        None
-    }
-
-    /// Whether an expression is something `.slot`.
-    fn names_slot(&self, expr: &Expr) -> bool {
-        matches!(&expr.kind, ExprKind::Field { name, .. } if self.names.name(name.symbol) == SLOT)
-    }
-
-    /// What stands before `.slot[…]`, with the slot; the expression itself where there is none.
-    fn slot_behind<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
-        let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
-        let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
-        if !self.names_slot(base) {
-            return Some((expr, None));
-        }
-        let [item] = items.as_slice() else {
-            let help = Some(format!("a slot has one number: `{}.slot[0]`", written(of, &self.names)));
-            let name = written(expr, &self.names);
-            self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
-            return None;
-        };
-        Some((of, Some((self.eval_whole(item)?, item.span))))
-    }
-
     /// A figure or an earlier metric with what is taken of it.
     fn picked(&mut self, expr: &Expr, pick: Pick, span: SrcSpan) -> Lowered {
         match &expr.kind {
@@ -399,32 +348,6 @@ impl<'a> Analyzer<'a> {
                 None
             }
         }
-    }
-
-    /// The slot that is picked of a figure, which has to have slots and that one.
-    fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
-        let Some((slot, at)) = pick.slot else { return Some(None) };
-        if !has_slots {
-            self.error(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
-            return None;
-        }
-        // How many there are is not known where the step has mistakes.
-        let slots = self.slots?;
-        if (0..slots as i64).contains(&slot) {
-            return Some(Some(slot as usize));
-        }
-        let (told, help) = match slots {
-            1 => (
-                "all iterations are alike, and there is slot 0 alone".to_owned(),
-                "iterations differ where the step uses `iteration`, as in `x[iteration % 2]`".to_owned(),
-            ),
-            _ => (
-                format!("the step repeats after {slots} iterations: slots 0 to {}", slots - 1),
-                format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
-            ),
-        };
-        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: told, help, at: at.into() });
-        None
     }
 
     /// `memory` or `device`, unless the file calls something so.

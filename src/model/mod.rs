@@ -31,11 +31,13 @@ mod mistakes;
 mod options;
 mod params;
 mod peers;
+mod picks;
 mod program;
 mod scopes;
 mod sets;
 mod slice;
 mod specs;
+mod stack;
 mod statistic;
 mod turns;
 mod units;
@@ -52,6 +54,7 @@ use crate::syntax::ast::Expr;
 pub use error::{LimitError, ModelError, SliceError};
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
+pub use functions::FUNCTIONS;
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use mistakes::Mistake;
@@ -99,7 +102,7 @@ impl Default for Options {
             world: 1,
             cycle: 64,
             sync: None,
-            max_operations: 1 << 22,
+            max_operations: 1 << 20,
             max_memory: 1 << 40,
         }
     }
@@ -112,19 +115,23 @@ pub fn slots<'a>(programs: impl Iterator<Item = &'a Program>) -> usize {
     cycles.fold(1, |all, cycle| lcm(all, cycle).unwrap_or(u64::MAX).min(limits::CYCLE)) as usize
 }
 
-/// Bytes of stack for the analysis: expressions, blocks and calls nest up to limits that fit in it.
-const STACK: usize = 256 << 20;
-
 /// Works out the program of one rank, or everything that is wrong with the file.
+///
+/// # Panics
+/// The system gives no thread. [`try_analyze`] returns that as an error.
 pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<Mistake>> {
+    try_analyze(ast, options).expect("the system gives a thread")
+}
+
+/// Works out the program of one rank, or everything that is wrong with the file, on a thread whose stack is as large as
+/// the file's nesting may need.
+///
+/// # Errors
+/// The system gives no such thread.
+pub fn try_analyze(ast: &Ast, options: &Options) -> std::io::Result<Result<Program, Vec<Mistake>>> {
     std::thread::scope(|scope| {
         let work = || analyzer::Analyzer::new(ast, options).run();
-        std::thread::Builder::new()
-            .name("analyze".to_owned())
-            .stack_size(STACK)
-            .spawn_scoped(scope, work)
-            .expect("the system gives a thread")
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = std::thread::Builder::new().name("analyze".to_owned()).stack_size(stack::needed(ast, options));
+        Ok(thread.spawn_scoped(scope, work)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

@@ -179,8 +179,8 @@ impl Operation for Copy {
         outputs[0].copy_from_slice(inputs[0]);
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::same_elements(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -1,5 +1,7 @@
 //! Operations on each element by itself: one generated kernel each.
 
+use std::ops::Range;
+
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
@@ -70,20 +72,20 @@ impl Operation for Map {
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(expression) = &spec.expression {
-            let mut values = Vec::new();
-            evaluate(spec, inputs, &mut outputs[0], |elements| expression.evaluate(elements, &mut values));
+            let (output, mut room) = (&mut outputs[0], Vec::new());
+            side_by_side(spec, inputs, output.len(), |places, inputs| {
+                output[places.clone()].copy_from_slice(expression.evaluate(places.len(), inputs, &mut room));
+            });
         }
     }
 
-    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        match &spec.expression {
-            Some(expression) => vec![enclose(expression, spec, inputs, &mut outputs[0])],
-            None => check::exactly(outputs),
-        }
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+        let compare = |expression| vec![compare(expression, spec, inputs, &actual[0])];
+        spec.expression.as_deref().map_or(Vec::new(), compare)
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::broadcast_rows(&spec.inputs, spec.outputs[0].dims)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::same_elements(spec).or_else(|| check::broadcast_rows(spec))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -145,8 +147,8 @@ impl Operation for Cast {
         outputs[0].copy_from_slice(inputs[0]);
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::same_elements(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -199,12 +201,12 @@ impl Operation for Fill {
         outputs[0].fill(spec.attrs.number("value"));
     }
 
-    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        vec![enclose(&Expression::constant(spec.attrs.number("value")), spec, inputs, &mut outputs[0])]
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+        vec![compare(&Expression::constant(spec.attrs.number("value")), spec, inputs, &actual[0])]
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::same_elements(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -217,38 +219,53 @@ fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
     spec.streaming_cost(f64::from(flops) * elements, u64::from(BLOCK) * 4)
 }
 
-/// Computes each element of the output from the inputs' elements that belong to it.
-fn evaluate(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], mut compute: impl FnMut(&[f64]) -> f64) {
+/// Elements that are computed side by side.
+const BESIDE: usize = 256;
+
+/// Goes through the output's elements, some of them at a time: `work` gets their places and, for each input, the elements
+/// that belong to them.
+fn side_by_side(spec: &Spec, inputs: &[&[f64]], count: usize, mut work: impl FnMut(Range<usize>, &[&[f64]])) {
     let dims = spec.outputs[0].dims;
-    // Inputs arrive without gaps, so their strides are those of their shapes.
-    let mut walks: Vec<_> = spec
-        .inputs
-        .iter()
-        .map(|input| {
-            let packed = Tensor { strides: input.dims.contiguous_strides(), ..*input };
-            layout::offsets(dims, broadcast_strides(&packed, dims))
-        })
-        .collect();
-    let mut elements = vec![0.0; inputs.len()];
-    for out in output {
-        for ((element, walk), input) in elements.iter_mut().zip(&mut walks).zip(inputs) {
-            *element = walk.next().map_or(0.0, |offset| input[offset as usize]);
+    let walk = |input: &Tensor| {
+        // Inputs arrive without gaps, so their strides are those of their shapes.
+        let packed = Tensor { strides: input.dims.contiguous_strides(), ..*input };
+        (input.dims != dims).then(|| layout::offsets(dims, broadcast_strides(&packed, dims)))
+    };
+    let mut walks: Vec<_> = spec.inputs.iter().map(walk).collect();
+    let mut repeated = vec![[0.0; BESIDE]; inputs.len()];
+    for start in (0..count).step_by(BESIDE) {
+        let places = start..count.min(start + BESIDE);
+        for ((walk, repeated), input) in walks.iter_mut().zip(&mut repeated).zip(inputs) {
+            let walk = walk.iter_mut().flatten();
+            repeated[..places.len()]
+                .iter_mut()
+                .zip(walk)
+                .for_each(|(element, offset)| *element = input[offset as usize]);
         }
-        *out = compute(&elements);
+        let elements = walks.iter().zip(&repeated).zip(inputs).map(|((walk, repeated), input)| match walk {
+            Some(_) => &repeated[..places.len()],
+            None => &input[places.clone()],
+        });
+        let elements: Vec<&[f64]> = elements.collect();
+        work(places, &elements);
     }
 }
 
-/// Computes each element, and how far rounding may move it.
-fn enclose(expression: &Expression, spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) -> Tolerance {
-    let precision = Precision::of(compute_type(spec));
-    let mut radii = Vec::with_capacity(output.len());
-    let mut balls = Vec::new();
-    evaluate(spec, inputs, output, |elements| {
-        let ball = expression.enclose(precision, elements, &mut balls);
-        radii.push(ball.radius);
-        ball.value
+/// Compares a device's result with the expression's. How far rounding may move an element is found where it differs.
+fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
+    let (dtype, precision) = (spec.outputs[0].dtype, Precision::of(compute_type(spec)));
+    let mut check = Check { elements: actual.len() as u64, ..Check::none() };
+    let (mut room, mut balls) = (Vec::new(), Vec::new());
+    side_by_side(spec, inputs, actual.len(), |places, inputs| {
+        let expected = expression.evaluate(places.len(), inputs, &mut room);
+        for (place, (index, &expected)) in places.zip(expected).enumerate() {
+            check.compare(dtype, index as u64, actual[index], expected, || {
+                let elements: Vec<f64> = inputs.iter().map(|input| input[place]).collect();
+                expression.enclose(precision, &elements, &mut balls).radius
+            });
+        }
     });
-    Tolerance::Within(radii)
+    check
 }
 
 /// The type that a kernel computes in: that of the operand that needs the widest.

@@ -131,6 +131,10 @@ impl Unary {
             Unary::Tanh => x.tanh(),
         }
     }
+
+    fn apply_all(self, x: &[f64], values: &mut [f64]) {
+        values.iter_mut().zip(x).for_each(|(value, x)| *value = self.apply(*x));
+    }
 }
 
 impl Binary {
@@ -170,6 +174,20 @@ impl Binary {
             Binary::GreaterEqual => f64::from(x >= y),
             Binary::And => f64::from(x != 0.0 && y != 0.0),
             Binary::Or => f64::from(x != 0.0 || y != 0.0),
+        }
+    }
+
+    fn apply_all(self, x: &[f64], y: &[f64], values: &mut [f64]) {
+        fn all(x: &[f64], y: &[f64], values: &mut [f64], of: impl Fn(f64, f64) -> f64) {
+            values.iter_mut().zip(x.iter().zip(y)).for_each(|(value, (x, y))| *value = of(*x, *y));
+        }
+        // What is one instruction gets a loop of its own, of which the compiler makes one for vectors.
+        match self {
+            Binary::Add => all(x, y, values, |x, y| x + y),
+            Binary::Subtract => all(x, y, values, |x, y| x - y),
+            Binary::Multiply => all(x, y, values, |x, y| x * y),
+            Binary::Divide => all(x, y, values, |x, y| x / y),
+            _ => all(x, y, values, |x, y| self.apply(x, y)),
         }
     }
 }
@@ -248,30 +266,31 @@ impl Expression {
         self.nodes.iter().map(of).sum()
     }
 
-    /// The value for the given elements of the inputs; `values` is room for the nodes, used again from call to call.
-    pub fn evaluate(&self, inputs: &[f64], values: &mut Vec<f64>) -> f64 {
-        values.clear();
-        for node in &self.nodes {
-            let at = |index: u16| values[usize::from(index)];
-            let value = match *node {
-                Node::Input(index) => inputs[usize::from(index)],
-                Node::Constant(index) => self.constants[usize::from(index)],
-                Node::Unary(function, x) => function.apply(at(x)),
-                Node::Binary(function, x, y) => function.apply(at(x), at(y)),
+    /// The values for `count` elements of each input. `room` is for the values of all nodes, and is used again from call to
+    /// call.
+    pub fn evaluate<'a>(&self, count: usize, inputs: &[&[f64]], room: &'a mut Vec<f64>) -> &'a [f64] {
+        room.resize(self.nodes.len().max(1) * count, 0.0);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let (earlier, later) = room.split_at_mut(number * count);
+            let (at, values) = (|index: u16| &earlier[usize::from(index) * count..][..count], &mut later[..count]);
+            match *node {
+                Node::Input(index) => values.copy_from_slice(inputs[usize::from(index)]),
+                Node::Constant(index) => values.fill(self.constants[usize::from(index)]),
+                Node::Unary(function, x) => function.apply_all(at(x), values),
+                Node::Binary(function, x, y) => function.apply_all(at(x), at(y), values),
                 Node::Select(condition, yes, no) => {
-                    if at(condition) != 0.0 {
-                        at(yes)
-                    } else {
-                        at(no)
+                    let elements = at(condition).iter().zip(at(yes)).zip(at(no));
+                    for (value, ((condition, yes), no)) in values.iter_mut().zip(elements) {
+                        *value = if *condition != 0.0 { *yes } else { *no };
                     }
                 }
-            };
-            values.push(value);
+            }
         }
-        values.last().copied().unwrap_or(0.0)
+        &room[room.len() - count..]
     }
 
-    /// As [`Expression::evaluate`], with a bound on how far a device that computes in `precision` may be from the value.
+    /// The value for one element of each input, with a bound on how far a device that computes in `precision` may be from
+    /// it; `values` is room for those of the nodes.
     pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {
@@ -319,7 +338,7 @@ mod tests {
         assert_eq!(expression.push(Node::Binary(Binary::Multiply, x, x)), Some(square));
         let sum = expression.push(Node::Binary(Binary::Add, square, two)).unwrap();
         expression.finish(sum);
-        assert_eq!(expression.evaluate(&[3.0], &mut Vec::new()), 11.0);
+        assert_eq!(expression.evaluate(2, &[&[3.0, -1.0]], &mut Vec::new()), [11.0, 3.0]);
         assert_eq!((expression.flops(), expression.instructions(), expression.special()), (2, 2, 0));
         let root = expression.push(Node::Unary(Unary::Sqrt, sum)).unwrap();
         expression.finish(root);

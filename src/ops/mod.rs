@@ -32,7 +32,9 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
-pub use check::{Check, Elements, Method, Share, Tolerance, Worst, check, check_exchange, compare};
+pub use check::{
+    Before, Check, Elements, Method, Pieces, Room, Share, Tolerance, Worst, check, check_exchange, compare,
+};
 pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
 pub use copies::copied;
 pub use error::OpError;
@@ -86,16 +88,15 @@ pub trait Operation: Sync {
         members.iter().map(|member| check::exactly(member.outputs)).collect()
     }
 
-    /// Compares what a device computed from these inputs with what it should have. `before` is what the outputs held.
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: Vec<Vec<f64>>, actual: &[Vec<f64>]) -> Vec<Check> {
-        let mut expected = before;
+    /// Compares what a device computed from these inputs with what it should have. `before` gives what the outputs held.
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+        let mut expected = before();
         let tolerances = self.enclose(spec, inputs, &mut expected);
         check::compare_all(spec, actual, &expected, &tolerances)
     }
 
-    /// For each input whether row i of its first dimension is all that row i of the outputs needs of it; it is needed
-    /// whole otherwise. `None` where rows of the outputs cannot be computed apart.
-    fn rows(&self, _spec: &Spec) -> Option<Vec<bool>> {
+    /// How it is cut into pieces that are checked apart; `None` where it cannot be.
+    fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
         None
     }
 

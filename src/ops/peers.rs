@@ -106,6 +106,12 @@ impl Operation for PeerCopy {
         }
     }
 
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        let mut operands = spec.inputs.iter().chain(&spec.outputs);
+        let elements = operands.clone().next()?.elements();
+        operands.all(|tensor| tensor.contiguous() && tensor.elements() == elements).then_some(Pieces::Blocks(elements))
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let Crossing { sends, from } = own(spec);
         let sends = sends.as_ref().map(|(to, copy)| {

@@ -152,8 +152,8 @@ impl Operation for TopK {
         }
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        (spec.inputs[0].dims.len() > 1).then(|| vec![true])
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        (spec.inputs[0].dims.len() > 1).then(|| Pieces::Rows(vec![true]))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

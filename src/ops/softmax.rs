@@ -209,7 +209,7 @@ impl Operation for Softmax {
         vec![Tolerance::Within(radii)]
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         check::same_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
     }
 

@@ -48,6 +48,7 @@ pub fn check(program: &Program, plan: &Plan, regions: &Regions, iterations: u32)
     match races.races.is_empty() {
         true => Ok(()),
         false => {
+            races.races.sort_unstable_keys();
             let collisions: Vec<&[Collision]> = races.races.values().map(|race| race.collisions.as_slice()).collect();
             let remedies = remedies(program, &collisions);
             Err(races.races.values().zip(remedies).map(|(race, missing)| race.error(program, missing)).collect())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::{MemoryId, OpId, Space};
+use crate::base::{MemoryId, OpId, Space, StreamId};
 use crate::model::{MemoryKind, Program, Step};
 use crate::plan::{Clocks, Latest, Place};
 
@@ -80,9 +80,28 @@ pub(super) struct Placer<'a> {
     free: BTreeMap<u64, Vec<Block>>,
     /// For each memory, accesses that are still to come in this iteration; counted for scratch alone.
     left: Vec<u32>,
+    /// For each scratch memory, the order of its accesses in this iteration.
+    order: Vec<Order>,
     /// For each scratch memory, the number of the last operation of each lane that touched it, until its block is used
     /// again.
     last: Latest<u32>,
+}
+
+/// How the accesses of one memory in one iteration follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    /// The stream of all accesses so far; None once there are two.
+    stream: Option<StreamId>,
+    /// Whether every other access waits for the first one: it writes the whole memory, and nothing may race.
+    after_first: bool,
+}
+
+impl Order {
+    /// Whether whatever is complete when the first access starts is complete for all others too. Only then may the memory
+    /// lie where another one has been.
+    fn is_kept(self) -> bool {
+        self.after_first || self.stream.is_some()
+    }
 }
 
 #[derive(Debug)]
@@ -117,21 +136,33 @@ impl<'a> Placer<'a> {
             end: 0,
             free: BTreeMap::new(),
             left: vec![0; program.memories.len()],
+            order: vec![Order { stream: None, after_first: false }; program.memories.len()],
             last: Latest::new(program.memories.len()),
         }
     }
 
-    /// Begins an iteration: counts how often each scratch memory is touched.
+    /// Begins an iteration: counts the accesses of each scratch memory, and finds out how they follow each other.
     pub fn begin(&mut self, step: &Step) {
         self.end = 0;
         for block in std::mem::take(&mut self.free).into_values().flatten() {
             self.last.clear(block.memory.0);
         }
-        for (view, _) in step.ids().flat_map(|op| step.operands(op)) {
+        let races = self.program.step.declared_order && self.program.step.allow_races;
+        for (op, (view, writes)) in step.ids().flat_map(|op| step.operands(op).map(move |operand| (op, operand))) {
             let memory = self.program.views.memory(view);
             let placement = &mut self.plan.placements[memory.index()];
             if placement.scratch {
                 placement.offset = NOWHERE;
+                let (order, stream) = (&mut self.order[memory.index()], step.op(op).stream);
+                match self.left[memory.index()] {
+                    0 => {
+                        let dims = self.program.layout(memory).dims;
+                        let mut parts = self.program.views.extents(view).iter().zip(dims.iter());
+                        let whole = parts.all(|(part, size)| part.len == *size);
+                        *order = Order { stream: Some(stream), after_first: writes && whole && !races };
+                    }
+                    _ => order.stream = order.stream.filter(|earlier| *earlier == stream),
+                }
                 self.left[memory.index()] += 1;
             }
         }
@@ -144,7 +175,9 @@ impl<'a> Placer<'a> {
             let placement = self.plan.placements[memory.index()];
             if placement.scratch && placement.offset == NOWHERE {
                 let size = placement.bytes.next_multiple_of(ALIGN);
-                let offset = self.take(size, lane, clocks).unwrap_or_else(|| {
+                let kept = self.order[memory.index()].is_kept();
+                let again = if kept { self.take(size, lane, clocks) } else { None };
+                let offset = again.unwrap_or_else(|| {
                     let offset = self.end;
                     self.end += size;
                     offset

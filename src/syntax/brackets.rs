@@ -32,7 +32,7 @@ pub enum Clues {
 }
 
 impl Outline {
-    /// With `clues` for brackets that do not balance. Nothing when the nesting passes its limit.
+    /// With `clues` for brackets that do not balance. Nothing when the nesting passes its limit, with the clues or without.
     pub fn new(
         tokens: Vec<Token>,
         text: &str,
@@ -48,10 +48,9 @@ impl Outline {
         };
         if !unbalanced.is_empty() {
             unbalanced.clear();
-            if let Some(recovered) = match_brackets(&tokens, text, base, max_nesting, clues, &mut unbalanced) {
-                closing = recovered;
-            }
+            let recovered = match_brackets(&tokens, text, base, max_nesting, clues, &mut unbalanced);
             errors.append(&mut unbalanced);
+            closing = recovered?;
         }
         let mut outline = Outline { tokens, closing, brace: Vec::new(), condition_end: Vec::new() };
         outline.find_conditions(text, base);

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use super::sandbox::{Output, Sandbox, finish, no_cuda};
 
 /// Processor time, in hundredths of a second, after which a run is surely in the middle of its iterations.
-const UNDER_WAY: u64 = 25;
+const UNDER_WAY: u64 = 60;
 
 #[test]
 fn a_run_is_done() {
@@ -166,7 +166,7 @@ fn a_run_can_be_interrupted_before_its_first_sample() {
         return;
     }
     let sandbox = Sandbox::new();
-    interrupted(&sandbox, "moe --preset tiny --backend sim --warmup 1048576");
+    interrupted(&sandbox, "moe --preset tiny --backend host --warmup 1048576");
     let time = &sandbox.json("a.json")["variants"][0]["time"];
     assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
 }
@@ -244,6 +244,34 @@ fn an_interrupted_run_writes_no_outputs() {
     assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "what was measured is kept");
     assert!(output.stdout.contains("interrupted before its outputs were computed"), "{}", output.stdout);
     interrupted(&sandbox, "moe --preset tiny --backend host --iterations 1000000 --outputs out");
+}
+
+/// An iteration that takes hours is given up, whichever phase it is of.
+#[test]
+fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    // The first iteration, which is all that is measured, does nothing.
+    sandbox.write(
+        "large.aorta",
+        "buffer a: f32[1024, 1024] = ones\nbuffer b: f32[1024, 1024]
+         step { if iteration % 2 == 0 { nop() } else { for i in 0..100 { gemm(a, a -> b) } } }",
+    );
+    for (ranks, more) in [("1", ""), ("2", ""), ("1", "--verify")] {
+        let effort = if more.is_empty() { "--iterations 1000" } else { "--effort sanity" };
+        let command =
+            format!("exec large.aorta --backend host --timeout 100000s --warmup 0 {effort} --json a.json {more}");
+        let arguments: Vec<&str> = command.split_whitespace().chain(["--ranks", ranks]).collect();
+        let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
+        wait_until_under_way(&mut child);
+        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
+        assert!(kill.success());
+        let output = finish(child);
+        assert_eq!(output.code, Some(130), "{arguments:?}: {}", output.stderr);
+        assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "{arguments:?}: what was measured is kept");
+    }
 }
 
 /// Whoever reads the output may have seen enough.

@@ -254,6 +254,19 @@ fn ranks_that_do_not_come_are_told() {
     assert!(other.stderr.contains("rank 1 did not find rank 0 on this host"), "{}", other.stderr);
 }
 
+/// The CPU may compute one operation for longer than a rank may make no progress: the computation itself is progress.
+#[test]
+fn a_rank_that_computes_is_waited_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "product.aorta",
+        "buffer w: f32[1024, 1024]\nbuffer x: f32[4]\nstep {\n  if rank == 0 { gemm(w, w) }\n  all_reduce(x -> x)\n}\n",
+    );
+    let arguments = ["exec", "product.aorta", "--backend", "host", "--effort", "sanity", "--config", "stall=1s"];
+    let outputs = launch_same(&sandbox, torchrun, 2, &arguments);
+    assert_first_tells(&outputs, 0);
+}
+
 fn kill(child: &Child, signal: &str) {
     let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("`kill` is there");
     assert!(killed.success());

@@ -17,6 +17,7 @@ pub mod sandbox;
 mod search;
 mod secret;
 mod settings;
+mod shortages;
 mod suggested;
 mod suite;
 mod trace;

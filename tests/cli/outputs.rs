@@ -356,3 +356,20 @@ fn array(file: &[u8], descr: &str, shape: &str) -> Vec<u8> {
     assert!(header.ends_with('\n'));
     data.to_vec()
 }
+
+/// The size is counted before anything is printed.
+#[test]
+fn a_plan_that_is_too_long_prints_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "buffer x: f32[4]\nstep { for i in 0..100 { map(x + 1 -> x) } }");
+    for format in ["text", "json", "dot", "mermaid"] {
+        let plan = ["plan", "a.aorta", "--format", format];
+        let length = sandbox.good(&plan).len();
+        let limited = |bytes: usize| sandbox.run(&[&plan[..], &["--config", &format!("max_output={bytes}B")]].concat());
+        assert_eq!(limited(length).code, Some(0), "{format}");
+        let refused = limited(length - 1);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{format}");
+        assert!(refused.stderr.contains("aorta::cli::too_much_output"), "{format}: {}", refused.stderr);
+        assert!(refused.stderr.contains("--config max_output="), "{format}: {}", refused.stderr);
+    }
+}

@@ -28,6 +28,14 @@ fn no_command(what: &str, text: &str) {
     assert!(!text.lines().any(is_command), "{what}: a workflow's command in {text}");
 }
 
+/// No line begins with a text that stands behind a line feed in a file: it would pass for a line of the program's own.
+#[track_caller]
+fn no_planted_line(what: &str, text: &str) {
+    let is_planted =
+        |line: &str| line.trim_start_matches(|letter: char| !letter.is_alphanumeric()).starts_with("PLANTED");
+    assert!(!text.lines().any(is_planted), "{what}: a line of the file's own in\n{text}");
+}
+
 fn run(sandbox: &Sandbox, command: &str) -> Output {
     sandbox.run(&command.split_whitespace().collect::<Vec<_>>())
 }
@@ -92,6 +100,66 @@ fn no_command_passes_on_what_a_terminal_obeys() {
 }
 
 #[test]
+fn no_text_of_a_file_makes_a_line() {
+    let sandbox = Sandbox::new();
+    let planted = "x\\n  PLANTED";
+    let text = format!(
+        "meta {{ category: \"\"\"c\nPLANTED\"\"\", tags: [\"{planted}\"] }}\nparam n = 8\nparam note = \"{planted}\"\n\
+         buffer x: f32[n]\nstep {{ if note == \"{planted}y\" {{ nop() }} else {{ t: map(x + 1 -> x) }} }}\n\
+         metric rate = 3 / time \"{planted}/s\"\nexpect time > 0s\n"
+    );
+    sandbox.write("a.aorta", &text);
+    sandbox.write("bad.aorta", format!("{text}metric worse = 1 / rates \"{planted}\"\n"));
+    let case = r#"workload: "a.aorta", params: {"note": "\"x\\n  PLANTED\""}"#;
+    // A line feed that the language does not allow there.
+    sandbox.write("bad.ron", format!("(workload: \"a.aorta\", params: {{\"note\": \"\\\"{planted}\\\"\"}})"));
+    sandbox.write("a.ron", format!("(description: \"{planted}\", {case}, backend: \"sim\", effort: quick)"));
+    sandbox.write("s.ron", format!("(description: \"{planted}\", cases: [(name: \"{planted}\", {case})])"));
+    let good = [
+        "exec a.aorta --backend sim --effort quick --top 3 --json r.json --csv r.csv --trace r.trace",
+        "check a.aorta",
+        "show a.aorta",
+        "plan a.aorta",
+        "plan a.aorta --format json",
+        "plan a.aorta --format dot",
+        "plan a.aorta --format mermaid",
+        "plan --diff p.json q.json",
+        "dump ast a.aorta",
+        "dump model a.aorta",
+        "dump plan a.aorta",
+        "dump schedule a.aorta",
+        "sweep a.aorta --backend sim --effort quick --set n=8,16 --json s.jsonl --csv s.csv",
+        "report r.json --top 3",
+        "report s.jsonl",
+        "compare r.json r.json --format markdown",
+        "ab a.aorta --backend sim --a --launch=stream --b --launch=graph",
+        "exec a.ron",
+        "check a.ron",
+        "suite s.ron --backend sim --effort quick --json t.jsonl",
+        "check bad.ron",
+        "check bad.aorta",
+        "check bad.aorta --diagnostics json",
+    ];
+    for (file, n) in [("p.json", 8), ("q.json", 16)] {
+        sandbox.write(file, run(&sandbox, &format!("plan a.aorta --set n={n} --format json")).stdout);
+    }
+    for command in good {
+        let output = run(&sandbox, command);
+        let expected = match command {
+            _ if command.contains("bad") => Some(2),
+            _ if command.contains("diff") => Some(1),
+            _ => Some(0),
+        };
+        assert_eq!(output.code, expected, "{command}: {output:?}");
+        no_planted_line(command, &output.stdout);
+        no_planted_line(command, &output.stderr);
+    }
+    for name in ["r.json", "r.csv", "r.trace", "s.jsonl", "s.csv", "t.jsonl"] {
+        no_planted_line(name, &sandbox.read(name));
+    }
+}
+
+#[test]
 fn arguments_are_written_out_too() {
     let sandbox = Sandbox::new();
     let hostile = HOSTILE.replace('\0', "");
@@ -119,7 +187,7 @@ fn arguments_are_written_out_too() {
 fn poisoned(value: &mut Value, key: &str) {
     const MEANT: [&str; 5] = ["schema", "verdict", "launch", "status", "kind"];
     match value {
-        Value::String(text) if !MEANT.contains(&key) => *text = format!("{text}{HOSTILE}\n::error::z"),
+        Value::String(text) if !MEANT.contains(&key) => *text = format!("{text}{HOSTILE}\n::error::z\n  PLANTED"),
         Value::Array(all) => all.iter_mut().for_each(|value| poisoned(value, key)),
         Value::Object(all) => all.iter_mut().for_each(|(key, value)| poisoned(value, key)),
         _ => {}
@@ -155,6 +223,7 @@ fn no_report_passes_on_what_a_record_hides() {
         assert!(matches!(output.code, Some(0..=2)), "{command}: {output:?}");
         for text in [&output.stdout, &output.stderr] {
             harmless(&command, text);
+            no_planted_line(&command, text);
             if !command.contains("github") {
                 no_command(&command, text);
             }
@@ -162,6 +231,7 @@ fn no_report_passes_on_what_a_record_hides() {
     }
     for name in ["r.csv", "r.trace", "s.csv", "c.json", "c.markdown", "c.latex", "c.junit", "c.github"] {
         harmless(name, &sandbox.read(name));
+        no_planted_line(name, &sandbox.read(name));
     }
     let commands = sandbox.read("c.github");
     let levels = ["::error ", "::warning ", "::notice "];

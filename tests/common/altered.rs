@@ -1,8 +1,8 @@
 //! A backend that is another one but for one thing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aorta::base::{Nanos, Space};
@@ -12,6 +12,48 @@ use aorta::schedule::Topology;
 /// Does something to the image of a rank.
 type Change<'a> = Box<dyn Fn(&mut Image) + 'a>;
 
+/// Changes what a clock says.
+type Clock = Arc<dyn Fn(Nanos) -> Nanos + Send + Sync>;
+
+/// What the driver says of a call that was made to fail.
+pub const TOLD: &str = "told to fail";
+
+/// The calls of all drivers of a backend, of which one may fail.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// The name of the call that fails, and how many of that name are made up to it, itself included.
+    fails: Option<(&'static str, u64)>,
+    made: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Calls {
+    /// None fails.
+    pub fn counted() -> Arc<Calls> {
+        Arc::default()
+    }
+
+    pub fn failing(call: &'static str, turn: u64) -> Arc<Calls> {
+        Arc::new(Calls { fails: Some((call, turn)), ..Calls::default() })
+    }
+
+    /// How often each call was made.
+    pub fn made(&self) -> BTreeMap<&'static str, u64> {
+        self.made.lock().expect("no test panics with it").clone()
+    }
+
+    /// Whether the call that is to fail was made.
+    pub fn has_failed(&self) -> bool {
+        self.fails.is_some_and(|(call, turn)| self.made().get(call).is_some_and(|&made| made >= turn))
+    }
+
+    fn make(&self, call: &'static str) -> Call {
+        let mut made = self.made.lock().expect("no test panics with it");
+        let count = made.entry(call).or_default();
+        *count += 1;
+        if self.fails == Some((call, *count)) { Err(Fault::new(call, TOLD)) } else { Ok(()) }
+    }
+}
+
 pub struct Altered<'a> {
     backend: &'a dyn Backend,
     /// What is done to images before they are opened.
@@ -20,8 +62,12 @@ pub struct Altered<'a> {
     late: BTreeMap<u32, u32>,
     /// The rank, by its place in this process, that fails at its second launch.
     fails: Option<usize>,
-    /// How many times slower the host's clock goes.
-    slower: i64,
+    /// What becomes of the times of the host's clock; `None` if nothing is changed.
+    host_clock: Option<Clock>,
+    /// What becomes of a time between two stamps; `None` if nothing is changed.
+    stamps: Option<Clock>,
+    /// Counts calls; `None` if nobody wants to know.
+    calls: Option<Arc<Calls>>,
     /// Lanes do not wait for stamps.
     unordered: bool,
     /// Operations that were launched.
@@ -35,7 +81,9 @@ impl<'a> Altered<'a> {
             change: None,
             late: BTreeMap::new(),
             fails: None,
-            slower: 1,
+            host_clock: None,
+            stamps: None,
+            calls: None,
             unordered: false,
             launches: Arc::default(),
         }
@@ -69,7 +117,32 @@ impl<'a> Altered<'a> {
     /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
     /// happened before a limit has passed, also on a machine that is busy with other things.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
-        Altered { slower: 10, ..Altered::not(backend) }
+        let slow = |now: Nanos| {
+            std::thread::sleep(Duration::from_millis(1));
+            Nanos(now.0 / 10)
+        };
+        Altered { host_clock: Some(Arc::new(slow)), ..Altered::not(backend) }
+    }
+
+    /// The drivers' calls are counted, and one may fail.
+    pub fn with_calls(backend: &'a dyn Backend, calls: Arc<Calls>) -> Altered<'a> {
+        Altered { calls: Some(calls), ..Altered::not(backend) }
+    }
+
+    /// Another clock in place of the host's, which is made of its times.
+    pub fn with_host_clock(
+        backend: &'a dyn Backend,
+        clock: impl Fn(Nanos) -> Nanos + Send + Sync + 'static,
+    ) -> Altered<'a> {
+        Altered { host_clock: Some(Arc::new(clock)), ..Altered::not(backend) }
+    }
+
+    /// Other times between stamps, made of those that the device says.
+    pub fn with_stamps(
+        backend: &'a dyn Backend,
+        clock: impl Fn(Nanos) -> Nanos + Send + Sync + 'static,
+    ) -> Altered<'a> {
+        Altered { stamps: Some(Arc::new(clock)), ..Altered::not(backend) }
     }
 }
 
@@ -87,6 +160,9 @@ impl Backend for Altered<'_> {
     }
 
     fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+        if let Some(calls) = &self.calls {
+            calls.make("open").map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        }
         if let Some(change) = &self.change {
             images.iter_mut().for_each(change);
         }
@@ -96,7 +172,9 @@ impl Backend for Altered<'_> {
             fails: self.fails == Some(index),
             launches: 0,
             all_launches: self.launches.clone(),
-            slower: self.slower,
+            host_clock: self.host_clock.clone(),
+            stamps: self.stamps.clone(),
+            calls: self.calls.clone(),
             late: self.late.clone(),
             unordered: self.unordered,
         };
@@ -109,19 +187,32 @@ struct AlteredDriver {
     fails: bool,
     launches: u32,
     all_launches: Arc<AtomicU64>,
-    slower: i64,
+    host_clock: Option<Clock>,
+    stamps: Option<Clock>,
+    calls: Option<Arc<Calls>>,
     late: BTreeMap<u32, u32>,
     unordered: bool,
 }
 
 type Call<T = ()> = Result<T, Box<Fault>>;
 
+impl AlteredDriver {
+    fn make(&self, call: &'static str) -> Call {
+        self.calls.as_ref().map_or(Ok(()), |calls| calls.make(call))
+    }
+
+    fn on_host_clock(&self, time: Nanos) -> Nanos {
+        self.host_clock.as_ref().map_or(time, |clock| clock(time))
+    }
+}
+
 impl Driver for AlteredDriver {
     fn launch(&mut self, op: u32) -> Call {
+        self.make("launch")?;
         self.launches += 1;
         self.all_launches.fetch_add(1, Ordering::Relaxed);
         match self.fails && self.launches == 2 {
-            true => return Err(Fault::new("launch", "told to fail")),
+            true => return Err(Fault::new("launch", TOLD)),
             false if self.late.contains_key(&op) => return Ok(()),
             false => self.inner.launch(op)?,
         }
@@ -130,31 +221,39 @@ impl Driver for AlteredDriver {
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Call {
+        self.make("record")?;
         self.inner.record(event, lane)
     }
 
     fn wait(&mut self, lane: u32, event: u32) -> Call {
+        self.make("wait")?;
         self.inner.wait(lane, event)
     }
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Call {
+        self.make("stamp")?;
         self.inner.stamp(stamp, lane)
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Call {
+        self.make("wait_stamp")?;
         if self.unordered { Ok(()) } else { self.inner.wait_stamp(lane, stamp) }
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Call {
+        self.make("launch_graph")?;
         self.inner.launch_graph(graph, lane)
     }
 
     fn reached(&mut self, stamp: u32) -> Call<bool> {
+        self.make("reached")?;
         self.inner.reached(stamp)
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Call<Nanos> {
-        self.inner.elapsed(from, to)
+        self.make("elapsed")?;
+        let elapsed = self.inner.elapsed(from, to)?;
+        Ok(self.stamps.as_ref().map_or(elapsed, |clock| clock(elapsed)))
     }
 
     fn issued(&mut self, wait: bool, issued: Issued) {
@@ -166,22 +265,74 @@ impl Driver for AlteredDriver {
     }
 
     fn now(&self) -> Nanos {
-        if self.slower > 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Nanos(self.inner.now().0 / self.slower)
+        self.on_host_clock(self.inner.now())
+    }
+
+    fn host_clock(&self) -> u32 {
+        self.inner.host_clock()
+    }
+
+    fn has_clock(&self) -> bool {
+        self.inner.has_clock()
+    }
+
+    fn reached_at(&mut self, stamp: u32) -> Call<Nanos> {
+        self.make("reached_at")?;
+        let at = self.inner.reached_at(stamp)?;
+        Ok(self.on_host_clock(at))
+    }
+
+    fn uncertainty(&self, elapsed: Nanos) -> Nanos {
+        self.inner.uncertainty(elapsed)
+    }
+
+    fn side_by_side(&self) -> bool {
+        self.inner.side_by_side()
+    }
+
+    fn gates(&self) -> bool {
+        self.inner.gates()
+    }
+
+    fn hold(&mut self, gate: u32, lane: u32) -> Call {
+        self.make("hold")?;
+        self.inner.hold(gate, lane)
+    }
+
+    fn release(&mut self, gate: u32) {
+        self.inner.release(gate);
+    }
+
+    fn forced(&mut self, gate: u32) -> bool {
+        self.inner.forced(gate)
+    }
+
+    fn flushes(&self) -> bool {
+        self.inner.flushes()
+    }
+
+    fn flush(&mut self, lane: u32) -> Call {
+        self.make("flush")?;
+        self.inner.flush(lane)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
     }
 
     fn begin_capture(&mut self, lane: u32) -> Call {
+        self.make("begin_capture")?;
         self.inner.begin_capture(lane)
     }
 
     fn end_capture(&mut self, lane: u32) -> Call<u32> {
+        self.make("end_capture")?;
         self.inner.end_capture(lane)
     }
 
     fn enter(&mut self) -> Call {
-        self.inner.enter()
+        self.inner.enter()?;
+        self.make("enter")
     }
 
     fn leave(&mut self) {
@@ -193,10 +344,12 @@ impl Driver for AlteredDriver {
     }
 
     fn synchronize(&mut self) -> Call {
+        self.make("synchronize")?;
         self.inner.synchronize()
     }
 
     fn idle(&mut self, lane: u32) -> Call<bool> {
+        self.make("idle")?;
         self.inner.idle(lane)
     }
 
@@ -213,11 +366,13 @@ impl Driver for AlteredDriver {
     }
 
     fn reset(&mut self) -> Call {
+        self.make("reset")?;
         self.inner.reset()
     }
 
-    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Call<Option<Vec<u8>>> {
-        self.inner.read(space, offset, bytes)
+    fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Call<bool> {
+        self.make("read")?;
+        self.inner.read(space, offset, out)
     }
 
     fn abandon(&mut self) {

@@ -59,19 +59,26 @@ fn build(double: &str) -> Result<PathBuf, String> {
     }
     let links = root.join(double);
     std::fs::create_dir_all(&links).map_err(|error| format!("{}: {error}", links.display()))?;
-    let library = root.join(format!("debug/libhip_double_{double}.so"));
+    // Relative, so that a build folder can be moved.
+    let library = Path::new("../debug").join(format!("libhip_double_{double}.so"));
     for name in NAMES {
         link(&library, &links.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(links)
 }
 
-/// Another test may have made the link meanwhile.
+/// Another test may have made the link meanwhile. One that leads elsewhere is from a checkout that has moved.
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::os::unix::fs::symlink(from, to) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match std::fs::read_link(to)? == from {
+            true => Ok(()),
+            false => {
+                std::fs::remove_file(to)?;
+                std::os::unix::fs::symlink(from, to)
+            }
+        },
+        made => made,
     }
 }
 

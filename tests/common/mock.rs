@@ -423,7 +423,7 @@ impl Driver for MockDriver {
         said
     }
 
-    fn read(&mut self, _space: Space, _offset: u64, _bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {
-        Ok(None)
+    fn read(&mut self, _space: Space, _offset: u64, _out: &mut [u8]) -> Result<bool, Box<Fault>> {
+        Ok(false)
     }
 }

@@ -5,6 +5,8 @@
 pub mod altered;
 pub mod calls;
 pub mod doubles;
+pub mod failing;
+pub mod invariants;
 pub mod kernels;
 pub mod mock;
 pub mod oracle;

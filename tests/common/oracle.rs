@@ -360,8 +360,8 @@ pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Resu
     Ok(())
 }
 
-/// Whether taking any wait away loses something: all but those that markers spell out. A `wait` is issued anyway, and
-/// nothing may come behind a `sync` that needs it.
+/// Whether taking any wait away loses something: all but those that markers spell out. A `wait` is issued anyway, so is
+/// what a `signal` waits for, and nothing may come behind a `sync` that needs it.
 pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String> {
     let unrolled = Unrolled::twice(program, schedule);
     let launched = unrolled.launched(0);
@@ -372,9 +372,11 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
         let lane = |op: OpId| schedule.lane_of[step.op(op).stream.index()];
         for op in step.ids() {
             spelled += match step.op(op).kind {
-                OpKind::Wait => step.after(op).iter().filter(|after| lane(after.op) != lane(op)).count(),
+                OpKind::Wait | OpKind::Signal => {
+                    step.after(op).iter().filter(|after| lane(after.op) != lane(op)).count()
+                }
                 OpKind::Sync => schedule.lanes.len() - 1,
-                OpKind::Run(_) | OpKind::Signal => 0,
+                OpKind::Run(_) => 0,
             };
         }
     }

@@ -1,5 +1,6 @@
-//! Records and files of cases that were edited or made up: what holds of each, and how choices become one.
+//! Records and files of cases that were edited or made up: properties of their reports, and how choices become an edit.
 
+use aorta::base::visible;
 use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
 use aorta::measure::compare::{Options, RunSet, Thresholds, compare};
@@ -7,14 +8,28 @@ use aorta::report;
 use aorta::report::page::{self, Page};
 use serde_json::Value;
 
-/// Reads a record and shows it in every form: without a panic, however it was edited. Returns whether it was read.
+/// A text that would begin a line of a report, if a report printed its line feed.
+pub const PLANTED: &str = "x\n  PLANTED\u{1b}[2J";
+
+/// Panics if a line of a report begins with the planted text, or with what a terminal would obey.
+fn inspect(shown: &str) {
+    for line in visible::inert(shown).lines() {
+        assert!(!line.trim_start_matches(|letter: char| !letter.is_alphanumeric()).starts_with("PLANTED"), "{line}");
+        assert!(!line.contains(visible::is_hidden) && !line.trim_start().starts_with("::"), "{line:?}");
+    }
+}
+
+/// Reads a record and shows it in every form: without a panic, however it was edited, and with no line that the record
+/// itself has made up. Returns whether it was read.
 pub fn show(text: &str) -> bool {
     let read = match RunRecord::from_json(text) {
         Ok(record) => {
-            every_form(&[report::run(&record, None), report::top(&record, None, 5)]);
-            report::csv(&record);
-            report::chrome_trace(&record);
-            report::expected(&record);
+            every_form(&[report::run(&record, None), report::top(&record, None, 5), report::expected(&record)]);
+            inspect(&report::csv(&record));
+            inspect(&report::chrome_trace(&record));
+            let again =
+                RunRecord::from_json(&record.to_json()).expect("a record that was read can be written and read");
+            assert_eq!(record.to_json(), again.to_json());
             true
         }
         Err(why) => {
@@ -30,7 +45,7 @@ pub fn show(text: &str) -> bool {
 pub fn show_cases(text: &str) -> bool {
     let Ok(Some(read)) = Cases::parse(text.as_bytes()) else { return false };
     let latest = read.latest();
-    report::cases_csv(&read.header, &latest);
+    inspect(&report::cases_csv(&read.header, &latest));
     let suite = report::Suite { header: &read.header, description: "", planned: latest.len(), cases: latest };
     every_form(&[report::suite(&suite), report::sweep(&read.header, &suite.cases, None)]);
     read.cases
@@ -55,14 +70,17 @@ fn compared(text: &str) {
         operations: true,
     };
     let comparison = compare(&side, &[side.clone()], &options);
-    report::compare::json(&comparison);
+    inspect(&report::compare::json(&comparison));
     every_form(&report::compare::compare(&comparison));
 }
 
 fn every_form(pages: &[Page]) {
-    for form in [page::text, page::markdown, page::latex, page::junit, page::github] {
-        form(pages);
+    for form in [page::text, page::markdown, page::latex, page::junit] {
+        inspect(&form(pages));
     }
+    // Lines of it are commands of GitHub's workflows, on purpose.
+    let shown = page::github(pages);
+    assert!(shown.lines().all(|line| line.starts_with("::")), "{shown}");
 }
 
 /// The value with one change for every four bytes: two choose the place, one the kind of change, one its size.
@@ -107,9 +125,16 @@ fn edit(value: &mut Value, kind: u8, size: u8) {
                 all.remove(&key);
             }
         }
+        (Value::Object(all), 4) => {
+            if let Some((_, value)) =
+                all.keys().nth(size % all.len().max(1)).cloned().and_then(|key| all.remove_entry(&key))
+            {
+                all.insert(PLANTED.to_owned(), value);
+            }
+        }
         (Value::Object(_), _) => {}
         (Value::String(text), 0..=5) => {
-            *text = ["", "\u{1b}[2J\n::error::", "NaN", "|", "-1", "µ"][size % 6].repeat(size / 6 % 3 + 1)
+            *text = ["", "\u{1b}[2J\n::error::", "NaN", "|", "-1", "µ", PLANTED][size % 7].repeat(size / 7 % 3 + 1)
         }
         (Value::Number(_), 6) => {}
         (value @ Value::Number(_), 5) => *value = [0.0, -0.5, 1e308, -1e308, 1e-308, 0.5][size % 6].into(),

@@ -110,11 +110,15 @@ fn the_indentation_of_a_lost_brace_moves_nothing() {
 
 #[test]
 fn what_nests_too_deep_says_what_parsing_says() {
-    let text = format!("a{}'%{}\n}}\nstep {{ nop()", "[".repeat(70), "[".repeat(4));
-    let (_, errors) = syntax::parse(&text, 0, &Limits::default());
-    let refused = format(&text);
-    assert_eq!(refused.text, text);
-    assert_eq!(format!("{:?}", refused.errors), format!("{errors:?}"));
+    let deep = format!("a{}'%{}\n}}\nstep {{ nop()", "[".repeat(70), "[".repeat(4));
+    // This one nests too deep only once the brackets that do not fit have been left out.
+    let left_out = format!("[\nstep{{]}}{{\nbuffer{}}}stream{}\n", "(".repeat(35), "(".repeat(30));
+    for text in [deep, left_out] {
+        let (_, errors) = syntax::parse(&text, 0, &Limits::default());
+        let refused = format(&text);
+        assert_eq!(refused.text, text);
+        assert_eq!(format!("{:?}", refused.errors), format!("{errors:?}"));
+    }
 }
 
 #[test]

@@ -18,15 +18,16 @@ const LAYERS: [&[&str]; 11] = [
 ];
 
 /// The backend's files, each with the siblings that it may use.
-const BACKENDS: [(&str, &[&str]); 11] = [
+const BACKENDS: [(&str, &[&str]); 12] = [
     ("libraries", &[]),
     ("system", &[]),
-    ("host", &["system"]),
+    ("exhausted", &["system"]),
+    ("host", &["system", "exhausted"]),
     ("collective", &["libraries"]),
     ("ranges", &["libraries"]),
     ("rendezvous", &[]),
-    ("shared", &[]),
-    ("gpu", &["libraries", "collective", "system", "ranges", "shared"]),
+    ("shared", &["system"]),
+    ("gpu", &["libraries", "collective", "system", "exhausted", "ranges", "shared"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),
     ("hip", &["libraries", "collective", "gpu", "system"]),
     ("sim", &[]),

@@ -91,11 +91,15 @@ impl Nvrtc {
         let mut size = 0;
         // SAFETY: the caller vouches for the program; the buffer has the size that is asked for.
         unsafe {
+            // Without its size, there is no buffer that the code could be written to.
             let code = (self.table.get_cubin_size)(program, &mut size);
+            if code != 0 {
+                return Err(format!("nvrtcGetCUBINSize returned {code}"));
+            }
             let mut cubin = vec![0u8; size];
-            match (code, (self.table.get_cubin)(program, cubin.as_mut_ptr().cast())) {
-                (0, 0) => Ok(cubin),
-                (size_code, code) => Err(format!("nvrtcGetCUBIN returned {}", size_code.max(code))),
+            match (self.table.get_cubin)(program, cubin.as_mut_ptr().cast()) {
+                0 => Ok(cubin),
+                code => Err(format!("nvrtcGetCUBIN returned {code}")),
             }
         }
     }

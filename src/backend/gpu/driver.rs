@@ -287,22 +287,20 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.api.synchronize()
     }
 
-    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Call<Option<Vec<u8>>> {
+    fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Call<bool> {
         self.api.make_current()?;
         self.api.synchronize()?;
-        let mut out = vec![0; bytes as usize];
         match space {
             // SAFETY: the range lies in the space's memory, as the schedule placed it.
-            Space::Device => unsafe { self.api.read(self.bases[0] + offset, &mut out)? },
+            Space::Device => unsafe { self.api.read(self.bases[0] + offset, out)? },
             Space::Pinned => {
                 // SAFETY: pinned memory is the host's, and nothing writes it while the device is idle.
-                let pinned =
-                    unsafe { std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, bytes as usize) };
+                let pinned = unsafe { std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, out.len()) };
                 out.copy_from_slice(pinned);
             }
-            Space::Host => out.copy_from_slice(self.pageable.bytes_mut(offset as usize, bytes as usize)),
+            Space::Host => out.copy_from_slice(self.pageable.bytes_mut(offset as usize, out.len())),
         }
-        Ok(Some(out))
+        Ok(true)
     }
 
     fn breaker(&self) -> Option<Arc<dyn Breaker>> {
@@ -327,8 +325,13 @@ impl<A: Api> Driver for GpuDriver<A> {
 impl<A: Api> Drop for GpuDriver<A> {
     fn drop(&mut self) {
         if self.abandoned {
-            // What waits for the device, or frees what it uses, would not come back. The context stays open too.
+            // What waits for the device, or frees what it uses, would not come back. The context stays open too, and the
+            // host's memory stays where it is: copies and kernels that are under way still use it.
             std::mem::forget(self.api.clone());
+            std::mem::forget(std::mem::take(&mut self.abroad));
+            self.flags.hide();
+            std::mem::forget(std::mem::take(&mut self.flags));
+            std::mem::forget(std::mem::take(&mut self.pageable.words));
             return;
         }
         // A device that failed cannot be waited for; what it has is given back all the same.

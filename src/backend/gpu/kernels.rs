@@ -3,13 +3,11 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
-use crate::base::SrcSpan;
+use crate::base::{SrcSpan, parallel};
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{Launch, Source};
 
@@ -132,35 +130,17 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-/// A kernel's machine code, or the compiler's log.
-type Compiled = Result<Vec<u8>, String>;
-
 /// Compiles the kernels with those indices, on as many threads as there are cores.
 fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Compiled)>> = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(indices.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let code = api.compile(&wanted[index].source);
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, code));
-                }
-            });
+    let compiled = parallel::map(indices.len(), |number| api.compile(&wanted[indices[number]].source));
+    let codes = indices.iter().zip(compiled).map(|(&index, code)| match code {
+        Ok(code) => Ok((index, code)),
+        Err(log) => {
+            let Wanted { what, span, .. } = wanted[index];
+            Err(ExecError::Kernel { what: what.to_owned(), log, at: span.into() })
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter()
-        .map(|(index, code)| match code {
-            Ok(code) => Ok((index, code)),
-            Err(log) => {
-                let Wanted { what, span, .. } = wanted[index];
-                Err(ExecError::Kernel { what: what.to_owned(), log, at: span.into() })
-            }
-        })
-        .collect()
+    codes.collect()
 }
 
 /// The file of a kernel: named by everything that decides its code.

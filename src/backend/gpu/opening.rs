@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::collective::Meeting;
-use crate::base::Nanos;
+use crate::base::{Nanos, parallel};
 use crate::exec::{Driver, ExecError};
 
 /// From one look at how far they have come to the next.
@@ -35,7 +35,10 @@ where
             let _ = send.send((index, made));
         };
         let spawned = std::thread::Builder::new().name(format!("rank {index} opens")).spawn(make);
-        spawned.map_err(|error| ExecError::Device { fault: format!("no thread for a rank: {error}"), help: None })?;
+        if let Err(error) = spawned {
+            meeting.fail();
+            return Err(ExecError::no_thread(&format!("for rank {index}"), &error));
+        }
     }
     drop(send);
     let timeout = Duration::from_nanos(timeout.0.max(0) as u64);
@@ -73,11 +76,7 @@ where
     if !complete {
         // What there is of others is ended, and waits for nothing.
         meeting.fail();
-        std::thread::scope(|scope| {
-            for driver in drivers.iter_mut().flatten() {
-                scope.spawn(|| driver.abandon());
-            }
-        });
+        parallel::side_by_side(drivers.iter_mut().flatten(), |driver| driver.abandon());
         let silent = told.iter().position(|told| !told).unwrap_or(0) as u32;
         let died = ExecError::Died { rank: silent, why: "its thread ended while it prepared itself".to_owned() };
         return Err(failure.filter(|error| !matches!(error, ExecError::Ended)).unwrap_or(died));

@@ -137,11 +137,15 @@ impl Hiprtc {
         let mut size = 0;
         // SAFETY: the caller vouches for the program; the buffer has the size that is asked for.
         unsafe {
-            let code = (self.table.get_code_size)(program, &mut size);
-            let mut bytes = vec![0u8; size];
-            match (code, (self.table.get_code)(program, bytes.as_mut_ptr().cast())) {
-                (0, 0) => Ok(bytes),
-                (size_code, code) => Err(format!("hiprtcGetCode returned {}", size_code.max(code))),
+            // Without its size, there is no buffer that the code could be written to.
+            let failed = (self.table.get_code_size)(program, &mut size);
+            if failed != 0 {
+                return Err(format!("hiprtcGetCodeSize returned {failed}"));
+            }
+            let mut code = vec![0u8; size];
+            match (self.table.get_code)(program, code.as_mut_ptr().cast()) {
+                0 => Ok(code),
+                failed => Err(format!("hiprtcGetCode returned {failed}")),
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::base::computing::compute;
 use crate::exec::Comm;
 use crate::ops::{Collective, CollectiveKind, Member, Peer, Sent, Spec};
 
@@ -184,7 +185,7 @@ impl Meeting {
                 .flatten()
                 .map(|share| Member { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
                 .collect();
-            operation.exchange(&mut members);
+            compute(|| operation.exchange(&mut members));
             state.to_fetch = state.shares.len();
             self.changed.notify_all();
         } else {

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::backend::exhausted::may_be_refused;
+
 /// Bytes that begin at 0.
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -16,7 +18,7 @@ impl Memory {
     pub fn new(bytes: u64, poison: u8) -> Option<Memory> {
         let count = usize::try_from(bytes.div_ceil(4)).ok()?;
         let mut words = Vec::new();
-        words.try_reserve_exact(count).ok()?;
+        may_be_refused(|| words.try_reserve_exact(count)).ok()?;
         let word = u32::from_le_bytes([poison; 4]);
         words.extend((0..count).map(|_| AtomicU32::new(word)));
         Some(Memory { words })

@@ -121,7 +121,7 @@ impl HostDriver {
             let thread = std::thread::Builder::new()
                 .name(name)
                 .spawn(move || worker::work(&shared, &receiver))
-                .map_err(|error| ExecError::Device { fault: format!("no thread for a stream: {error}"), help: None })?;
+                .map_err(|error| ExecError::no_thread("for a stream", &error))?;
             driver.lanes.push(sender);
             driver.threads.push(thread);
         }
@@ -316,11 +316,10 @@ impl Driver for HostDriver {
         Ok(())
     }
 
-    fn read(&mut self, space: Space, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {
+    fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Result<bool, Box<Fault>> {
         self.synchronize()?;
-        let mut out = vec![0; bytes as usize];
-        self.shared.memory(space).load(offset, &mut out);
-        Ok(Some(out))
+        self.shared.memory(space).load(offset, out);
+        Ok(true)
     }
 }
 

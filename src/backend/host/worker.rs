@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::backend::system;
+use crate::base::computing::compute;
 use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, stretches};
@@ -181,7 +182,7 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
             for (view, values) in views.iter_mut().zip(inputs.iter()) {
                 *view = values;
             }
-            spec.operation.reference(spec, &views[..spec.inputs.len()], outputs);
+            compute(|| spec.operation.reference(spec, &views[..spec.inputs.len()], outputs));
         }
     }
     for ((tensor, place), values) in spec.outputs.iter().zip(output_places).zip(outputs.iter()) {

@@ -220,8 +220,10 @@ impl Door<'_> {
             format!("rank {} is aorta {}, and rank 0 is {}", hello.rank, hello.version, version())
         } else if hello.world != place.world {
             format!("rank {} knows of {} ranks, and rank 0 of {}", hello.rank, hello.world, place.world)
-        } else if hello.rank == 0 || hello.rank >= place.world {
-            format!("there is no place for a second rank {} among {}", hello.rank, place.world)
+        } else if hello.rank == 0 {
+            "there is a rank 0 already".to_owned()
+        } else if hello.rank >= place.world {
+            format!("there is no rank {} among {}", hello.rank, place.world)
         } else if self.come.contains_key(&hello.rank) {
             format!("two processes say that they are rank {}", hello.rank)
         } else {

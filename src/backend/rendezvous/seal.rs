@@ -87,7 +87,7 @@ mod tests {
     fn the_code_is_that_of_the_standard() {
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").expect("any key");
         mac.update(b"what do ya want for nothing?");
-        let hex = crate::base::hex(mac.finalize().into_bytes());
+        let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     }
 }

@@ -566,7 +566,7 @@ impl Driver for SimDriver {
         Ok(())
     }
 
-    fn read(&mut self, _: Space, _: u64, _: u64) -> Result<Option<Vec<u8>>, Box<Fault>> {
-        Ok(None)
+    fn read(&mut self, _: Space, _: u64, _: &mut [u8]) -> Result<bool, Box<Fault>> {
+        Ok(false)
     }
 }

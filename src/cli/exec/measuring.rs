@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::backend;
 use crate::base::{DType, SrcSpan};
 use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
@@ -19,7 +20,7 @@ use crate::cli::backends::{self, Chosen};
 use crate::cli::conditions::Conditions;
 use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
-use crate::cli::{environment, load, output, show};
+use crate::cli::{INTERRUPTED, environment, load, output, show};
 
 /// A run with everything that it needs to know.
 pub(super) struct Run<'a> {
@@ -45,7 +46,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(ready: &'a Ready, part: &'a Part, telling: &'a Telling) -> Self {
+    pub(super) fn new(ready: &'a Ready, part: &'a Part, telling: &'a Arc<Telling>) -> Self {
         let Ready { args, settings, loaded, chosen, .. } = ready;
         let effort = match args.effort {
             None => settings.effort,
@@ -68,7 +69,12 @@ impl<'a> Run<'a> {
         if chosen.backend.peers().is_some() {
             control.link();
         }
-        interrupt::watch(&control, part.launched);
+        let kept = telling.clone();
+        interrupt::watch(&control, part.launched, move || {
+            if kept.tell_kept("the run was interrupted: its figures are of the phases before") {
+                backend::leave(INTERRUPTED);
+            }
+        });
         Run {
             settings,
             loaded,

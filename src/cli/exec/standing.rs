@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::backend;
 use crate::config::LaunchSetting;
-use crate::exec::{self, LaunchMode};
+use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, Standing};
 
 use super::measuring::{Run, one};
@@ -27,7 +27,7 @@ impl Run<'_> {
             LaunchSetting::Graph => LaunchMode::Graph,
             LaunchSetting::Both => return Err(both().into()),
         };
-        let asked = self.requests();
+        let asked = self.requests()?;
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks: Vec<exec::Rank> = (first..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
@@ -59,10 +59,10 @@ impl Run<'_> {
     }
 
     /// What is asked on standard input, from a thread of its own: its end also stops what is under way.
-    fn requests(&self) -> Receiver<u64> {
+    fn requests(&self) -> Result<Receiver<u64>, ExecError> {
         let (send, receive) = mpsc::channel();
         let control = self.control.clone();
-        std::thread::spawn(move || {
+        let listen = move || {
             for line in std::io::stdin().lock().lines() {
                 // What is no number is no request, and an error is an end.
                 let Some(iterations) = line.ok().and_then(|line| line.trim().parse().ok()) else { break };
@@ -74,8 +74,9 @@ impl Run<'_> {
             control.stop.store(true, Ordering::Relaxed);
             std::thread::sleep(GRACE);
             backend::leave(INTERRUPTED);
-        });
-        receive
+        };
+        let thread = std::thread::Builder::new().spawn(listen);
+        thread.map(|_| receive).map_err(|error| ExecError::no_thread("to read standard input", &error))
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::Expected;
-use crate::exec::ExecError;
 use crate::measure::RunRecord;
 use crate::report;
 
@@ -83,15 +82,13 @@ impl Telling {
         self.write(record)
     }
 
-    /// Tells what was kept of a run that `error` ends, for a process that is about to be left. Returns false where the
-    /// run's own thread is telling its figures: then it is not stuck, and ends the process itself.
-    pub fn tell_kept(&self, error: &ExecError) -> bool {
+    /// Tells what was kept of a run, with `warning`, for a process that is about to be left. Returns false where the run's
+    /// own thread is telling its figures: then it is not stuck, and ends the process itself.
+    pub fn tell_kept(&self, warning: &str) -> bool {
         let Some(kept) = self.take() else { return false };
         if let Kept::Some(mut record) = kept {
             record.complete = false;
-            record
-                .warnings
-                .push(format!("the run ended early, and the figures are of what was measured before: {error}"));
+            record.warnings.push(warning.to_owned());
             if let Err(unwritable) = self.write(&mut record) {
                 output::eprint(&format!("{}\n", unwritable.text()));
             }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +81,7 @@ pub(super) fn run(
     };
     let meeting = Rendezvous::join(&place, Box::new(rescue))?;
     let counted = control.clone();
-    meeting.count_work(move || counted.done.load(Ordering::Relaxed));
+    meeting.count_work(move || counted.progress());
     let process = Process { launcher, meeting: Arc::new(meeting), control };
     let result = process.run(settled, how);
     process.conclude(result, how)
@@ -144,7 +143,7 @@ impl Process {
         if ready.chosen.backend.peers().is_none() {
             // Rank 0 runs all ranks; the others only end as it does.
             if !self.leads() {
-                interrupt::watch(&self.control, true);
+                interrupt::watch(&self.control, true, || {});
                 return Ok(DONE);
             }
             // Nothing here waits for a process that is gone: the run ends as by Ctrl-C.

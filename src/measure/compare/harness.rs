@@ -7,6 +7,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use crate::base::json;
+
 use super::point::{self, Figure, Key, Point, Value};
 
 /// What tells such a file from others, and what is read of it.
@@ -65,12 +67,12 @@ pub fn is_meant(text: &str) -> bool {
 /// A point for each run of the file.
 pub fn points(text: &str) -> Result<Vec<Point>, String> {
     let damaged = |error: serde_json::Error| format!("it looks like AORTA's results, and is damaged: {error}");
-    let head: Head = serde_json::from_str(text).map_err(damaged)?;
+    let head: Head = json::read(text.as_bytes()).map_err(damaged)?;
     if head.results.is_none() {
-        let run: Run = serde_json::from_str(text).map_err(damaged)?;
+        let run: Run = json::read(text.as_bytes()).map_err(damaged)?;
         return Ok(vec![of_run(&run, None, &Json::Null)]);
     }
-    let sweep: Sweep = serde_json::from_str(text).map_err(damaged)?;
+    let sweep: Sweep = json::read(text.as_bytes()).map_err(damaged)?;
     Ok(sweep.results.iter().map(|run| of_run(run, sweep.workload.as_deref(), &sweep.environment)).collect())
 }
 

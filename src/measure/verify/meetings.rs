@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
+use crate::base::computing::compute;
 use crate::exec::{ExecError, Inspected, Launched, Meeting, Ranks};
 use crate::ops::{self, Check, Collective, CollectiveKind, Elements, Launch, Share, Spec, Tensor};
 
@@ -141,7 +142,7 @@ fn together(ranks: &[Verified], brought: &[&Brought], left: &[&Left]) -> Vec<Fou
     }
     let compared = members.iter().filter(|one| left_by(one.rank).is_some());
     compared
-        .zip(ops::check_exchange(&shares))
+        .zip(compute(|| ops::check_exchange(&shares)))
         .map(|(one, checks)| Found { rank: one.rank, op: one.op, checks })
         .collect()
 }

@@ -4,7 +4,7 @@ use crate::base::{DType, Space, parallel};
 use crate::exec::{Address, Fill, Inspected};
 use crate::ops::{Elements, Tensor, stretches};
 
-/// Bytes that are filled as one piece of work.
+/// Bytes that are written as one piece of work.
 const PIECE: usize = 1 << 22;
 
 /// Memory of all spaces.
@@ -56,7 +56,13 @@ impl Memory {
         let to = self.bytes_mut(at, elements.tensor.reach());
         for start in starts {
             let stretch = (start * size) as usize..((start + length) * size) as usize;
-            to[stretch.clone()].copy_from_slice(&elements.bytes[stretch]);
+            let (to, from) = (&mut to[stretch.clone()], &elements.bytes[stretch]);
+            match to.len() > PIECE {
+                true => parallel::each(to.chunks_mut(PIECE).zip(from.chunks(PIECE)).collect(), |(to, from)| {
+                    to.copy_from_slice(from);
+                }),
+                false => to.copy_from_slice(from),
+            }
         }
     }
 }

@@ -116,12 +116,11 @@ fn again(
     let mut compared = || {
         let mut found = Vec::new();
         for &(rank, memory) in outputs {
-            let Some(actual) = walk.ranks().read(rank, memory)? else { continue };
-            let Some(expected) = walk.left(rank, memory) else { continue };
+            let Some((actual, expected)) = walk.now_and_then(rank, memory)? else { continue };
             let (number, program, _) = ranks[rank];
             let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
             let row = dims.last().map_or(1, |&length| length as usize);
-            let comparison = compare::unless_same(program, dtype, row, &actual, expected);
+            let comparison = compare::unless_same(program, dtype, row, actual, expected);
             found.push(OutputVerification {
                 name: match ranks.len() {
                     1 => name(program, memory),

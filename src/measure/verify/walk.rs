@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::base::computing::compute;
 use crate::base::{Dims, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method};
@@ -29,7 +30,19 @@ pub struct Walk<'a> {
     operations: BTreeMap<&'static str, CheckedOperations>,
     mistakes: Vec<Mistake>,
     unread: u64,
+    room: Room,
 }
+
+/// Memory for what is looked at, which is kept from launch to launch: fresh pages cost as much as what is done with them.
+#[derive(Default)]
+struct Room {
+    /// What a device left in the outputs of a launch.
+    bytes: Vec<Vec<u8>>,
+    values: ops::Room,
+}
+
+/// The bytes of a memory now, and those that the last walk left there.
+type NowAndThen<'a> = (&'a [u8], &'a [u8]);
 
 /// How far a walk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +88,7 @@ impl<'a> Walk<'a> {
             operations: BTreeMap::new(),
             mistakes: Vec::new(),
             unread: 0,
+            room: Room::default(),
         })
     }
 
@@ -83,11 +97,16 @@ impl<'a> Walk<'a> {
         &mut self.inspection.ranks
     }
 
-    /// What the last walk left in a memory of a rank; `None` where another process runs the rank.
-    pub fn left(&self, rank: usize, memory: MemoryId) -> Option<&[u8]> {
-        let own = rank.checked_sub(self.inspection.ranks.own().start)?;
-        let (at, bytes) = self.inspection.inspected.get(own)?.places[memory.index()];
-        Some(self.memories.get(own)?.bytes(at, bytes))
+    /// What a memory of a rank holds now, and what the last walk left there; `None` where another process runs the rank,
+    /// or the backend has no memory.
+    pub fn now_and_then(&mut self, rank: usize, memory: MemoryId) -> Result<Option<NowAndThen<'_>>, ExecError> {
+        let Walk { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
+        let own = rank.checked_sub(ranks.own().start).filter(|own| *own < inspected.len().min(memories.len()));
+        let Some(own) = own else { return Ok(None) };
+        let (at, bytes) = inspected[own].places[memory.index()];
+        room.bytes.resize_with(room.bytes.len().max(1), Vec::new);
+        let read = ranks.read_at(rank, at, bytes, &mut room.bytes[0])?;
+        Ok(read.then(|| (room.bytes[0].as_slice(), memories[own].bytes(at, bytes))))
     }
 
     /// Runs iterations from the beginning, and compares each operation.
@@ -137,7 +156,7 @@ impl<'a> Walk<'a> {
         place: usize,
         looked: &mut Looked,
     ) -> Result<Option<Found>, ExecError> {
-        let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, .. } = self;
+        let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, room, .. } = self;
         let (launched, memory, rank) =
             (&inspected[own].steps[turn][place], &mut memories[own], ranks.own().start + own);
         let spec = &launched.work.spec;
@@ -154,20 +173,23 @@ impl<'a> Walk<'a> {
             *unread += 1;
             return Ok(None);
         };
-        let mut actual = Vec::with_capacity(places.len());
-        for (tensor, at) in spec.outputs.iter().zip(places) {
-            let Some(bytes) = ranks.read_at(rank, *at, tensor.reach())? else {
+        room.bytes.resize_with(places.len().max(room.bytes.len()), Vec::new);
+        for ((tensor, at), bytes) in spec.outputs.iter().zip(places).zip(&mut room.bytes) {
+            if !ranks.read_at(rank, *at, tensor.reach(), bytes)? {
                 looked.blind = true;
                 return Ok(None);
-            };
-            actual.push(bytes);
+            }
         }
-        let elements = spec.outputs.iter().zip(&actual).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes });
+        let elements = spec.outputs.iter().zip(&room.bytes).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes });
         let elements: Vec<Elements> = elements.collect();
         let inputs = memory.elements(&spec.inputs, &launched.inputs);
         let before = memory.elements(&spec.outputs, &launched.outputs);
         let found = match key {
-            None => Some(Found { rank, op: launched.op, checks: ops::check(spec, &inputs, &before, &elements) }),
+            None => Some(Found {
+                rank,
+                op: launched.op,
+                checks: compute(|| ops::check(spec, &inputs, &before, &elements, &mut room.values)),
+            }),
             Some(_) => None,
         };
         let before = key.map(|key| (key.clone(), bytes(before)));
@@ -175,6 +197,7 @@ impl<'a> Walk<'a> {
             memory.adopt(elements, *at);
         }
         if let Some((key, before)) = before {
+            let actual = room.bytes.drain(..places.len()).collect();
             looked.left.push(Left { key, rank, op: launched.op, before, actual });
         }
         Ok(found)

@@ -86,9 +86,9 @@ impl Operation for AllToAll {
         }
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        let all = spec.team.ranks == 1 && spec.attrs.counts("counts").is_none();
-        check::same_rows(spec).filter(|_| all)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        let even = spec.attrs.counts("counts").is_none();
+        even.then(|| Pieces::Blocks(spec.inputs[0].elements() / u64::from(spec.team.ranks)))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -56,8 +56,8 @@ impl Operation for AllGather {
         members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec).filter(|_| spec.team.ranks == 1)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Some(Pieces::Blocks(spec.inputs[0].elements()))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -119,8 +119,8 @@ impl Operation for Broadcast {
         members.iter_mut().for_each(|member| copy(&values, &mut member.outputs[0]));
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Some(Pieces::Blocks(spec.inputs[0].elements()))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -133,8 +133,8 @@ impl Operation for AllReduce {
         members.iter().map(|_| vec![tolerance.clone()]).collect()
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Some(Pieces::Blocks(spec.inputs[0].elements()))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -207,8 +207,8 @@ impl Operation for ReduceScatter {
         tolerances
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec).filter(|_| spec.team.ranks == 1)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Some(Pieces::Blocks(spec.outputs[0].elements()))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -292,8 +292,8 @@ impl Operation for Reduce {
         tolerances
     }
 
-    fn rows(&self, spec: &Spec) -> Option<Vec<bool>> {
-        check::same_rows(spec)
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Some(Pieces::Blocks(spec.inputs[0].elements()))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -6,6 +6,7 @@
 //! elements of the very product, and a device may be off by a few times as much. Where a sum is large beside its terms,
 //! they have one sign, and all roundings may go the same way: each of them counts.
 
+use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Slice, s};
 
 use crate::base::random::{bell, hash};
@@ -33,11 +34,17 @@ pub const MISSES: f64 = 0.16 * 0.16 * 0.16 * 0.16;
 const DEVIATIONS: f64 = 6.0;
 
 /// Elements whose rounding is looked into, at most and at least; of a small product some of them more than once.
-const SAMPLES: usize = 4096;
+const SAMPLES: usize = 1024;
 const FEWEST: usize = 64;
 
 /// Fewer of them tell nothing of how a product is rounded as a whole.
 const ENOUGH: usize = 16;
+
+/// Rows whose lengths are one piece of work: as many as are worth reading side by side where columns lie side by side.
+const LENGTHS: usize = 256;
+
+/// Rows of a large product that are looked at as one piece of work.
+const ROWS: usize = 64;
 
 /// Columns that are looked at together, since they share cache lines.
 const GROUP: usize = 8;
@@ -66,7 +73,7 @@ pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
         let mut found = found.unwrap_or_else(|| product.by_elements());
         found.worst = found.worst.larger(product.samples.worst);
         let first = (index * size) as u64;
-        all.get_or_insert_with(Check::none).add(first, &found);
+        all.get_or_insert_with(Check::none).add(&found, |index| first + index);
     }
     all.unwrap_or_else(Check::none)
 }
@@ -230,40 +237,57 @@ impl<'a> Product<'a> {
         let top = |lengths: &[f64]| lengths.iter().fold(0.0, |top, length| if *length > top { *length } else { top });
         let finite = |lengths: &[f64]| lengths.iter().all(|length| length.is_finite());
         let tame = finite(&self.rows) && finite(&self.columns) && top(&self.rows) * top(&self.columns) < largest;
-        if blocks * VECTORS * 2 > n || !tame || !c.iter().all(|value| value.is_finite()) {
+        if blocks * VECTORS * 2 > n || !tame {
             return None;
         }
         let random =
             Array2::from_shape_fn((n, VECTORS), |(row, vector)| f64::from(bell(2, (row * VECTORS + vector) as u64)));
-        let columns = |block: usize| Slice::from(block * WIDTH..n.min((block + 1) * WIDTH));
-        let times = |matrix: &ArrayView2<f64>, block: usize| {
-            let part = matrix.slice_axis(Axis(1), columns(block));
-            part.dot(&random.slice_axis(Axis(0), columns(block)))
+        let columns = |block: usize| block * WIDTH..n.min((block + 1) * WIDTH);
+        // The products of some rows with the vectors of all blocks.
+        let times = |rows: ArrayView2<f64>| {
+            let mut products = Array2::zeros((rows.nrows(), blocks * VECTORS));
+            for block in 0..blocks {
+                let along = Slice::from(columns(block));
+                let mut product = products.slice_mut(s![.., block * VECTORS..(block + 1) * VECTORS]);
+                let (rows, random) = (rows.slice_axis(Axis(1), along), random.slice_axis(Axis(0), along));
+                general_mat_mul(1.0, &rows, &random, 0.0, &mut product);
+            }
+            products
         };
         let mut combined = Array2::zeros((factors.depth(), blocks * VECTORS));
-        for (block, part) in parallel::map(blocks, |block| times(&factors.b, block)).into_iter().enumerate() {
-            combined.slice_mut(s![.., block * VECTORS..(block + 1) * VECTORS]).assign(&part);
-        }
+        let parts = combined.axis_chunks_iter_mut(Axis(0), ROWS).zip(factors.b.axis_chunks_iter(Axis(0), ROWS));
+        parallel::each(parts.collect(), |(mut part, rows)| part.assign(&times(rows)));
         let mut expected = Array2::zeros((m, blocks * VECTORS));
         multiply(factors.a, combined.view(), expected.view_mut());
-        let worst = parallel::map(blocks, |block| {
-            let actual = times(c, block);
-            let range = block * WIDTH..n.min((block + 1) * WIDTH);
-            let width = self.columns[range.clone()].iter().map(|length| length * length).sum::<f64>().sqrt();
-            let mut worst = (0.0, 0, block);
-            for row in 0..m {
-                let stored = c.slice(s![row, range.clone()]).iter().map(|value| value * value).sum::<f64>().sqrt();
-                let allowed = DEVIATIONS * self.error_of(self.rows[row] * width, stored, range.len());
-                for vector in 0..VECTORS {
-                    let error = (actual[[row, vector]] - expected[[row, block * VECTORS + vector]]).abs() / allowed;
-                    worst = if error > worst.0 { (error, row, block) } else { worst };
+        let width =
+            |block: usize| self.columns[columns(block)].iter().map(|length| length * length).sum::<f64>().sqrt();
+        let widths: Vec<f64> = (0..blocks).map(width).collect();
+        // For some rows the largest error, with its row and block; `None` where one has what is not a number.
+        let worst = parallel::map(m.div_ceil(ROWS), |part| {
+            let rows = part * ROWS..m.min((part + 1) * ROWS);
+            let own = c.slice_axis(Axis(0), Slice::from(rows.clone()));
+            let actual = times(own);
+            let mut worst = (0.0, rows.start, 0);
+            for (row, (own, actual)) in rows.zip(own.rows().into_iter().zip(actual.rows())) {
+                for (block, width) in widths.iter().enumerate() {
+                    let range = columns(block);
+                    let part = own.slice(s![range.clone()]);
+                    let stored = part.dot(&part).sqrt();
+                    if !stored.is_finite() {
+                        return None;
+                    }
+                    let allowed = DEVIATIONS * self.error_of(self.rows[row] * width, stored, range.len());
+                    for vector in block * VECTORS..(block + 1) * VECTORS {
+                        let error = (actual[vector] - expected[[row, vector]]).abs() / allowed;
+                        worst = if error > worst.0 { (error, row, block) } else { worst };
+                    }
                 }
             }
-            worst
+            Some(worst)
         });
-        let (error, row, block) = worst.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0, 0));
-        let place = self.furthest(row, block * WIDTH..n.min((block + 1) * WIDTH));
-        let worst = Worst { error, ..place };
+        let worst: Option<Vec<(f64, usize, usize)>> = worst.into_iter().collect();
+        let (error, row, block) = worst?.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0, 0));
+        let worst = Worst { error, ..self.furthest(row, columns(block)) };
         Some(Check { method: Method::Vectors, elements: (m * n) as u64, undecided: 0, worst })
     }
 
@@ -301,6 +325,27 @@ struct Sample {
 
 /// The lengths of the rows, of whatever size their elements are; each counts as `least` at least.
 fn lengths(matrix: ArrayView2<f64>, least: f64) -> Vec<f64> {
+    let parts: Vec<_> = matrix.axis_chunks_iter(Axis(0), LENGTHS).collect();
+    let of = |part: usize| plain_lengths(parts[part], least).unwrap_or_else(|| lengths_of(parts[part], least));
+    parallel::map(parts.len(), of).concat()
+}
+
+/// The same by plain sums of squares; `None` where one may be too large, too small or no number.
+fn plain_lengths(matrix: ArrayView2<f64>, least: f64) -> Option<Vec<f64>> {
+    let mut sums = vec![0.0f64; matrix.nrows()];
+    match (matrix.strides()[1] == 1, least > 0.0) {
+        (true, false) => matrix.rows().into_iter().zip(&mut sums).for_each(|(row, sum)| *sum = row.dot(&row)),
+        // In the order of memory.
+        (false, false) => matrix.columns().into_iter().for_each(|column| {
+            sums.iter_mut().zip(column).for_each(|(sum, value)| *sum += value * value);
+        }),
+        (_, true) => return None,
+    }
+    let tame = |sum: &f64| (1e-200..1e200).contains(sum);
+    sums.iter().all(tame).then(|| sums.into_iter().map(f64::sqrt).collect())
+}
+
+fn lengths_of(matrix: ArrayView2<f64>, least: f64) -> Vec<f64> {
     let (mut largest, mut sums) = (vec![0.0f64; matrix.nrows()], vec![0.0f64; matrix.nrows()]);
     // Not the larger of both, which would hide what is not a number.
     let size = |value: &f64| if value.abs() < least { least } else { value.abs() };

@@ -178,7 +178,7 @@ impl Operation for Gemm {
         vec![check::tolerance(spec, inputs, &outputs[0])]
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Vec<Vec<f64>>, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
         vec![check::check(spec, inputs, &actual[0])]
     }
 

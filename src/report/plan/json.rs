@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use serde::Deserialize;
 
+use crate::base::json;
+
 use super::{PlanDocument, SCHEMA};
 
 /// Writes the document as JSON, ending with a newline.
@@ -19,14 +21,14 @@ pub fn parse(text: &str) -> Result<PlanDocument, String> {
     struct Head {
         schema: Option<String>,
     }
-    let head: Head = serde_json::from_str(text).map_err(|error| format!("it is no JSON of a plan: {error}"))?;
+    let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a plan: {error}"))?;
     match head.schema.as_deref() {
         Some(SCHEMA) => {}
         Some(run) if run.starts_with("aorta.run/") => return Err("it is the record of a run".to_owned()),
         Some(other) => return Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
         None => return Err("it has no `schema`: it was not written by this program".to_owned()),
     }
-    let document: PlanDocument = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+    let document: PlanDocument = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
     match inconsistency(&document) {
         None => Ok(document),
         Some(what) => Err(format!("it is damaged: {what}")),

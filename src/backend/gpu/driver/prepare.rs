@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::collective::{Ids, Meeting};
+use crate::backend::exhausted::may_be_refused;
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, Space};
@@ -201,7 +202,7 @@ impl<A: Api> GpuDriver<A> {
             self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(refused)?;
         }
         let words = host_bytes.div_ceil(8) as usize;
-        if self.pageable.words.try_reserve_exact(words).is_err() {
+        if may_be_refused(|| self.pageable.words.try_reserve_exact(words)).is_err() {
             return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0), String::new()));
         }
         self.pageable.words.resize(words, 0);

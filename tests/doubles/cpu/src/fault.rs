@@ -13,12 +13,53 @@
 //! | `hang` | a kernel, which never ends |
 //! | `capture` | the end of a capture |
 //! | `uncapturable` | a launch in a capture, which it breaks |
+//! | `call` | a call of the exported function of that name, with the library's number for an error |
+//! | `kill` | the process, which ends as by `kill -9`, at a call of that function |
+//! | `halt` | a call of that function, which never returns |
 //!
 //! Behind the kind stand a kernel's name, where kernels are meant, a number that counts from 1, or `name:number`.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::PoisonError;
+
+/// How often each exported function has been called.
+static CALLS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
+unsafe extern "C" {
+    fn raise(signal: std::ffi::c_int) -> std::ffi::c_int;
+}
+
+/// Counts a call of an exported function. Returns whether it is to fail; `hipStreamEndCapture` asks for
+/// itself, since it has something to do in any case.
+pub fn fails(function: &'static str) -> bool {
+    *CALLS.lock().unwrap_or_else(PoisonError::into_inner).entry(function).or_default() += 1;
+    if strikes("kill", function) {
+        // SAFETY: the function takes any number; this one ends the process as `kill -9` does.
+        unsafe { raise(9) };
+    }
+    if strikes("halt", function) {
+        loop {
+            std::thread::park();
+        }
+    }
+    function != "hipStreamEndCapture" && strikes("call", function)
+}
+
+/// At the regular end of the process: writes the calls, `FUNCTION COUNT` on each line, to the file that `HIP_DOUBLE_CALLS`
+/// names.
+extern "C" fn write_calls() {
+    let Ok(path) = std::env::var("HIP_DOUBLE_CALLS") else { return };
+    let calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines: String = calls.iter().map(|(function, count)| format!("{function} {count}\n")).collect();
+    let _ = std::fs::write(path, lines);
+}
+
+/// The loader calls what lies in this section when the process ends.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_THE_END: extern "C" fn() = write_calls;
 
 /// One fault, and how many more of its kind go well.
 struct Fault {

@@ -85,6 +85,7 @@ unsafe fn value<T: Copy>(from: *const c_void, size: usize) -> Result<T, c_int> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtCreate(to: *mut Handle) -> c_int {
+    crate::api::counted!(hipblasLtCreate);
     // SAFETY: the place is valid for the call.
     unsafe { to.write(LIBRARIES.add(Arc::new(()))) };
     SUCCESS
@@ -92,11 +93,13 @@ pub unsafe extern "C" fn hipblasLtCreate(to: *mut Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hipblasLtDestroy(library: Handle) -> c_int {
+    crate::api::counted!(hipblasLtDestroy);
     number(LIBRARIES.remove(library).map(|_| ()).map_err(|_| INVALID_VALUE))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtGetVersion(library: Handle, version: *mut c_int) -> c_int {
+    crate::api::counted!(hipblasLtGetVersion);
     // SAFETY: the place is valid for the call.
     unsafe { version.write(100_202) };
     number(LIBRARIES.get(library).map(|_| ()).map_err(|_| INVALID_VALUE))
@@ -110,6 +113,7 @@ pub unsafe extern "C" fn hipblasLtMatrixLayoutCreate(
     columns: u64,
     leading: i64,
 ) -> c_int {
+    crate::api::counted!(hipblasLtMatrixLayoutCreate);
     let Some(element) = Element::of_product(element) else { return NOT_SUPPORTED };
     let layout = Layout { element, rows, columns, leading, batch: 1, stride: 0 };
     // SAFETY: the place is valid for the call.
@@ -119,6 +123,7 @@ pub unsafe extern "C" fn hipblasLtMatrixLayoutCreate(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hipblasLtMatrixLayoutDestroy(layout: Handle) -> c_int {
+    crate::api::counted!(hipblasLtMatrixLayoutDestroy);
     number(LAYOUTS.remove(layout).map(|_| ()).map_err(|_| INVALID_VALUE))
 }
 
@@ -129,6 +134,7 @@ pub unsafe extern "C" fn hipblasLtMatrixLayoutSetAttribute(
     from: *const c_void,
     size: usize,
 ) -> c_int {
+    crate::api::counted!(hipblasLtMatrixLayoutSetAttribute);
     let Ok(layout) = LAYOUTS.get(layout) else { return INVALID_VALUE };
     let mut layout = layout.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: there are as many bytes as are told.
@@ -144,6 +150,7 @@ pub unsafe extern "C" fn hipblasLtMatrixLayoutSetAttribute(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_int, scale: c_int) -> c_int {
+    crate::api::counted!(hipblasLtMatmulDescCreate);
     let wanted = match compute {
         COMPUTE_32F | COMPUTE_FAST_TF32 => 0,
         COMPUTE_64F => 1,
@@ -160,6 +167,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hipblasLtMatmulDescDestroy(desc: Handle) -> c_int {
+    crate::api::counted!(hipblasLtMatmulDescDestroy);
     number(DESCS.remove(desc).map(|_| ()).map_err(|_| INVALID_VALUE))
 }
 
@@ -170,6 +178,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescSetAttribute(
     from: *const c_void,
     size: usize,
 ) -> c_int {
+    crate::api::counted!(hipblasLtMatmulDescSetAttribute);
     let Ok(desc) = DESCS.get(desc) else { return INVALID_VALUE };
     let mut desc = desc.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: there are as many bytes as are told.
@@ -186,6 +195,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescSetAttribute(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtMatmulPreferenceCreate(to: *mut Handle) -> c_int {
+    crate::api::counted!(hipblasLtMatmulPreferenceCreate);
     // SAFETY: the place is valid for the call.
     unsafe { to.write(PREFERENCES.add(Arc::new(()))) };
     SUCCESS
@@ -193,6 +203,7 @@ pub unsafe extern "C" fn hipblasLtMatmulPreferenceCreate(to: *mut Handle) -> c_i
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hipblasLtMatmulPreferenceDestroy(preference: Handle) -> c_int {
+    crate::api::counted!(hipblasLtMatmulPreferenceDestroy);
     number(PREFERENCES.remove(preference).map(|_| ()).map_err(|_| INVALID_VALUE))
 }
 
@@ -203,6 +214,7 @@ pub extern "C" fn hipblasLtMatmulPreferenceSetAttribute(
     from: *const c_void,
     size: usize,
 ) -> c_int {
+    crate::api::counted!(hipblasLtMatmulPreferenceSetAttribute);
     // The workspace's size, of which none is used.
     let known = attribute == 1 && size == 8 && !from.is_null() && PREFERENCES.get(preference).is_ok();
     if known { SUCCESS } else { INVALID_VALUE }
@@ -221,6 +233,7 @@ pub unsafe extern "C" fn hipblasLtMatmulAlgoGetHeuristic(
     proposals: *mut Proposal,
     found: *mut c_int,
 ) -> c_int {
+    crate::api::counted!(hipblasLtMatmulAlgoGetHeuristic);
     if LIBRARIES.get(library).is_err() || PREFERENCES.get(preference).is_err() || wanted < 1 {
         return INVALID_VALUE;
     }
@@ -311,6 +324,7 @@ pub unsafe extern "C" fn hipblasLtMatmul(
     _workspace_bytes: usize,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(hipblasLtMatmul);
     // SAFETY: an algorithm is one that a heuristic gave, or there is none.
     let foreign = unsafe { algorithm.as_ref() }.is_some_and(|algorithm| !algorithm.data.starts_with(OURS));
     if LIBRARIES.get(library).is_err() || foreign {

@@ -25,6 +25,9 @@ macro_rules! hip {
             #[unsafe(no_mangle)]
             #[allow(unused_unsafe, clippy::redundant_closure_call, reason = "some bodies need nothing of it")]
             pub unsafe extern "C" fn $name($($arg: $type),*) -> crate::status::Status {
+                if crate::fault::fails(stringify!($name)) {
+                    return crate::device::returned(Err(crate::status::UNKNOWN));
+                }
                 // SAFETY: the caller keeps to the header, as the module `api` says.
                 let body = || -> crate::status::Done { unsafe { $body } };
                 crate::device::returned(body())
@@ -45,7 +48,17 @@ macro_rules! unsupported {
     };
 }
 
-pub(crate) use {hip, unsupported};
+/// At the beginning of a function of another library: counts the call, and returns an error where it is to fail. The
+/// number is an error in each of these libraries.
+macro_rules! counted {
+    ($name:ident) => {
+        if crate::fault::fails(stringify!($name)) {
+            return 2;
+        }
+    };
+}
+
+pub(crate) use {counted, hip, unsupported};
 
 /// Puts a text into a buffer, cut to its size.
 ///

@@ -60,6 +60,7 @@ thread_local! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
+    crate::api::counted!(ncclGetVersion);
     // SAFETY: the place is valid for the call.
     unsafe { version.write(22_203) };
     SUCCESS
@@ -67,6 +68,7 @@ pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
+    crate::api::counted!(ncclGetUniqueId);
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut bytes = [0; 128];
     bytes[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -77,6 +79,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRank(to: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int) -> c_int {
+    crate::api::counted!(ncclCommInitRank);
     if ranks < 1 || !(0..ranks).contains(&rank) {
         return INVALID_ARGUMENT;
     }
@@ -103,11 +106,13 @@ pub unsafe extern "C" fn ncclCommInitRank(to: *mut Handle, ranks: c_int, id: Uni
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommDestroy(comm: Handle) -> c_int {
+    crate::api::counted!(ncclCommDestroy);
     if COMMS.remove(comm).is_ok() { SUCCESS } else { INVALID_ARGUMENT }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommAbort(comm: Handle) -> c_int {
+    crate::api::counted!(ncclCommAbort);
     match COMMS.remove(comm) {
         Ok(comm) => {
             comm.clique.abort();
@@ -119,6 +124,7 @@ pub extern "C" fn ncclCommAbort(comm: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommGetAsyncError(comm: Handle, state: *mut c_int) -> c_int {
+    crate::api::counted!(ncclCommGetAsyncError);
     let Ok(comm) = COMMS.get(comm) else { return INVALID_ARGUMENT };
     let failed = device::get(comm.device).and_then(|device| device.check()).is_err();
     // SAFETY: the place is valid for the call.
@@ -128,6 +134,7 @@ pub unsafe extern "C" fn ncclCommGetAsyncError(comm: Handle, state: *mut c_int) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommCount(comm: Handle, count: *mut c_int) -> c_int {
+    crate::api::counted!(ncclCommCount);
     let Ok(comm) = COMMS.get(comm) else { return INVALID_ARGUMENT };
     // SAFETY: the place is valid for the call.
     unsafe { count.write(comm.clique.ranks as c_int) };
@@ -136,6 +143,7 @@ pub unsafe extern "C" fn ncclCommCount(comm: Handle, count: *mut c_int) -> c_int
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommUserRank(comm: Handle, rank: *mut c_int) -> c_int {
+    crate::api::counted!(ncclCommUserRank);
     let Ok(comm) = COMMS.get(comm) else { return INVALID_ARGUMENT };
     // SAFETY: the place is valid for the call.
     unsafe { rank.write(comm.rank as c_int) };
@@ -156,12 +164,14 @@ pub extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupStart() -> c_int {
+    crate::api::counted!(ncclGroupStart);
     GROUP.with_borrow_mut(|group| group.0 += 1);
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupEnd() -> c_int {
+    crate::api::counted!(ncclGroupEnd);
     let pending = GROUP.with_borrow_mut(|group| {
         group.0 = group.0.checked_sub(1)?;
         Some(if group.0 == 0 { std::mem::take(&mut group.1) } else { Vec::new() })
@@ -264,6 +274,7 @@ pub extern "C" fn ncclAllReduce(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclAllReduce);
     collective(reduction(op).map(Kind::AllReduce), (from, to), count, element, comm, stream)
 }
 
@@ -277,6 +288,7 @@ pub extern "C" fn ncclReduceScatter(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclReduceScatter);
     collective(reduction(op).map(Kind::ReduceScatter), (from, to), count, element, comm, stream)
 }
 
@@ -291,6 +303,7 @@ pub extern "C" fn ncclReduce(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclReduce);
     let kind = reduction(op).map(|reduction| Kind::Reduce(reduction, root as usize));
     collective(kind, (from, to), count, element, comm, stream)
 }
@@ -304,6 +317,7 @@ pub extern "C" fn ncclAllGather(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclAllGather);
     collective(Some(Kind::AllGather), (from, to), count, element, comm, stream)
 }
 
@@ -317,6 +331,7 @@ pub extern "C" fn ncclBroadcast(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclBroadcast);
     collective(Some(Kind::Broadcast(root as usize)), (from, to), count, element, comm, stream)
 }
 
@@ -330,6 +345,7 @@ pub extern "C" fn ncclAllToAll(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclAllToAll);
     collective(Some(Kind::AllToAll), (from, to), count, element, comm, stream)
 }
 
@@ -342,6 +358,7 @@ pub extern "C" fn ncclSend(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclSend);
     collective(Some(Kind::Send(peer as usize)), (from, std::ptr::null_mut()), count, element, comm, stream)
 }
 
@@ -354,5 +371,6 @@ pub extern "C" fn ncclRecv(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
+    crate::api::counted!(ncclRecv);
     collective(Some(Kind::Recv(peer as usize)), (std::ptr::null(), to), count, element, comm, stream)
 }

@@ -36,6 +36,7 @@ fn element(number: c_int) -> Option<Element> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocblas_create_handle(to: *mut Handle) -> c_int {
+    crate::api::counted!(rocblas_create_handle);
     // SAFETY: the place is valid for the call.
     unsafe { to.write(LIBRARIES.add(Arc::new(Mutex::new(0)))) };
     SUCCESS
@@ -43,11 +44,13 @@ pub unsafe extern "C" fn rocblas_create_handle(to: *mut Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rocblas_destroy_handle(library: Handle) -> c_int {
+    crate::api::counted!(rocblas_destroy_handle);
     if LIBRARIES.remove(library).is_ok() { SUCCESS } else { INVALID_HANDLE }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rocblas_set_stream(library: Handle, stream: Handle) -> c_int {
+    crate::api::counted!(rocblas_set_stream);
     let Ok(library) = LIBRARIES.get(library) else { return INVALID_HANDLE };
     *library.lock().unwrap_or_else(PoisonError::into_inner) = stream as usize;
     SUCCESS
@@ -56,6 +59,7 @@ pub extern "C" fn rocblas_set_stream(library: Handle, stream: Handle) -> c_int {
 /// None is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocblas_set_workspace(library: Handle, _address: *mut c_void, _bytes: usize) -> c_int {
+    crate::api::counted!(rocblas_set_workspace);
     if LIBRARIES.get(library).is_ok() { SUCCESS } else { INVALID_HANDLE }
 }
 
@@ -91,6 +95,7 @@ pub unsafe extern "C" fn rocblas_gemm_strided_batched_ex(
     _solution: i32,
     _flags: u32,
 ) -> c_int {
+    crate::api::counted!(rocblas_gemm_strided_batched_ex);
     let Ok(library) = LIBRARIES.get(library) else { return INVALID_HANDLE };
     let stream = *library.lock().unwrap_or_else(PoisonError::into_inner);
     let Ok(stream) = STREAMS.get(stream as Handle) else { return INVALID_HANDLE };

@@ -26,6 +26,7 @@ fn with(program: Handle, what: impl FnOnce(&mut Program) -> c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int {
+    crate::api::counted!(hiprtcVersion);
     // SAFETY: the places are valid for the call.
     unsafe {
         major.write(6);
@@ -43,6 +44,7 @@ pub unsafe extern "C" fn hiprtcCreateProgram(
     _texts: *const *const c_char,
     _names: *const *const c_char,
 ) -> c_int {
+    crate::api::counted!(hiprtcCreateProgram);
     if source.is_null() || headers != 0 {
         return INVALID_INPUT;
     }
@@ -56,6 +58,7 @@ pub unsafe extern "C" fn hiprtcCreateProgram(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcCompileProgram(program: Handle, count: c_int, options: *const *const c_char) -> c_int {
+    crate::api::counted!(hiprtcCompileProgram);
     // SAFETY: there are as many options as are told, each of which ends with NUL.
     let options: Vec<String> = (0..count.max(0) as usize).map(|index| unsafe { text(*options.add(index)) }).collect();
     with(program, |program| kernel::compile(program, &options).err().unwrap_or(SUCCESS))
@@ -63,6 +66,7 @@ pub unsafe extern "C" fn hiprtcCompileProgram(program: Handle, count: c_int, opt
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcGetProgramLogSize(program: Handle, size: *mut usize) -> c_int {
+    crate::api::counted!(hiprtcGetProgramLogSize);
     with(program, |program| {
         // SAFETY: the place is valid for the call.
         unsafe { size.write(program.log.len() + 1) };
@@ -72,6 +76,7 @@ pub unsafe extern "C" fn hiprtcGetProgramLogSize(program: Handle, size: *mut usi
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcGetProgramLog(program: Handle, log: *mut c_char) -> c_int {
+    crate::api::counted!(hiprtcGetProgramLog);
     with(program, |program| {
         // SAFETY: the buffer has the size that was told.
         unsafe { super::put(&program.log, log, program.log.len() + 1) };
@@ -81,6 +86,7 @@ pub unsafe extern "C" fn hiprtcGetProgramLog(program: Handle, log: *mut c_char) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcGetCodeSize(program: Handle, size: *mut usize) -> c_int {
+    crate::api::counted!(hiprtcGetCodeSize);
     with(program, |program| {
         // SAFETY: the place is valid for the call.
         unsafe { size.write(program.code.len()) };
@@ -90,6 +96,7 @@ pub unsafe extern "C" fn hiprtcGetCodeSize(program: Handle, size: *mut usize) ->
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcGetCode(program: Handle, code: *mut c_char) -> c_int {
+    crate::api::counted!(hiprtcGetCode);
     with(program, |program| {
         // SAFETY: the buffer has the size that was told.
         unsafe { code.copy_from_nonoverlapping(program.code.as_ptr().cast(), program.code.len()) };
@@ -99,6 +106,7 @@ pub unsafe extern "C" fn hiprtcGetCode(program: Handle, code: *mut c_char) -> c_
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcDestroyProgram(program: *mut Handle) -> c_int {
+    crate::api::counted!(hiprtcDestroyProgram);
     // SAFETY: the place is valid for the call.
     let handle = unsafe { program.replace(std::ptr::null_mut()) };
     if PROGRAMS.remove(handle).is_ok() { SUCCESS } else { INVALID_PROGRAM }
@@ -121,6 +129,7 @@ pub extern "C" fn hiprtcGetErrorString(code: c_int) -> *const c_char {
 /// What the code object manager says, which real compilers ask for: the one architecture that is compiled for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
+    crate::api::counted!(amd_comgr_get_isa_count);
     // SAFETY: the place is valid for the call.
     unsafe { count.write(1) };
     SUCCESS
@@ -128,6 +137,7 @@ pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_name(index: usize, name: *mut *const c_char) -> c_int {
+    crate::api::counted!(amd_comgr_get_isa_name);
     // SAFETY: the place is valid for the call.
     unsafe { name.write(c"amdgcn-amd-amdhsa--gfx000".as_ptr()) };
     if index == 0 { SUCCESS } else { INVALID_INPUT }

@@ -25,6 +25,7 @@ fn start() -> Instant {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rsmi_init(_flags: u64) -> c_int {
+    crate::api::counted!(rsmi_init);
     start();
     if clocks().is_some() { SUCCESS } else { INIT_ERROR }
 }
@@ -33,6 +34,7 @@ pub extern "C" fn rsmi_init(_flags: u64) -> c_int {
 /// The place is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_num_monitor_devices(count: *mut u32) -> c_int {
+    crate::api::counted!(rsmi_num_monitor_devices);
     // SAFETY: the caller says so.
     unsafe { count.write(device::all().len() as u32) };
     SUCCESS
@@ -42,6 +44,7 @@ pub unsafe extern "C" fn rsmi_num_monitor_devices(count: *mut u32) -> c_int {
 /// The place is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_pci_id_get(index: u32, place: *mut u64) -> c_int {
+    crate::api::counted!(rsmi_dev_pci_id_get);
     // The bus of `hipDeviceGetPCIBusId`.
     // SAFETY: the caller says so.
     unsafe { place.write(0xffff << 32 | u64::from(index) << 8) };
@@ -52,6 +55,7 @@ pub unsafe extern "C" fn rsmi_dev_pci_id_get(index: u32, place: *mut u64) -> c_i
 /// There is room for the structure of clocks: `rsmi_frequencies_t` of 6.0 and later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_gpu_clk_freq_get(_index: u32, domain: u32, words: *mut u64) -> c_int {
+    crate::api::counted!(rsmi_dev_gpu_clk_freq_get);
     let Some((now, most)) = clocks().filter(|_| domain == 0) else { return NOT_SUPPORTED };
     for (word, value) in [2 << 32, 0, now * 1_000_000, most * 1_000_000].into_iter().enumerate() {
         // SAFETY: the caller says so.
@@ -64,6 +68,7 @@ pub unsafe extern "C" fn rsmi_dev_gpu_clk_freq_get(_index: u32, domain: u32, wor
 /// The place is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_current_socket_power_get(_index: u32, microwatts: *mut u64) -> c_int {
+    crate::api::counted!(rsmi_dev_current_socket_power_get);
     // SAFETY: the caller says so.
     unsafe { microwatts.write(700_000_000) };
     SUCCESS
@@ -71,6 +76,7 @@ pub unsafe extern "C" fn rsmi_dev_current_socket_power_get(_index: u32, microwat
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rsmi_dev_power_ave_get(_index: u32, _sensor: u32, _microwatts: *mut u64) -> c_int {
+    crate::api::counted!(rsmi_dev_power_ave_get);
     NOT_SUPPORTED
 }
 
@@ -78,6 +84,7 @@ pub extern "C" fn rsmi_dev_power_ave_get(_index: u32, _sensor: u32, _microwatts:
 /// The place is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_power_cap_get(_index: u32, _sensor: u32, microwatts: *mut u64) -> c_int {
+    crate::api::counted!(rsmi_dev_power_cap_get);
     // SAFETY: the caller says so.
     unsafe { microwatts.write(750_000_000) };
     SUCCESS
@@ -87,6 +94,7 @@ pub unsafe extern "C" fn rsmi_dev_power_cap_get(_index: u32, _sensor: u32, micro
 /// The place is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_temp_metric_get(_index: u32, sensor: u32, _metric: u32, to: *mut i64) -> c_int {
+    crate::api::counted!(rsmi_dev_temp_metric_get);
     if sensor != 1 {
         return NOT_SUPPORTED;
     }
@@ -99,6 +107,7 @@ pub unsafe extern "C" fn rsmi_dev_temp_metric_get(_index: u32, sensor: u32, _met
 /// There is room for the structure of metrics: `rsmi_gpu_metrics_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_gpu_metrics_info_get(_index: u32, words: *mut u64) -> c_int {
+    crate::api::counted!(rsmi_dev_gpu_metrics_info_get);
     /// The counters of version 1.6: all rounds, and those in which something held the clock down.
     const COUNTERS: usize = 53;
     let rounds = start().elapsed().as_micros() as u64 + 2;

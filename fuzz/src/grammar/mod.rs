@@ -1,0 +1,286 @@
+//! Files of the language, made by choices: valid ones, and the same with a few changes. They use every declaration,
+//! statement, operation and figure of the language; a test, `tests/fuzzing.rs`, counts them.
+
+mod altered;
+mod choices;
+mod metrics;
+mod operations;
+mod statements;
+mod tensors;
+mod values;
+
+use choices::Choices;
+use operations::{FLOATS, TYPES, tensor_type};
+use tensors::Tensor;
+
+/// Statements inside one another.
+const MAX_DEPTH: usize = 5;
+
+/// Bytes of text after which nothing is added any more.
+const MAX_TEXT: usize = 3000;
+
+/// Operations of an iteration, about, after which nothing is repeated any more.
+const MAX_OPERATIONS: u64 = 128;
+
+/// The file that `bytes` choose: of two, one is valid, and the other has a few changes.
+pub fn text(bytes: &[u8]) -> String {
+    let mut choices = Choices(bytes);
+    match choices.below(2) {
+        0 => valid(choices.0),
+        _ => {
+            let (changes, rest) = choices.0.split_at(choices.0.len().min(24));
+            altered::altered(&valid(rest), &mut Choices(changes))
+        }
+    }
+}
+
+/// A valid file.
+pub fn valid(bytes: &[u8]) -> String {
+    let mut maker = Maker { choices: Choices(bytes), ..Maker::default() };
+    maker.file();
+    maker.text
+}
+
+/// A definition that can be called.
+#[derive(Clone, Debug)]
+struct Def {
+    name: String,
+    /// Element type and sizes of its inputs that are tensors; of its output too.
+    inputs: Vec<(&'static str, Vec<u64>)>,
+    takes_whole: bool,
+    takes_stream: bool,
+}
+
+#[derive(Default)]
+struct Maker<'a> {
+    choices: Choices<'a>,
+    text: String,
+    /// Names given so far.
+    numbers: usize,
+    /// Names of whole numbers, with their least and greatest value.
+    wholes: Vec<(String, u64, u64)>,
+    /// Streams, and families of streams with their number.
+    streams: Vec<(String, u64)>,
+    tensors: Vec<Tensor>,
+    /// Labels of operations that stand above, in this scope.
+    labels: Vec<String>,
+    /// Labels that the step itself gives, outside of loops, branches and calls: what `prev` and figures may name.
+    always: Vec<String>,
+    /// Scopes around this place, inside the step.
+    scopes: usize,
+    defs: Vec<Def>,
+    /// Factors of the mesh.
+    mesh: Vec<&'static str>,
+    dtype: &'static str,
+    has_mode: bool,
+    in_step: bool,
+    /// How many blocks around this place are run by some ranks only.
+    apart: usize,
+    /// How many statements around this place have to be alike on every rank.
+    together: usize,
+    /// How many times a statement at this place runs in an iteration.
+    times: u64,
+    operations: u64,
+}
+
+impl Maker<'_> {
+    fn fresh(&mut self, prefix: &str) -> String {
+        self.numbers += 1;
+        format!("{prefix}{}", self.numbers)
+    }
+
+    fn add(&mut self, text: &str) {
+        self.text += text;
+        self.text += self.choices.pick(&["\n", "\n", " // a comment\n", "\n\n"]);
+    }
+
+    fn file(&mut self) {
+        self.dtype = self.choices.pick(&FLOATS);
+        if self.choices.once_in(2) {
+            self.text += "//! A generated file.\n\n";
+        }
+        if self.choices.once_in(2) {
+            let field = self.choices.pick(&[
+                "tags: [\"fuzz\"]",
+                "version: 1",
+                "authors: [\"a\"]",
+                "licence: \"MIT\"",
+                "priority: 2,",
+            ]);
+            self.add(&format!("meta {{ category: \"fuzz\", {field} }}"));
+        }
+        self.add(&format!("param dtype = {}", self.dtype));
+        self.streams();
+        self.buffers();
+        while self.text.len() < MAX_TEXT / 3 && !self.choices.once_in(4) && !self.choices.0.is_empty() {
+            self.declaration();
+        }
+        self.step();
+        self.metrics();
+    }
+
+    fn streams(&mut self) {
+        let priority =
+            self.choices.pick(&["", "(priority: high)", "(priority: normal)", "(priority: low)", "(priority: -1)"]);
+        self.add(&format!("stream a{priority}"));
+        self.streams.push(("a".to_owned(), 1));
+        let units = self.choices.pick(&["", "(units: 16)", "(units: 25%,)", "(priority: low, units: 8)"]);
+        let count = self.choices.pick(&[4, 1, 2, 3]);
+        let size = self.whole(count);
+        self.add(&format!("stream s[{size}]{units}"));
+        self.streams.push(("s".to_owned(), count));
+    }
+
+    fn buffers(&mut self) {
+        self.buffer("x, y, z", self.dtype, &[8, 16], "device", None);
+        self.buffer("p, q", self.dtype, &[16, 8], "device", None);
+        while self.choices.once_in(2) && self.text.len() < MAX_TEXT / 4 {
+            let dtype = self.choices.pick(&TYPES);
+            let dims = self.choices.pick(&[&[8, 16][..], &[16], &[4, 8], &[2, 8, 16], &[8]]);
+            let space = self.choices.pick(&["device", "pinned", "host", "device"]);
+            let count = self.choices.pick(&[None, Some(2), None, Some(3)]);
+            let name = self.fresh("b");
+            self.buffer(&name, dtype, dims, space, count);
+        }
+    }
+
+    /// Declares buffers, names with commas between them.
+    fn buffer(&mut self, names: &str, dtype: &'static str, dims: &[u64], space: &'static str, count: Option<u64>) {
+        let sizes: Vec<String> = dims.iter().map(|size| self.whole(*size)).collect();
+        let element = if dtype == self.dtype { "dtype" } else { dtype };
+        let place =
+            if space == "device" { self.choices.pick(&["", " in device"]).to_owned() } else { format!(" in {space}") };
+        let init = self.choices.pick(&["", " = zeros", " = ones", " = iota", " = random(3)", " = random(2, 0.5)"]);
+        let family = match count {
+            Some(count) => format!("[{}]", self.whole(count)),
+            None => String::new(),
+        };
+        let comma = self.choices.pick(&["", ","]);
+        self.add(&format!("buffer {names}{family}: {element}[{}{comma}]{place}{init}", sizes.join(", ")));
+        for name in names.split(", ") {
+            self.numbers += 1;
+            let memory = self.numbers;
+            let name = if count.is_some() { format!("{name}[1]") } else { name.to_owned() };
+            let dims = dims.to_vec();
+            self.tensors.push(Tensor { name, dtype, dims, space, gaps: false, memory, writable: true, declared: true });
+        }
+    }
+
+    fn declaration(&mut self) {
+        if self.choices.once_in(4) {
+            self.text += "/// About the next.\n";
+        }
+        match self.choices.below(10) {
+            0 | 1 => {
+                let (name, value) = (self.fresh("n"), self.choices.below(8) as u64 + 1);
+                let allowed = self.choices.pick(&["", " in 1..=64", " in 0..65", " in [1, 2, 3, 4, 5, 6, 7, 8]"]);
+                self.add(&format!("param {name} = {value}{allowed}"));
+                self.wholes.push((name, value, value));
+            }
+            2 if !self.has_mode => {
+                self.add("param mode = fast in [slow, fast]");
+                self.has_mode = true;
+            }
+            3 => {
+                let (name, value) = (self.fresh("c"), self.choices.below(16) as u64);
+                let written = self.whole(value);
+                self.add(&format!("let {name} = {written}"));
+                self.wholes.push((name, value, value));
+            }
+            4 if self.mesh.is_empty() => {
+                let (text, factors) = self.choices.pick(&[
+                    ("mesh dp = world", &["dp"][..]),
+                    ("mesh dp = world, tp = 1", &["dp", "tp"]),
+                    ("mesh dp = 1, tp = world", &["dp", "tp"]),
+                ]);
+                self.add(text);
+                self.mesh = factors.to_vec();
+            }
+            5 => match self.wholes.iter().rev().find(|(name, ..)| name.starts_with('n')).cloned() {
+                Some((parameter, ..)) => {
+                    let name = self.fresh("tiny");
+                    let values = self.choices.pick(&["2", "[1, 2]", "1,"]);
+                    self.add(&format!("preset {name} {{ {parameter} = {values} }}"));
+                }
+                None => {
+                    let name = self.fresh("none");
+                    self.add(&format!("preset {name} {{}}"));
+                }
+            },
+            6 | 7 => self.def(),
+            _ => {
+                let (name, value) = (self.fresh("v"), self.any_value());
+                self.add(&format!("let {name} = {value}"));
+            }
+        }
+    }
+
+    fn def(&mut self) {
+        let name = self.fresh("d");
+        let dims = self.choices.pick(&[&[8, 16][..], &[16, 8]]).to_vec();
+        let count = self.choices.below(2) + 1;
+        let typed = self.choices.once_in(2);
+        let takes_whole = self.choices.once_in(2);
+        let takes_stream = self.choices.once_in(2);
+        let mut arguments = Vec::new();
+        let hidden = (std::mem::take(&mut self.tensors), std::mem::take(&mut self.labels));
+        let (streams, wholes) = (self.streams.len(), self.wholes.len());
+        for argument in ["i", "j"].into_iter().take(count) {
+            let ty = if typed { format!(": {}", tensor_type(self.dtype, &dims)) } else { String::new() };
+            arguments.push(format!("{argument}{ty}"));
+            self.numbers += 1;
+            let (name, dims, memory) = (argument.to_owned(), dims.clone(), self.numbers);
+            let dtype = self.dtype;
+            let tensor =
+                Tensor { name, dtype, dims, space: "device", gaps: true, memory, writable: false, declared: false };
+            self.tensors.push(tensor);
+        }
+        if takes_whole {
+            arguments.push("k".to_owned());
+            self.wholes.push(("k".to_owned(), 0, 3));
+        }
+        if takes_stream {
+            arguments.push("st".to_owned());
+            self.streams.push(("st".to_owned(), 1));
+        }
+        self.add(&format!("def {name}({} -> o) {{", arguments.join(", ")));
+        // Any rank may call it, from anywhere.
+        self.in_step = true;
+        self.apart += 1;
+        self.times = 4;
+        self.scope(2);
+        self.apart -= 1;
+        self.in_step = false;
+        self.add("map(i * 0.5 -> o)");
+        self.add("}");
+        (self.tensors, self.labels) = hidden;
+        self.streams.truncate(streams);
+        self.wholes.truncate(wholes);
+        let inputs = vec![(self.dtype, dims); count];
+        self.defs.push(Def { name, inputs, takes_whole, takes_stream });
+    }
+
+    fn step(&mut self) {
+        let options = self.choices.pick(&[
+            "",
+            "(sync: end)",
+            "(sync: iteration)",
+            "(sync: end, depth: 3)",
+            "(order: data)",
+            "(order: declared, races: allow)",
+            "(order: declared, sync: end, depth: 2, races: allow,)",
+            "(order: declared, races: forbid)",
+        ]);
+        self.in_step = true;
+        self.times = 1;
+        self.add(&format!("step{options} {{"));
+        self.add("first: nop()");
+        self.labels.push("first".to_owned());
+        self.always.push("first".to_owned());
+        let wholes = self.wholes.len();
+        self.statements(0);
+        self.wholes.truncate(wholes);
+        self.add("}");
+        self.in_step = false;
+    }
+}

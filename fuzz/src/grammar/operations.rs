@@ -1,0 +1,269 @@
+//! A valid use of each operation of the catalogue.
+
+use super::Maker;
+use super::tensors::Tensor;
+
+pub const FLOATS: [&str; 4] = ["f32", "f16", "bf16", "f64"];
+pub const TYPES: [&str; 7] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8"];
+
+/// An operation as text, without a label.
+pub struct Use {
+    pub text: String,
+    /// Outputs in memory of their own, by what stands behind the label: name, element type, sizes.
+    pub scratch: Vec<(&'static str, &'static str, Vec<u64>)>,
+}
+
+impl Use {
+    fn new(text: String) -> Use {
+        Use { text, scratch: Vec::new() }
+    }
+}
+
+/// A tensor type: `f32[8, 16]`.
+pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
+    format!("{dtype}{dims:?}")
+}
+
+impl Maker<'_> {
+    /// Any operation that a rank does by itself.
+    pub fn alone(&mut self) -> Use {
+        match self.choices.below(22) {
+            0..=2 => self.map(),
+            3 => self.cast(),
+            4 | 5 => self.gemm(),
+            6 => self.softmax(),
+            7 => self.top_k(),
+            8 => self.transpose(),
+            9 => self.gather(),
+            10 => self.scatter(),
+            11 => self.route(),
+            12..=14 => self.copy(),
+            15 => self.memset(),
+            16 => self.fill(),
+            17 => {
+                let time = self.quantity(0);
+                let units = if self.choices.once_in(2) { format!(", units: {}", self.whole(2)) } else { String::new() };
+                Use::new(format!("spin({time}{units})"))
+            }
+            18 => {
+                Use::new(format!("work(flops: {}, bytes: {})", self.quantity(3), self.choices.pick(&["0B", "64MiB"])))
+            }
+            19 => Use::new(format!("work(bytes: {})", self.choices.pick(&["4KiB", "1MB"]))),
+            _ => Use::new("nop()".to_owned()),
+        }
+    }
+
+    /// Any operation that all ranks of a group do together.
+    pub fn collective(&mut self) -> Use {
+        self.together += 1;
+        let over = self.group();
+        let size = if over.is_empty() { "world".to_owned() } else { format!("{}.size", &over[6..]) };
+        let op = format!("op: {}", self.choices.pick(&["sum", "mean", "min", "max", "product"]));
+        let x = self.operand(&["f32", "f16", "bf16", "f64"], |x| x.space == "device" && !x.gaps);
+        let wide = format!("f32[{size} * 4, 8]");
+        let made = match self.choices.below(10) {
+            0 => {
+                let out = if x.writable && self.choices.once_in(2) {
+                    format!(" -> {}", x.name)
+                } else {
+                    self.result(&x, &[&x])
+                };
+                format!("all_reduce({}, {op}{out})", x.name)
+            }
+            1 => format!("all_gather({})", x.name),
+            2 => format!("reduce_scatter({wide}, {op})"),
+            3 => format!("all_to_all({wide})"),
+            4 if over.is_empty() => {
+                let lists = "if world == 1 { [[1]] } else if world == 3 { [[1, 2, 1], [2, 1, 1], [1, 1, 2]] } else { [[1, 1], [1, 1]] }";
+                format!("all_to_all({wide}, counts: {lists})")
+            }
+            5 => {
+                let out = self.result(&x, &[&x]);
+                format!("broadcast({}, root: {}{out})", x.name, self.choices.pick(&["0", &format!("{size} - 1")]))
+            }
+            6 => match self.written(&x, &[&x]) {
+                Some(out) => format!("reduce({}, {op}, root: 0 -> {out})", x.name),
+                None => format!("all_reduce({}, {op})", x.name),
+            },
+            7 => "barrier()".to_owned(),
+            8 => match self.written(&x, &[&x]) {
+                Some(out) if over.is_empty() => {
+                    let (to, from) = ("(rank + 1) % world", "(rank - 1) % world");
+                    format!("group {{ send({}, to: {to}) recv(-> {out}, from: {from}) }}", x.name)
+                }
+                _ => format!("group {{ all_reduce({}){over} barrier() {over} }}", x.name),
+            },
+            _ => self.copy_to_peer(),
+        };
+        self.together -= 1;
+        let whole = made.starts_with("group") || made.starts_with("copy");
+        Use::new(if whole { made } else { made + &over })
+    }
+
+    /// ` over FACTOR`, or nothing.
+    fn group(&mut self) -> String {
+        if self.mesh.is_empty() || self.choices.once_in(2) {
+            return String::new();
+        }
+        format!(" over {}", self.choices.pick(&self.mesh.clone()))
+    }
+
+    fn copy_to_peer(&mut self) -> String {
+        let x = self.operand(&TYPES, |x| x.space == "device");
+        let there =
+            self.tensors.iter().find(|y| y.declared && y.space == "device" && y.memory != x.memory && y.fits(&x));
+        let Some(there) = there.map(|y| y.name.clone()) else { return "barrier()".to_owned() };
+        let via = self.choices.pick(&["", ", via: dma", ", via: kernel"]);
+        let (at, when) = self.choices.pick(&[
+            ("(rank + 1) % world", ""),
+            ("rank + 1", " when rank + 1 < world"),
+            ("rank", ""),
+            ("(rank - 1) % world", " when rank > 0"),
+        ]);
+        format!("copy({} -> {there} at {at}{when}{via})", x.name)
+    }
+
+    fn map(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host");
+        let dtype = x.dtype;
+        let y = self
+            .operand(&[dtype], |y| y.space != "host" && (y.dims == x.dims || y.dims[..] == x.dims[x.dims.len() - 1..]));
+        let y = if y.dims == x.dims || y.dims[..] == x.dims[x.dims.len() - 1..] { y } else { x.clone() };
+        let number = self.choices.pick(&["0.5", "2", "1e-3", "-1", "80%"]);
+        let (a, b) = (&x.name, &y.name);
+        let expression = match self.choices.below(14) {
+            0 => format!("{a} * {number} + {b}"),
+            1 => format!("{a} + {}", self.index(4)),
+            2 => format!("gelu({a}) - tanh({b}) / 3"),
+            3 => format!("if {a} > 0 and {b} <= 1 {{ {a} }} else {{ -{b} }}"),
+            4 => format!("exp(-abs({a})) + log(abs({b}) + 1) + log2(abs({b}) + 1)"),
+            5 => format!("sqrt(abs({a})) * rsqrt(abs({b}) + 1)"),
+            6 => format!("sin({a}) * cos({b}) + erf({a}) + sigmoid({a}) * silu({b})"),
+            7 => format!("max({a}, {b}) + min({a}, {number}) + relu({a})"),
+            8 => format!("pow(abs({a}), 2) + floor({a}) + ceil({b}) + round({a})"),
+            9 => format!("not ({a} == 0) or {b} != 1"),
+            10 => format!("({a} % 2) / 3"),
+            11 => format!("if {} {{ {a} }} else {{ {a} * 2 }} + {b}", self.condition()),
+            12 => format!("{a} * (rank + 1) / world"),
+            _ => format!("{a} * 1"),
+        };
+        let out = match self.choices.below(4) {
+            1 if x.writable && x.memory != y.memory => format!(" -> {}", x.name),
+            _ => self.result(&x, &[&x, &y]),
+        };
+        let scratch = if out.is_empty() { vec![("", dtype, x.dims)] } else { vec![] };
+        Use { text: format!("map({expression}{out})"), scratch }
+    }
+
+    fn cast(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host");
+        let to = self.choices.pick(&TYPES);
+        Use { text: format!("cast({}, to: {to})", x.name), scratch: vec![("", to, x.dims)] }
+    }
+
+    fn gemm(&mut self) -> Use {
+        let a = self.operand(&FLOATS, |a| a.space != "host" && !a.gaps && a.dims.len() == 2);
+        let [m, k] = a.dims[..] else { return Use::new("nop()".to_owned()) };
+        let n = self.choices.pick(&[8, 4, 16]);
+        let turned = self.choices.once_in(2);
+        let sizes = if turned { [n, k] } else { [k, n] };
+        let b = self.operand(&[a.dtype], |b| b.space != "host" && !b.gaps && b.dims == sizes);
+        let b = if b.dims == sizes { b.name } else { tensor_type(a.dtype, &sizes) };
+        let option = self.choices.pick(&["", ", transpose_a: false", ", compute: f32", ", compute: auto"]);
+        let option = if a.dtype == "f32" && self.choices.once_in(4) { ", compute: tf32" } else { option };
+        let b = if turned { format!("{b}, transpose_b: true{option}") } else { format!("{b}{option}") };
+        if self.choices.once_in(8) {
+            let text = format!(
+                "gemm({}, {}, transpose_a: true)",
+                tensor_type(a.dtype, &[2, 3, 5]),
+                tensor_type(a.dtype, &[2, 3, n])
+            );
+            return Use { text, scratch: vec![("", a.dtype, vec![2, 5, n])] };
+        }
+        Use { text: format!("gemm({}, {b})", a.name), scratch: vec![("", a.dtype, vec![m, n])] }
+    }
+
+    fn softmax(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host");
+        let scale = self.choices.pick(&["", ", scale: 0.5", ", scale: 1 / sqrt(8)"]);
+        let out = self.result(&x, &[&x]);
+        let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
+        Use { text: format!("softmax({}{scale}{out})", x.name), scratch }
+    }
+
+    fn top_k(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && x.dims.last().is_some_and(|last| *last >= 4));
+        let mut dims = x.dims.clone();
+        let Some(last) = dims.last_mut().filter(|last| **last >= 4) else { return Use::new("nop()".to_owned()) };
+        *last = 4;
+        let text = format!("top_k({}, k: {})", x.name, self.whole(4));
+        Use { text, scratch: vec![(".values", x.dtype, dims.clone()), (".indices", "i32", dims)] }
+    }
+
+    fn transpose(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host" && x.dims.len() == 2);
+        let [rows, columns] = x.dims[..] else { return Use::new("nop()".to_owned()) };
+        let dims = self.choices.pick(&["", ", dims: [1, 0]"]);
+        Use { text: format!("transpose({}{dims})", x.name), scratch: vec![("", x.dtype, vec![columns, rows])] }
+    }
+
+    fn gather(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
+        let i = self.operand(&["i32"], |i| i.space != "host" && i.memory != x.memory);
+        let dims: Vec<u64> = i.dims.iter().chain(&x.dims[1..]).copied().collect();
+        Use { text: format!("gather({}, {})", x.name, i.name), scratch: vec![("", x.dtype, dims)] }
+    }
+
+    fn scatter(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        let Some(out) = self.written(&x, &[&x]) else { return Use::new("nop()".to_owned()) };
+        let rows = [x.dims[0]];
+        let weight = if self.choices.once_in(3) { format!(", {}", tensor_type(x.dtype, &rows)) } else { String::new() };
+        let combine = self.choices.pick(&["", ", combine: add", ", combine: set"]);
+        let index = tensor_type("i32", &rows);
+        Use::new(format!("scatter({}, {index}{weight}{combine} -> {out})", x.name))
+    }
+
+    fn route(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && x.dims.len() == 2);
+        let [_, experts] = x.dims[..] else { return Use::new("nop()".to_owned()) };
+        let normalize = self.choices.pick(&["", ", normalize: true", ", normalize: false"]);
+        let text = format!("route({}, k: {}, capacity: {}{normalize})", x.name, self.whole(2), self.whole(3));
+        let slots = vec![experts, 3];
+        let scratch =
+            vec![(".slots", "i32", slots.clone()), (".weights", x.dtype, slots), (".dropped", "i32", vec![experts])];
+        Use { text, scratch }
+    }
+
+    fn copy(&mut self) -> Use {
+        let x = self.operand(&TYPES, |_| true);
+        let there = |y: &Tensor| y.space == "device" || x.space == "device";
+        let out =
+            self.tensors.iter().rev().find(|y| y.writable && y.memory != x.memory && y.fits(&x) && there(y)).cloned();
+        let via = match &out {
+            Some(y) if y.space == "host" || x.space == "host" => self.choices.pick(&["", ", via: auto"]),
+            Some(y) if x.space != "device" || y.space != "device" || (!x.gaps && !y.gaps) => {
+                self.choices.pick(&["", ", via: dma", ", via: kernel", ", via: auto"])
+            }
+            _ => self.choices.pick(&["", ", via: kernel", ", via: auto"]),
+        };
+        match out {
+            Some(y) => Use::new(format!("copy({}{via} -> {})", x.name, y.name)),
+            None => Use { text: format!("copy({})", x.name), scratch: vec![("", x.dtype, x.dims)] },
+        }
+    }
+
+    fn memset(&mut self) -> Use {
+        match self.any_tensor(|x| x.writable && !x.gaps && x.space == "device") {
+            Some(x) => Use::new(format!("memset({} -> {})", self.choices.pick(&["0", "255", "1 + 1"]), x.name)),
+            None => Use::new("nop()".to_owned()),
+        }
+    }
+
+    fn fill(&mut self) -> Use {
+        match self.any_tensor(|x| x.writable && x.space != "host") {
+            Some(x) => Use::new(format!("fill({} -> {})", self.choices.pick(&["0", "-3", "2 * 4"]), x.name)),
+            None => Use::new("nop()".to_owned()),
+        }
+    }
+}

@@ -1,5 +1,0 @@
-#![no_main]
-
-use aorta_fuzz::{properties, text};
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::format(&text(data)));

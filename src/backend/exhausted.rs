@@ -1,0 +1,94 @@
+//! What happens when the system has no memory left: the program ends with a message and the exit code of a failed run.
+//!
+//! The standard library would abort the process, which looks like a crash.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fmt::Arguments;
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+
+use super::system::leave;
+
+/// The exit code of a run that failed.
+const FAILED: u8 = 4;
+
+thread_local! {
+    /// Whether this thread goes on when a request is refused.
+    static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `work`, in which a request for memory may be refused: `try_reserve` and its like return their error. Elsewhere a
+/// request that is refused ends the process.
+pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
+    let outer = MAY_FAIL.replace(true);
+    let result = work();
+    MAY_FAIL.set(outer);
+    result
+}
+
+/// The system's allocator. A request that it refuses ends the process with exit code 4 and a message.
+#[derive(Debug)]
+pub struct Allocator;
+
+/// From now on, a thread that gets no memory for the stack of its signal handler ends the process as [`Allocator`] does.
+/// The standard library panics there, in the new thread, although whoever started it was told that it runs.
+pub fn end_threads_without_memory() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.location().is_some_and(|place| place.file().ends_with("stack_overflow.rs")) {
+            tell(format_args!("a thread could not begin"));
+            leave(FAILED);
+        }
+        usual(panic);
+    }));
+}
+
+/// Returns the answer to a request for `bytes`, or ends the process where it is null.
+fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
+    // A thread that ends may still allocate, when its own flag is gone.
+    if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
+        tell(format_args!("{bytes} bytes more were asked for"));
+        leave(FAILED);
+    }
+    pointer
+}
+
+/// Writes the message, for which nothing may be allocated.
+fn tell(why: Arguments) {
+    let mut text = [0; 512];
+    let mut rest = &mut text[..];
+    let _ = write!(
+        rest,
+        "aorta::exec::shortage\n\n  × the system gives no memory: {why}\n  help: end other \
+         programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
+    );
+    let left = rest.len();
+    // By its number and without a lock: the thread that holds one may be this one.
+    // SAFETY: the program never closes it.
+    let terminal = unsafe { BorrowedFd::borrow_raw(2) };
+    let _ = rustix::io::write(terminal, &text[..text.len() - left]);
+}
+
+// SAFETY: every call goes to the system's allocator as it came, and its answer is returned as it is.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        granted(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        granted(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        granted(unsafe { System.realloc(pointer, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}

@@ -1,0 +1,63 @@
+//! JSON that may come from somebody else: a record, a file of cases, the document of a plan.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Error, Value};
+
+use super::visible;
+
+/// Reads a value from JSON. Each of its texts is a single line: line feeds inside are written out, as
+/// [`visible::one_line`] does, so that no text can pass for further lines of a report.
+pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
+    let value = serde_json::from_slice(json)?;
+    if !has_line_feed(json) {
+        return Ok(value);
+    }
+    let mut value: Value = serde_json::from_slice(json)?;
+    flatten(&mut value);
+    serde_json::from_value(value)
+}
+
+/// Whether a text of the JSON may hold a line feed, which has to be escaped there.
+fn has_line_feed(json: &[u8]) -> bool {
+    let is_escape = |at: usize| {
+        let behind = &json[at + 1..];
+        behind.first() == Some(&b'n') || behind.get(..5).is_some_and(|code| code.eq_ignore_ascii_case(b"u000a"))
+    };
+    (0..json.len()).any(|at| json[at] == b'\\' && is_escape(at))
+}
+
+fn flatten(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = visible::one_line(text).into_owned(),
+        Value::Array(all) => all.iter_mut().for_each(flatten),
+        Value::Object(all) => {
+            let fields = std::mem::take(all).into_iter();
+            all.extend(fields.map(|(key, mut value)| {
+                flatten(&mut value);
+                (visible::one_line(&key).into_owned(), value)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn texts_are_single_lines(key in "[a\n\\\\]{0,4}", text in "[a\n\\\\u0]{0,8}") {
+            let json = serde_json::json!({ key.clone(): [text.clone()] }).to_string();
+            let value: Value = read(json.as_bytes()).unwrap();
+            let expected = serde_json::json!({ visible::one_line(&key): [visible::one_line(&text)] });
+            prop_assert_eq!(&value, &expected);
+            prop_assert!(!value[&*visible::one_line(&key)][0].as_str().unwrap().contains('\n'));
+            // The notation with digits means the same.
+            let digits = json.replace("\\\\", "\\u005c").replace("\\n", "\\u000A");
+            prop_assert_eq!(read::<Value>(digits.as_bytes()).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is taken of a figure or a metric: `.slot[0].p95`.
+
+use crate::base::{SrcSpan, suggest};
+use crate::syntax::ast::*;
+use crate::syntax::written;
+
+use super::analyzer::Analyzer;
+use super::error::ModelError;
+use super::statistic::Statistic;
+
+/// A slot, a statistic, or both.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pick {
+    /// The slot with its place in the text.
+    pub(super) slot: Option<(i64, SrcSpan)>,
+    pub(super) statistic: Option<Statistic>,
+}
+
+/// What picks a slot of a figure.
+const SLOT: &str = "slot";
+
+impl Analyzer<'_> {
+    /// The statistic that stands behind a figure.
+    pub(super) fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
+        let text = self.names.name(name.symbol).to_owned();
+        if let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) {
+            return Some(statistic);
+        }
+        let known = Statistic::ALL.map(Statistic::name);
+        let help = match text.as_str() {
+            "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
+            "avg" | "average" => Some("write `mean`".to_owned()),
+            "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
+            SLOT => Some(format!("say which: `{}.slot[0]`", written(of, &self.names))),
+            _ => suggest::did_you_mean(&text, known),
+        };
+        let help = help.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
+        let name_of = self.text_of(of);
+        self.error(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help });
+        None
+    }
+
+    /// Whether an expression is something `.slot`.
+    pub(super) fn names_slot(&self, expr: &Expr) -> bool {
+        matches!(&expr.kind, ExprKind::Field { name, .. } if self.names.name(name.symbol) == SLOT)
+    }
+
+    /// What stands before `.slot[…]`, with the slot; the expression itself where there is none.
+    pub(super) fn slot_behind<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
+        let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
+        let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
+        if !self.names_slot(base) {
+            return Some((expr, None));
+        }
+        let [item] = items.as_slice() else {
+            let help = Some(format!("a slot has one number: `{}.slot[0]`", written(of, &self.names)));
+            let name = written(expr, &self.names);
+            self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
+            return None;
+        };
+        Some((of, Some((self.eval_whole(item)?, item.span))))
+    }
+
+    /// The slot that is picked of a figure, which has to have slots and that one.
+    pub(super) fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
+        let Some((slot, at)) = pick.slot else { return Some(None) };
+        if !has_slots {
+            self.error(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
+            return None;
+        }
+        // How many there are is not known where the step has mistakes.
+        let slots = self.slots?;
+        if (0..slots as i64).contains(&slot) {
+            return Some(Some(slot as usize));
+        }
+        let (told, help) = match slots {
+            1 => (
+                "all iterations are alike, and there is slot 0 alone".to_owned(),
+                "iterations differ where the step uses `iteration`, as in `x[iteration % 2]`".to_owned(),
+            ),
+            _ => (
+                format!("the step repeats after {slots} iterations: slots 0 to {}", slots - 1),
+                format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
+            ),
+        };
+        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: told, help, at: at.into() });
+        None
+    }
+}

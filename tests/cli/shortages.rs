@@ -1,0 +1,86 @@
+//! A system that refuses threads and memory: the run fails with its exit code and says what was short.
+
+use std::process::{Command, Stdio};
+
+use super::sandbox::{Output, Sandbox, finish};
+
+/// Runs the binary under limits that a shell sets, such as `ulimit -v 200000`.
+fn limited(sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
+    limited_by(Command::new("bash"), sandbox, limit, arguments)
+}
+
+/// The same by a command that starts a shell.
+fn limited_by(mut command: Command, sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
+    command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_aorta")]).args(arguments);
+    let model = sandbox.command(arguments);
+    command.env_clear().envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(model.get_current_dir().expect("a sandbox has a folder"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command.spawn().expect("bash is there"))
+}
+
+#[test]
+fn little_address_space_suffices_for_a_small_file() {
+    let sandbox = Sandbox::new();
+    for backend in ["sim", "host"] {
+        let arguments = ["exec", "moe", "--preset", "tiny", "--backend", backend, "--effort", "sanity"];
+        let output = limited(&sandbox, "ulimit -v 200000", &arguments);
+        assert_eq!(output.code, Some(0), "{backend}: {}", output.stderr);
+    }
+}
+
+/// From no room at all to enough: every run ends well, or with exit code 4 and what was short.
+#[test]
+fn each_limit_of_memory_is_told_or_suffices() {
+    let sandbox = Sandbox::new();
+    let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "host", "--effort", "sanity", "--ranks", "4"];
+    let codes = (48..=128).step_by(8).map(|mebibytes| {
+        let output = limited(&sandbox, &format!("ulimit -v {}", mebibytes * 1024), &arguments);
+        // The system's loader is not ours: it has a code of its own where there is no room for the program.
+        let loader = output.code == Some(127);
+        let told = output.stderr.contains("aorta::exec::shortage") || output.stderr.contains("out_of_memory");
+        let short = output.code == Some(4) && told;
+        assert!(loader || short || output.code == Some(0), "{mebibytes} MiB: {:?} {}", output.code, output.stderr);
+        output.code
+    });
+    let codes: Vec<_> = codes.collect();
+    assert!(codes.contains(&Some(4)), "some limit is too low: {codes:?}");
+}
+
+#[test]
+fn a_vector_for_which_there_is_no_memory_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.write("many.aorta", "buffer x: f32[4]\nstep { for i in 0..1000000 { map(x + 1 -> x) } }");
+    let output = limited(&sandbox, "ulimit -v 60000", &["check", "many.aorta"]);
+    assert_eq!(output.code, Some(4), "{}", output.stderr);
+    assert!(output.stderr.contains("the system gives no memory"), "{}", output.stderr);
+}
+
+/// A shell of a user who has no other processes; `None` where this user cannot start one. The limit counts all threads of
+/// a user, and does not hold for root.
+fn shell_of_another_user() -> Option<Command> {
+    let another = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "54321", "--regid", "54321", "--clear-groups", "bash"]);
+        command
+    };
+    let tried = another().args(["-c", "test -x \"$0\"", env!("CARGO_BIN_EXE_aorta")]).status();
+    tried.is_ok_and(|status| status.success()).then(another)
+}
+
+/// From one thread up to enough: a rank that has its thread does not wait for one that has none.
+#[test]
+fn threads_that_the_system_refuses_are_told() {
+    if shell_of_another_user().is_none() {
+        println!("skipped: no other user can be taken here");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    for (backend, threads) in ["sim", "host"].into_iter().flat_map(|backend| (1..=9).map(move |n| (backend, n))) {
+        let shell = shell_of_another_user().expect("it was there a moment ago");
+        let arguments = ["exec", "all_reduce", "--preset", "tiny", "--backend", backend, "--ranks", "3"];
+        let output = limited_by(shell, &sandbox, &format!("ulimit -u {threads}"), &arguments);
+        let told = output.code == Some(4) && output.stderr.contains("the system gives no thread");
+        assert!(told || threads > 4 && output.code == Some(0), "{backend}, {threads} threads: {}", output.stderr);
+    }
+}

@@ -1,0 +1,111 @@
+//! Runs in which one call of a driver fails, and what is wrong with how they end.
+
+use aorta::base::{Nanos, SourceMap};
+use aorta::config::EffortPlan;
+use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
+use aorta::measure::{self, Measured, RankRequest};
+use aorta::render::{self, Style};
+use aorta::schedule;
+
+use super::altered::{Altered, Calls, TOLD};
+use super::world::World;
+
+/// An operation of each kind of driver call, and two streams that wait for each other.
+const FILE: &str = "\
+stream s
+stream t
+buffer x, y: f32[64]
+step {
+  on s { map(x * 2 -> x) all_reduce(x -> y) }
+  on t { copy(y -> x) }
+}
+";
+
+/// Measured iterations of a run.
+pub const ITERATIONS: usize = 8;
+
+fn options() -> exec::Options {
+    exec::Options { timeout: Nanos(20_000_000_000), gate_depth: 512, ..super::exec_options() }
+}
+
+/// Measures a file as streams and as a graph.
+pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measured, ExecError> {
+    let planned = super::planned_ranks(text, ranks);
+    let schedules: Vec<_> = planned
+        .iter()
+        .map(|(program, plan)| schedule::place(program, plan, backend.topology(), &schedule::Options::default()))
+        .collect();
+    let ranks: Vec<RankRequest> = (0..)
+        .zip(planned.iter().zip(&schedules))
+        .map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule })
+        .collect();
+    measure::measure(&measure::Request {
+        ranks: &ranks,
+        backend,
+        modes: &[LaunchMode::Stream, LaunchMode::Graph],
+        effort: EffortPlan { warmup: 2, iterations: ITERATIONS as u32 },
+        observed_iterations: 2,
+        exec: options(),
+        control: &Control::default(),
+        profile: None,
+        expectations: Vec::new(),
+        places: &|_| String::new(),
+        keep: &|_| {},
+    })
+}
+
+/// Measures, and computes what is in the buffers. Returns all that is said of the run, and the error if it fails.
+pub fn run(ranks: u32, backend: &dyn Backend) -> (String, Option<ExecError>) {
+    let measured = match measured(FILE, ranks, backend) {
+        Ok(measured) => measured,
+        Err(error) => return (String::new(), Some(error)),
+    };
+    let notes = measured.variants.iter().flat_map(|variant| &variant.notes);
+    let said = measured.warnings.iter().chain(notes).cloned().collect::<Vec<_>>().join("\n");
+    if measured.failure.is_some() {
+        return (said, measured.failure);
+    }
+    let world = World::new(FILE, ranks, backend);
+    let both = world.programs.iter().zip(&world.schedules);
+    let ranks: Vec<Rank> = both.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+    (said, measure::buffers(&ranks, backend, &options(), &Control::default()).err())
+}
+
+/// What a person sees of an error.
+fn shown(error: &ExecError) -> String {
+    let mut sources = SourceMap::new();
+    sources.add("test.aorta", FILE).expect("a test is small");
+    render::text(error, &sources, Style::default())
+}
+
+/// Which calls of a name fail, one in each run.
+pub fn turns(count: u64) -> Vec<u64> {
+    let mut turns = match std::env::var_os("AORTA_LONG") {
+        Some(_) => (1..=count.min(100)).chain([count]).collect(),
+        None => vec![1, count.div_ceil(2), count],
+    };
+    turns.dedup();
+    turns
+}
+
+/// Calls whose failure says nothing of the run: they are made of one that is given up anyway.
+const ASIDE: [&str; 1] = ["idle"];
+
+/// Says what is wrong with how a run ends in which a call fails; `Ok` with whether it went on.
+pub fn judge(ranks: u32, backend: &dyn Backend, call: &'static str, turn: u64) -> Result<&'static str, String> {
+    let calls = Calls::failing(call, turn);
+    let (said, error) = run(ranks, &Altered::with_calls(backend, calls.clone()));
+    let told = error.as_ref().map(shown);
+    let wrong = |what: &str| {
+        Err(format!("{}, {call} {turn}: {what}\n{said}\n{}", backend.name(), told.clone().unwrap_or_default()))
+    };
+    match &told {
+        None if !calls.has_failed() => Ok("not reached"),
+        None if said.contains(TOLD) || ASIDE.contains(&call) => Ok("went on, and says so"),
+        None => wrong("nobody says that it failed"),
+        Some(told) if !told.contains(TOLD) || !told.contains(call) => wrong("the call is not named"),
+        Some(told) if ranks > 1 && !told.contains("rank ") && call != "open" => wrong("the rank is not named"),
+        Some(told) if call == "launch" && !told.contains("test.aorta:") => wrong("the place is not named"),
+        Some(_) => Ok("told"),
+    }
+}

@@ -1,0 +1,79 @@
+//! A disk that fills up: a limit on the size of a file lets each write fail at some byte. What was asked for is there as a
+//! whole, or the run says what it could not write; nothing half-written and no temporary file is left behind.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cli::sandbox::{Output, Sandbox, finish};
+
+/// Runs the binary where no file may become longer than `bytes`: a write beyond that fails as on a full disk.
+fn limited(sandbox: &Sandbox, kibibytes: u64, arguments: &[&str]) -> Output {
+    let mut command = Command::new("bash");
+    // Otherwise the signal for it would end the process, which a full disk does not.
+    let script = format!("trap '' XFSZ; ulimit -f {kibibytes} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_aorta")]).args(arguments);
+    let model = sandbox.command(arguments);
+    command.env_clear().envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(model.get_current_dir().expect("a sandbox has a folder"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command.spawn().expect("bash is there"))
+}
+
+/// The sizes of all files below a folder, in KiB and rounded up.
+fn sizes(folder: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(folder).expect("a folder of our own").flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { sizes(&path) } else { vec![size(&path)] }).collect()
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).expect("a file of our own").len().div_ceil(1024)
+}
+
+const FILES: [(&str, &str); 3] = [("--json", "a.json"), ("--csv", "a.csv"), ("--trace", "a.trace")];
+
+#[test]
+fn a_disk_that_is_full_at_any_file_is_told() {
+    let run = ["exec", "moe", "--preset", "tiny", "--backend", "host", "--ranks", "1", "--effort", "quick"];
+    let mut arguments = [&run[..], &["--outputs", "out"]].concat();
+    arguments.extend(FILES.iter().flat_map(|(option, name)| [*option, *name]));
+    let sandbox = Sandbox::new();
+    sandbox.good(&arguments);
+    let folder = sandbox.command(&arguments).get_current_dir().expect("a sandbox has a folder").to_owned();
+    let mut limits = sizes(&folder);
+    limits.extend([1, 2]);
+    limits.sort_unstable();
+    limits.dedup();
+    let largest = limits.last().copied().expect("there are files");
+    for limit in limits.into_iter().filter(|limit| *limit < largest) {
+        let sandbox = Sandbox::new();
+        let output = limited(&sandbox, limit, &arguments);
+        assert_eq!(output.code, Some(4), "{limit} KiB: {}", output.stderr);
+        assert!(output.stderr.contains("aorta::cli::output_lost"), "{limit} KiB: {}", output.stderr);
+        assert!(output.stdout.contains("moe"), "{limit} KiB: the report is printed all the same: {}", output.stdout);
+        for name in sandbox.listing() {
+            let known = FILES.iter().any(|(_, file)| *file == name) || name == "out";
+            assert!(known, "{limit} KiB: {name} is left behind");
+        }
+        if sandbox.listing().iter().any(|name| name == "a.json") {
+            assert!(sandbox.json("a.json")["variants"][0]["time"]["n"].is_u64(), "{limit} KiB: the record is whole");
+        }
+    }
+}
+
+/// The journal of a sweep keeps the cases that it has, and the sweep goes on from there.
+#[test]
+fn a_sweep_on_a_disk_that_is_full_can_be_resumed() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "param n = 1\nbuffer x: f32[64]\nstep { for i in 0..n { map(x + 1 -> x) } }");
+    let sweep =
+        ["sweep", "a.aorta", "--set", "n=1,2,3,4,5,6", "--backend", "sim", "--effort", "sanity", "--json", "s.json"];
+    let output = limited(&sandbox, 16, &sweep);
+    assert!(matches!(output.code, Some(2 | 4)), "{:?}: {}", output.code, output.stderr);
+    assert!(output.stderr.contains("aorta::cli::"), "{}", output.stderr);
+    let resumed = sandbox.run(&[&sweep[..], &["--resume"]].concat());
+    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+    assert_eq!(sandbox.read("s.json").lines().count(), 7, "the sweep, and its cases");
+}

@@ -1,0 +1,255 @@
+//! Every call of a vendor's library fails once, on the double of AMD's libraries: the run ends with a documented exit code
+//! and a message, or goes on and computes the right results. `.ci/long` sets `AORTA_LONG`, with which each call of each
+//! function fails; else the first, the one in the middle and the last of each function do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use serde_json::Value;
+
+use crate::common::{doubles, parallel, programs};
+use crate::hip::{in_two_processes, run_with};
+
+/// Matrix products, generated kernels, collectives and both ways of copying to another rank.
+const FILE: &str = "\
+stream s
+stream t
+buffer x: f32[64, 64]
+buffer y: f32[64, 64] = zeros
+buffer z: f32[64, 64] = zeros
+step {
+  on s { map(x * 0.5 + rank -> x) gemm(x, x -> y) all_reduce(y -> z) }
+  on t { copy(x -> y at (rank + 1) % world, via: kernel) copy(z -> x at (rank + 1) % world) }
+}
+";
+
+/// Calls of one function beyond which a long run takes only some.
+const MOST: u64 = 64;
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// The call did not matter, or something else was done in its place; the results are right.
+    WentOn,
+    /// Exit code 3 or 4, with a message.
+    Told,
+}
+
+/// The arguments of a run, and the folder that it uses.
+fn arguments<'a>(file: &'a str, launch: &'a str) -> Vec<&'a str> {
+    vec![file, "--launch", launch, "--ranks", "2", "--config", "timeout=3s"]
+}
+
+/// How often each function is called in a run without a fault.
+fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> BTreeMap<String, u64> {
+    let path = folder.join("calls");
+    let environment = [
+        ("HIP_DOUBLE_CALLS", path.to_str().expect("a plain path")),
+        ("HIP_DOUBLE_DEVICES", "2"),
+        ("XDG_CACHE_HOME", cache),
+    ];
+    let output = run_with(libraries, &environment, arguments);
+    assert_eq!(output.code, Some(0), "{}", output.told);
+    let calls = fs::read_to_string(path).expect("the double writes its calls at its end");
+    let one = |line: &str| {
+        let (function, count) = line.split_once(' ')?;
+        Some((function.to_owned(), count.parse().ok()?))
+    };
+    calls.lines().filter_map(one).collect()
+}
+
+/// Which calls of a function fail, one in each run.
+fn turns(count: u64) -> Vec<u64> {
+    let mut turns = match std::env::var_os("AORTA_LONG") {
+        Some(_) => (1..=count.min(MOST)).chain([count / 2, count]).collect(),
+        None => vec![1, count.div_ceil(2), count],
+    };
+    turns.retain(|turn| *turn > 0);
+    turns.sort_unstable();
+    turns.dedup();
+    turns
+}
+
+/// Runs with one fault, and says what is wrong with how that ended.
+fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> Result<Outcome, String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (cache, temporary) = (path("cache"), path("temporary"));
+    fs::create_dir(&temporary).expect("a folder of our own");
+    let fault = format!("call:{function}:{turn}");
+    let mut environment =
+        vec![("HIP_DOUBLE_FAULT", fault.as_str()), ("HIP_DOUBLE_DEVICES", "2"), ("TMPDIR", temporary.as_str())];
+    // The compiler is called where no kernel has been kept.
+    if function.starts_with("hiprtc") || function.starts_with("amd_comgr") {
+        environment.push(("XDG_CACHE_HOME", cache.as_str()));
+    }
+    let json = path("record.json");
+    let output = run_with(libraries, &environment, &[arguments, &["--json", &json]].concat());
+    let told = &output.told;
+    let wrong = |what: &str| Err(format!("{fault}: {what}, exit code {:?}\n{told}", output.code));
+    if told.contains("panicked") {
+        return wrong("a panic");
+    }
+    // The double's compiler is a program. What one rank compiles for more than two seconds after another has failed stays.
+    let is_compiler_s = |name: &str| name.starts_with("hip-double-") || name.starts_with("cc");
+    let entries = fs::read_dir(&temporary).expect("a folder of our own").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let left: Vec<String> = names.filter(|name| !(function.starts_with("hiprtc") && is_compiler_s(name))).collect();
+    if !left.is_empty() {
+        return wrong(&format!("{left:?} is left behind"));
+    }
+    // What was measured is printed and written, or nothing was measured.
+    let record: Option<Value> = fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let is_printed = told.contains(" iterations");
+    if record.is_some() != is_printed {
+        return wrong("the report is printed and no record written, or the other way round");
+    }
+    if output.code == Some(4) && record.is_some_and(|record| record["complete"] != false) {
+        return wrong("the record of a run that failed is complete");
+    }
+    if told.contains(", in this ") && !told.contains("all.aorta:") {
+        return wrong("the place of the operation is not told");
+    }
+    match output.code {
+        Some(0) => {
+            let verified: Vec<&str> =
+                told.lines().filter(|line| line.starts_with("verified against the CPU")).collect();
+            let all = |line: &&str| {
+                let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
+                words.first() == words.get(2)
+            };
+            match !verified.is_empty() && verified.iter().all(all) {
+                true => Ok(Outcome::WentOn),
+                false => wrong("success without right results"),
+            }
+        }
+        Some(3 | 4) if !told.contains("aorta::exec::") => wrong("no message"),
+        Some(4) if !told.contains("rank") && !told.contains(function) => wrong("neither rank nor operation is told"),
+        Some(3 | 4) => Ok(Outcome::Told),
+        _ => wrong("an exit code that no page describes"),
+    }
+}
+
+/// Lets the calls fail that `wants` names, and tells all that end wrongly at once.
+fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("all.aorta");
+    fs::write(&file, FILE).expect("a file of our own");
+    let file = file.display().to_string();
+    let arguments = arguments(&file, launch);
+    let cache = folder.path().join("cache").display().to_string();
+    let calls = counted(libraries, folder.path(), &arguments, &cache);
+    let cases: Vec<(&str, u64)> = calls
+        .iter()
+        .filter(|(function, _)| wants(function))
+        .flat_map(|(function, count)| turns(*count).into_iter().map(move |turn| (function.as_str(), turn)))
+        .collect();
+    assert!(!cases.is_empty(), "{calls:?}");
+    let table: Mutex<BTreeMap<&str, BTreeMap<Outcome, u32>>> = Mutex::default();
+    let wrong: Vec<String> = parallel::map(&cases, |&(function, turn)| {
+        let outcome = outcome(libraries, function, turn, &arguments);
+        let mut table = table.lock().expect("no case panics with it");
+        let outcome = outcome.map(|outcome| *table.entry(function).or_default().entry(outcome).or_default() += 1);
+        outcome.err()
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    for (function, outcomes) in table.into_inner().expect("no case panics with it") {
+        println!("{function}: {outcomes:?} of {} calls", calls[function]);
+    }
+    assert!(wrong.is_empty(), "{} of {} cases end wrongly:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
+}
+
+/// Whether a function is the runtime's.
+fn runtime(function: &str) -> bool {
+    function.starts_with("hip") && !function.starts_with("hiprtc") && !function.starts_with("hipblas")
+}
+
+#[test]
+fn every_call_of_the_runtime_fails_once() {
+    each_fails_once("stream", runtime);
+}
+
+#[test]
+fn every_call_that_makes_a_graph_fails_once() {
+    each_fails_once("graph", |function| {
+        ["hipGraph", "hipStreamBeginCapture", "hipStreamEndCapture"].iter().any(|prefix| function.starts_with(prefix))
+    });
+}
+
+#[test]
+fn every_call_of_the_other_libraries_fails_once() {
+    each_fails_once("stream", |function| !runtime(function));
+}
+
+/// A call of each phase of a rank: it is opened, compiles, gets memory, connects, warms up, is measured, observed and read.
+const PHASES: [&str; 12] = [
+    "hipInit",
+    "hipSetDevice",
+    "hipStreamCreateWithPriority",
+    "hipModuleLoadData",
+    "hipMalloc",
+    "hipIpcGetMemHandle",
+    "hipIpcOpenMemHandle",
+    "hipModuleLaunchKernel",
+    "hipModuleLaunchKernel:40",
+    "hipModuleLaunchKernel:120",
+    "hipMemcpyDtoHAsync",
+    "hipEventRecord:300",
+];
+
+/// Runs two processes, of which one gets a fault in each of the phases. Returns what the other rank said.
+fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &crate::hip::Output) + Sync) {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("peers.aorta");
+    fs::write(&file, programs::PEERS.replace("VIA", "dma")).expect("a file of our own");
+    let file = file.display().to_string();
+    let cases: Vec<(usize, &str)> = PHASES.into_iter().flat_map(|phase| [(0, phase), (1, phase)]).collect();
+    let hit: Vec<bool> = parallel::map(&cases, |&(rank, phase)| {
+        let fault = format!("{kind}:{phase}");
+        let faults = if rank == 0 { [fault.as_str(), ""] } else { ["", fault.as_str()] };
+        let arguments = [&file, "--config", "timeout=2s", "--config", "rendezvous=10s", "--config", "stall=5s"];
+        let (first, other) = in_two_processes(libraries, faults, &arguments);
+        // A function that this run does not call that often has no fault.
+        let went_well = (first.code, other.code) == (Some(0), Some(0));
+        if !went_well {
+            judge(rank, phase, &first, &other);
+        }
+        !went_well
+    });
+    let phases: Vec<_> = cases.iter().zip(hit).filter(|(_, hit)| !hit).map(|(case, _)| case).collect();
+    assert!(phases.len() <= 4, "there is no such call: {phases:?}");
+}
+
+#[test]
+fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
+    in_each_phase("kill", |rank, phase, first, other| {
+        let (killed, left) = if rank == 0 { (first, other) } else { (other, first) };
+        let left_rank = 1 - rank;
+        assert_eq!(killed.code, None, "{phase}: {}", killed.told);
+        assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
+        let gone = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
+        // One that dies while its memory is opened is noticed by that.
+        let told = [
+            &gone[..],
+            &[format!("the memory of rank {rank} is not open"), format!("the memory of rank {left_rank} is not open")],
+        ]
+        .concat();
+        assert!(told.iter().any(|told| left.told.contains(told)), "rank {rank}, {phase}: {}", left.told);
+    });
+}
+
+#[test]
+fn a_rank_whose_call_never_returns_ends_all() {
+    in_each_phase("halt", |rank, phase, first, other| {
+        let codes = (first.code, other.code);
+        assert_eq!(codes, (Some(4), Some(4)), "rank {rank}, {phase}: {}\n{}", first.told, other.told);
+        let said = format!("{}{}", first.told, other.told);
+        assert!(said.contains("aorta::exec::") && said.contains("rank "), "rank {rank}, {phase}: {said}");
+    });
+}
