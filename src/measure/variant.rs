@@ -27,6 +27,10 @@ const OBSERVER: f64 = 0.02;
 /// The share of the headline from which on the host's time to issue is what limits.
 const HOST: f64 = 0.9;
 
+/// Operations of a slot up to which an interrupted run lists them without a figure. To list a million takes seconds, and
+/// whoever has pressed Ctrl-C waits for it.
+const LISTED: usize = 50_000;
+
 /// A variant's record. Over ranks, its times are those of the slowest in each iteration.
 pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
     let Sampled { blocks, ungated, warmup, mode, .. } = sampled;
@@ -63,6 +67,9 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
         slot,
     };
     let mut ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
+    if let Some(count) = (0..ranks.len()).find_map(|index| of.unlisted(index)) {
+        warnings.push(format!("{name}: stopped before an operation was timed; the {count} operations are not listed"));
+    }
     let skew = skew::of(&ranks);
     let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
     for rank in &mut ranks {
@@ -139,6 +146,15 @@ impl<'a> Of<'a> {
         self.observations.iterations.get(index).map_or(&[], Vec::as_slice)
     }
 
+    /// The number of operations of a rank, where the run was stopped before one was observed and there are too many to
+    /// list; `None` where they are listed.
+    fn unlisted(&self, index: usize) -> Option<usize> {
+        let program = self.request.ranks[index].program;
+        let count = program.cycle[self.slot % program.cycle.len()].ops.len();
+        let observed = self.iterations(index).iter().any(|iteration| iteration.trace.slot == self.slot);
+        (count > LISTED && !observed && self.request.control.stopped()).then_some(count)
+    }
+
     fn evidence(&self, index: usize) -> Evidence<'a> {
         let RankRequest { program, plan, schedule, .. } = self.request.ranks[index];
         Evidence {
@@ -188,7 +204,10 @@ impl<'a> Of<'a> {
             rank: of.number,
             slot: self.slot,
             analysis,
-            operations: operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
+            operations: match self.unlisted(index) {
+                Some(_) => Vec::new(),
+                None => operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
+            },
             observer_effect,
             trace: spans(&iterations),
             origins: visits.origins,

@@ -274,6 +274,21 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
     }
 }
 
+/// Whoever presses Ctrl-C does not wait for a long list without figures.
+#[test]
+fn an_interrupted_run_lists_no_operation_of_very_many() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write("many.aorta", "step { for i in 0..60000 { nop() } }");
+    let output = interrupted(&sandbox, "many.aorta --backend host --launch stream --warmup 0 --iterations 1000000");
+    assert!(output.stdout.contains("the 60000 operations are not listed"), "{}", output.stdout);
+    let variant = &sandbox.json("a.json")["variants"][0];
+    assert!(variant["time"]["n"].as_u64() > Some(0), "what was measured is kept");
+    assert_eq!(variant["ranks"][0]["operations"].as_array().map(Vec::len), Some(0));
+}
+
 /// Whoever reads the output may have seen enough.
 #[test]
 fn a_reader_may_go_away() {
