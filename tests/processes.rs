@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use aorta::backend::host::Host;
-use aorta::backend::rendezvous::{Place, Rendezvous, Transport};
+use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{EffortPlan, Profile};
@@ -117,7 +117,7 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync)
         let start = |rank: u32| {
             let work = &work;
             scope.spawn(move || {
-                let place = Place {
+                let place = JoinOptions {
                     rank,
                     world: ranks,
                     transport: Transport::Host { folder: folder.join("run"), advice: String::new() },

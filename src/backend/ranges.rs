@@ -18,7 +18,7 @@ type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
 /// Whose ranges they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RangeLibrary {
     Nvtx,
     Roctx,
 }
@@ -33,10 +33,10 @@ pub struct Ranges {
 impl Ranges {
     /// The ranges of a profiler that is attached; nothing where none is. `injection` is the library that an NVIDIA
     /// profiler has named.
-    pub fn open(kind: Kind, injection: Option<&Path>, paths: &SearchPaths) -> Option<Ranges> {
+    pub fn open(kind: RangeLibrary, injection: Option<&Path>, paths: &SearchPaths) -> Option<Ranges> {
         let (push, pop) = match kind {
-            Kind::Nvtx => nvtx(injection?)?,
-            Kind::Roctx => roctx(paths)?,
+            RangeLibrary::Nvtx => nvtx(injection?)?,
+            RangeLibrary::Roctx => roctx(paths)?,
         };
         Some(Ranges { push, pop, names: BTreeMap::new() })
     }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn without_a_profiler_there_are_none() {
         let paths = SearchPaths::default();
-        assert!(Ranges::open(Kind::Nvtx, None, &paths).is_none());
-        assert!(Ranges::open(Kind::Nvtx, Some(Path::new("/nowhere/libinjection.so")), &paths).is_none());
+        assert!(Ranges::open(RangeLibrary::Nvtx, None, &paths).is_none());
+        assert!(Ranges::open(RangeLibrary::Nvtx, Some(Path::new("/nowhere/libinjection.so")), &paths).is_none());
     }
 }

@@ -64,16 +64,16 @@ impl SourceMap {
     }
 
     /// Where an offset into the map lies; nothing when that is outside of every file.
-    pub fn locate(&self, offset: u32) -> Option<Place<'_>> {
+    pub fn locate(&self, offset: u32) -> Option<SourceLocation<'_>> {
         let source = self.source(offset)?;
         let offset = offset - source.start;
         let (line, column) = source.line_column(offset);
-        Some(Place { file: &source.name, line, column, offset: offset as usize })
+        Some(SourceLocation { file: &source.name, line, column, offset: offset as usize })
     }
 
     /// `file:line:column` of a span's beginning, for messages and records.
     pub fn place(&self, span: SrcSpan) -> String {
-        let text = |Place { file, line, column, .. }: Place<'_>| format!("{file}:{line}:{column}");
+        let text = |SourceLocation { file, line, column, .. }: SourceLocation<'_>| format!("{file}:{line}:{column}");
         self.locate(span.start).map_or_else(String::new, text)
     }
 
@@ -85,7 +85,7 @@ impl SourceMap {
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct SourceLocation<'a> {
     pub file: &'a str,
     /// Counted from 1.
     pub line: usize,

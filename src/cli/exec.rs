@@ -101,7 +101,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return run.diagnose(what);
     }
     if args.blocks {
-        return run.stand();
+        return run.measure_blocks();
     }
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {

@@ -23,7 +23,7 @@ impl ExpectedArgs {
     pub fn own(&self) -> Result<Option<Expected>, CliError> {
         let named = self.expected.as_deref().filter(|path| !path.is_empty());
         let read = |path: &str| -> Result<Expected, CliError> {
-            Ok(Expected::parse(path, &load::read(Path::new(path), load::Kind::Expected)?)?)
+            Ok(Expected::parse(path, &load::read(Path::new(path), load::FileKind::Expected)?)?)
         };
         named.map(read).transpose()
     }

@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::driver::Progress;
 use super::error::ExecError;
-use super::hang::{self, Stood, Witnessed};
+use super::hang::{self, HangSnapshot, Witnessed};
 use super::session::Session;
 
 impl Session {
@@ -39,7 +39,7 @@ impl Session {
             _ => Vec::new(),
         };
         let busy = lanes.filter(|&lane| !driver.idle(lane).unwrap_or(false)).collect();
-        self.stood = Some(Stood { iteration, busy, stands, stuck });
+        self.stood = Some(HangSnapshot { iteration, busy, stands, stuck });
         // Of several, all stand where they are until each has said so.
         if self.alone {
             self.driver.abandon();

@@ -8,7 +8,7 @@ use miette::LabeledSpan;
 use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
-use super::hang::{self, Stand, Stood};
+use super::hang::{self, HangSnapshot, Stand};
 use super::image::{NO_COMM, Step};
 use super::ranks::Ranks;
 use super::session::{LaunchMode, RING, Session, at_operation, device};
@@ -87,7 +87,7 @@ impl Session {
             }
             if self.driver.now() - start > self.lowered.outline.timeout {
                 let stands = vec![Stand { lane, op, begun: true, awaits: None }];
-                self.stood = Some(Stood { iteration: self.issued - 1, busy: vec![lane], stands, stuck: false });
+                self.stood = Some(HangSnapshot { iteration: self.issued - 1, busy: vec![lane], stands, stuck: false });
                 return Err(hang::error(&[self.witnessed(false)]));
             }
             std::thread::yield_now();

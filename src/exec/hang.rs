@@ -31,7 +31,7 @@ pub(super) struct Stand {
 
 /// Where a rank was when it was given up.
 #[derive(Clone, Debug)]
-pub(super) struct Stood {
+pub(super) struct HangSnapshot {
     /// The oldest iteration that is not complete.
     pub iteration: u64,
     /// Lanes that have something left to do.
@@ -207,7 +207,7 @@ pub(super) struct Witnessed {
     pub rank: u32,
     pub outline: Outline,
     /// Nothing of a rank that was through, or that did not answer.
-    pub stood: Option<Stood>,
+    pub stood: Option<HangSnapshot>,
     /// It has come to the end of its iterations.
     pub through: bool,
 }

@@ -14,12 +14,12 @@ use super::control::Control;
 use super::driver::{Driver, Fault, Progress, Repeat};
 use super::error::ExecError;
 use super::gate::Gate;
-use super::hang::Stood;
+use super::hang::HangSnapshot;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
 use super::stopping::Stopping;
-use super::watchdog::Beat;
+use super::watchdog::RankProgress;
 
 /// Iterations whose stamps are kept until somebody reads them.
 pub(super) const RING: u64 = 256;
@@ -65,9 +65,9 @@ pub struct Session {
     pub(super) alone: bool,
     pub(super) rank: u32,
     /// What the watchdog sees of the thread.
-    pub(super) beat: Arc<Beat>,
+    pub(super) beat: Arc<RankProgress>,
     /// The other ranks of this process, where they run side by side.
-    pub(super) others: Vec<Arc<Beat>>,
+    pub(super) others: Vec<Arc<RankProgress>>,
     /// What it agrees on with the ranks of this process that it exchanges data with.
     pub(super) stopping: Stopping,
     /// There are others, and one of all goes on at a time: the driver lets this one wait for them.
@@ -80,7 +80,7 @@ pub struct Session {
     /// The iteration that has stamps around each operation, if one has.
     pub(super) stamped: Option<u64>,
     /// Where it was when it was given up.
-    pub(super) stood: Option<Stood>,
+    pub(super) stood: Option<HangSnapshot>,
     /// Samples of the last iterations, to be kept if they failed here or on another rank.
     pub(super) samples: Samples,
 }

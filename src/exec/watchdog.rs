@@ -45,7 +45,7 @@ pub trait Breaker: Send + Sync {
 
 /// What a rank's thread says of itself as it goes on.
 #[derive(Debug, Default)]
-pub(super) struct Beat {
+pub(super) struct RankProgress {
     count: AtomicU64,
     /// The operation that is being issued, plus one; 0 for none.
     at: AtomicU32,
@@ -61,7 +61,7 @@ pub(super) struct Beat {
 #[repr(align(128))]
 struct Issued(AtomicU64);
 
-impl Beat {
+impl RankProgress {
     /// It goes on. Only its own thread says so: nothing is locked.
     pub fn goes_on(&self) {
         self.count.store(self.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Beat {
 pub(super) struct Watched {
     pub rank: u32,
     pub outline: Outline,
-    pub beat: Arc<Beat>,
+    pub beat: Arc<RankProgress>,
     pub breaker: Arc<dyn Breaker>,
 }
 

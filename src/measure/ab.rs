@@ -6,12 +6,12 @@ use crate::base::Nanos;
 use crate::exec::LaunchMode;
 
 use super::effect::{self, Direction, Effect, Verdict};
-use super::paired::{self, Paired, Side};
+use super::paired::{self, AbSide, Paired};
 use super::record::{RunRecord, WarmupRecord};
 use super::series;
 use super::slots;
-use super::standing::Block;
 use super::stats::Summary;
+use super::warm_session::Block;
 
 /// The name and version of the schema.
 pub const SCHEMA: &str = "aorta.ab/1";
@@ -71,7 +71,7 @@ pub struct SideRecord {
 /// One block of iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BlockRecord {
-    pub side: Side,
+    pub side: AbSide,
     /// The round that it belongs to; nothing of a side by itself.
     pub round: Option<usize>,
     #[serde(flatten)]
@@ -111,15 +111,15 @@ impl AbRecord {
         text
     }
 
-    pub fn side(&self, side: Side) -> &SideRecord {
+    pub fn side(&self, side: AbSide) -> &SideRecord {
         match side {
-            Side::A => &self.a,
-            Side::B => &self.b,
+            AbSide::A => &self.a,
+            AbSide::B => &self.b,
         }
     }
 
     /// The levels of a side's blocks, in turn or by itself.
-    pub fn levels(&self, side: Side, in_turn: bool) -> Vec<f64> {
+    pub fn levels(&self, side: AbSide, in_turn: bool) -> Vec<f64> {
         let period = self.side(side).period;
         let of = self.blocks.iter().filter(|block| block.side == side && block.round.is_some() == in_turn);
         of.filter_map(|block| level(&block.block.time_ns, period)).collect()
@@ -133,11 +133,11 @@ impl AbRecord {
     }
 
     fn judged(&self, threshold: f64) -> Option<Judged> {
-        let turns = paired::paired(&self.levels(Side::A, true), &self.levels(Side::B, true), threshold, self.seed)?;
-        let (a, b) = (self.levels(Side::A, false), self.levels(Side::B, false));
+        let turns = paired::paired(&self.levels(AbSide::A, true), &self.levels(AbSide::B, true), threshold, self.seed)?;
+        let (a, b) = (self.levels(AbSide::A, false), self.levels(AbSide::B, false));
         let mut apart = Effect::of_values(&a, &b, Direction::LowerIsBetter, threshold);
         let agree = apart.as_ref().and_then(|apart| agree(&turns, apart));
-        let carried = [Side::A, Side::B].map(|side| self.carried(side, threshold));
+        let carried = [AbSide::A, AbSide::B].map(|side| self.carried(side, threshold));
         let between_runs = self.between_runs();
         let verdict = between_runs.map_or(turns.verdict, |deviation| turns.verdict_of_processes(deviation));
         if let (Some(apart), Some(deviation)) = (&mut apart, between_runs) {
@@ -156,7 +156,7 @@ impl AbRecord {
     }
 
     /// What a side's blocks take right behind the other's, in comparison with those behind its own.
-    fn carried(&self, side: Side, threshold: f64) -> Option<Effect> {
+    fn carried(&self, side: AbSide, threshold: f64) -> Option<Effect> {
         if self.way == Way::Fresh {
             return None;
         }
@@ -172,7 +172,7 @@ impl AbRecord {
     fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Some(judged) = &self.result {
-            for (side, carried) in [Side::A, Side::B].into_iter().zip(&judged.carried) {
+            for (side, carried) in [AbSide::A, AbSide::B].into_iter().zip(&judged.carried) {
                 let moved = carried.filter(|effect| matches!(effect.verdict, Verdict::Better | Verdict::Worse));
                 doubts.extend(moved.map(|effect| {
                     format!(
@@ -185,7 +185,7 @@ impl AbRecord {
                 }));
             }
         }
-        for side in [Side::A, Side::B] {
+        for side in [AbSide::A, AbSide::B] {
             if let Some(drift) = series::trend(&self.levels(side, true)) {
                 doubts.push(format!(
                     "{} drifted by {:+.1} % while the sides took turns; what is steady of it is gone from their difference",

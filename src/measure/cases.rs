@@ -26,7 +26,7 @@ const NO_HEADER: &str = "it does not begin with a line of JSON that names its sc
 /// What a file of cases is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum CasesKind {
     Sweep,
     Suite,
 }
@@ -35,7 +35,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub schema: String,
-    pub kind: Kind,
+    pub kind: CasesKind,
     /// The version of the program that began the file.
     pub aorta: String,
     /// The workload or the suite.
@@ -55,7 +55,7 @@ pub struct Header {
 
 impl Header {
     /// The first line of a file that begins now, of cases without axes.
-    pub fn new(kind: Kind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
+    pub fn new(kind: CasesKind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
         Header {
             schema: SCHEMA.to_owned(),
             kind,
@@ -297,7 +297,7 @@ mod tests {
     fn header() -> Header {
         Header {
             schema: SCHEMA.to_owned(),
-            kind: Kind::Sweep,
+            kind: CasesKind::Sweep,
             aorta: "0.1.0".to_owned(),
             name: "moe".to_owned(),
             sha256: "00".to_owned(),

@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use crate::base::{Nanos, OpId};
 use crate::exec::{Span, Trace};
 
-use super::record::{MomentRecord, VisitRecord};
+use super::arrivals::{Channel, RankArrivals, keep_matched};
+use super::record::{ArrivalRecord, MomentRecord};
 use super::run::RankRequest;
-use super::visits::{Channel, Visits, keep_matched};
 
 /// An operation of a rank, with the operations of other ranks that it meets.
 #[derive(Debug)]
 pub struct Party<'a> {
     pub rank: u32,
     pub origins: &'a [MomentRecord],
-    /// One of the operation's visits: all have its times.
-    pub visit: &'a VisitRecord,
+    /// One of the operation's arrivals: all have its times.
+    pub arrival: &'a ArrivalRecord,
     /// Their places among the parties.
     partners: Vec<usize>,
 }
@@ -32,18 +32,18 @@ pub struct Meetings<'a>(Vec<Party<'a>>);
 impl Party<'_> {
     /// Its duration in an observed iteration.
     pub fn duration(&self, at: usize) -> Nanos {
-        self.visit.ends_ns[at] - self.visit.starts_ns[at]
+        self.arrival.ends_ns[at] - self.arrival.starts_ns[at]
     }
 
     /// Observed iterations.
     pub fn iterations(&self) -> usize {
-        self.visit.starts_ns.len()
+        self.arrival.starts_ns.len()
     }
 
     /// How long after this one an operation of another rank started, by their clocks, and how far that may be off.
     fn behind(&self, other: &Party, at: usize) -> Option<(Nanos, Nanos)> {
         let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
-        let start = |party: &Party, origin: &MomentRecord| origin.at_ns + party.visit.starts_ns[at];
+        let start = |party: &Party, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
         let behind = start(other, their) - start(self, own);
         (own.clock == their.clock).then_some((behind, own.error_ns + their.error_ns))
     }
@@ -51,16 +51,16 @@ impl Party<'_> {
 
 impl<'a> Meetings<'a> {
     /// The operations of ranks that meet, of one slot.
-    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [VisitRecord])]) -> Meetings<'a> {
+    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [ArrivalRecord])]) -> Meetings<'a> {
         let mut parties: Vec<Party> = Vec::new();
         let mut met: BTreeMap<(Channel, u32), Vec<usize>> = BTreeMap::new();
-        for &(rank, origins, visits) in ranks {
-            for visit in visits {
-                let same = |party: &Party| party.rank == rank && party.visit.id == visit.id;
+        for &(rank, origins, arrivals) in ranks {
+            for arrival in arrivals {
+                let same = |party: &Party| party.rank == rank && party.arrival.id == arrival.id;
                 if !parties.last().is_some_and(same) {
-                    parties.push(Party { rank, origins, visit, partners: Vec::new() });
+                    parties.push(Party { rank, origins, arrival, partners: Vec::new() });
                 }
-                met.entry((Channel::of(visit), visit.number)).or_default().push(parties.len() - 1);
+                met.entry((Channel::of(arrival), arrival.number)).or_default().push(parties.len() - 1);
             }
         }
         for ((channel, _), sides) in met {
@@ -147,8 +147,8 @@ impl<'a> Iteration<'a> {
 pub struct Observations<'a> {
     /// By rank, as their traces come.
     pub iterations: Vec<Vec<Iteration<'a>>>,
-    /// By slot and rank, the visits that meet.
-    pub visits: Vec<Vec<Visits>>,
+    /// By slot and rank, the arrivals that meet.
+    pub arrivals: Vec<Vec<RankArrivals>>,
 }
 
 impl<'a> Observations<'a> {
@@ -157,33 +157,33 @@ impl<'a> Observations<'a> {
         let alone = |traces: &'a Vec<Trace>| traces.iter().map(Iteration::alone).collect();
         let mut iterations: Vec<Vec<Iteration>> = traces.iter().map(alone).collect();
         if ranks.len() < 2 {
-            return Observations { iterations, visits: Vec::new() };
+            return Observations { iterations, arrivals: Vec::new() };
         }
         let of_slot = |slot: usize| {
-            let visits = |(rank, traces): (&RankRequest, &'a Vec<Trace>)| {
+            let arrivals = |(rank, traces): (&RankRequest, &'a Vec<Trace>)| {
                 let traces: Vec<&Trace> = traces.iter().filter(|trace| trace.slot == slot).collect();
-                Visits::of(rank.program, rank.number, slot % rank.program.cycle.len(), &traces)
+                RankArrivals::of(rank.program, rank.number, slot % rank.program.cycle.len(), &traces)
             };
-            ranks.iter().zip(traces).map(visits).collect()
+            ranks.iter().zip(traces).map(arrivals).collect()
         };
-        let mut visits: Vec<Vec<Visits>> = (0..slots).map(of_slot).collect();
-        keep_matched(&mut visits);
-        for (slot, visits) in visits.iter().enumerate() {
-            note_waits(visits, slot, &mut iterations);
+        let mut arrivals: Vec<Vec<RankArrivals>> = (0..slots).map(of_slot).collect();
+        keep_matched(&mut arrivals);
+        for (slot, arrivals) in arrivals.iter().enumerate() {
+            note_waits(arrivals, slot, &mut iterations);
         }
-        Observations { iterations, visits }
+        Observations { iterations, arrivals }
     }
 }
 
 /// Adds to the iterations of a slot how long their operations waited.
-fn note_waits(visits: &[Visits], slot: usize, iterations: &mut [Vec<Iteration>]) {
-    let ranks: Vec<_> = visits.iter().map(|of| (of.rank, &of.origins[..], &of.visits[..])).collect();
+fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
+    let ranks: Vec<_> = arrivals.iter().map(|of| (of.rank, &of.origins[..], &of.arrivals[..])).collect();
     let meetings = Meetings::of(&ranks);
-    let by_rank: BTreeMap<u32, usize> = visits.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
+    let by_rank: BTreeMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
     for party in &meetings.0 {
         let of_slot = iterations[by_rank[&party.rank]].iter_mut().filter(|iteration| iteration.trace.slot == slot);
         for (iteration, wait) in of_slot.zip(meetings.waits(party)) {
-            iteration.waits.insert(OpId(party.visit.id), wait);
+            iteration.waits.insert(OpId(party.arrival.id), wait);
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod ab;
 mod alone;
 mod analysis;
+mod arrivals;
 mod balance;
 mod beside;
 mod blocks;
@@ -36,22 +37,21 @@ pub mod skew;
 mod slots;
 pub mod spans;
 mod split;
-mod standing;
 pub mod stats;
 mod times;
 mod valid;
 mod variant;
 pub mod verdict;
 mod verify;
-mod visits;
+mod warm_session;
 mod warmup;
 
 pub use contents::buffers;
 pub use evidence::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
-pub use standing::{Block, Standing, Stood};
 pub use verify::{Comparison, Question, Verification, Verified, compare, verify};
+pub use warm_session::{Block, WarmSession, WarmSessionOptions};
 
 #[cfg(test)]
 mod tests;

@@ -33,25 +33,25 @@ const ORDERS: u64 = 512;
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum AbSide {
     A,
     B,
 }
 
-impl Side {
+impl AbSide {
     pub fn name(self) -> &'static str {
         match self {
-            Side::A => "a",
-            Side::B => "b",
+            AbSide::A => "a",
+            AbSide::B => "b",
         }
     }
 }
 
 /// The order of a round's blocks.
-pub fn order(seed: u64, round: usize) -> [Side; ROUND] {
+pub fn order(seed: u64, round: usize) -> [AbSide; ROUND] {
     match random::hash(seed, round as u64) & 1 {
-        0 => [Side::A, Side::B, Side::B, Side::A],
-        _ => [Side::B, Side::A, Side::A, Side::B],
+        0 => [AbSide::A, AbSide::B, AbSide::B, AbSide::A],
+        _ => [AbSide::B, AbSide::A, AbSide::A, AbSide::B],
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Figures are those of a case's first variant.
 
-pub mod effect;
+pub mod axis_effect;
 mod point;
 
 use indexmap::IndexMap;
@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::cases::{Axis, Case, Header};
 use super::pace::Pace;
 
-pub use effect::AxisEffect;
+pub use axis_effect::AxisEffect;
 pub use point::{Interval, Point, is_conclusive, number, seconds};
 
 /// The share of the best rate from which on a value is as good as the best, for practical purposes.

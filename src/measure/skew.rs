@@ -26,7 +26,7 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
         return None;
     }
     let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
-    let begin = Arrivals::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
+    let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
     let straggler = straggler(&collectives);
     let (begin_ns, begin_error_ns) = (begin.map(|told| told.value()), begin.map(|told| told.error()));
     let balance = balance::of(ranks, &collectives, straggler);
@@ -37,7 +37,7 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
 fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Option<MeetingRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
-    let operation = of_first.operations.get(first.visit.id as usize)?;
+    let operation = of_first.operations.get(first.arrival.id as usize)?;
     let waits: Vec<Vec<Nanos>> = parties.iter().map(|party| meetings.waits(party)).collect();
     let iterations = waits.iter().map(Vec::len).min()?;
     let shortest = |at: usize| {
@@ -47,15 +47,15 @@ fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Opt
     let median = |samples: &[f64]| Some(round(Summary::of(samples)?.p50));
     let wait = |waits: &Vec<Nanos>| median(&waits.iter().map(|wait| wait.0 as f64).collect::<Vec<_>>());
     let origins: Vec<&[MomentRecord]> = parties.iter().map(|party| party.origins).collect();
-    let start = |party: usize, at: usize| parties[party].visit.starts_ns.get(at).copied().unwrap_or_default();
-    let arrivals = Arrivals::of(&origins, start);
-    let skew = arrivals.as_ref().and_then(Arrivals::skew);
+    let start = |party: usize, at: usize| parties[party].arrival.starts_ns.get(at).copied().unwrap_or_default();
+    let arrivals = ArrivalTimes::of(&origins, start);
+    let skew = arrivals.as_ref().and_then(ArrivalTimes::skew);
     let last = arrivals.and_then(|arrivals| arrivals.last());
     Some(MeetingRecord {
         name: operation.name.clone(),
         operation: operation.operation.clone(),
         ranks: parties.iter().map(|party| party.rank).collect(),
-        ids: parties.iter().map(|party| party.visit.id).collect(),
+        ids: parties.iter().map(|party| party.arrival.id).collect(),
         transfer_ns: median(&(0..iterations).map(shortest).collect::<Vec<_>>())?,
         wait_ns: waits.iter().map(wait).collect::<Option<_>>()?,
         skew_ns: skew.map(|told| told.value()),
@@ -107,17 +107,17 @@ impl Told {
 }
 
 /// When each rank came, iteration by iteration, on one clock.
-struct Arrivals {
+struct ArrivalTimes {
     /// By rank. From a moment that all have in common, in ns.
     times: Vec<Vec<f64>>,
     /// How far each rank's clock may be off.
     errors: Vec<f64>,
 }
 
-impl Arrivals {
+impl ArrivalTimes {
     /// From the beginnings of iterations, and what came behind each on a rank; nothing where a beginning is not known, or
     /// hosts have clocks of their own.
-    fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<Arrivals> {
+    fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
         let iterations = origins.iter().map(|of| of.len()).min().filter(|count| *count > 0)?;
         if origins.iter().any(|of| of[0].clock != origins[0][0].clock) {
             return None;
@@ -127,7 +127,7 @@ impl Arrivals {
         let time = |rank: usize, at: usize| (origins[rank][at].at_ns - zero + behind(rank, at)).0 as f64;
         let times = (0..origins.len()).map(|rank| (0..iterations).map(|at| time(rank, at)).collect()).collect();
         let worst = |of: &&[MomentRecord]| of.iter().map(|moment| moment.error_ns.0).max().unwrap_or(0) as f64;
-        Some(Arrivals { times, errors: origins.iter().map(worst).collect() })
+        Some(ArrivalTimes { times, errors: origins.iter().map(worst).collect() })
     }
 
     fn iterations(&self) -> usize {
@@ -170,7 +170,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::{OperationRecord, VisitRecord};
+    use crate::measure::record::{ArrivalRecord, OperationRecord};
 
     /// Ranks that come to one collective at these times of the host's clock, and leave it together.
     fn ranks(arrivals: &[&[i64]], error: i64) -> Vec<RankRecord> {
@@ -187,14 +187,14 @@ mod tests {
                     .clone()
                     .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error), clock: 7 })
                     .collect(),
-                collectives: vec![VisitRecord {
+                collectives: vec![ArrivalRecord {
                     id: 0,
                     ranks: (0..3).collect(),
                     stream: "comm".to_owned(),
                     number: 0,
                     starts_ns: count.clone().map(|at| Nanos(arrivals[at] - begin(at))).collect(),
                     ends_ns: count.map(|at| Nanos(end(at) - begin(at))).collect(),
-                    ..VisitRecord::default()
+                    ..ArrivalRecord::default()
                 }],
                 ..RankRecord::default()
             }

@@ -172,11 +172,11 @@ fn check_rank(rank: &RankRecord, cycle: usize, at: &str) -> Checked {
         let at = format!("{at}.origins[{index}]");
         Bounds::of(1).times(&at, [("at_ns", Some(origin.at_ns)), ("error_ns", Some(origin.error_ns))])?;
     }
-    for (index, visit) in rank.collectives.iter().enumerate() {
+    for (index, arrival) in rank.collectives.iter().enumerate() {
         let at = format!("{at}.collectives[{index}]");
-        known(visit.id, format!("{at}.id"))?;
-        same_length(visit.ends_ns.len(), visit.starts_ns.len(), &format!("{at}.ends_ns"), "starts_ns")?;
-        for (name, times) in [("starts_ns", &visit.starts_ns), ("ends_ns", &visit.ends_ns)] {
+        known(arrival.id, format!("{at}.id"))?;
+        same_length(arrival.ends_ns.len(), arrival.starts_ns.len(), &format!("{at}.ends_ns"), "starts_ns")?;
+        for (name, times) in [("starts_ns", &arrival.starts_ns), ("ends_ns", &arrival.ends_ns)] {
             for (place, time) in times.iter().enumerate() {
                 bounds.time(*time, || format!("{at}.{name}[{place}]"))?;
             }

@@ -182,8 +182,8 @@ impl<'a> Of<'a> {
             time: time.p50_ns,
             peaks: peaks.as_ref(),
         });
-        let visits =
-            self.observations.visits.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
+        let arrivals =
+            self.observations.arrivals.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
         RankRecord {
             rank: of.number,
             slot: self.slot,
@@ -191,8 +191,8 @@ impl<'a> Of<'a> {
             operations: operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
             observer_effect,
             trace: spans(&iterations),
-            origins: visits.origins,
-            collectives: visits.visits,
+            origins: arrivals.origins,
+            collectives: arrivals.arrivals,
             time,
         }
     }

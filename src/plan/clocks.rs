@@ -13,7 +13,7 @@ use super::clock::Clock;
 /// Where `mark` is not 0, it is a place at which nothing runs, such as that of a `signal`, and stands for what is known
 /// there: the operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct QueuePosition {
     pub queue: u32,
     pub number: u32,
     pub mark: u32,
@@ -101,7 +101,7 @@ impl Clocks {
     }
 
     /// Whether the next operation of `queue` starts only after everything that `place` stands for.
-    pub fn knows(&self, queue: u32, place: Place) -> bool {
+    pub fn knows(&self, queue: u32, place: QueuePosition) -> bool {
         if queue == place.queue {
             return true;
         }
@@ -119,7 +119,7 @@ impl Clocks {
     }
 
     /// Whether waiting for the operation at `by` implies waiting for the one at `place`; the first has to be saved.
-    pub fn implies(&self, by: Place, place: Place) -> bool {
+    pub fn implies(&self, by: QueuePosition, place: QueuePosition) -> bool {
         let known = match self.queues[by.queue as usize].saved(by) {
             Some(saved) if by.queue != place.queue => saved.clock.get(place.queue),
             Some(_) | None if by.queue == place.queue => by.number,
@@ -130,7 +130,7 @@ impl Clocks {
 
     /// How many operations are complete where `place` is; it has to be saved. Of two places, the one that implies the
     /// other has more, and those that imply each other have the same.
-    pub fn weight(&self, place: Place) -> u64 {
+    pub fn weight(&self, place: QueuePosition) -> u64 {
         match self.queues[place.queue as usize].saved(place) {
             Some(saved) => {
                 let all: u64 = saved.clock.iter().map(u64::from).sum();
@@ -141,7 +141,7 @@ impl Clocks {
     }
 
     /// The next operation of `queue` waits for the one at `place`.
-    pub fn wait(&mut self, queue: u32, place: Place) {
+    pub fn wait(&mut self, queue: u32, place: QueuePosition) {
         // A queue knows all of its own.
         if let Ok([own, other]) = self.queues.get_disjoint_mut([queue as usize, place.queue as usize]) {
             if let Some(saved) = other.saved(place) {
@@ -153,7 +153,7 @@ impl Clocks {
     }
 
     /// An operation that was to wait for `place` does not have to: one use fewer.
-    pub fn release(&mut self, place: Place) {
+    pub fn release(&mut self, place: QueuePosition) {
         let queue = &mut self.queues[place.queue as usize];
         match place.mark {
             0 => queue.operations.release(place.number),
@@ -162,21 +162,21 @@ impl Clocks {
     }
 
     /// Adds an operation to `queue`; its clock is kept until `uses` operations have waited for it.
-    pub fn push(&mut self, queue: u32, uses: u32) -> Place {
+    pub fn push(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
         own.length += 1;
         let saved = own.save(uses);
         own.operations.push(own.length, saved);
-        Place { queue, number: own.length, mark: 0 }
+        QueuePosition { queue, number: own.length, mark: 0 }
     }
 
     /// Adds a place at which nothing runs.
-    pub fn mark(&mut self, queue: u32, uses: u32) -> Place {
+    pub fn mark(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
         own.marks += 1;
         let saved = own.save(uses);
         own.marked.push(own.marks, saved);
-        Place { queue, number: own.length, mark: own.marks }
+        QueuePosition { queue, number: own.length, mark: own.marks }
     }
 
     /// Every queue knows that the operations up to these places are complete.
@@ -194,7 +194,7 @@ impl Clocks {
 }
 
 impl Queue {
-    fn saved(&self, place: Place) -> Option<&Saved> {
+    fn saved(&self, place: QueuePosition) -> Option<&Saved> {
         match place.mark {
             0 => self.operations.get(place.number),
             mark => self.marked.get(mark),

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::base::{OpId, SrcSpan};
 use crate::model::{OpKind, Program, Step, Sync};
 
-use super::clocks::{Clocks, Place};
+use super::clocks::{Clocks, QueuePosition};
 use super::graph::StepPlan;
 use super::hazards;
 
@@ -68,7 +68,7 @@ enum Verdict {
 struct Walk<'a> {
     program: &'a Program,
     clocks: Clocks,
-    places: Vec<Place>,
+    places: Vec<QueuePosition>,
     /// How often each operation is waited for.
     uses: Vec<u32>,
 }

@@ -17,7 +17,7 @@ pub mod ranks;
 mod regions;
 mod remedy;
 
-pub use clocks::{Clocks, Place};
+pub use clocks::{Clocks, QueuePosition};
 pub use critical_path::{CriticalPath, Timing};
 pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};

@@ -8,7 +8,7 @@ use crate::base::{SrcSpan, StreamId, ViewId};
 use crate::model::{Op, Program, Sync};
 
 use super::accesses::{Access, Accesses, At};
-use super::clocks::{Clocks, Place};
+use super::clocks::{Clocks, QueuePosition};
 use super::error::PlanError;
 use super::graph::{Hazard, Plan};
 use super::regions::Regions;
@@ -62,7 +62,7 @@ struct Races<'a> {
     accesses: Accesses<'a>,
     clocks: Clocks,
     /// The places of the operations of the iterations that may be under way, which take turns.
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<QueuePosition>>,
     /// How many operations each stream had at the end of these iterations.
     ends: Vec<Vec<u32>>,
     /// By the places of both statements.
@@ -114,7 +114,7 @@ impl Races<'_> {
         self.accesses.end_iteration(program.step.sync == Sync::Iteration);
     }
 
-    fn wait(&mut self, stream: StreamId, place: Place) {
+    fn wait(&mut self, stream: StreamId, place: QueuePosition) {
         if place.queue != stream.0 {
             self.clocks.wait(stream.0, place);
         }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 use crate::base::{EventId, LaneId, OpId, gcd};
 use crate::model::{OpKind, Program};
-use crate::plan::{Clocks, Place, Plan};
+use crate::plan::{Clocks, Plan, QueuePosition};
 
 use super::memory::Placer;
 use super::{Command, Lane, Options, Schedule, StepSchedule};
@@ -105,14 +105,14 @@ impl Events {
 /// Places of an iteration that may be under way, and how many operations each lane had at its end.
 #[derive(Default)]
 struct UnderWay {
-    places: Vec<Place>,
+    places: Vec<QueuePosition>,
     ends: Vec<u32>,
 }
 
 /// An operation that another waits for.
 #[derive(Clone, Copy)]
-struct Before {
-    place: Place,
+struct WaitCandidate {
+    place: QueuePosition,
     event: EventId,
     across: bool,
     /// The text spells this wait out: it is issued, needed or not.
@@ -129,7 +129,7 @@ struct Walk<'a> {
     events: Events,
     depth: u32,
     /// What an operation waits for on other lanes, while it is placed.
-    before: Vec<Before>,
+    before: Vec<WaitCandidate>,
 }
 
 impl Walk<'_> {
@@ -172,7 +172,7 @@ impl Walk<'_> {
                 }
             }
             self.choose(lane);
-            for Before { place, event, across, .. } in self.before.drain(..) {
+            for WaitCandidate { place, event, across, .. } in self.before.drain(..) {
                 commands.push(Command::Wait { event, lane, across });
                 self.events.need(event);
                 ends.wait(place);
@@ -207,7 +207,7 @@ impl Walk<'_> {
     fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, spelled: bool) {
         let place = self.under_way[(iteration % self.depth) as usize].places[from.index()];
         if place.queue != lane.0 {
-            self.before.push(Before { place, event: self.events.of(iteration, from), across, spelled });
+            self.before.push(WaitCandidate { place, event: self.events.of(iteration, from), across, spelled });
         }
     }
 
@@ -217,7 +217,7 @@ impl Walk<'_> {
     fn choose(&mut self, lane: LaneId) {
         let clocks = &mut self.clocks;
         if self.before.len() > 1 {
-            let order = |before: &Before| (!before.spelled, Reverse(clocks.weight(before.place)), before.place);
+            let order = |before: &WaitCandidate| (!before.spelled, Reverse(clocks.weight(before.place)), before.place);
             self.before.sort_by_cached_key(order);
         }
         self.before.retain(|before| {
@@ -234,9 +234,9 @@ impl Walk<'_> {
 
 /// How an iteration ends on each lane.
 struct Ends {
-    last: Vec<Option<Place>>,
+    last: Vec<Option<QueuePosition>>,
     /// The last place of the lane that another lane waits for.
-    waited: Vec<Option<Place>>,
+    waited: Vec<Option<QueuePosition>>,
 }
 
 impl Ends {
@@ -244,11 +244,11 @@ impl Ends {
         Ends { last: vec![None; lanes], waited: vec![None; lanes] }
     }
 
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: QueuePosition) {
         self.last[place.queue as usize] = Some(place);
     }
 
-    fn wait(&mut self, place: Place) {
+    fn wait(&mut self, place: QueuePosition) {
         let waited = &mut self.waited[place.queue as usize];
         *waited = (*waited).max(Some(place));
     }

@@ -37,7 +37,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     for group in groups {
         let lane = LaneId::from(lanes.len());
         group.iter().for_each(|&stream| lane_of[stream] = lane);
-        let Kind { priority, units } = kind(program, group[0]);
+        let LaneClass { priority, units } = kind(program, group[0]);
         let queue = if topology.units_apart && units.is_some() {
             apart += 1;
             queues.saturating_add(apart - 1)
@@ -59,19 +59,19 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
 
 /// What streams that share a lane have in common.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct LaneClass {
     priority: Priority,
     units: Option<Units>,
 }
 
-fn kind(program: &Program, stream: usize) -> Kind {
+fn kind(program: &Program, stream: usize) -> LaneClass {
     let stream = &program.streams[stream];
-    Kind { priority: stream.priority, units: stream.units }
+    LaneClass { priority: stream.priority, units: stream.units }
 }
 
 /// Spreads streams over `count` lanes: each kind gets its share of the lanes, and deals its streams out in turn.
 fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Vec<usize>>) {
-    let mut by_kind: BTreeMap<Kind, Vec<usize>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<LaneClass, Vec<usize>> = BTreeMap::new();
     for &stream in streams {
         by_kind.entry(kind(program, stream)).or_default().push(stream);
     }
@@ -80,7 +80,7 @@ fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Ve
         return;
     }
     // A lane for each kind, and the rest where the most streams would share.
-    let mut lanes: Vec<(Kind, usize)> = by_kind.keys().map(|&kind| (kind, 1)).collect();
+    let mut lanes: Vec<(LaneClass, usize)> = by_kind.keys().map(|&kind| (kind, 1)).collect();
     for _ in by_kind.len()..count {
         let crowded = lanes
             .iter_mut()

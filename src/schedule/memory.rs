@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::{MemoryId, OpId, Space, StreamId};
 use crate::model::{MemoryKind, Program, Step};
-use crate::plan::{Clocks, Latest, Place};
+use crate::plan::{Clocks, Latest, QueuePosition};
 
 /// Every memory begins at a multiple of this many bytes.
 const ALIGN: u64 = 512;
@@ -191,7 +191,7 @@ impl<'a> Placer<'a> {
     fn take(&mut self, size: u64, lane: u32, clocks: &Clocks) -> Option<u64> {
         let done = |block: &Block| {
             let mut last = self.last.of(block.memory.0);
-            last.all(|(queue, number)| clocks.knows(lane, Place { queue, number, mark: 0 }))
+            last.all(|(queue, number)| clocks.knows(lane, QueuePosition { queue, number, mark: 0 }))
         };
         let sizes = self.free.range(size..=size.saturating_mul(2)).take(SIZES);
         let (size, index) = sizes.into_iter().find_map(|(&size, blocks)| {
@@ -208,7 +208,7 @@ impl<'a> Placer<'a> {
     }
 
     /// Notes that an operation has been issued at `place`, and frees what it was the last to touch.
-    pub fn after(&mut self, step: &Step, op: OpId, place: Place) {
+    pub fn after(&mut self, step: &Step, op: OpId, place: QueuePosition) {
         for (view, _) in step.operands(op) {
             let memory = self.program.views.memory(view);
             let placement = self.plan.placements[memory.index()];

@@ -2,13 +2,13 @@
 //!
 //! Generic over an [`Api`], which is all that a vendor adds.
 
-mod abroad;
 mod api;
 mod comms;
 mod driver;
 mod engines;
 mod flags;
 mod gate;
+mod inter_process;
 mod kernels;
 mod lower;
 mod opening;
@@ -137,7 +137,7 @@ impl<A: Api> Backend for Gpu<A> {
             return Err(stuck());
         }
         let meeting = Arc::new(Meeting::new(images.len(), self.peers.clone()));
-        let places = Arc::new(peers::Places::new(&images, self.peers.clone()));
+        let places = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
         let make = |api: &Arc<A>, image, meeting: Arc<Meeting>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
             let places = places.clone();

@@ -19,7 +19,7 @@ const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// All ranks are there.
     Begin,
     /// What a rank says at a place of its run.
@@ -47,25 +47,25 @@ pub enum Kind {
 }
 
 /// Every kind, by its number.
-pub const KINDS: [Kind; 12] = [
-    Kind::Begin,
-    Kind::Said,
-    Kind::Failed,
-    Kind::All,
-    Kind::Alarm,
-    Kind::Gone,
-    Kind::Bye,
-    Kind::Alive,
-    Kind::Piece,
-    Kind::Welcome,
-    Kind::Elsewhere,
-    Kind::Refused,
+pub const KINDS: [FrameKind; 12] = [
+    FrameKind::Begin,
+    FrameKind::Said,
+    FrameKind::Failed,
+    FrameKind::All,
+    FrameKind::Alarm,
+    FrameKind::Gone,
+    FrameKind::Bye,
+    FrameKind::Alive,
+    FrameKind::Piece,
+    FrameKind::Welcome,
+    FrameKind::Elsewhere,
+    FrameKind::Refused,
 ];
 
 /// A frame. What a kind has no use for is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The rank that it is about.
     pub rank: u32,
     /// The number of the place, counted from 0.
@@ -76,7 +76,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub fn new(kind: Kind, rank: u32, turn: u64) -> Frame {
+    pub fn new(kind: FrameKind, rank: u32, turn: u64) -> Frame {
         Frame { kind, rank, turn, text: String::new(), bytes: Vec::new() }
     }
 
@@ -95,7 +95,7 @@ impl Frame {
         let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;
         let left = self.bytes.split_off(last);
         let bytes = std::mem::replace(&mut self.bytes, left);
-        let piece = move |at| Frame::new(Kind::Piece, rank, turn).with_bytes(bytes[at..at + BYTES].to_vec());
+        let piece = move |at| Frame::new(FrameKind::Piece, rank, turn).with_bytes(bytes[at..at + BYTES].to_vec());
         (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
@@ -196,23 +196,24 @@ mod tests {
     fn a_long_frame_goes_in_pieces() {
         for length in [0, 1, BYTES - 1, BYTES, BYTES + 1, 3 * BYTES, 10 * BYTES + 7] {
             let bytes: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
-            let frame = Frame::new(Kind::Said, 7, 3).with_text("iterations").with_bytes(bytes.clone());
+            let frame = Frame::new(FrameKind::Said, 7, 3).with_text("iterations").with_bytes(bytes.clone());
             let pieces: Vec<Frame> = frame.pieces().collect();
             assert!(!written(&pieces).is_empty(), "{length} bytes");
             let (last, pieces) = pieces.split_last().expect("there is a last");
-            assert_eq!((last.kind, last.text.as_str()), (Kind::Said, "iterations"));
-            assert!(pieces.iter().all(|piece| piece.kind == Kind::Piece));
+            assert_eq!((last.kind, last.text.as_str()), (FrameKind::Said, "iterations"));
+            assert!(pieces.iter().all(|piece| piece.kind == FrameKind::Piece));
             let all: Vec<u8> = pieces.iter().chain([last]).flat_map(|piece| piece.bytes.clone()).collect();
             assert_eq!(all, bytes);
         }
-        let long = Frame::new(Kind::Said, 0, 0).with_bytes(vec![0; BYTES + 1]);
+        let long = Frame::new(FrameKind::Said, 0, 0).with_bytes(vec![0; BYTES + 1]);
         assert!(long.write(&mut Vec::new(), &mut seal()).is_err(), "it has to go in pieces");
     }
 
     /// Each bit of a frame counts; a frame comes once, in its turn, and under its own key.
     #[test]
     fn an_altered_frame_is_refused() {
-        let frames = [1, 2].map(|turn| Frame::new(Kind::Said, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
+        let frames =
+            [1, 2].map(|turn| Frame::new(FrameKind::Said, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
         let sent = written(&frames);
         let (first, second) = sent.split_at(sent.len() / 2);
         for bit in 0..first.len() * 8 {
@@ -234,7 +235,7 @@ mod tests {
     /// A length that nobody sealed is not believed, and one that is too large takes no memory.
     #[test]
     fn a_declared_length_takes_no_memory() {
-        let mut long = written(&[Frame::new(Kind::Said, 0, 0)]);
+        let mut long = written(&[Frame::new(FrameKind::Said, 0, 0)]);
         long[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(read(&long).unwrap_err().to_string(), UNSEALED);
         let tag = seal().tag("head", &[&long[..HEAD]]);

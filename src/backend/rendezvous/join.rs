@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::exec::ExecError;
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::handshake::{Hello, PATIENCE, Seals, Stranger, introduce};
 use super::stream::{Address, Stream};
-use super::{Place, Transport, local};
+use super::{JoinOptions, Transport, local};
 
 /// Between two rounds of looking for rank 0.
 pub(super) const ROUND: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub(super) fn version() -> String {
 }
 
 /// The error of ranks that do not meet.
-pub(super) fn failed(why: String, place: &Place) -> ExecError {
+pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
     let help = match &place.transport {
         Transport::Host { advice, .. } => advice.clone(),
         Transport::Network { address, .. } => {
@@ -67,7 +67,7 @@ pub(super) enum Answer {
 
 /// Returns the connection of another rank to rank 0. Whoever else listens where rank 0 should is told of in the end, and
 /// changes nothing until then.
-pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
+pub(super) fn look(place: &JoinOptions) -> Result<Connection, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let (mut stranger, mut last) = (None, String::from("nobody listens"));
     if let Transport::Host { folder, .. } = &place.transport {
@@ -82,7 +82,7 @@ pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
         for (index, address) in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
             let patience = if index == 0 { PATIENCE } else { FURTHER };
-            match knock(&address, place, left.clamp(LAST, patience)) {
+            match connect(&address, place, left.clamp(LAST, patience)) {
                 Ok(Answer::Welcome(connection)) => return Ok(connection),
                 Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), place)),
                 Ok(Answer::Elsewhere) => last = format!("another run listens at {address}"),
@@ -116,7 +116,7 @@ pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
 }
 
 /// The addresses where rank 0 may be, each with the number of its port; or why none is known.
-fn addresses(place: &Place) -> Result<Vec<(usize, Address)>, String> {
+fn addresses(place: &JoinOptions) -> Result<Vec<(usize, Address)>, String> {
     match &place.transport {
         Transport::Host { folder, .. } => Ok(vec![(0, local::address(folder, &place.job)?)]),
         Transport::Network { address, .. } => {
@@ -129,16 +129,16 @@ fn addresses(place: &Place) -> Result<Vec<(usize, Address)>, String> {
 }
 
 /// Connects to an address, and says who this is to one that proves to be rank 0.
-pub(super) fn knock(address: &Address, place: &Place, patience: Duration) -> Result<Answer, Stranger> {
+pub(super) fn connect(address: &Address, place: &JoinOptions, patience: Duration) -> Result<Answer, Stranger> {
     let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
     let mut stream = Stream::connect(address, patience).map_err(Stranger::Unreachable)?;
     let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + PATIENCE)?;
     let mut connection = Connection { stream, seals };
     let answer = connection.receive(PATIENCE).map_err(Stranger::Unreachable)?;
     match answer.kind {
-        Kind::Welcome => Ok(Answer::Welcome(connection)),
-        Kind::Elsewhere => Ok(Answer::Elsewhere),
-        Kind::Refused => Ok(Answer::Refused(answer.text)),
+        FrameKind::Welcome => Ok(Answer::Welcome(connection)),
+        FrameKind::Elsewhere => Ok(Answer::Elsewhere),
+        FrameKind::Refused => Ok(Answer::Refused(answer.text)),
         _ => Err(Stranger::Unknown),
     }
 }

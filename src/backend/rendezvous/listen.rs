@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::exec::ExecError;
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::handshake::{Arrival, Guest, Hello, PATIENCE, Seals, Stranger};
-use super::join::{Answer, Connection, ROUND, failed, knock, resolve, version};
+use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
 use super::stream::{Address, Listener, Stream};
-use super::{Place, Transport, local};
+use super::{JoinOptions, Transport, local};
 
 /// Connections at most whose rank is not known.
 const GUESTS: usize = 256;
@@ -32,7 +32,7 @@ const TOLD: usize = 4;
 const TRIES: usize = 20;
 
 /// Returns the connections of rank 0, by rank.
-pub(super) fn listen(place: &Place) -> Result<BTreeMap<u32, Connection>, ExecError> {
+pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let listener = bind(place)?;
     let (come, strangers) = (BTreeMap::new(), BTreeSet::new());
@@ -60,7 +60,7 @@ enum Claim {
 
 /// Listens at the address of the place. A port that another run of the same user has is left to it; one that anybody else
 /// has is an error.
-fn bind(place: &Place) -> Result<Listener, ExecError> {
+fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     let (host, port) = match &place.transport {
         Transport::Host { folder, .. } => {
             local::sweep(folder);
@@ -90,7 +90,7 @@ fn bind(place: &Place) -> Result<Listener, ExecError> {
     Err(failed(why, place))
 }
 
-fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
+fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
         let Transport::Network { .. } = place.transport else { return failed(why, place) };
@@ -105,7 +105,7 @@ fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot(error.to_string())),
             Err(_) => {}
         }
-        match knock(address, place, PATIENCE) {
+        match connect(address, place, PATIENCE) {
             Ok(Answer::Elsewhere) => return Ok(Claim::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
             Ok(Answer::Welcome(_)) => {
@@ -132,7 +132,7 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 }
 
 struct Door<'a> {
-    place: &'a Place,
+    place: &'a JoinOptions,
     come: BTreeMap<u32, Connection>,
     /// Who has connected and is not known yet, the oldest first.
     guests: Vec<Guest>,
@@ -195,16 +195,16 @@ impl Door<'_> {
     /// Answers one that is known, and keeps its connection where it belongs here.
     fn receive(&mut self, hello: &Hello, stream: Stream, seals: Seals) {
         let (kind, why) = match self.judge(hello) {
-            Ok(()) => (Kind::Welcome, String::new()),
-            Err(None) => (Kind::Elsewhere, String::new()),
-            Err(Some(why)) => (Kind::Refused, why),
+            Ok(()) => (FrameKind::Welcome, String::new()),
+            Err(None) => (FrameKind::Elsewhere, String::new()),
+            Err(Some(why)) => (FrameKind::Refused, why),
         };
         let mut connection = Connection { stream, seals };
         let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), PATIENCE);
-        if kind == Kind::Refused && self.refused.len() < TOLD {
+        if kind == FrameKind::Refused && self.refused.len() < TOLD {
             self.refused.push(why);
         }
-        if kind == Kind::Welcome && said.is_ok() {
+        if kind == FrameKind::Welcome && said.is_ok() {
             self.come.insert(hello.rank, connection);
         }
     }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::exec::{ExecError, MOST, Peers};
 
-use frame::{Frame, Kind};
+use frame::{Frame, FrameKind};
 use join::Connection;
 use progress::Progress;
 use seal::Seal;
@@ -60,7 +60,7 @@ const AHEAD: usize = 4;
 
 /// Where the processes of a run meet, and which one this is.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct JoinOptions {
     pub rank: u32,
     pub world: u32,
     pub transport: Transport,
@@ -92,7 +92,7 @@ pub enum Transport {
     },
 }
 
-impl Place {
+impl JoinOptions {
     fn ports(&self) -> Vec<u16> {
         match self.transport {
             Transport::Host { .. } => Vec::new(),
@@ -187,10 +187,10 @@ impl State {
 impl Rendezvous {
     /// Meets the other processes; returns when all are there. `rescue` is called when another rank is gone, or has
     /// failed, and this process does not come back from what it does; it does not return where it ends the process.
-    pub fn join(place: &Place, rescue: Rescue) -> Result<Rendezvous, ExecError> {
+    pub fn join(place: &JoinOptions, rescue: Rescue) -> Result<Rendezvous, ExecError> {
         let connections = match place {
-            Place { world: 1, .. } => BTreeMap::new(),
-            Place { rank: 0, .. } => listen::listen(place)?,
+            JoinOptions { world: 1, .. } => BTreeMap::new(),
+            JoinOptions { rank: 0, .. } => listen::listen(place)?,
             _ => BTreeMap::from([(0, join::look(place)?)]),
         };
         let lost = |rank| move |error: io::Error| ExecError::LostRank { rank, why: reason(&error) };
@@ -198,7 +198,7 @@ impl Rendezvous {
         let mut links = BTreeMap::new();
         for (rank, mut connection) in connections {
             if place.rank == 0 {
-                connection.send(&Frame::new(Kind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
+                connection.send(&Frame::new(FrameKind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
             } else {
                 await_begin(&mut connection, place.timeout + SILENCE)?;
             }
@@ -240,10 +240,10 @@ impl Rendezvous {
         }
         state.closed = true;
         let last = match (why, &state.lost) {
-            (None, _) => Frame::new(Kind::Bye, shared.rank, 0),
+            (None, _) => Frame::new(FrameKind::Bye, shared.rank, 0),
             // The others may not know yet whom it goes for: the thread that found out may still be about to say so.
-            (Some(_), Some((rank, why))) => Frame::new(Kind::Gone, *rank, 0).with_text(why),
-            (Some(why), _) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
+            (Some(_), Some((rank, why))) => Frame::new(FrameKind::Gone, *rank, 0).with_text(why),
+            (Some(why), _) => Frame::new(FrameKind::Gone, shared.rank, 0).with_text(why),
         };
         drop(state);
         shared.changed.notify_all();
@@ -272,7 +272,7 @@ fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), Ex
         help: "what rank 0 printed says why".to_owned(),
     })?;
     match first.kind {
-        Kind::Begin => Ok(()),
+        FrameKind::Begin => Ok(()),
         _ => Err(ExecError::LostRank { rank: 0, why: "it did not begin as it should".to_owned() }),
     }
 }
@@ -319,23 +319,23 @@ impl Shared {
         loop {
             match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
                 Ok(mut frame) => match frame.kind {
-                    Kind::Piece if pieces.len() + frame.bytes.len() > MOST => {
+                    FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
                         self.lose(from, "it says more than it may: a bug of aorta", from);
                     }
-                    Kind::Piece => pieces.append(&mut frame.bytes),
-                    Kind::Said | Kind::Failed | Kind::All => {
+                    FrameKind::Piece => pieces.append(&mut frame.bytes),
+                    FrameKind::Said | FrameKind::Failed | FrameKind::All => {
                         pieces.append(&mut frame.bytes);
                         self.put(from, frame.with_bytes(std::mem::take(&mut pieces)));
                     }
-                    Kind::Alarm => self.alarm(frame.turn, frame.rank),
-                    Kind::Gone => self.lose(frame.rank, &frame.text, from),
-                    Kind::Bye => {
+                    FrameKind::Alarm => self.alarm(frame.turn, frame.rank),
+                    FrameKind::Gone => self.lose(frame.rank, &frame.text, from),
+                    FrameKind::Bye => {
                         self.state().through.insert(from);
                         self.changed.notify_all();
                         return;
                     }
-                    Kind::Alive => self.hear_of(from, &frame),
-                    Kind::Begin | Kind::Welcome | Kind::Elsewhere | Kind::Refused => {}
+                    FrameKind::Alive => self.note_heartbeat(from, &frame),
+                    FrameKind::Begin | FrameKind::Welcome | FrameKind::Elsewhere | FrameKind::Refused => {}
                 },
                 Err(error) => return self.lose(from, &reason(&error), from),
             }
@@ -346,7 +346,7 @@ impl Shared {
     }
 
     fn put(self: &Arc<Self>, from: u32, frame: Frame) {
-        let (failed, turn) = (frame.kind == Kind::Failed, frame.turn);
+        let (failed, turn) = (frame.kind == FrameKind::Failed, frame.turn);
         let mut state = self.state();
         let inbox = state.inbox.entry(from).or_default();
         inbox.push_back(frame);
@@ -358,7 +358,7 @@ impl Shared {
         }
         if failed {
             self.alarm(turn, from);
-            self.relay(&Frame::new(Kind::Alarm, from, turn), from);
+            self.relay(&Frame::new(FrameKind::Alarm, from, turn), from);
         }
     }
 
@@ -383,7 +383,7 @@ impl Shared {
         state.wake();
         drop(state);
         self.changed.notify_all();
-        self.relay(&Frame::new(Kind::Gone, rank, 0).with_text(why), from);
+        self.relay(&Frame::new(FrameKind::Gone, rank, 0).with_text(why), from);
         self.rescue_after(GRACE, rank, why, |state| !state.closed);
     }
 
@@ -470,7 +470,7 @@ impl Shared {
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
-        let all = Frame::new(Kind::All, 0, turn).with_text(what).with_bytes(answer(parts));
+        let all = Frame::new(FrameKind::All, 0, turn).with_text(what).with_bytes(answer(parts));
         for &rank in self.links.keys() {
             self.send(rank, &all).map_err(|error| ExecError::LostRank { rank, why: reason(&error) })?;
         }
@@ -480,7 +480,7 @@ impl Shared {
     /// The others tell rank 0, and hear its answer.
     fn tell(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
-        let kind = if failed { Kind::Failed } else { Kind::Said };
+        let kind = if failed { FrameKind::Failed } else { FrameKind::Said };
         let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
         // Where it cannot be reached, whoever reads from it knows why.
         let sent = self.send(0, &own);
@@ -511,7 +511,7 @@ impl Peers for Rendezvous {
         shared.changed.notify_all();
         let heard = if shared.rank == 0 {
             if failed {
-                shared.relay(&Frame::new(Kind::Alarm, 0, turn), 0);
+                shared.relay(&Frame::new(FrameKind::Alarm, 0, turn), 0);
             }
             shared.collect(turn, what, said, answer)
         } else {

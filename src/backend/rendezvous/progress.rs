@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::{Shared, State};
 
 /// How far another rank is, as its last heartbeat says.
@@ -35,11 +35,11 @@ impl Shared {
         let work = self.work.get().map_or(0, |work| work());
         let mut bytes = vec![u8::from(state.waiting)];
         bytes.extend(work.to_le_bytes());
-        Frame::new(Kind::Alive, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
+        Frame::new(FrameKind::Alive, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
     }
 
     /// Takes the heartbeat of another rank.
-    pub(super) fn hear_of(&self, from: u32, alive: &Frame) {
+    pub(super) fn note_heartbeat(&self, from: u32, alive: &Frame) {
         let Some((waiting, work)) = alive.bytes.split_first_chunk::<1>() else { return };
         let Ok(work) = work.try_into().map(u64::from_le_bytes) else { return };
         let waiting = waiting[0] != 0;

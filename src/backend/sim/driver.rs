@@ -58,7 +58,7 @@ struct Costs {
 
 struct SimDriver {
     world: Arc<World>,
-    place: Place,
+    place: RankBase,
     costs: Costs,
     /// The host's time.
     host: Time,
@@ -113,7 +113,7 @@ pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driv
     let world = Arc::new(World::new(machine, &stamps, each));
     let (mut first_lane, mut first_stamp) = (0, 0);
     let drivers = images.iter().zip(parts).enumerate().map(|(rank, (image, parts))| {
-        let place = Place { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
+        let place = RankBase { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
         first_lane += image.lanes.len() as u32;
         first_stamp += image.stamps;
         Box::new(SimDriver::new(profile, image, world.clone(), place, parts)) as Box<dyn Driver>
@@ -123,7 +123,7 @@ pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driv
 
 /// Where a rank's numbers begin on the machine.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RankBase {
     /// Which of the process's ranks it is.
     rank: usize,
     first_lane: u32,
@@ -132,7 +132,7 @@ struct Place {
 }
 
 impl SimDriver {
-    fn new(profile: &Profile, image: &Image, world: Arc<World>, place: Place, (ops, parts): Parts) -> Self {
+    fn new(profile: &Profile, image: &Image, world: Arc<World>, place: RankBase, (ops, parts): Parts) -> Self {
         let queue_base = |priority: Priority| match (profile.queues.by_priority, priority) {
             (false, _) => 0,
             (true, Priority::High) => 1,

@@ -10,7 +10,7 @@ use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
 use crate::ops::{Collective, CollectiveKind, Peer};
 
-use super::machine::{Action, Channel, Exchange, Machine, Side, Time, whole};
+use super::machine::{Action, Channel, ChannelSide, Exchange, Machine, Time, whole};
 
 /// The communicators of all ranks, each with a number.
 #[derive(Debug)]
@@ -56,13 +56,13 @@ impl<'a> Exchanges<'a> {
             let flag = self.profile.topology.flag.value();
             let side = |channel, receives, waits| {
                 let time = if waits { flag } else { 0.0 };
-                Side { channel, needed: 2, receives, waits, time, loads: Vec::new() }
+                ChannelSide { channel, needed: 2, receives, waits, time, loads: Vec::new() }
             };
             let out = sends.filter(|&to| needs(peer.rank, to, said));
             let out = out.map(|to| side(channel(peer.rank, to), false, sends_waits));
             let into = from().filter(|&from| needs(from, peer.rank, said));
             let into = into.map(|from| side(channel(from, peer.rank), true, !sends_waits));
-            let sides: Vec<Side> = out.into_iter().chain(into).collect();
+            let sides: Vec<ChannelSide> = out.into_iter().chain(into).collect();
             if sides.is_empty() {
                 return None;
             }
@@ -100,7 +100,14 @@ impl<'a> Exchanges<'a> {
             };
             let needed = if pair.is_some() { 2 } else { comm.ranks.len() as u32 };
             let receives = collective.kind == CollectiveKind::Recv;
-            sides.push(Side { channel: Channel { comm: number, pair }, needed, receives, waits: true, time, loads });
+            sides.push(ChannelSide {
+                channel: Channel { comm: number, pair },
+                needed,
+                receives,
+                waits: true,
+                time,
+                loads,
+            });
         }
         let units = links.units.value() as u64;
         let calls = collectives.to_vec();

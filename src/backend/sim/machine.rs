@@ -26,7 +26,7 @@ mod watched;
 
 use agenda::{Event, What};
 use meetings::TransferId;
-pub use meetings::{Channel, Exchange, Side};
+pub use meetings::{Channel, ChannelSide, Exchange};
 use paths::Paths;
 use units::Blocks;
 

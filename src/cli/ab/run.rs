@@ -11,7 +11,7 @@ use crate::exec::Control;
 use crate::measure::Block;
 use crate::measure::ab::{self, AbRecord, BlockRecord, SCHEMA, SideRecord, Way};
 use crate::measure::pace::Pace;
-use crate::measure::paired::{self, OF_A_SIDE, ROUND, Side};
+use crate::measure::paired::{self, AbSide, OF_A_SIDE, ROUND};
 
 use super::side::SideArgs;
 use super::standing::{Failure, Standing};
@@ -142,14 +142,14 @@ impl<'a> AbRun<'a> {
         }
     }
 
-    fn start(&mut self, side: Side) -> Result<Ready, Failure> {
+    fn start(&mut self, side: AbSide) -> Result<Ready, Failure> {
         let (standing, ready) = Standing::start(&self.plan.sides[side as usize], self.interrupt)?;
         self.standing[side as usize] = Some(standing);
         Ok(ready)
     }
 
     /// Ends the process of a side. What its first one has printed for people is kept.
-    fn finish(&mut self, side: Side) {
+    fn finish(&mut self, side: AbSide) {
         let said = self.standing[side as usize].take().map(Standing::finish).unwrap_or_default();
         if self.said[side as usize].is_empty() {
             self.said[side as usize] = said;
@@ -157,17 +157,17 @@ impl<'a> AbRun<'a> {
     }
 
     fn finish_all(&mut self) {
-        self.finish(Side::A);
-        self.finish(Side::B);
+        self.finish(AbSide::A);
+        self.finish(AbSide::B);
     }
 
     /// Starts both sides. Where b fails beside a and not by itself, the device does not take both: then only b is left
     /// standing, and the reason comes along.
     fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
-        let a = self.start(Side::A)?;
+        let a = self.start(AbSide::A)?;
         let mut why = None;
         if !self.plan.fresh {
-            match self.start(Side::B) {
+            match self.start(AbSide::B) {
                 Ok(b) => return Ok(([a, b], None)),
                 Err(Failure::Ended { message, error, .. }) if error.code() > 2 => {
                     why = Some(message.unwrap_or_else(|| error.to_string()));
@@ -175,14 +175,14 @@ impl<'a> AbRun<'a> {
                 Err(other) => return Err(other),
             }
         }
-        self.finish(Side::A);
-        let b = self.start(Side::B)?;
+        self.finish(AbSide::A);
+        let b = self.start(AbSide::B)?;
         Ok(([a, b], why))
     }
 
     /// Measures all blocks: in turn, and then apart where that was asked for.
     fn measure(&mut self, ready: &[Ready; 2], way: Way, rounds: usize) -> Result<(), Failure> {
-        for side in [Side::B, Side::A] {
+        for side in [AbSide::B, AbSide::A] {
             // A side that does not stand takes about as long as the other, as far as anybody knows.
             self.expected[side as usize] = match &self.standing[side as usize] {
                 Some(_) => {
@@ -190,12 +190,12 @@ impl<'a> AbRun<'a> {
                     let time = ab::level(&probe.time_ns, ready[side as usize].period).unwrap_or(0.0).max(1.0);
                     Duration::from_nanos(time as u64)
                 }
-                None => self.expected[Side::B as usize],
+                None => self.expected[AbSide::B as usize],
             };
         }
         self.iterations = self.plan.iterations.unwrap_or_else(|| self.fitting(ready));
         if way == Way::Fresh {
-            self.finish(Side::B);
+            self.finish(AbSide::B);
         }
         let apart = self.plan.apart && way == Way::Interleaved;
         let blocks = rounds * ROUND * if apart { 2 } else { 1 };
@@ -207,7 +207,7 @@ impl<'a> AbRun<'a> {
         }
         if apart {
             self.finish_all();
-            for side in [Side::A, Side::B] {
+            for side in [AbSide::A, AbSide::B] {
                 self.start(side)?;
                 for _ in 0..rounds * OF_A_SIDE {
                     self.keep(side, None)?;
@@ -219,7 +219,7 @@ impl<'a> AbRun<'a> {
     }
 
     /// Measures and keeps a block of a side; `round` is `None` of a side by itself.
-    fn keep(&mut self, side: Side, round: Option<usize>) -> Result<(), Failure> {
+    fn keep(&mut self, side: AbSide, round: Option<usize>) -> Result<(), Failure> {
         let fresh = self.standing[side as usize].is_none();
         if fresh {
             self.start(side)?;
@@ -234,7 +234,7 @@ impl<'a> AbRun<'a> {
     }
 
     /// A block of a side that stands.
-    fn block(&mut self, side: Side, iterations: u64) -> Result<Block, Failure> {
+    fn block(&mut self, side: AbSide, iterations: u64) -> Result<Block, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
         let standing = self.standing[side as usize].as_mut().expect("a block is asked of a side that stands");
         standing.block(iterations, expected, self.interrupt)

@@ -97,15 +97,15 @@ pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> Matched<'a> {
 }
 
 /// The workload, wherever its file lies, and how it was launched.
-type Kind = (Option<String>, Option<String>);
+type CaseGroupKind = (Option<String>, Option<String>);
 
-fn kind(group: &Group) -> Kind {
+fn kind(group: &Group) -> CaseGroupKind {
     let name = |path: &String| path.rsplit('/').next().unwrap_or(path).to_owned();
     (group.key.get("workload").map(name), group.key.get("launch").cloned())
 }
 
 /// How many cases there are of each kind.
-fn kinds(groups: &[Group]) -> BTreeMap<Kind, usize> {
+fn kinds(groups: &[Group]) -> BTreeMap<CaseGroupKind, usize> {
     let mut counts = BTreeMap::new();
     groups.iter().for_each(|group| *counts.entry(kind(group)).or_default() += 1);
     counts

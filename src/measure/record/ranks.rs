@@ -30,7 +30,7 @@ pub struct RankRecord {
     /// Its part in what several ranks do together, in the same iterations: collectives, sends, receives, and copies to other
     /// ranks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub collectives: Vec<VisitRecord>,
+    pub collectives: Vec<ArrivalRecord>,
 }
 
 /// A moment on a host's clock, which all processes of that host share.
@@ -46,7 +46,7 @@ pub struct MomentRecord {
 /// One rank's part in a collective or a transfer, by observed iteration, from the iteration's beginning. An operation that
 /// issues several together has a part in each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VisitRecord {
+pub struct ArrivalRecord {
     /// The operation.
     pub id: u32,
     /// The ranks of the group, as the world counts them; of a copy, its two.

@@ -27,7 +27,7 @@ pub struct Node {
 }
 
 /// One side of a collective: the operation, and which of its calls.
-pub type Side = (Node, u32);
+pub type CallSite = (Node, u32);
 
 pub struct Progress<'a> {
     pub tables: &'a Tables<'a>,
@@ -64,7 +64,7 @@ pub struct State<'a> {
 #[derive(Default)]
 struct Meetings {
     first: usize,
-    open: VecDeque<Vec<Side>>,
+    open: VecDeque<Vec<CallSite>>,
     /// How many collectives each member has come to.
     arrived: FxHashMap<u32, usize>,
     differs: bool,
@@ -72,8 +72,8 @@ struct Meetings {
 
 #[derive(Default)]
 struct Way {
-    sends: VecDeque<Side>,
-    receives: VecDeque<Side>,
+    sends: VecDeque<CallSite>,
+    receives: VecDeque<CallSite>,
     /// Pairs that have met.
     met: usize,
     differs: bool,
@@ -175,7 +175,7 @@ impl<'a> Progress<'a> {
     }
 
     /// One of the calls of an operation is through.
-    fn passed(&mut self, (node, _): Side) {
+    fn passed(&mut self, (node, _): CallSite) {
         let Some(calls) = self.waiting.get_mut(&node) else { return };
         *calls -= 1;
         if *calls == 0 {
@@ -184,7 +184,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    pub fn call(&self, (node, place): Side) -> &'a Collective {
+    pub fn call(&self, (node, place): CallSite) -> &'a Collective {
         let tables: &'a Tables<'a> = self.tables;
         let table = tables.of(node.rank);
         &table.calls(node.iteration as usize % table.program.cycle.len(), node.op)[place as usize]
@@ -192,7 +192,7 @@ impl<'a> Progress<'a> {
 
     // --- Collectives ------------------------------------------------------------------------------------------
 
-    fn meet(&mut self, channel: Channel, side: Side, table: &Table, group: GroupId) {
+    fn meet(&mut self, channel: Channel, side: CallSite, table: &Table, group: GroupId) {
         let size = table.program.groups[group.index()].size() as usize;
         let meetings = self.channels.entry(channel).or_default();
         let arrived = meetings.arrived.entry(side.0.rank).or_default();
@@ -216,7 +216,7 @@ impl<'a> Progress<'a> {
     }
 
     /// What goes from each to each is as much on both sides.
-    fn compare_counts(&mut self, channel: Channel, sides: &[Side]) {
+    fn compare_counts(&mut self, channel: Channel, sides: &[CallSite]) {
         if self.call(sides[0]).parts.is_none() || self.channels[&channel].differs {
             return;
         }
@@ -235,7 +235,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn disagree(&mut self, channel: Channel, first: Side, second: Side) {
+    fn disagree(&mut self, channel: Channel, first: CallSite, second: CallSite) {
         if let Some(meetings) = self.channels.get_mut(&channel) {
             meetings.differs = true;
         }
@@ -243,7 +243,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Notes a disagreement, once for its place: other groups may have the same.
-    fn tell(&mut self, first: Side, second: Side) {
+    fn tell(&mut self, first: CallSite, second: CallSite) {
         let (first, second) = (first.min(second), first.max(second));
         let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
         if self.errors.len() < MAX_ERRORS && self.told.insert(places) {
@@ -254,7 +254,7 @@ impl<'a> Progress<'a> {
 
     // --- Transfers --------------------------------------------------------------------------------------------
 
-    fn transfer(&mut self, channel: Channel, side: Side, call: &Collective, table: &Table) {
+    fn transfer(&mut self, channel: Channel, side: CallSite, call: &Collective, table: &Table) {
         let rank = side.0.rank;
         let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
         let sends = call.kind == CollectiveKind::Send;
@@ -284,7 +284,7 @@ impl<'a> Progress<'a> {
     }
 
     /// How many of a collective's members have come to it before this one: its place on the channel.
-    pub fn place_of(&self, channel: Channel, side: Side) -> Option<usize> {
+    pub fn place_of(&self, channel: Channel, side: CallSite) -> Option<usize> {
         let meetings = self.channels.get(&channel)?;
         let place = meetings.open.iter().position(|sides| sides.contains(&side))?;
         Some(meetings.first + place)
@@ -296,7 +296,7 @@ impl<'a> Progress<'a> {
     }
 
     /// The number of a send or receive among those of its way, if it has not met its other side.
-    pub fn place_on_way(&self, channel: Channel, from: u32, to: u32, side: Side) -> Option<usize> {
+    pub fn place_on_way(&self, channel: Channel, from: u32, to: u32, side: CallSite) -> Option<usize> {
         let way = self.ways.get(&(channel, from, to))?;
         let place = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
         Some(way.met + place)

@@ -7,14 +7,14 @@ use crate::ops::{Collective, CollectiveKind, Reduction};
 use crate::plan::PlanError;
 
 use super::calls::{Channel, is_transfer};
-use super::progress::{Node, Progress, Side};
+use super::progress::{CallSite, Node, Progress};
 
 /// Ranks of a circle that are named.
 const NAMED: usize = 4;
 
 /// An operation that cannot go on, and whom it waits for.
 struct Wait {
-    side: Side,
+    side: CallSite,
     for_rank: u32,
 }
 
@@ -27,7 +27,7 @@ enum Missing {
 }
 
 /// Two ranks that meet in a collective, or in both halves of a transfer, and do not mean the same.
-pub fn differ(progress: &Progress, first: Side, second: Side) -> PlanError {
+pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
     let alike = || "all ranks of a group give the same; only what the tensors hold may differ".to_owned();
@@ -63,7 +63,7 @@ pub fn differ(progress: &Progress, first: Side, second: Side) -> PlanError {
 }
 
 /// What one of two ranks sends and the other expects, where their counts differ.
-fn uneven(progress: &Progress, first: Side, second: Side) -> Option<[String; 2]> {
+fn uneven(progress: &Progress, first: CallSite, second: CallSite) -> Option<[String; 2]> {
     let (a, b) = (progress.call(first), progress.call(second));
     let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];
     let (here, there) = (group.number_of(first.0.rank) as usize, group.number_of(second.0.rank) as usize);
@@ -249,7 +249,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
 }
 
 /// Whether a call stands for a copy to another rank.
-fn is_copy(progress: &Progress, (node, _): Side) -> bool {
+fn is_copy(progress: &Progress, (node, _): CallSite) -> bool {
     progress.step(node).peer(node.op).is_some()
 }
 
@@ -267,7 +267,7 @@ fn span(progress: &Progress, node: Node) -> SrcSpan {
 }
 
 /// The names of the group and the stream of a call.
-fn place(progress: &Progress, side: Side) -> (String, String) {
+fn place(progress: &Progress, side: CallSite) -> (String, String) {
     let program = progress.tables.of(side.0.rank).program;
     let stream = progress.step(side.0).op(side.0.op).stream;
     let group = &program.groups[progress.call(side).group.index()];

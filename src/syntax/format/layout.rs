@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::syntax::lex::Kind;
+use crate::syntax::lex::TokenKind;
 use crate::syntax::split::{Block, Body, Piece, Pieces};
 
 use super::code::{Code, INDENT};
@@ -96,7 +96,7 @@ impl<'a> Layout<'a> {
         let tokens = self.code.tokens;
         let (start, end, text) = (tokens.start(index), tokens.end(Some(index)), tokens.text(index));
         match tokens.outline.kind(index) {
-            Some(Kind::Doc | Kind::About) => self.own(start, end, text),
+            Some(TokenKind::Doc | TokenKind::About) => self.own(start, end, text),
             _ => self.stray(start, end, text),
         }
     }
@@ -196,7 +196,9 @@ impl<'a> Layout<'a> {
             last = self.copy(last, self.code.tokens.start(index), self.code.tokens.end(Some(index)));
         }
         let end = tokens.end - 1;
-        if self.code.tokens.outline.kind(end) == Some(Kind::Text) && self.is_wrong(self.code.tokens.start(end), last) {
+        if self.code.tokens.outline.kind(end) == Some(TokenKind::Text)
+            && self.is_wrong(self.code.tokens.start(end), last)
+        {
             // A text without an end goes on to the end of its line.
             self.code.push(Command::Hard);
         }

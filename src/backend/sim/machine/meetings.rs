@@ -23,7 +23,7 @@ pub struct Channel {
 
 /// One rank's side of a meeting.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct ChannelSide {
     pub channel: Channel,
     /// How many meet there, with itself.
     pub needed: u32,
@@ -45,7 +45,7 @@ pub struct Exchange {
     /// What it calls.
     pub calls: Vec<Collective>,
     /// Where it meets others.
-    pub sides: Vec<Side>,
+    pub sides: Vec<ChannelSide>,
     /// Compute units that it holds.
     pub units: u64,
     /// From its start until it holds them.

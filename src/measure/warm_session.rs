@@ -16,7 +16,7 @@ use super::warmup;
 const LEAD: u64 = 4;
 
 /// How a session that stays is opened.
-pub struct Standing<'a> {
+pub struct WarmSessionOptions<'a> {
     pub ranks: &'a [Rank<'a>],
     pub backend: &'a dyn Backend,
     pub mode: LaunchMode,
@@ -26,7 +26,7 @@ pub struct Standing<'a> {
 }
 
 /// A session that has warmed up.
-pub struct Stood<'a> {
+pub struct WarmSession<'a> {
     session: Ranks,
     mode: LaunchMode,
     /// Iterations before each block that are not measured.
@@ -48,10 +48,10 @@ pub struct Block {
     pub throttled: Vec<String>,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> WarmSessionOptions<'a> {
     /// Opens the session, makes its graphs where it launches graphs, and warms up. A graph that is refused is an error: what
     /// is to be compared is never exchanged for something else.
-    pub fn open(&self) -> Result<Stood<'a>, ExecError> {
+    pub fn open(&self) -> Result<WarmSession<'a>, ExecError> {
         let mut session = exec::prepare_ranks(self.ranks, self.backend, &self.options)?;
         if self.mode == LaunchMode::Graph {
             session.capture(self.control)?;
@@ -63,15 +63,15 @@ impl<'a> Standing<'a> {
         // A sample's slot follows from its number: each block begins with slot 0.
         let slots = session.slots() as u64;
         let (least, lead) = (least.next_multiple_of(slots), first.max(least).next_multiple_of(slots));
-        let mut stood = Stood { session, mode: self.mode, lead, control: self.control, warmup };
+        let mut session = WarmSession { session, mode: self.mode, lead, control: self.control, warmup };
         // The first block throws away what is left of the warm-up; all others the same, shorter lead.
-        stood.session.iterate(self.mode, lead, slots, self.control)?;
-        stood.lead = least;
-        Ok(stood)
+        session.session.iterate(self.mode, lead, slots, self.control)?;
+        session.lead = least;
+        Ok(session)
     }
 }
 
-impl Stood<'_> {
+impl WarmSession<'_> {
     /// Iterations after which the program repeats.
     pub fn slots(&self) -> usize {
         self.session.slots()

@@ -8,16 +8,16 @@ use crate::exec::{Span, Trace};
 use crate::model::{OpKind, Program};
 use crate::ops::{self, CollectiveKind, Launch, Spec};
 
-use super::record::{MomentRecord, VisitRecord};
+use super::record::{ArrivalRecord, MomentRecord};
 
 /// The observed iterations of one slot of a rank, as far as other ranks have to do with them.
 #[derive(Clone, Debug, Default)]
-pub struct Visits {
+pub struct RankArrivals {
     pub rank: u32,
     /// When the iterations began; none unless all are known.
     pub origins: Vec<MomentRecord>,
     /// In the order of the text.
-    pub visits: Vec<VisitRecord>,
+    pub arrivals: Vec<ArrivalRecord>,
 }
 
 /// Operations that may meet: those of the same ranks on the same stream, or from the same rank to the same; or the copies
@@ -31,9 +31,9 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub fn of(visit: &VisitRecord) -> Channel {
-        let pair = visit.from.zip(visit.to);
-        Channel { ranks: visit.ranks.clone(), stream: visit.stream.clone(), pair }
+    pub fn of(arrival: &ArrivalRecord) -> Channel {
+        let pair = arrival.from.zip(arrival.to);
+        Channel { ranks: arrival.ranks.clone(), stream: arrival.stream.clone(), pair }
     }
 
     /// How many ranks meet there.
@@ -42,29 +42,29 @@ impl Channel {
     }
 }
 
-impl Visits {
+impl RankArrivals {
     /// Those of a rank in an iteration of its cycle, which `traces` are of.
-    pub fn of(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Visits {
-        Visits { rank, origins: origins(traces), visits: visits(program, rank, number, traces) }
+    pub fn of(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> RankArrivals {
+        RankArrivals { rank, origins: origins(traces), arrivals: arrivals(program, rank, number, traces) }
     }
 
     /// How often the rank comes to each channel.
     fn counts(&self) -> BTreeMap<Channel, usize> {
         let mut counts = BTreeMap::new();
-        for visit in &self.visits {
-            *counts.entry(Channel::of(visit)).or_default() += 1;
+        for arrival in &self.arrivals {
+            *counts.entry(Channel::of(arrival)).or_default() += 1;
         }
         counts
     }
 }
 
-/// Leaves out what does not meet within an iteration, as far as can be told: visits to a channel to which its ranks do not
-/// come equally often in each slot. `slots` are the visits of all ranks by slot.
-pub fn keep_matched(slots: &mut [Vec<Visits>]) {
+/// Leaves out what does not meet within an iteration, as far as can be told: arrivals to a channel to which its ranks do not
+/// come equally often in each slot. `slots` are the arrivals of all ranks by slot.
+pub fn keep_matched(slots: &mut [Vec<RankArrivals>]) {
     let mut uneven: BTreeSet<Channel> = BTreeSet::new();
     for ranks in slots.iter() {
         let mut counts: BTreeMap<Channel, Vec<usize>> = BTreeMap::new();
-        for (channel, count) in ranks.iter().flat_map(Visits::counts) {
+        for (channel, count) in ranks.iter().flat_map(RankArrivals::counts) {
             counts.entry(channel).or_default().push(count);
         }
         let differs = |(channel, counts): &(Channel, Vec<usize>)| {
@@ -73,7 +73,7 @@ pub fn keep_matched(slots: &mut [Vec<Visits>]) {
         uneven.extend(counts.into_iter().filter(differs).map(|(channel, _)| channel));
     }
     for ranks in slots.iter_mut().flatten() {
-        ranks.visits.retain(|visit| !uneven.contains(&Channel::of(visit)));
+        ranks.arrivals.retain(|arrival| !uneven.contains(&Channel::of(arrival)));
     }
 }
 
@@ -88,15 +88,15 @@ fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
 
 /// The rank's part in each meeting of several ranks, in the order of the text, in a slot of its own cycle that `traces`
 /// are of.
-fn visits(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
+fn arrivals(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec<ArrivalRecord> {
     let step = &program.cycle[number];
     let mut counts: BTreeMap<Channel, u32> = BTreeMap::new();
-    let mut visits: Vec<VisitRecord> = Vec::new();
-    // The first visit of each operation, and how many it has.
+    let mut arrivals: Vec<ArrivalRecord> = Vec::new();
+    // The first arrival of each operation, and how many it has.
     let mut places = vec![(0, 0); step.ops.len()];
     for op in step.ids() {
         let OpKind::Run(spec) = step.op(op).kind else { continue };
-        let first = visits.len();
+        let first = arrivals.len();
         let crossing = step.peer(op).map(|peer| peer.crossing);
         let stream = &program.streams[step.op(op).stream.index()].name;
         for mut channel in channels(program, rank, program.spec(spec)) {
@@ -111,18 +111,18 @@ fn visits(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec
             };
             let (from, to) = channel.pair.unzip();
             let Channel { ranks, stream, .. } = channel;
-            visits.push(VisitRecord { id: op.0, ranks, stream, number, from, to, ..VisitRecord::default() });
+            arrivals.push(ArrivalRecord { id: op.0, ranks, stream, number, from, to, ..ArrivalRecord::default() });
         }
-        places[op.index()] = (first, visits.len() - first);
+        places[op.index()] = (first, arrivals.len() - first);
     }
     for Span { op: OpId(op), start, end, .. } in traces.iter().flat_map(|trace| &trace.spans) {
         let (first, count) = places[*op as usize];
-        for visit in &mut visits[first..first + count] {
-            visit.starts_ns.push(*start);
-            visit.ends_ns.push(*end);
+        for arrival in &mut arrivals[first..first + count] {
+            arrival.starts_ns.push(*start);
+            arrival.ends_ns.push(*end);
         }
     }
-    visits
+    arrivals
 }
 
 /// Where an operation of a rank meets others, without the stream.
