@@ -273,7 +273,7 @@ fn who_does_not_come_back_is_left_for_the_rank_that_is_gone() {
         let mock = Mock::new(Script { stays, stays_for_good: true, ..Script::default() });
         let (heard, let_go) = (Arc::new(Mutex::new(None)), mock.let_go());
         let hear = heard.clone();
-        control.when_stuck(move |error| {
+        control.on_unresponsive(move |error| {
             *hear.lock().expect("no test panics with it") = Some(error.clone());
             // A process would end here.
             let_go();

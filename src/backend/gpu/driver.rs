@@ -9,7 +9,7 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
-use crate::exec::{Breaker, Driver, Fault, Health, Image};
+use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 
 use super::api::{Api, Call};
 use super::comms::Comms;
@@ -303,7 +303,7 @@ impl<A: Api> Driver for GpuDriver<A> {
         Ok(true)
     }
 
-    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+    fn comm_monitor(&self) -> Option<Arc<dyn CommMonitor>> {
         Some(self.shared.clone())
     }
 

@@ -86,7 +86,7 @@ pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<Key>>>)]) -> Resu
 
 /// Brings together what the ranks of all processes bring.
 pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec<Brought>, ExecError> {
-    if ranks.is_whole() {
+    if ranks.is_one_process() {
         return own;
     }
     // What is said of each, and then the bytes of all, one behind the other.

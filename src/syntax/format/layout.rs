@@ -151,7 +151,7 @@ impl<'a> Layout<'a> {
         match &piece.body {
             Body::Stray => self.verbatim(tokens.clone()),
             Body::None => self.head(tokens.clone(), INDENT),
-            Body::Block(block) if self.is_whole(tokens.start, &[block]) => {
+            Body::Block(block) if self.is_one_process(tokens.start, &[block]) => {
                 self.code.push(Command::Open);
                 self.head(tokens.start..block.open, HEAD_INDENT);
                 self.block(block, self.may_be_flat(&[block]));
@@ -160,7 +160,7 @@ impl<'a> Layout<'a> {
             Body::Branches { first, others, otherwise } => {
                 let blocks: Vec<&Block> =
                     [first].into_iter().chain(others.iter().map(|(_, block)| block)).chain(otherwise).collect();
-                if self.is_whole(tokens.start, &blocks) && self.closes(blocks[blocks.len() - 1]) == tokens.end {
+                if self.is_one_process(tokens.start, &blocks) && self.closes(blocks[blocks.len() - 1]) == tokens.end {
                     self.branches(tokens.start, &blocks);
                 } else {
                     self.verbatim(tokens.clone());
@@ -296,7 +296,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Whether what holds a piece with blocks together has no mistake: each brace, and the words between blocks.
-    fn is_whole(&self, start: usize, blocks: &[&Block]) -> bool {
+    fn is_one_process(&self, start: usize, blocks: &[&Block]) -> bool {
         let tokens = self.code.tokens;
         let mut head = start;
         blocks.iter().all(|block| {
