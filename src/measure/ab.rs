@@ -1,4 +1,4 @@
-//! Two variants of a run beside each other: the record, and what it says. Knows neither processes nor devices.
+//! The record of an A/B comparison of two variants, and its evaluation. Does no input or output.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,27 +13,27 @@ use super::slots;
 use super::stats::Summary;
 use super::warm_session::Block;
 
-/// The name and version of the schema.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.ab/1";
 
-/// Everything that a comparison of two variants can say.
+/// Record of an A/B comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbRecord {
     pub schema: String,
-    /// The version of the program that made the record.
+    /// Version of aorta that made the record.
     pub aorta: String,
-    /// When it began, UTC, RFC 3339.
+    /// Start time, UTC, RFC 3339.
     pub started: String,
-    /// It went to its end.
+    /// True if all rounds were run.
     pub complete: bool,
-    /// What the order of blocks was drawn from.
+    /// Seed of the random order of blocks.
     pub seed: u64,
-    /// Rounds that were asked for.
+    /// Number of rounds that were requested.
     pub rounds: usize,
-    /// Iterations of a block.
+    /// Iterations per block.
     pub iterations: u64,
     pub way: Way,
-    /// Why the sides took turns as fresh processes, where they did.
+    /// Why each block ran in a fresh process; `None` if the sides were interleaved.
     pub why_fresh: Option<String>,
     pub a: SideRecord,
     pub b: SideRecord,
@@ -43,68 +43,70 @@ pub struct AbRecord {
     pub warnings: Vec<String>,
 }
 
-/// How the sides took turns.
+/// How the blocks of both sides were run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// Both stayed on the device, and measured blocks in turn.
+    /// Both sessions stayed open, and measured blocks in turn.
     Interleaved,
-    /// Each block had a process of its own, since the device did not take both at once.
+    /// Each block ran in its own process, since the device could not hold both sessions at once.
     Fresh,
 }
 
-/// One of the two.
+/// One of the two sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SideRecord {
-    /// What it was given, as `aorta exec` takes it.
+    /// Its arguments for `aorta exec`.
     pub arguments: Vec<String>,
     /// `stream` or `graph`.
     pub launch: String,
-    /// Iterations after which the program repeats.
+    /// Number of iterations after which the program repeats.
     pub period: usize,
     pub warmup: WarmupRecord,
-    /// A record without figures: what ran, where, with which settings.
+    /// The record of its run without samples: program, device, settings.
     pub run: RunRecord,
     pub notes: Vec<String>,
 }
 
-/// One block of iterations.
+/// One measured block of iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BlockRecord {
     pub side: AbSide,
-    /// The round that it belongs to; nothing of a side by itself.
+    /// The round that it belongs to; `None` for a block of a side that was measured separately.
     pub round: Option<usize>,
     #[serde(flatten)]
     pub block: Block,
 }
 
-/// What the blocks say.
+/// Evaluation of the blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Judged {
-    /// That of the turns, with what processes of one program differ by.
+    /// Verdict of the interleaved blocks, including the expected variation between processes.
     pub verdict: Verdict,
-    /// In turn.
+    /// Effect of the interleaved blocks.
     pub turns: Paired,
-    /// How much processes of one program are taken to differ, a standard deviation as a share, where each side is one.
+    /// Assumed standard deviation between processes of the same program, as a share of the time. `None` if each side
+    /// ran in several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_runs: Option<f64>,
-    /// Each by itself, one after the other.
+    /// Effect of the blocks that were measured separately, one side after the other.
     pub apart: Option<Effect>,
-    /// Whether both ways say the same; nothing where there is one alone.
+    /// Whether the interleaved and the separate blocks agree; `None` if one of them is missing.
     pub agree: Option<bool>,
-    /// For each side, what its blocks take right behind the other's, over what they take behind its own.
+    /// Carry-over for each side: the time of its blocks directly after a block of the other side, over that directly
+    /// after its own.
     pub carried: [Option<Effect>; 2],
 }
 
-/// What a block says: the median time of its iterations; of a program with several slots, the median over rounds of the
-/// mean time of an iteration. `None` without a whole round.
+/// Value of a block: the median time of its iterations in ns; for a program with several slots, the median over rounds
+/// of the mean time of an iteration. `None` without a complete round.
 pub fn level(times: &[Nanos], slots: usize) -> Option<f64> {
     let times: Vec<f64> = times.iter().map(|time| time.0 as f64).collect();
     Summary::of(&slots::rounds(&times, slots)).map(|summary| summary.p50)
 }
 
 impl AbRecord {
-    /// As JSON, indented.
+    /// Serializes the record as indented JSON.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("plain data is always JSON");
         text.push('\n');
@@ -118,14 +120,14 @@ impl AbRecord {
         }
     }
 
-    /// The levels of a side's blocks, in turn or by itself.
+    /// Values of a side's blocks, either interleaved (`in_turn`) or measured separately.
     pub fn levels(&self, side: AbSide, in_turn: bool) -> Vec<f64> {
         let period = self.side(side).period;
         let of = self.blocks.iter().filter(|block| block.side == side && block.round.is_some() == in_turn);
         of.filter_map(|block| level(&block.block.time_ns, period)).collect()
     }
 
-    /// Works out what the blocks say, and what there is to doubt.
+    /// Evaluates the blocks, and adds warnings about the result.
     pub fn judge(&mut self, threshold: f64) {
         self.result = self.judged(threshold);
         let doubts = self.doubts();
@@ -147,7 +149,8 @@ impl AbRecord {
         Some(Judged { verdict, turns, between_runs, apart, agree, carried })
     }
 
-    /// How much processes of one program are taken to differ; nothing where that is measured, or nothing is left to chance.
+    /// Assumed standard deviation between processes of the same program. `None` if several processes measured it, or if
+    /// both sides are simulated.
     fn between_runs(&self) -> Option<f64> {
         let sides = [&self.a, &self.b];
         let one_process = self.way == Way::Interleaved && !sides.iter().all(|side| side.run.simulated);
@@ -155,7 +158,8 @@ impl AbRecord {
         one_process.then(|| effect::between_runs(graphs))
     }
 
-    /// What a side's blocks take right behind the other's, in comparison with those behind its own.
+    /// Carry-over of a side: its blocks after a block of the other side, compared with those after its own. `None` with
+    /// fresh processes.
     fn carried(&self, side: AbSide, threshold: f64) -> Option<Effect> {
         if self.way == Way::Fresh {
             return None;
@@ -168,7 +172,7 @@ impl AbRecord {
         Effect::of_values(&behind(false), &behind(true), Direction::LowerIsBetter, threshold)
     }
 
-    /// What a reader has to know before believing the result.
+    /// Warnings that a reader must know before trusting the result.
     fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Some(judged) = &self.result {
@@ -213,8 +217,8 @@ impl AbRecord {
     }
 }
 
-/// Whether two ways say the same: they do not, where they lie further apart than the uncertainty of both explains, and than
-/// matters.
+/// Whether the interleaved and the separate effects agree: their difference is within the combined uncertainty or
+/// within the threshold.
 fn agree(turns: &Paired, apart: &Effect) -> Option<bool> {
     let half = |(low, high): (f64, f64)| (high / low).ln() / 2.0;
     let uncertain = half(turns.interval?).hypot(half(apart.interval?));

@@ -1,4 +1,4 @@
-//! Why ranks wait for each other: one works longer, one comes late, or data is handed from rank to rank.
+//! Classifies why ranks wait for each other: load imbalance, a late rank, or a pipeline bubble.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use super::compare::plain_name;
 use super::record::{BalanceRecord, BehindRecord, MeetingRecord, RankRecord, TotalsRecord};
 use super::stats::Summary;
 
-/// The share of its iteration that some rank has to wait before the balance is reported.
+/// Share of its iteration that some rank must wait before the balance is reported.
 const WORTH_TELLING: f64 = 0.05;
 
-/// The part of the others' waiting that one rank's additional work has to explain to be called the reason.
+/// Share of the others' waiting that a rank's additional work must explain to count as the cause.
 const REASON: f64 = 0.5;
 
-/// The part of the difference between the ranks that work longest and shortest, up to which ranks count as equal.
+/// Share of the difference between the longest and the shortest work up to which ranks count as equal.
 const ALIKE: f64 = 0.25;
 
-/// The part of the longest waiting that every rank has to wait where ranks wait for each other in turn.
+/// Share of the longest waiting that every rank must have for a pipeline bubble.
 const EVERYBODY: f64 = 0.25;
 
-/// How long a rank works and waits in its observed iteration.
+/// Work and waiting of a rank in its observed iteration.
 struct RankLoad<'a> {
     rank: &'a RankRecord,
     totals: TotalsRecord,
@@ -38,7 +38,7 @@ impl RankLoad<'_> {
     }
 }
 
-/// Why ranks wait for each other at these meetings. `None` where they hardly wait, or where a rank was not observed.
+/// Returns why ranks wait for each other. `None` if they hardly wait, or if a rank was not observed.
 pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
     let sides: Vec<RankLoad> = ranks.iter().map(RankLoad::of).collect::<Option<_>>()?;
     let least = sides.iter().map(RankLoad::waiting).fold(f64::INFINITY, f64::min);
@@ -77,8 +77,8 @@ pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u3
     Some(BalanceRecord { kind: kind.to_owned(), ..record })
 }
 
-/// The ranks that work longest, and the rest: two groups, between which the difference is large beside those within the
-/// first.
+/// Splits ranks by the time that they work into the busiest ones and the others, at a gap that is large compared with
+/// the spread among the busiest.
 fn busiest<'s, 'a>(sides: &'s [RankLoad<'a>]) -> (Vec<&'s RankLoad<'a>>, Vec<&'s RankLoad<'a>>) {
     let busy = || sides.iter().map(|side| side.totals.busy_ns.0);
     let (least, most) = (busy().min().unwrap_or(0), busy().max().unwrap_or(0));
@@ -91,7 +91,7 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
     Summary::of(&times).map(|summary| Nanos(summary.p50.round() as i64))
 }
 
-/// Whether ranks wait longer for data that one rank sends to another than in collectives.
+/// Whether ranks wait longer for point-to-point transfers than in collectives.
 fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
     let arrivals = ranks.iter().flat_map(|of| of.collectives.iter().map(|arrival| (of.rank, arrival)));
     let sent: BTreeSet<(u32, u32)> =
@@ -107,7 +107,8 @@ fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
     transfers > collectives
 }
 
-/// The operations of one name and place that take some ranks most longer than the others. `None` where none does.
+/// The operations, by name and source location, that take `late` ranks most longer than the others; `None` if there are
+/// none.
 fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
     type Sums = BTreeMap<(String, String), (Nanos, Option<String>)>;
     let sums = |rank: &RankRecord| {
@@ -128,7 +129,7 @@ fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
         let (name, place) = key.clone();
         Some(BehindRecord { name, place, phase: phase.clone(), time_ns, others_ns })
     });
-    // Of equal ones the first.
+    // The first of equal ones.
     let behind: Vec<BehindRecord> = behind.collect();
     let most = behind.into_iter().rev().max_by_key(|behind| behind.time_ns - behind.others_ns)?;
     (most.time_ns > most.others_ns).then_some(most)

@@ -1,7 +1,7 @@
-//! Is it normal? Figures of a record beside the ranges that are known of such a device.
+//! Compares metrics of a record with the normal ranges of its device.
 //!
-//! It says nothing rather than something wrong: of a simulated or emulated run, of one without warm-up, of operations
-//! that ran beside others, and of devices of which nothing is known.
+//! Refuses records that the ranges do not apply to: simulated or emulated runs, runs without warm-up, operations that
+//! overlapped others, and unknown devices.
 
 mod checks;
 mod figures;
@@ -13,7 +13,7 @@ use crate::config::expected::{Figure, Range};
 use super::record::{ExpectedRecord, RunRecord, Variant};
 use figures::Seen;
 
-/// Every figure of the record of which something is known, in the order of the ranges.
+/// All metrics of the record for which a range exists, in the order of the ranges.
 pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     if why_not(record, known).is_some() {
         return Vec::new();
@@ -28,7 +28,7 @@ pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     found
 }
 
-/// Why nothing can be said of this record; nothing where something can.
+/// Why no range applies to this record; `None` if ranges apply.
 pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
     let why = match record {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
@@ -43,7 +43,7 @@ pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
     Some(why)
 }
 
-/// How figures of a kind are called that lie outside of their range.
+/// Word for a value: `normal`, `slower` or `faster`.
 fn verdict(range: &Range, value: f64) -> &'static str {
     let less_is_better = match range.figure {
         Figure::Issue | Figure::GraphLaunch => true,

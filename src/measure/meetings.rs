@@ -1,9 +1,9 @@
-//! How long operations between ranks wait for those of other ranks, and how long they transfer.
+//! Splits the duration of operations between ranks into waiting and transfer.
 //!
-//! An operation waits from its start until the last operation that it meets has started; the rest of its duration is its
-//! transfer. Two sources tell how long that is. Durations do without a clock: of operations that end together, the last to
-//! come waits for nobody, so the shortest duration is the transfer. Starts on a common clock tell it up to the error of the
-//! clocks. The durations decide, as far as the clocks do not exclude what they say.
+//! An operation waits from its start until the last matching operation of another rank has started; the rest is
+//! transfer. Two sources determine this. Durations need no common clock: operations that end together share the
+//! transfer, and the last to arrive waits for nobody, so the shortest duration is the transfer. Start times on a common
+//! clock bound the waiting up to the clocks' error. The durations decide, within those bounds.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use super::arrivals::{Channel, RankArrivals, keep_matched};
 use super::record::{ArrivalRecord, MomentRecord};
 use super::run::RankRequest;
 
-/// An operation of a rank, with the operations of other ranks that it meets.
+/// An operation of a rank, with the matching operations of other ranks.
 #[derive(Debug)]
 pub struct Party<'a> {
     pub rank: u32,
     pub origins: &'a [MomentRecord],
-    /// One of the operation's arrivals: all have its times.
+    /// One of its arrivals. All arrivals of an operation have the same times.
     pub arrival: &'a ArrivalRecord,
-    /// Their places among the parties.
+    /// Indices of the matching operations.
     partners: Vec<usize>,
 }
 
-/// All operations of one slot that meet operations of other ranks, in the order of the ranks and of their texts.
+/// All operations of one slot that match operations of other ranks, by rank and in the order of the text.
 #[derive(Debug)]
 pub struct Meetings<'a>(Vec<Party<'a>>);
 
@@ -35,12 +35,13 @@ impl Party<'_> {
         self.arrival.ends_ns[at] - self.arrival.starts_ns[at]
     }
 
-    /// Observed iterations.
+    /// Number of observed iterations.
     pub fn iterations(&self) -> usize {
         self.arrival.starts_ns.len()
     }
 
-    /// How long after this one an operation of another rank started, by their clocks, and how far that may be off.
+    /// How much later an operation of another rank started, by the clocks, and the error of that. `None` without a
+    /// common clock.
     fn behind(&self, other: &Party, at: usize) -> Option<(Nanos, Nanos)> {
         let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
         let start = |party: &Party, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
@@ -50,7 +51,7 @@ impl Party<'_> {
 }
 
 impl<'a> Meetings<'a> {
-    /// The operations of ranks that meet, of one slot.
+    /// Matches the operations of ranks in one slot.
     pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [ArrivalRecord])]) -> Meetings<'a> {
         let mut parties: Vec<Party> = Vec::new();
         let mut met: BTreeMap<(Channel, u32), Vec<usize>> = BTreeMap::new();
@@ -64,7 +65,7 @@ impl<'a> Meetings<'a> {
             }
         }
         for ((channel, _), sides) in met {
-            // A side is missing where a rank was not observed.
+            // Incomplete if a rank was not observed.
             if sides.len() != channel.size() {
                 continue;
             }
@@ -75,7 +76,7 @@ impl<'a> Meetings<'a> {
         Meetings(parties)
     }
 
-    /// How long an operation waits in an observed iteration. `None` where an operation that it meets was not observed.
+    /// How long an operation waits in an observed iteration. `None` if a matching operation was not observed.
     fn wait(&self, party: &Party, at: usize) -> Option<Nanos> {
         let partners = || party.partners.iter().map(|partner| &self.0[*partner]);
         if party.partners.is_empty() || partners().chain([party]).any(|party| party.iterations() <= at) {
@@ -85,18 +86,18 @@ impl<'a> Meetings<'a> {
         let by_durations = partners().map(|partner| duration - partner.duration(at)).fold(Nanos(0), Nanos::max);
         let clocks: Option<Vec<(Nanos, Nanos)>> = partners().map(|partner| party.behind(partner, at)).collect();
         let Some(clocks) = clocks else { return Some(by_durations) };
-        // It did not wait for who came after it had ended: what it sent lay in a buffer.
+        // It did not wait for a rank that arrived after it had ended: its data was buffered.
         let waited = clocks.iter().map(|(behind, _)| *behind).filter(|behind| *behind <= duration);
         let (last, error) = (waited.fold(Nanos(0), Nanos::max), clocks.iter().map(|(_, error)| *error).max()?);
         Some(by_durations.clamp(last - error, last + error).min(duration).max(Nanos(0)))
     }
 
-    /// How long an operation waits in each observed iteration, as far as that is known.
+    /// How long an operation waits in each observed iteration, as far as known.
     pub fn waits(&self, party: &Party) -> Vec<Nanos> {
         (0..party.iterations()).map_while(|at| self.wait(party, at)).collect()
     }
 
-    /// The operations that meet each other, directly or through others; each with at least two.
+    /// Groups of operations that match directly or through others, with at least two each.
     pub fn together(&self) -> Vec<Vec<&Party<'a>>> {
         let mut seen = vec![false; self.0.len()];
         let mut together = Vec::new();
@@ -118,7 +119,7 @@ impl<'a> Meetings<'a> {
     }
 }
 
-/// An observed iteration of a rank, with how long each operation waited for other ranks.
+/// An observed iteration of a rank, with the waiting time of each operation.
 #[derive(Debug)]
 pub struct Iteration<'a> {
     pub trace: &'a Trace,
@@ -126,17 +127,17 @@ pub struct Iteration<'a> {
 }
 
 impl<'a> Iteration<'a> {
-    /// One that has nothing to do with other ranks.
+    /// An iteration without operations between ranks.
     pub fn alone(trace: &'a Trace) -> Iteration<'a> {
         Iteration { trace, waits: BTreeMap::new() }
     }
 
-    /// How long an operation worked: its duration, without waiting for other ranks.
+    /// Working time of an operation: its duration without waiting for other ranks.
     pub fn work(&self, span: &Span) -> Nanos {
         span.duration() - self.wait(span.op).unwrap_or_default()
     }
 
-    /// How long an operation waited. `None` for one that no other rank takes part in, or where their part is not known.
+    /// Waiting time of an operation; `None` if it involves no other rank or the others were not observed.
     pub fn wait(&self, op: OpId) -> Option<Nanos> {
         self.waits.get(&op).copied()
     }
@@ -145,14 +146,15 @@ impl<'a> Iteration<'a> {
 /// All observed iterations of several ranks.
 #[derive(Debug)]
 pub struct Observations<'a> {
-    /// By rank, as their traces come.
+    /// By rank, in the order of their traces.
     pub iterations: Vec<Vec<Iteration<'a>>>,
-    /// By slot and rank, the arrivals that meet.
+    /// Matched arrivals, by slot and rank.
     pub arrivals: Vec<Vec<RankArrivals>>,
 }
 
 impl<'a> Observations<'a> {
-    /// Those of the ranks' traces; `slots` are iterations after which the programs of all ranks repeat.
+    /// Computes waiting times from the ranks' traces. `slots` is the number of iterations after which the programs of
+    /// all ranks repeat.
     pub fn of(ranks: &[RankRequest], slots: usize, traces: &'a [Vec<Trace>]) -> Observations<'a> {
         let alone = |traces: &'a Vec<Trace>| traces.iter().map(Iteration::alone).collect();
         let mut iterations: Vec<Vec<Iteration>> = traces.iter().map(alone).collect();
@@ -175,7 +177,7 @@ impl<'a> Observations<'a> {
     }
 }
 
-/// Adds to the iterations of a slot how long their operations waited.
+/// Adds the waiting times of a slot's operations to the iterations.
 fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
     let ranks: Vec<_> = arrivals.iter().map(|of| (of.rank, &of.origins[..], &of.arrivals[..])).collect();
     let meetings = Meetings::of(&ranks);

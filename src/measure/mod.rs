@@ -1,4 +1,5 @@
-//! Session to record: warm-up, samples, statistics, metrics, expectations, what is normal. Knows no backend.
+//! From session to record: warm-up, samples, statistics, metrics, expectations, verification, comparisons. Independent
+//! of backends.
 
 pub mod ab;
 mod alone;

@@ -1,4 +1,4 @@
-//! The order of a sweep's cases in a table: by a value, a headline or a metric.
+//! Sorts a sweep's cases for a table, by an axis, the time or a metric.
 
 use std::cmp::Ordering;
 
@@ -9,19 +9,19 @@ use super::pace::Pace;
 use super::record::MetricRecord;
 use super::scaling::{self, Point, number};
 
-/// Headlines that every sweep has.
+/// Sort keys that every sweep has.
 const MEDIAN: &str = "median";
 const RATE: &str = "rate";
 
-/// What cases are sorted by, the best first: the name of an axis, `median`, `rate`, or a metric.
+/// A sort key, best first: the name of an axis, `median`, `rate`, or a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     name: String,
-    /// The other way round.
+    /// True for worst first.
     reversed: bool,
 }
 
-/// What a case is sorted by. Cases without it come last.
+/// Value that a case is sorted by. Cases without one come last.
 #[derive(Clone, Debug, PartialEq)]
 enum Key {
     Number(f64),
@@ -39,14 +39,14 @@ impl Key {
     }
 }
 
-/// A metric of a case, of the first way in which it was launched.
+/// A metric of a case's first variant; `None` if it has none of that name.
 pub fn metric<'a>(case: &'a Case, name: &str) -> Option<&'a MetricRecord> {
     let variant = case.record.as_ref()?.variants.first()?;
     variant.metrics.iter().find(|metric| metric.name == name)
 }
 
 impl Order {
-    /// `NAME`, or `-NAME` for the other way round.
+    /// Parses `NAME`, or `-NAME` for the reverse order.
     pub fn new(text: &str) -> Order {
         let (name, reversed) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
         Order { name: name.trim().to_owned(), reversed }
@@ -56,17 +56,17 @@ impl Order {
         &self.name
     }
 
-    /// The names that cases can be sorted by, of a sweep whose file has these metrics.
+    /// Valid names for a sweep whose cases have these metrics.
     pub fn names<'a>(header: &'a Header, metrics: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         header.axes.iter().map(|axis| axis.name.as_str()).chain([MEDIAN, RATE]).chain(metrics).collect()
     }
 
-    /// Whether it is a metric, and no axis or headline.
+    /// Whether the key is a metric, not an axis or headline.
     pub fn is_metric(&self, header: &Header) -> bool {
         !Order::names(header, std::iter::empty()).contains(&self.name.as_str())
     }
 
-    /// The cases in this order. Equal ones stay as they are.
+    /// Returns the sorted cases. The sort is stable.
     pub fn sorted<'a>(&self, header: &Header, cases: &[&'a Case]) -> Vec<&'a Case> {
         let (pace, unit) = (scaling::pace(cases), scaling::unit(cases));
         let key = |case: &Case| -> Option<Key> {

@@ -1,7 +1,7 @@
-//! Ranks beside each other: how far apart they begin, who comes last where ranks meet, and how long others wait for it.
+//! Skew between ranks: how far apart they begin, which arrives last at collectives, and how long others wait for it.
 //!
-//! From records of ranks alone, wherever they ran. A rank is named only where it is later than all others beyond the
-//! error of the clocks and the spread of the samples together.
+//! Uses only the records of ranks. Names a straggler only if its delay exceeds the errors of the clocks and the spread
+//! of the samples.
 
 use indexmap::IndexMap;
 
@@ -12,10 +12,10 @@ use super::meetings::{Meetings, Party};
 use super::record::{LateRecord, MeetingRecord, MomentRecord, RankRecord, SkewRecord};
 use super::stats::Summary;
 
-/// Fewest observed iterations in which a rank is named.
+/// Minimum number of observed iterations for naming a straggler.
 const FEWEST: usize = 3;
 
-/// How far the ranks are apart; nothing where they have nothing in common.
+/// Computes the skew between ranks; `None` if they share no operations.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
     let meetings = Meetings::of(&sides);
@@ -33,7 +33,7 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     Some(SkewRecord { begin_ns, begin_error_ns, straggler, balance, collectives })
 }
 
-/// What operations of several ranks that meet have in common.
+/// Record of matching operations; `None` if some were not observed.
 fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Option<MeetingRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
@@ -68,7 +68,7 @@ fn round(time: f64) -> Nanos {
     Nanos(time.round() as i64)
 }
 
-/// The rank that is named last with the most time, over all collectives.
+/// The rank with the largest total delay over all collectives; `None` if no rank is ever last beyond the error.
 fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
     let mut late: IndexMap<u32, i64> = IndexMap::new();
     for last in collectives.iter().filter_map(|meeting| meeting.last) {
@@ -77,7 +77,7 @@ fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
     late.into_iter().max_by_key(|&(rank, time)| (time, std::cmp::Reverse(rank))).map(|(rank, _)| rank)
 }
 
-/// A median and how far it may be off.
+/// A median with its error.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     median: f64,
@@ -85,8 +85,8 @@ struct Told {
 }
 
 impl Told {
-    /// Of samples that a clock's error is in. Where they are too few for an interval of their median, all that lies
-    /// between the least and the greatest counts as doubt.
+    /// From samples with a clock error of `clocks`. If they are too few for an interval of the median, the error is
+    /// their whole range.
     fn of(samples: &[f64], clocks: f64) -> Option<Told> {
         let summary = Summary::of(samples)?;
         let median = summary.p50;
@@ -106,23 +106,23 @@ impl Told {
     }
 }
 
-/// When each rank came, iteration by iteration, on one clock.
+/// Arrivals of each rank in each iteration, on a common clock.
 struct ArrivalTimes {
-    /// By rank. From a moment that all have in common, in ns.
+    /// By rank, in ns from a common origin.
     times: Vec<Vec<f64>>,
-    /// How far each rank's clock may be off.
+    /// Clock error of each rank, in ns.
     errors: Vec<f64>,
 }
 
 impl ArrivalTimes {
-    /// From the beginnings of iterations, and what came behind each on a rank; nothing where a beginning is not known, or
-    /// hosts have clocks of their own.
+    /// Arrivals `behind(rank, iteration)` after the begins of iterations; `None` if a begin is unknown, or if ranks
+    /// have different clocks.
     fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
         let iterations = origins.iter().map(|of| of.len()).min().filter(|count| *count > 0)?;
         if origins.iter().any(|of| of[0].clock != origins[0][0].clock) {
             return None;
         }
-        // Host clocks count from long ago: what is left as a float has to be exact.
+        // Subtract the origin first: host times are too large for exact floats.
         let zero = origins[0][0].at_ns;
         let time = |rank: usize, at: usize| (origins[rank][at].at_ns - zero + behind(rank, at)).0 as f64;
         let times = (0..origins.len()).map(|rank| (0..iterations).map(|at| time(rank, at)).collect()).collect();
@@ -134,7 +134,7 @@ impl ArrivalTimes {
         self.times[0].len()
     }
 
-    /// From the first to the last.
+    /// From the first to the last arrival.
     fn skew(&self) -> Option<Told> {
         let skew = |at: usize| {
             let all = || self.times.iter().map(|of| of[at]);
@@ -146,7 +146,7 @@ impl ArrivalTimes {
         Told::of(&samples, errors.iter().rev().take(2).sum())
     }
 
-    /// The one that comes behind all others, by its place; nothing where that may be chance.
+    /// Index and delay of the rank that arrives after all others; `None` if chance may explain it.
     fn last(&self) -> Option<(usize, LateRecord)> {
         if self.iterations() < FEWEST {
             return None;

@@ -1,9 +1,9 @@
-//! Stretches of time as sets: unions, intersections, lengths. Times are plain numbers.
+//! Sets of time intervals: union, intersection, length. Times are plain numbers.
 
-/// From a beginning to an end.
+/// Begin and end.
 pub type Stretch = (f64, f64);
 
-/// Stretches joined where they touch or overlap, in order.
+/// Merges intervals that touch or overlap; sorts them.
 pub fn union(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     stretches.retain(|(start, end)| end > start);
     stretches.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -17,7 +17,7 @@ pub fn union(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     joined
 }
 
-/// What two unions have in common.
+/// Intersection of two unions.
 pub fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     let (mut i, mut j) = (0, 0);
     let mut common = Vec::new();
@@ -31,18 +31,18 @@ pub fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     common
 }
 
-/// How long a union lasts.
+/// Total length of a union.
 pub fn length(stretches: &[Stretch]) -> f64 {
     stretches.iter().map(|(start, end)| end - start).sum()
 }
 
-/// How long a union lasts beside another.
+/// Total length of a union outside of another.
 pub fn beside(stretches: &[Stretch], other: &[Stretch]) -> f64 {
     length(stretches) - length(&common(stretches, other))
 }
 
-/// A union in which each stretch is moved by whole periods to lie between 0 and the period; one that lasts longer than that
-/// covers all of it. Empty where the period is 0.
+/// Shifts each interval by whole periods into 0 to `period`; one longer than a period covers all of it. Empty if the
+/// period is 0.
 pub fn folded(stretches: &[Stretch], period: f64) -> Vec<Stretch> {
     if period <= 0.0 {
         return Vec::new();

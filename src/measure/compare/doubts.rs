@@ -1,4 +1,4 @@
-//! What speaks against comparing two cases: what makes a verdict impossible, and what makes it doubtful.
+//! Reasons against comparing two cases: some prevent a verdict, others make it doubtful.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::matching::Twins;
 use super::point::{self, Point, Value};
 use crate::measure::pace::Pace;
 
-/// Why no verdict can be given.
+/// Reasons that prevent a verdict.
 pub fn refused(twins: &Twins) -> Vec<String> {
     let mut refused = Vec::new();
     let [base, other] = [&twins.base, &twins.other];
@@ -35,7 +35,7 @@ fn apart(base: &str, other: &str) -> String {
     format!("{base} against {other}: the ratio says how good the model is, and nothing of a regression")
 }
 
-/// Why a verdict is doubtful.
+/// Reasons that make a verdict doubtful.
 pub fn doubts(twins: &Twins) -> Vec<String> {
     let mut doubts = Vec::new();
     if !twins.differs.is_empty() {
@@ -88,7 +88,7 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
     doubts
 }
 
-/// Whether two of the measured runs have the same samples: chance does not do that.
+/// Whether two runs have identical samples, so that one must be a copy of the other.
 fn has_copies(points: &[&Point]) -> bool {
     let series = |point: &&&Point| {
         let time = point.figures.iter().find(|figure| figure.name == "time.p50")?;
@@ -104,7 +104,7 @@ fn has_copies(points: &[&Point]) -> bool {
     all.iter().collect::<BTreeSet<_>>().len() < all.len()
 }
 
-/// What is said of one side's runs, each kind once, with how many runs it is said of, and how it is said of the first.
+/// The distinct remarks about a side's runs, each with the number of runs that it applies to.
 fn of_runs(side: &str, points: &[&Point], of: fn(&Point) -> &Vec<String>) -> Vec<String> {
     let kind = |text: &String| text.split(':').next().unwrap_or_default().to_owned();
     let mut kinds: IndexMap<String, (&String, usize)> = IndexMap::new();

@@ -1,4 +1,4 @@
-//! The metrics of a case that both sides have: effect, interval, threshold, verdict.
+//! Compares the metrics of a matched case: effect, interval, threshold, verdict.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::matching::{self, Twins};
 use super::point::{Figure, OF_ONE_SLOT, Point, Value};
 use super::{Options, Pair, Row, doubts, is_of, operations};
 
-/// By how much a product may miss a constant and still be one: rounding.
+/// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;
 
-/// What matters, by metric.
+/// Thresholds of relevance.
 #[derive(Clone, Debug)]
 pub struct Thresholds {
     pub all: f64,
-    /// By the name of a metric, or what stands before its dot.
+    /// By metric name, or by the prefix before the dot.
     pub of: IndexMap<String, f64>,
 }
 
@@ -37,13 +37,13 @@ impl Thresholds {
     }
 }
 
-/// A figure of one side: of each of its runs.
+/// The values of a metric in the runs of one side.
 struct Metric<'a> {
     unit: &'a str,
     values: Vec<Value>,
 }
 
-/// A case of both sides, compared.
+/// Compares a matched case.
 pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair {
     let refused = doubts::refused(twins);
     let one_slot = twins.is_one_slot();
@@ -75,7 +75,7 @@ pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair 
     }
 }
 
-/// What has to stand beside every figure of a side.
+/// Kind of results of a side: `measured`, `simulated` or `emulated`.
 fn figures(runs: &[&Point]) -> String {
     let of = |run: &&Point| match (run.simulated, run.emulated.is_some()) {
         (false, false) => "measured",
@@ -87,14 +87,14 @@ fn figures(runs: &[&Point]) -> String {
     kinds.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
-/// The figures of the first run, in its order.
+/// Names of the first run's metrics, in its order.
 fn names_of<'a>(twins: &'a Twins) -> Vec<&'a str> {
     let pace = twins.pace();
     let names = |run: &&'a Point| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
     twins.base.first().map_or_else(Vec::new, names)
 }
 
-/// A metric that every run of both sides has, in one unit.
+/// Compares a metric; `None` unless every run of both sides has it, in the same unit.
 fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
     let pace = twins.pace();
     let (mut base, mut other) = (metric(&twins.base, name, pace)?, metric(&twins.other, name, pace)?);
@@ -133,8 +133,8 @@ fn metric<'a>(runs: &[&'a Point], name: &str, pace: Pace) -> Option<Metric<'a>> 
     same.then(|| Metric { unit, values: figures.iter().map(|figure| figure.value.clone()).collect() })
 }
 
-/// A number of a run that is a constant over its median time, or times it, with the same constant in all runs of both
-/// sides, varies as the time does: it gets the time's samples.
+/// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
+/// factor in all runs of both sides.
 fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
     let pace = twins.pace();
     let times: Option<Vec<(f64, &Value)>> = twins.points().map(|run| median_time(run, pace)).collect();
@@ -155,7 +155,7 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
     if !moved {
         return;
     }
-    // What a second is worth, or what time a unit takes.
+    // Factor of a rate, or of a time per unit.
     let (factor, inverse) = match (constant(|value, time| value / time), constant(|value, time| value * time)) {
         (Some(factor), _) => (factor, false),
         (None, Some(work)) => (1.0 / work, true),
@@ -169,14 +169,14 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
     }
 }
 
-/// The median time of a run in seconds, and the series that it is of.
+/// Median time of a run in seconds, and its series.
 fn median_time(run: &Point, pace: Pace) -> Option<(f64, &Value)> {
     let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
     let Value::Series { samples, .. } = &figure.value else { return None };
     Some((median(samples), &figure.value))
 }
 
-/// The effect; nothing where a value is not positive, or samples do not carry the percentile.
+/// Computes the effect; `None` if a value is not positive or the samples are too few for the percentile.
 fn effect(
     (base, other): (&[Value], &[Value]),
     simulated: bool,
@@ -188,7 +188,7 @@ fn effect(
     if let (Some((base, percentile, inverse)), Some((other, ..))) = (groups(base), groups(other)) {
         let better = if inverse { better.opposite() } else { better };
         let effect = Effect::of(&base, &other, percentile, better, threshold)?;
-        // A simulation leaves nothing to chance, however few its iterations are.
+        // A simulation has no noise, so few iterations suffice.
         let effect = match (simulated, effect.interval) {
             (true, None) => Effect::exact(effect.base, effect.other, better, threshold)?,
             (true, Some(_)) => effect,
@@ -201,14 +201,14 @@ fn effect(
     let same = |values: &[f64]| values.iter().all(|value| *value == values[0]);
     let exact = base.iter().chain(other).all(|value| matches!(value, Value::Exact(_))) || simulated;
     let constant = same(&numbers_of_base) && same(&numbers_of_other);
-    // Measured numbers that agree to the last digit do not vary either.
+    // Measured numbers that agree exactly count as constant.
     if constant && (exact || first == numbers_of_other[0]) {
         return Effect::exact(first, numbers_of_other[0], better, threshold);
     }
     Effect::of_values(&numbers_of_base, &numbers_of_other, better, threshold)
 }
 
-/// The samples of all runs, their percentile, and whether the figure is one over it.
+/// Samples of all runs, their percentile, and whether the metric is the reciprocal. `None` if a value has no samples.
 fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
     let (mut of, mut inverted) = (50.0, false);
     let groups = values.iter().map(|value| match value {
@@ -222,12 +222,12 @@ fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
     Some((groups, of, inverted))
 }
 
-/// A value for each side, where there is no ratio. Nothing of samples that do not carry their percentile.
+/// Value of a side that is shown without a ratio; `None` if the samples are too few for the percentile.
 fn middle(values: &[Value]) -> Option<f64> {
     numbers(values).filter(|numbers| !numbers.is_empty()).map(|numbers| median(&numbers))
 }
 
-/// One number of each run; nothing where there are samples.
+/// One number per run; `None` if values have samples.
 fn numbers(values: &[Value]) -> Option<Vec<f64>> {
     let number = |value: &Value| match value {
         Value::Single(value) | Value::Exact(value) => Some(*value),
@@ -236,7 +236,7 @@ fn numbers(values: &[Value]) -> Option<Vec<f64>> {
     values.iter().map(number).collect()
 }
 
-/// The verdict, and why nothing can be said.
+/// The verdict, and the reason if there is none.
 fn judge(
     effect: Option<&Effect>,
     base: f64,
@@ -247,7 +247,7 @@ fn judge(
     let Some(effect) = effect else {
         return match (base == other, better) {
             (true, _) => (Verdict::Same, None),
-            // From nothing, or to nothing, where nothing is left to chance.
+            // A change from or to zero without noise.
             (false, Some(better)) if simulated => {
                 let lower = better == Direction::LowerIsBetter;
                 (if (other < base) == lower { Verdict::Better } else { Verdict::Worse }, None)

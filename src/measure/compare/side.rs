@@ -1,4 +1,4 @@
-//! A side: everything that was given for it, whatever files it comes from.
+//! One side of a comparison: all runs that were given for it, from any number of files.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::SideRecord;
 use super::harness;
 use super::point::{self, Point};
 
-/// One side of a comparison.
+/// The runs of one side.
 #[derive(Clone, Debug)]
 pub struct RunSet {
     name: String,
@@ -18,12 +18,13 @@ pub struct RunSet {
 }
 
 impl RunSet {
-    /// A side with nothing in it; `name` as it was given.
+    /// Returns an empty side; `name` as the user gave it.
     pub fn new(name: &str) -> RunSet {
         RunSet { name: name.to_owned(), files: Vec::new(), points: Vec::new() }
     }
 
-    /// Adds a file: a record, a file of cases, or results of AORTA's Python harness. The error says what is wrong with it.
+    /// Adds a record, a file of cases, or results of AORTA's Python harness. The error describes what is wrong with the
+    /// file.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
         let points = if Cases::is_meant(text.as_bytes()) {
             of_cases(text)?
@@ -37,7 +38,7 @@ impl RunSet {
         Ok(())
     }
 
-    /// Whether nothing was measured.
+    /// Whether no run has results.
     pub fn is_empty(&self) -> bool {
         self.points.iter().all(|point| point.failed.is_some())
     }
