@@ -1,7 +1,8 @@
-//! The side of rank 0: it listens, and takes the other ranks until all are there.
+//! Rank 0's side of the rendezvous: it listens, and accepts the other ranks until all have joined.
 //!
-//! Whoever reaches the port may connect, so nobody is waited for: connections are looked at in turn, those that have not
-//! proved to be ranks are few, and the oldest of the address that has the most makes room for the next.
+//! Anybody who reaches the port may connect, so nothing blocks on a single connection: connections are processed in
+//! turn, the number of unauthenticated ones is limited, and the oldest one from the address with the most makes room
+//! for a new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -16,19 +17,19 @@ use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
 use super::stream::{Address, Listener, Stream};
 use super::{JoinOptions, Transport, local};
 
-/// Connections at most whose rank is not known.
+/// Maximum number of unauthenticated connections.
 const GUESTS: usize = 256;
 
-/// Connections that are taken before the others are looked at again.
+/// Maximum number of connections accepted before existing ones are processed again.
 const AT_ONCE: usize = 64;
 
-/// The pause where nothing has come.
+/// Pause when nothing has arrived.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Refusals, and addresses of strangers, that a message names.
+/// Maximum number of refusals and unknown addresses in a message.
 const TOLD: usize = 4;
 
-/// How often a port is tried at which nobody answers, and which cannot be had.
+/// Number of attempts at a port that cannot be bound although nobody answers there.
 const TRIES: usize = 20;
 
 /// Returns the connections of rank 0, by rank.
@@ -49,17 +50,16 @@ pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, E
     Ok(door.come)
 }
 
-/// What comes of the wish to listen at an address.
+/// Result of trying to listen at an address.
 enum Claim {
     Ours(Listener),
-    /// Rank 0 of another run has it, which knows the same secret.
+    /// Rank 0 of another run with the same secret has it.
     OtherRun,
-    /// It is no address of this host.
+    /// It is not an address of this host.
     Elsewhere,
 }
 
-/// Listens at the address of the place. A port that another run of the same user has is left to it; one that anybody else
-/// has is an error.
+/// Binds rank 0's address. Skips ports used by other runs of the same user; fails if anybody else uses one.
 fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     let (host, port) = match &place.transport {
         Transport::Host { folder, .. } => {
@@ -112,7 +112,7 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
                 return Err(cannot("another process takes this one for a rank of its own".to_owned()));
             }
             Err(Stranger::Unknown) => break,
-            // Nobody listens any more, or not yet.
+            // Nobody listens there any more, or not yet.
             Err(Stranger::Unreachable(_)) => {
                 #[cfg(unix)]
                 if let Address::Host(path) = address
@@ -134,15 +134,15 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 struct Door<'a> {
     place: &'a JoinOptions,
     come: BTreeMap<u32, Connection>,
-    /// Who has connected and is not known yet, the oldest first.
+    /// Unauthenticated connections, the oldest first.
     guests: Vec<Guest>,
     refused: Vec<String>,
-    /// Addresses from which connections came that did not prove that they know the secret.
+    /// Addresses of connections that failed to authenticate.
     strangers: BTreeSet<IpAddr>,
 }
 
 impl Door<'_> {
-    /// Takes the connections that wait. Returns whether there were any.
+    /// Accepts waiting connections. Returns whether there were any.
     fn admit(&mut self, listener: &Listener) -> bool {
         for taken in 0..AT_ONCE {
             match listener.accept() {
@@ -154,7 +154,7 @@ impl Door<'_> {
                 }
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return taken > 0,
-                // The process may have as many files open as it can.
+                // The process may have reached its limit of open files.
                 Err(_) => {
                     self.make_room();
                     return taken > 0;
@@ -164,7 +164,7 @@ impl Door<'_> {
         true
     }
 
-    /// Closes the oldest connection of the address that has the most.
+    /// Closes the oldest connection from the address with the most connections.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
         self.guests.iter().for_each(|guest| *counts.entry(guest.from).or_default() += 1);
@@ -174,7 +174,7 @@ impl Door<'_> {
         }
     }
 
-    /// Goes on with every connection as far as that takes no waiting. Returns whether any said who it is.
+    /// Processes every connection without blocking. Returns whether any was authenticated.
     fn attend(&mut self) -> bool {
         let mut is_busy = false;
         for guest in std::mem::take(&mut self.guests) {
@@ -192,7 +192,7 @@ impl Door<'_> {
         is_busy
     }
 
-    /// Answers one that is known, and keeps its connection where it belongs here.
+    /// Answers an authenticated process, and keeps its connection if it belongs to this run.
     fn receive(&mut self, hello: &Hello, stream: Stream, seals: Seals) {
         let (kind, why) = match self.judge(hello) {
             Ok(()) => (FrameKind::Welcome, String::new()),
@@ -209,7 +209,7 @@ impl Door<'_> {
         }
     }
 
-    /// Whether one that knows the secret is a rank that is missing: otherwise why not, or nothing where it is of another
+    /// Whether an authenticated process is a missing rank; otherwise the reason, or `None` if it belongs to another
     /// run.
     fn judge(&self, hello: &Hello) -> Result<(), Option<String>> {
         let place = self.place;

@@ -1,11 +1,11 @@
-//! Processes of one run, one for each rank, that tell each other what they have to know together: a star around rank 0.
+//! Communication between the processes of a run, one per rank: a star with rank 0 in the centre.
 //!
-//! Ranks of one user on one host meet at a Unix socket. Ranks of several hosts meet over TCP, and prove to each other that
-//! they know a secret. Every frame is sealed with a key of its connection.
+//! Ranks of one user on one host use a Unix socket. Ranks on several hosts use TCP, and authenticate by a shared
+//! secret. Every frame is sealed with a key of its connection.
 //!
-//! A thread for each connection reads what comes, so that a rank that fails or dies is known at once, also while the
-//! others wait for their devices. Nothing is sent while iterations are measured but a heartbeat now and then. It carries
-//! how far a rank is: one that is alive and makes no progress is not waited for without end.
+//! One thread per connection reads incoming frames, so that a failed or dead rank is noticed at once, even while the
+//! others wait for their devices. While iterations are measured, only occasional heartbeats are sent. They carry each
+//! rank's progress, so that a rank that is alive but makes no progress is not waited for forever.
 
 mod frame;
 mod handshake;
@@ -37,56 +37,56 @@ use stream::Stream;
 pub use secret::{SHORTEST, Secret, SecretFault};
 pub use stream::is_loopback;
 
-/// Ports that rank 0 tries, from the first on: others may be taken.
+/// Number of ports that rank 0 tries, since some may be in use.
 const PORTS: u16 = 16;
 
-/// Between two signs of life.
+/// Interval of heartbeats.
 const PULSE: Duration = Duration::from_secs(5);
 
-/// Silence after which a process counts as gone, though its connection stands: its machine may be.
+/// Silence after which a process counts as gone, even if its connection is open: its machine may be down.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How long a process that waits for its device, or in a library, may take to end when another is gone.
+/// Time for a process that waits for its device or a library to end by itself after another is gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The same when another has failed, and still tells why: what is under way, such as a compiler, may end first.
+/// The same after another has failed, but still reports its error: current work, such as a compilation, may end first.
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
-/// How long rank 0 waits for the others to be through, in the end.
+/// Time that rank 0 waits for the others at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a rank may have said before anybody asks.
+/// Maximum number of messages from a rank that are queued unread.
 const AHEAD: usize = 4;
 
-/// Where the processes of a run meet, and which one this is.
+/// Rendezvous of a run's processes, with the rank of this one.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
     pub rank: u32,
     pub world: u32,
     pub transport: Transport,
-    /// The name of the run, which tells it from others of the same user.
+    /// Name of the run, which distinguishes it from others of the same user.
     pub job: String,
-    /// How long each waits for the others to come.
+    /// How long a process waits for the others to join.
     pub timeout: Duration,
     /// How long a rank may make no progress while another waits for it.
     pub stall: Duration,
 }
 
-/// How the processes of a run reach rank 0.
+/// How processes reach rank 0.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// A Unix socket, for processes of one user on one host.
     Host {
-        /// The folder of the socket, which only this user may enter. Made where it is missing.
+        /// Private folder of the socket; created if missing.
         folder: PathBuf,
-        /// How ranks can meet that this does not suit: the help of an error.
+        /// Help of the error if ranks do not meet: alternatives to this transport.
         advice: String,
     },
     /// TCP, for processes that know the secret.
     Network {
-        /// The host of rank 0.
+        /// Host of rank 0.
         address: String,
-        /// The first port that rank 0 tries.
+        /// First port that rank 0 tries.
         port: u16,
         secret: Secret,
     },
@@ -100,7 +100,7 @@ impl JoinOptions {
         }
     }
 
-    /// The key of the first proofs. On one host the system says who the other is, and there is none.
+    /// Key of the proofs. Empty on one host, where the system identifies the other process.
     fn key(&self) -> &[u8] {
         match &self.transport {
             Transport::Host { .. } => &[],
@@ -109,7 +109,7 @@ impl JoinOptions {
     }
 }
 
-/// What ends the process where it does not come back by itself.
+/// Ends the process if it does not end by itself.
 pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
@@ -126,7 +126,7 @@ struct Shared {
     changed: Condvar,
     rescue: Rescue,
     stall: Duration,
-    /// Counts what this process has done; what it counts does not matter, as long as it goes on.
+    /// Returns a number that changes whenever this process makes progress.
     work: OnceLock<Work>,
 }
 
@@ -136,7 +136,7 @@ type Work = Box<dyn Fn() -> u64 + Send + Sync>;
 struct Link {
     stream: Stream,
     seal: Seal,
-    /// A frame could not be sent whole: the next would make no sense.
+    /// True if a frame was sent incompletely, after which the connection is unusable.
     broken: bool,
 }
 
@@ -153,29 +153,29 @@ impl Link {
 
 #[derive(Default)]
 struct State {
-    /// What each connection has brought, whole.
+    /// Complete frames received from each rank.
     inbox: BTreeMap<u32, VecDeque<Frame>>,
-    /// Ranks that are through.
+    /// Ranks that have finished.
     through: BTreeSet<u32>,
-    /// The first rank that is gone, and why.
+    /// The first rank that is gone, with the reason.
     lost: Option<(u32, String)>,
-    /// The place that this process comes to next, counted from 0.
+    /// Number of this process's next step, counted from 0.
     turn: u64,
-    /// The name of the last place that this process came to; empty before the first.
+    /// Name of this process's last step; empty before the first.
     place: String,
-    /// This process waits for others at that place.
+    /// True if this process waits for others at that step.
     waiting: bool,
-    /// How far the others were when they were last heard of.
+    /// Progress of the others by their latest heartbeat.
     progress: BTreeMap<u32, Progress>,
-    /// The last place before which a rank has failed.
+    /// The last step before which a rank has failed, and that rank.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
-    /// This process is through.
+    /// True if this process has finished.
     closed: bool,
 }
 
 impl State {
-    /// What the process that is under way has to know.
+    /// Wakes the thread that waits for a change.
     fn wake(&self) {
         let failed = self.lost.is_some() || self.alarm.is_some_and(|(turn, _)| turn >= self.turn);
         if let Some(flag) = self.watched.as_ref().filter(|_| failed) {
@@ -185,8 +185,8 @@ impl State {
 }
 
 impl Rendezvous {
-    /// Meets the other processes; returns when all are there. `rescue` is called when another rank is gone, or has
-    /// failed, and this process does not come back from what it does; it does not return where it ends the process.
+    /// Joins the other processes; returns once all have joined. Calls `rescue` if another rank is gone or has failed
+    /// and this process does not end by itself; `rescue` may end the process.
     pub fn join(place: &JoinOptions, rescue: Rescue) -> Result<Rendezvous, ExecError> {
         let connections = match place {
             JoinOptions { world: 1, .. } => BTreeMap::new(),
@@ -225,13 +225,12 @@ impl Rendezvous {
         Ok(Rendezvous { shared })
     }
 
-    /// From now on, heartbeats carry this count of what the process has done. A rank makes progress as long as it changes.
-    /// Only the first count is kept.
+    /// Sets the counter that heartbeats carry as this process's progress. Only the first one is kept.
     pub fn count_work(&self, work: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.shared.work.set(Box::new(work));
     }
 
-    /// Says good-bye: without a reason where this process has all that it needs, else with the reason for which it goes.
+    /// Says good-bye: without a reason if this process has finished, otherwise with the reason why it leaves.
     pub fn leave(&self, why: Option<&str>) {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -241,14 +240,14 @@ impl Rendezvous {
         state.closed = true;
         let last = match (why, &state.lost) {
             (None, _) => Frame::new(FrameKind::Bye, shared.rank, 0),
-            // The others may not know yet whom it goes for: the thread that found out may still be about to say so.
+            // Name the lost rank: the thread that noticed it may not have told the others yet.
             (Some(_), Some((rank, why))) => Frame::new(FrameKind::Gone, *rank, 0).with_text(why),
             (Some(why), _) => Frame::new(FrameKind::Gone, shared.rank, 0).with_text(why),
         };
         drop(state);
         shared.changed.notify_all();
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
-        // Whoever closes first may take away what the other has not read yet.
+        // Closing first could discard what the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
             drop(shared.changed.wait_timeout_while(shared.state(), FAREWELL, all));
@@ -265,7 +264,7 @@ impl Drop for Rendezvous {
     }
 }
 
-/// Waits until rank 0 says that all ranks are there. Before that it says nothing.
+/// Waits until rank 0 reports that all ranks have joined.
 fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
     let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
         why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
@@ -277,12 +276,12 @@ fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), Ex
     }
 }
 
-/// Starts a thread that nobody waits for.
+/// Starts a detached thread.
 fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name("rendezvous".to_owned()).spawn(work).map(drop)
 }
 
-/// Why a connection is over, in words.
+/// Describes why a connection ended.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
@@ -298,22 +297,22 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a frame, in pieces where it is long. Frames of other threads come in between.
+    /// Sends a frame, in pieces if it is long. Frames of other threads may come in between.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
         let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);
         frame.clone().pieces().try_for_each(write)
     }
 
-    /// Rank 0 hands on to the others what they have to know.
+    /// Forwards a frame from rank 0 to all ranks except `but`.
     fn relay(&self, frame: &Frame, but: u32) {
         if self.rank == 0 {
-            // One that cannot be reached is found out by whoever reads from it.
+            // If a rank cannot be reached, the thread that reads from it notices.
             self.links.keys().filter(|&&rank| rank != but).for_each(|&rank| drop(self.send(rank, frame)));
         }
     }
 
-    /// Takes what a connection brings, to its end.
+    /// Receives frames from a connection until it ends.
     fn read(self: Arc<Self>, from: u32, mut stream: Stream, mut seal: Seal) {
         let mut pieces: Vec<u8> = Vec::new();
         loop {
@@ -362,7 +361,7 @@ impl Shared {
         }
     }
 
-    /// A rank has failed before that place.
+    /// Notes that a rank has failed before step `turn`.
     fn alarm(self: &Arc<Self>, turn: u64, rank: u32) {
         let mut state = self.state();
         state.alarm = state.alarm.max(Some((turn, rank)));
@@ -373,7 +372,7 @@ impl Shared {
         }
     }
 
-    /// A rank is gone. `from` is where this is known from.
+    /// Notes that a rank is gone. `from` is the rank that reported it.
     fn lose(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
         let mut state = self.state();
         if state.closed || state.lost.is_some() {
@@ -387,7 +386,7 @@ impl Shared {
         self.rescue_after(GRACE, rank, why, |state| !state.closed);
     }
 
-    /// Ends the process after a while, if it is still stuck.
+    /// Calls `rescue` after a while, if this process has not ended by then.
     fn rescue_after(
         self: &Arc<Self>,
         grace: Duration,
@@ -396,7 +395,7 @@ impl Shared {
         stuck: impl Fn(&State) -> bool + Send + 'static,
     ) {
         let (shared, why) = (self.clone(), why.to_owned());
-        // Without a thread for it, the limit for an iteration is what is left.
+        // Without that thread, the iteration timeout must suffice.
         let _ = start(move || {
             let waited = shared.changed.wait_timeout_while(shared.state(), grace, |state| stuck(state));
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -408,7 +407,7 @@ impl Shared {
         });
     }
 
-    /// Says now and then that this process is there, and how far it is.
+    /// Sends heartbeats with this process's progress.
     fn beat(&self) {
         let pulse = PULSE.min(self.stall / 4);
         loop {
@@ -420,7 +419,7 @@ impl Shared {
             let alive = self.heartbeat(&state);
             drop(state);
             for link in self.links.values() {
-                // What is being sent to a rank shows it that this one is there; others need not wait for that.
+                // A link in use is already sending to that rank, which proves that this process is alive.
                 if let Ok(mut link) = link.try_lock() {
                     let _ = link.send(&alive);
                 }
@@ -428,7 +427,7 @@ impl Shared {
         }
     }
 
-    /// Waits for what a connection brings at a place.
+    /// Waits for a frame from a rank at step `turn`.
     fn next(self: &Arc<Self>, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
         let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
         let since = Instant::now();
@@ -458,7 +457,7 @@ impl Shared {
         }
     }
 
-    /// Rank 0 hears all, and answers all.
+    /// Rank 0's part of a step: receives all messages and sends the answer.
     fn collect(
         self: &Arc<Self>,
         turn: u64,
@@ -477,12 +476,12 @@ impl Shared {
         Ok(all.bytes)
     }
 
-    /// The others tell rank 0, and hear its answer.
+    /// The other ranks' part of a step: sends the message and receives rank 0's answer.
     fn tell(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Said };
         let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
-        // Where it cannot be reached, whoever reads from it knows why.
+        // If rank 0 cannot be reached, the thread that reads from it knows why.
         let sent = self.send(0, &own);
         let answer = self.next(0, turn, what)?;
         sent.map_err(|error| lost(reason(&error)))?;
