@@ -64,14 +64,14 @@ functions! {
 pub type Ids = BTreeMap<CommKey, UniqueId>;
 
 /// Exchanges the unique ids between ranks, once: between threads of this process, or between processes.
-pub struct Meeting {
-    state: Mutex<MeetingState>,
+pub struct IdExchange {
+    state: Mutex<IdExchangeState>,
     changed: Condvar,
     /// The link to the other processes, if each rank has its own; otherwise `None`.
     peers: Option<Arc<dyn Peers>>,
 }
 
-struct MeetingState {
+struct IdExchangeState {
     ids: Ids,
     /// For each communicator being created, the ranks that have begun, and the number of those that have finished.
     making: BTreeMap<CommKey, (Vec<u32>, usize)>,
@@ -85,12 +85,12 @@ struct MeetingState {
     failed: bool,
 }
 
-impl Meeting {
+impl IdExchange {
     /// Creates a meeting of `ranks` ranks of this process, or of one rank with its peers.
-    pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> Meeting {
+    pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> IdExchange {
         let (ids, making) = (BTreeMap::new(), BTreeMap::new());
-        let state = MeetingState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
-        Meeting { state: Mutex::new(state), changed: Condvar::new(), peers }
+        let state = IdExchangeState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
+        IdExchange { state: Mutex::new(state), changed: Condvar::new(), peers }
     }
 
     /// Reports that a rank is ready, with the ids that it created, or with `None` that it failed. Waits for the others
@@ -155,7 +155,7 @@ impl Meeting {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, MeetingState> {
+    fn lock(&self) -> MutexGuard<'_, IdExchangeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -270,7 +270,7 @@ impl Collectives {
     }
 
     /// Creates this rank's part of a communicator on the current device. Blocks until all its ranks take part.
-    pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &Meeting)) -> Result<Comm, Box<Fault>> {
+    pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &IdExchange)) -> Result<Comm, Box<Fault>> {
         let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
         let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
         let id = *ids.get(comm).ok_or_else(nobody)?;

@@ -36,7 +36,7 @@ impl ExpectedArgs {
         }
         let why = match of(record, own) {
             None => format!("nothing is known of {}", record.device.name),
-            Some(known) => expected::why_not(record, &known)
+            Some(known) => expected::why_inapplicable(record, &known)
                 .unwrap_or_else(|| format!("{} knows none of the figures of this run", known.file)),
         };
         Some(Page { summary: format!("no verdict: {why}"), ..Page::default() })

@@ -39,7 +39,7 @@ pub struct Inspected {
     pub fills: Vec<Fill>,
     /// Address and size in bytes of each memory, by its number in the program. For scratch memory, of its first copy.
     pub places: Vec<(Address, u64)>,
-    /// Communicators, by the number in [`Meeting::Comm`].
+    /// Communicators, by the number in [`MatchBy::Comm`].
     pub comms: Vec<Comm>,
     /// The launches of each iteration of the period, in the order of issue.
     pub steps: Vec<Vec<Launched>>,
@@ -55,12 +55,12 @@ pub struct Launched {
     pub outputs: Vec<Address>,
     /// Addresses of its outputs at the end of the iteration; `None` if nobody reads them and no copy was made.
     pub found: Option<Vec<Address>>,
-    pub meeting: Meeting,
+    pub meeting: MatchBy,
 }
 
 /// How an operation is matched with those of other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum MatchBy {
     /// It involves no other rank.
     None,
     /// By communicator, with its number among those of the rank.
@@ -146,9 +146,9 @@ impl CopyInserter<'_> {
             }
         };
         let meeting = match self.image.comms.get(op.comm as usize) {
-            Some(comm) if comm.ranks.len() > 1 => Meeting::Comm(op.comm),
-            _ if op.crossing != NO_CROSSING => Meeting::Crossing(op.crossing),
-            _ => Meeting::None,
+            Some(comm) if comm.ranks.len() > 1 => MatchBy::Comm(op.comm),
+            _ if op.crossing != NO_CROSSING => MatchBy::Crossing(op.crossing),
+            _ => MatchBy::None,
         };
         all.push(Launched { op: id, work, inputs, outputs, found, meeting });
         copies

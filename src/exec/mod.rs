@@ -32,7 +32,7 @@ pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, Progress, Repeat};
 pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
-pub use inspect::{Inspected, Inspection, Launched, Meeting, inspect};
+pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
 pub use peers::{Constant, MOST, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};

@@ -32,21 +32,21 @@ pub struct AbRecord {
     pub rounds: usize,
     /// Iterations per block.
     pub iterations: u64,
-    pub way: Way,
+    pub way: BlockMode,
     /// Why each block ran in a fresh process; `None` if the sides were interleaved.
     pub why_fresh: Option<String>,
-    pub a: SideRecord,
-    pub b: SideRecord,
+    pub a: AbSideRecord,
+    pub b: AbSideRecord,
     /// In the order of time.
-    pub blocks: Vec<BlockRecord>,
-    pub result: Option<Judged>,
+    pub blocks: Vec<AbBlockRecord>,
+    pub result: Option<AbResult>,
     pub warnings: Vec<String>,
 }
 
 /// How the blocks of both sides were run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum BlockMode {
     /// Both sessions stayed open, and measured blocks in turn.
     Interleaved,
     /// Each block ran in its own process, since the device could not hold both sessions at once.
@@ -55,7 +55,7 @@ pub enum Way {
 
 /// One of the two sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SideRecord {
+pub struct AbSideRecord {
     /// Its arguments for `aorta exec`.
     pub arguments: Vec<String>,
     /// `stream` or `graph`.
@@ -70,7 +70,7 @@ pub struct SideRecord {
 
 /// One measured block of iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BlockRecord {
+pub struct AbBlockRecord {
     pub side: AbSide,
     /// The round that it belongs to; `None` for a block of a side that was measured separately.
     pub round: Option<usize>,
@@ -80,7 +80,7 @@ pub struct BlockRecord {
 
 /// Evaluation of the blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Judged {
+pub struct AbResult {
     /// Verdict of the interleaved blocks, including the expected variation between processes.
     pub verdict: Verdict,
     /// Effect of the interleaved blocks.
@@ -113,7 +113,7 @@ impl AbRecord {
         text
     }
 
-    pub fn side(&self, side: AbSide) -> &SideRecord {
+    pub fn side(&self, side: AbSide) -> &AbSideRecord {
         match side {
             AbSide::A => &self.a,
             AbSide::B => &self.b,
@@ -134,7 +134,7 @@ impl AbRecord {
         self.warnings.extend(doubts);
     }
 
-    fn judged(&self, threshold: f64) -> Option<Judged> {
+    fn judged(&self, threshold: f64) -> Option<AbResult> {
         let turns = paired::paired(&self.levels(AbSide::A, true), &self.levels(AbSide::B, true), threshold, self.seed)?;
         let (a, b) = (self.levels(AbSide::A, false), self.levels(AbSide::B, false));
         let mut apart = Effect::of_values(&a, &b, Direction::LowerIsBetter, threshold);
@@ -146,14 +146,14 @@ impl AbRecord {
             let wider = apart.interval.map(|interval| effect::allow_for_runs(apart.ratio, interval, deviation));
             apart.verdict = effect::judge(apart.ratio, wider, Direction::LowerIsBetter, threshold);
         }
-        Some(Judged { verdict, turns, between_runs, apart, agree, carried })
+        Some(AbResult { verdict, turns, between_runs, apart, agree, carried })
     }
 
     /// Assumed standard deviation between processes of the same program. `None` if several processes measured it, or if
     /// both sides are simulated.
     fn between_runs(&self) -> Option<f64> {
         let sides = [&self.a, &self.b];
-        let one_process = self.way == Way::Interleaved && !sides.iter().all(|side| side.run.simulated);
+        let one_process = self.way == BlockMode::Interleaved && !sides.iter().all(|side| side.run.simulated);
         let graphs = sides.iter().all(|side| side.launch == LaunchMode::Graph.name());
         one_process.then(|| effect::between_runs(graphs))
     }
@@ -161,10 +161,10 @@ impl AbRecord {
     /// Carry-over of a side: its blocks after a block of the other side, compared with those after its own. `None` with
     /// fresh processes.
     fn carried(&self, side: AbSide, threshold: f64) -> Option<Effect> {
-        if self.way == Way::Fresh {
+        if self.way == BlockMode::Fresh {
             return None;
         }
-        let turns: Vec<&BlockRecord> = self.blocks.iter().filter(|block| block.round.is_some()).collect();
+        let turns: Vec<&AbBlockRecord> = self.blocks.iter().filter(|block| block.round.is_some()).collect();
         let behind = |other: bool| -> Vec<f64> {
             let pairs = turns.windows(2).filter(|pair| pair[1].side == side && (pair[0].side != side) == other);
             pairs.filter_map(|pair| level(&pair[1].block.time_ns, self.side(side).period)).collect()

@@ -17,7 +17,7 @@ use super::meetings::Iteration;
 use super::observed::{Observed, computes};
 use super::record::{AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, TotalsRecord};
 use super::spans;
-use super::split::{self, Around, Link};
+use super::split::{self, Link, SplitContext};
 use super::stats::Summary;
 
 /// Share of a resource's peak above which the resource counts as the limit of an operation.
@@ -85,7 +85,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         category(span).filter(|category| *category != Category::Copy)?;
         queues.get(span.lane.index()).copied()
     };
-    let around = Around { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
+    let around = SplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);
     let observed = Observed::of(subject.program, subject.plan, iteration, None);
     Some(AnalysisRecord {

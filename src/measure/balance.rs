@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::base::Nanos;
 
 use super::compare::plain_name;
-use super::record::{BalanceRecord, BehindRecord, MeetingRecord, RankRecord, TotalsRecord};
+use super::record::{BalanceRecord, BehindRecord, CollectiveRecord, RankRecord, TotalsRecord};
 use super::stats::Summary;
 
 /// Share of its iteration that some rank must wait before the balance is reported.
@@ -39,7 +39,7 @@ impl RankLoad<'_> {
 }
 
 /// Returns why ranks wait for each other. `None` if they hardly wait, or if a rank was not observed.
-pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
+pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
     let sides: Vec<RankLoad> = ranks.iter().map(RankLoad::of).collect::<Option<_>>()?;
     let least = sides.iter().map(RankLoad::waiting).fold(f64::INFINITY, f64::min);
     let most = sides.iter().map(RankLoad::waiting).fold(0.0, f64::max);
@@ -92,7 +92,7 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
 }
 
 /// Whether ranks wait longer for point-to-point transfers than in collectives.
-fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
+fn handed_on(ranks: &[RankRecord], meetings: &[CollectiveRecord]) -> bool {
     let arrivals = ranks.iter().flat_map(|of| of.collectives.iter().map(|arrival| (of.rank, arrival)));
     let sent: BTreeSet<(u32, u32)> =
         arrivals.filter(|(_, arrival)| arrival.from.is_some()).map(|(rank, arrival)| (rank, arrival.id)).collect();

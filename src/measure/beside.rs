@@ -12,7 +12,7 @@ use super::analysis::Subject;
 use super::meetings::Iteration;
 use super::observed::computes;
 use super::record::BesideRecord;
-use super::spans::{self, Stretch};
+use super::spans::{self, TimeRange};
 use super::stats::Summary;
 
 /// Share of a kernel's time with a concurrently waiting operation above which the kernel counts as affected.
@@ -62,7 +62,7 @@ fn kernel(subject: &Subject, span: &Span) -> Option<Kernel> {
 }
 
 /// Intervals in which some collective, send or receive waits for another rank.
-fn waits(subject: &Subject, iteration: &Iteration) -> Vec<Stretch> {
+fn waits(subject: &Subject, iteration: &Iteration) -> Vec<TimeRange> {
     let step = &subject.program.cycle[subject.step];
     let is_kernel = |span: &&Span| {
         let spec = subject.program.op_spec(step.op(span.op));

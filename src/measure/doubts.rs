@@ -6,7 +6,7 @@ use super::quantile::effective;
 use super::record::{RunRecord, Times, Variant, WarmupRecord};
 use super::series::{self, Modes};
 use super::slots;
-use super::warmup::beside_own_slot;
+use super::warmup::relative_to_slot;
 
 /// Coefficient of variation above which a warning is given.
 const NOISE: f64 = 0.10;
@@ -42,7 +42,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
             trend.abs() * 100.0
         ));
     }
-    let samples = beside_own_slot(&times.samples_ns, slots);
+    let samples = relative_to_slot(&times.samples_ns, slots);
     if let Some(trend) = series::trend(&samples) {
         doubts.push(format!(
             "{name}: the times {} by {:.1} % from the first third to the last: the device heats up, slows down, or is \
@@ -79,7 +79,7 @@ pub fn unsteady(record: &RunRecord) -> Option<String> {
 /// Why the times of a program with `slots` slots are unsteady; `None` if they are steady.
 fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
     let median = time.p50_ns.filter(|median| median.0 > 0)?.0 as f64;
-    let samples = beside_own_slot(&time.samples_ns, slots);
+    let samples = relative_to_slot(&time.samples_ns, slots);
     if let Some(trend) = series::trend(&samples).filter(|trend| trend.abs() > STEADY) {
         return Some(format!("the times {} by {:.0} % while measuring", moved(trend), trend.abs() * 100.0));
     }

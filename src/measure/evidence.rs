@@ -57,7 +57,7 @@ impl Quotient {
 
 /// The samples of a figure.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sampled {
+pub enum FigureSamples {
     /// One number that does not depend on iterations.
     Constant(f64),
     /// For each slot a number that is known before the run.
@@ -69,7 +69,7 @@ pub enum Sampled {
 }
 
 /// Cached samples, by figure, set of operations, and whether they are of observed iterations only.
-pub type Figures = RefCell<FxHashMap<(Figure, String, bool), Result<Rc<Sampled>, String>>>;
+pub type Figures = RefCell<FxHashMap<(Figure, String, bool), Result<Rc<FigureSamples>, String>>>;
 
 /// Bytes moved by operations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,7 +129,7 @@ impl Evidence<'_> {
         set: Option<&OpSet>,
         beside: Option<&OpSet>,
         observed: bool,
-    ) -> Result<Rc<Sampled>, String> {
+    ) -> Result<Rc<FigureSamples>, String> {
         let text = |set: Option<&OpSet>| set.map_or("", |set| set.text.as_str()).to_owned();
         let key = (figure, format!("{}|{}", text(set), text(beside)), observed);
         let known = self.known.figures.borrow().get(&key).cloned();
@@ -165,24 +165,28 @@ impl Evidence<'_> {
     }
 
     /// A quotient for each observed iteration; skips iterations without one.
-    fn quotients(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> Option<Quotient>) -> Result<Sampled, String> {
-        self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(Sampled::Iterations)
+    fn quotients(
+        &self,
+        set: Option<&OpSet>,
+        value: impl Fn(&Observed) -> Option<Quotient>,
+    ) -> Result<FigureSamples, String> {
+        self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(FigureSamples::Iterations)
     }
 
     /// A time for each observed iteration in which the set does all its work. Fails if a time is too short for that
     /// work.
-    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<Sampled, String> {
+    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
             let time = value(observed);
             self.limits.check(time, observed.specs())?;
             Ok(vec![Quotient::plain(time)])
         });
-        samples.map(Sampled::Iterations)
+        samples.map(FigureSamples::Iterations)
     }
 
     /// Rate of the bytes of a set, over the time in which any operation that moves some is working. An operation does
     /// not work while it waits for another rank.
-    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<Moved>) -> Result<Sampled, String> {
+    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<Moved>) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
             let moving = observed.only(|spec| bytes(spec).is_some());
             let time = spans::length(&moving.working());
@@ -190,7 +194,7 @@ impl Evidence<'_> {
             let total = moving.specs().filter_map(&bytes).fold(Moved::default(), Moved::and).bytes();
             Ok(if time > 0.0 { vec![Quotient { over: total, under: time }] } else { Vec::new() })
         });
-        samples.map(Sampled::Iterations)
+        samples.map(FigureSamples::Iterations)
     }
 
     /// Iteration times of each slot in ns, limited to complete rounds.
@@ -239,7 +243,7 @@ impl Evidence<'_> {
         set: Option<&OpSet>,
         beside: Option<&OpSet>,
         observed: bool,
-    ) -> Result<Sampled, String> {
+    ) -> Result<FigureSamples, String> {
         let times = || if observed { Ok(self.observed_times()) } else { self.times() };
         match (figure, set) {
             (Figure::Time, None) => Ok(plain(times()?)),
@@ -255,8 +259,8 @@ impl Evidence<'_> {
                 Some(Quotient::plain(moves.exposed()))
             }),
             (Figure::Exposed, Some(_)) => self.quotients(set, |observed| Some(Quotient::plain(observed.exposed()))),
-            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())).map(Sampled::Operations),
-            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())).map(Sampled::Operations),
+            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())).map(FigureSamples::Operations),
+            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())).map(FigureSamples::Operations),
             (Figure::Stretch, _) => {
                 let alone = self.alone.ok_or("no operation was timed alone, on one stream")?;
                 self.quotients(set, |observed| {
@@ -264,14 +268,14 @@ impl Evidence<'_> {
                     (under > 0.0).then_some(Quotient { over, under })
                 })
             }
-            (Figure::Flops, set) => Ok(Sampled::Known(self.works(set, |(flops, _)| flops))),
-            (Figure::Bytes, set) => Ok(Sampled::Known(self.works(set, |(_, bytes)| bytes))),
+            (Figure::Flops, set) => Ok(FigureSamples::Known(self.works(set, |(flops, _)| flops))),
+            (Figure::Bytes, set) => Ok(FigureSamples::Known(self.works(set, |(_, bytes)| bytes))),
             (Figure::Bandwidth, None) => {
                 let bytes = self.works(None, |(_, bytes)| bytes);
                 let of = |(times, over): (Vec<f64>, &f64)| {
                     times.into_iter().map(|under| Quotient { over: *over, under }).collect()
                 };
-                Ok(Sampled::Iterations(times()?.into_iter().zip(&bytes).map(of).collect()))
+                Ok(FigureSamples::Iterations(times()?.into_iter().zip(&bytes).map(of).collect()))
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
             (Figure::BusBandwidth, _) => {
@@ -292,24 +296,24 @@ impl Evidence<'_> {
                     times.into_iter().map(|under| Quotient { over, under }).collect()
                 };
                 let serial = self.serial()?;
-                Ok(Sampled::Iterations(self.times()?.into_iter().zip(&serial).map(of).collect()))
+                Ok(FigureSamples::Iterations(self.times()?.into_iter().zip(&serial).map(of).collect()))
             }
-            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(Sampled::Operations),
+            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(FigureSamples::Operations),
             (Figure::Utilization, _) => self.quotients(set, |observed| {
                 let under = observed.iteration.trace.time.0 as f64;
                 (under > 0.0).then(|| Quotient { over: observed.within(&observed.stretches()), under })
             }),
-            (Figure::MemoryPeak, _) => Ok(Sampled::Constant(self.memory as f64)),
-            (Figure::DeviceUnits, _) => self.device.units().map(Sampled::Constant),
-            (Figure::DeviceMemory, _) => self.device.memory().map(Sampled::Constant),
-            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(Sampled::Constant),
-            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(Sampled::Constant),
+            (Figure::MemoryPeak, _) => Ok(FigureSamples::Constant(self.memory as f64)),
+            (Figure::DeviceUnits, _) => self.device.units().map(FigureSamples::Constant),
+            (Figure::DeviceMemory, _) => self.device.memory().map(FigureSamples::Constant),
+            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(FigureSamples::Constant),
+            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(FigureSamples::Constant),
         }
     }
 }
 
 /// Wraps plain amounts as samples.
-fn plain(samples: Vec<Vec<f64>>) -> Sampled {
+fn plain(samples: Vec<Vec<f64>>) -> FigureSamples {
     let of = |samples: Vec<f64>| samples.into_iter().map(Quotient::plain).collect();
-    Sampled::Iterations(samples.into_iter().map(of).collect())
+    FigureSamples::Iterations(samples.into_iter().map(of).collect())
 }

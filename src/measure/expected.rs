@@ -11,11 +11,11 @@ use crate::config::Expected;
 use crate::config::expected::{Figure, Range};
 
 use super::record::{ExpectedRecord, RunRecord, Variant};
-use figures::Seen;
+use figures::MatchedMetric;
 
 /// All metrics of the record for which a range exists, in the order of the ranges.
 pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
-    if why_not(record, known).is_some() {
+    if why_inapplicable(record, known).is_some() {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
 }
 
 /// Why no range applies to this record; `None` if ranges apply.
-pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
+pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> {
     let why = match record {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
         _ if record.emulated.is_some() => "other ranks were emulated".to_owned(),
@@ -58,7 +58,7 @@ fn verdict(range: &Range, value: f64) -> &'static str {
     }
 }
 
-fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: Seen) -> ExpectedRecord {
+fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: MatchedMetric) -> ExpectedRecord {
     let verdict = verdict(range, seen.value);
     let check = match verdict {
         "normal" => Vec::new(),

@@ -16,7 +16,7 @@ use super::run::RankRequest;
 
 /// An operation of a rank, with the matching operations of other ranks.
 #[derive(Debug)]
-pub struct Party<'a> {
+pub struct MatchedOperation<'a> {
     pub rank: u32,
     pub origins: &'a [MomentRecord],
     /// One of its arrivals. All arrivals of an operation have the same times.
@@ -27,9 +27,9 @@ pub struct Party<'a> {
 
 /// All operations of one slot that match operations of other ranks, by rank and in the order of the text.
 #[derive(Debug)]
-pub struct Meetings<'a>(Vec<Party<'a>>);
+pub struct MatchedOperations<'a>(Vec<MatchedOperation<'a>>);
 
-impl Party<'_> {
+impl MatchedOperation<'_> {
     /// Its duration in an observed iteration.
     pub fn duration(&self, at: usize) -> Nanos {
         self.arrival.ends_ns[at] - self.arrival.starts_ns[at]
@@ -42,24 +42,24 @@ impl Party<'_> {
 
     /// How much later an operation of another rank started, by the clocks, and the error of that. `None` without a
     /// common clock.
-    fn behind(&self, other: &Party, at: usize) -> Option<(Nanos, Nanos)> {
+    fn behind(&self, other: &MatchedOperation, at: usize) -> Option<(Nanos, Nanos)> {
         let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
-        let start = |party: &Party, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
+        let start = |party: &MatchedOperation, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
         let behind = start(other, their) - start(self, own);
         (own.clock == their.clock).then_some((behind, own.error_ns + their.error_ns))
     }
 }
 
-impl<'a> Meetings<'a> {
+impl<'a> MatchedOperations<'a> {
     /// Matches the operations of ranks in one slot.
-    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [ArrivalRecord])]) -> Meetings<'a> {
-        let mut parties: Vec<Party> = Vec::new();
+    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [ArrivalRecord])]) -> MatchedOperations<'a> {
+        let mut parties: Vec<MatchedOperation> = Vec::new();
         let mut met: BTreeMap<(Channel, u32), Vec<usize>> = BTreeMap::new();
         for &(rank, origins, arrivals) in ranks {
             for arrival in arrivals {
-                let same = |party: &Party| party.rank == rank && party.arrival.id == arrival.id;
+                let same = |party: &MatchedOperation| party.rank == rank && party.arrival.id == arrival.id;
                 if !parties.last().is_some_and(same) {
-                    parties.push(Party { rank, origins, arrival, partners: Vec::new() });
+                    parties.push(MatchedOperation { rank, origins, arrival, partners: Vec::new() });
                 }
                 met.entry((Channel::of(arrival), arrival.number)).or_default().push(parties.len() - 1);
             }
@@ -73,11 +73,11 @@ impl<'a> Meetings<'a> {
                 parties[side].partners.extend(sides.iter().filter(|other| **other != side));
             }
         }
-        Meetings(parties)
+        MatchedOperations(parties)
     }
 
     /// How long an operation waits in an observed iteration. `None` if a matching operation was not observed.
-    fn wait(&self, party: &Party, at: usize) -> Option<Nanos> {
+    fn wait(&self, party: &MatchedOperation, at: usize) -> Option<Nanos> {
         let partners = || party.partners.iter().map(|partner| &self.0[*partner]);
         if party.partners.is_empty() || partners().chain([party]).any(|party| party.iterations() <= at) {
             return None;
@@ -93,12 +93,12 @@ impl<'a> Meetings<'a> {
     }
 
     /// How long an operation waits in each observed iteration, as far as known.
-    pub fn waits(&self, party: &Party) -> Vec<Nanos> {
+    pub fn waits(&self, party: &MatchedOperation) -> Vec<Nanos> {
         (0..party.iterations()).map_while(|at| self.wait(party, at)).collect()
     }
 
     /// Groups of operations that match directly or through others, with at least two each.
-    pub fn together(&self) -> Vec<Vec<&Party<'a>>> {
+    pub fn together(&self) -> Vec<Vec<&MatchedOperation<'a>>> {
         let mut seen = vec![false; self.0.len()];
         let mut together = Vec::new();
         for first in 0..self.0.len() {
@@ -180,7 +180,7 @@ impl<'a> Observations<'a> {
 /// Adds the waiting times of a slot's operations to the iterations.
 fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
     let ranks: Vec<_> = arrivals.iter().map(|of| (of.rank, &of.origins[..], &of.arrivals[..])).collect();
-    let meetings = Meetings::of(&ranks);
+    let meetings = MatchedOperations::of(&ranks);
     let by_rank: BTreeMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
     for party in &meetings.0 {
         let of_slot = iterations[by_rank[&party.rank]].iter_mut().filter(|iteration| iteration.trace.slot == slot);

@@ -13,7 +13,7 @@ use crate::base::units::{self, Dimension};
 use crate::model::{Expectation, FigureExpr, Metric, Statistic};
 use crate::ops::expression::{Binary, Unary};
 
-use super::evidence::{Evidence, Figures, Quotient, Sampled};
+use super::evidence::{Evidence, FigureSamples, Figures, Quotient};
 use super::record::{ExpectationRecord, MetricRecord, OverSlots};
 use super::stats::{Summary, samples_for};
 
@@ -97,21 +97,21 @@ enum Series {
 
 impl Series {
     /// Samples of a figure in a view.
-    fn of(sampled: &Sampled, view: &Viewed) -> Result<Series, String> {
+    fn of(sampled: &FigureSamples, view: &Viewed) -> Result<Series, String> {
         let absent = |slot: usize| format!("slot {slot} has no such figure");
         let samples = match (sampled, view) {
-            (Sampled::Constant(value), _) => return Ok(Series::Constant(*value)),
-            (Sampled::Known(values), Viewed::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
-            (Sampled::Known(values), Viewed::Rounds(slots)) => {
+            (FigureSamples::Constant(value), _) => return Ok(Series::Constant(*value)),
+            (FigureSamples::Known(values), Viewed::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
+            (FigureSamples::Known(values), Viewed::Rounds(slots)) => {
                 let sum: f64 = slots.iter().map(|slot| values[*slot]).sum();
                 return Ok(Series::Constant(sum / slots.len() as f64));
             }
-            (Sampled::Iterations(samples), Viewed::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
-            (Sampled::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
-            (Sampled::Operations(samples), Viewed::Rounds(slots)) => {
+            (FigureSamples::Iterations(samples), Viewed::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
+            (FigureSamples::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
+            (FigureSamples::Operations(samples), Viewed::Rounds(slots)) => {
                 slots.iter().flat_map(|slot| &samples[*slot]).copied().collect()
             }
-            (Sampled::Iterations(samples), Viewed::Rounds(slots)) => {
+            (FigureSamples::Iterations(samples), Viewed::Rounds(slots)) => {
                 let rounds = slots.iter().map(|slot| samples[*slot].len()).min().unwrap_or(0);
                 let round = |round: usize| joined(slots.iter().map(|slot| samples[*slot][round]));
                 (0..rounds).map(round).collect::<Vec<f64>>()
@@ -190,11 +190,11 @@ impl Evidence<'_> {
             FigureExpr::Figure { figure, set, beside, .. } => {
                 let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;
                 let has = |slot: &usize| match &*sampled {
-                    Sampled::Constant(_) | Sampled::Known(_) => true,
-                    Sampled::Iterations(samples) => !samples[*slot].is_empty(),
-                    Sampled::Operations(samples) => !samples[*slot].is_empty(),
+                    FigureSamples::Constant(_) | FigureSamples::Known(_) => true,
+                    FigureSamples::Iterations(samples) => !samples[*slot].is_empty(),
+                    FigureSamples::Operations(samples) => !samples[*slot].is_empty(),
                 };
-                let differs = !matches!(&*sampled, Sampled::Constant(_));
+                let differs = !matches!(&*sampled, FigureSamples::Constant(_));
                 Ok(differs.then(|| (0..self.slots).filter(has).collect()))
             }
             FigureExpr::Metric { metric, .. } => {

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 
 use super::alone::Alone;
 use super::meetings::Iteration;
-use super::spans::{self, Stretch};
+use super::spans::{self, TimeRange};
 
 /// Whether a category is computation. Copies and collectives move data, and markers do nothing.
 pub fn computes(category: Category) -> bool {
@@ -47,24 +47,24 @@ impl<'a> Observed<'a> {
     }
 
     /// Intervals in which at least one operation runs.
-    pub fn stretches(&self) -> Vec<Stretch> {
+    pub fn stretches(&self) -> Vec<TimeRange> {
         spans::union(self.spans.iter().map(|span| (span.start.0 as f64, span.end.0 as f64)).collect())
     }
 
     /// Intervals in which at least one operation works, that is, does not wait for other ranks.
-    pub fn working(&self) -> Vec<Stretch> {
+    pub fn working(&self) -> Vec<TimeRange> {
         let work = |span: &Span| ((span.end - self.iteration.work(span)).0 as f64, span.end.0 as f64);
         spans::union(self.spans.iter().map(work).collect())
     }
 
     /// Total length of intervals within an iteration. With overlapping iterations, an operation may start before its
     /// iteration begins; all iterations are assumed to look like this one.
-    pub fn within(&self, stretches: &[Stretch]) -> f64 {
+    pub fn within(&self, stretches: &[TimeRange]) -> f64 {
         spans::length(&self.folded(stretches))
     }
 
     /// The same intervals, shifted by whole iterations into this one.
-    pub fn folded(&self, stretches: &[Stretch]) -> Vec<Stretch> {
+    pub fn folded(&self, stretches: &[TimeRange]) -> Vec<TimeRange> {
         spans::folded(stretches, self.iteration.trace.time.0 as f64)
     }
 

@@ -7,7 +7,7 @@ use super::direction;
 use super::effect::Direction;
 use super::pace::Pace;
 use super::record::MetricRecord;
-use super::scaling::{self, Point, number};
+use super::scaling::{self, CurvePoint, number};
 
 /// Sort keys that every sweep has.
 const MEDIAN: &str = "median";
@@ -23,18 +23,18 @@ pub struct Order {
 
 /// Value that a case is sorted by. Cases without one come last.
 #[derive(Clone, Debug, PartialEq)]
-enum Key {
+enum SortKey {
     Number(f64),
     Text(String),
 }
 
-impl Key {
-    fn compare(&self, other: &Key) -> Ordering {
+impl SortKey {
+    fn compare(&self, other: &SortKey) -> Ordering {
         match (self, other) {
-            (Key::Number(a), Key::Number(b)) => a.total_cmp(b),
-            (Key::Text(a), Key::Text(b)) => a.cmp(b),
-            (Key::Number(_), Key::Text(_)) => Ordering::Less,
-            (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+            (SortKey::Number(a), SortKey::Number(b)) => a.total_cmp(b),
+            (SortKey::Text(a), SortKey::Text(b)) => a.cmp(b),
+            (SortKey::Number(_), SortKey::Text(_)) => Ordering::Less,
+            (SortKey::Text(_), SortKey::Number(_)) => Ordering::Greater,
         }
     }
 }
@@ -69,14 +69,14 @@ impl Order {
     /// Returns the sorted cases. The sort is stable.
     pub fn sorted<'a>(&self, header: &Header, cases: &[&'a Case]) -> Vec<&'a Case> {
         let (pace, unit) = (scaling::pace(cases), scaling::unit(cases));
-        let key = |case: &Case| -> Option<Key> {
+        let key = |case: &Case| -> Option<SortKey> {
             if header.axes.iter().any(|axis| axis.name == self.name) {
                 let value = case.values.get(&self.name)?;
-                return Some(number(value).map_or_else(|| Key::Text(value.clone()), Key::Number));
+                return Some(number(value).map_or_else(|| SortKey::Text(value.clone()), SortKey::Number));
             }
             let number = match self.name.as_str() {
-                MEDIAN => Point::of(case, "", pace)?.time.value,
-                RATE => -Point::of(case, "", pace)?.rate(unit).value,
+                MEDIAN => CurvePoint::of(case, "", pace)?.time.value,
+                RATE => -CurvePoint::of(case, "", pace)?.rate(unit).value,
                 name => {
                     let metric = metric(case, name).filter(|_| pace == Pace::Headline)?;
                     match direction::of(name, &metric.unit) {
@@ -85,9 +85,9 @@ impl Order {
                     }
                 }
             };
-            Some(Key::Number(number))
+            Some(SortKey::Number(number))
         };
-        let mut sorted: Vec<(Option<Key>, &Case)> = cases.iter().map(|case| (key(case), *case)).collect();
+        let mut sorted: Vec<(Option<SortKey>, &Case)> = cases.iter().map(|case| (key(case), *case)).collect();
         sorted.sort_by(|(a, _), (b, _)| match (a, b) {
             (Some(a), Some(b)) if self.reversed => b.compare(a),
             (Some(a), Some(b)) => a.compare(b),

@@ -105,7 +105,7 @@ pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired>
     let effects = Moments::of(&effects)?;
     let change = effects.mean;
     let itself = with_itself([a, b], seed);
-    let interval = effects.reach().map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
+    let interval = effects.half_width().map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
     let believed = interval.filter(|_| rounds >= FEWEST && !itself.too_many());
     Some(Paired {
         a: mean(a).exp(),
@@ -149,7 +149,7 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
             let turned: Vec<f64> = (0..).zip(&effects).map(|(at, effect)| order.sign(at) * effect).collect();
             let turned = Moments::of(&turned).expect("there are two effects at least");
             // Equal blocks need no interval.
-            if turned.mean == 0.0 { 0.0 } else { turned.mean.abs() / turned.reach().unwrap_or(0.0) }
+            if turned.mean == 0.0 { 0.0 } else { turned.mean.abs() / turned.half_width().unwrap_or(0.0) }
         };
         needed.extend(orders(effects.len(), random::hash(seed, side)).iter().map(turned));
     }

@@ -117,7 +117,7 @@ pub struct Measured {
 }
 
 /// Samples of one variant.
-pub(super) struct Sampled {
+pub(super) struct VariantSamples {
     pub mode: LaunchMode,
     pub blocks: Blocks,
     pub warmup: WarmupRecord,
@@ -165,7 +165,7 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
 
 fn records(
     request: &Request,
-    sampled: &[Sampled],
+    sampled: &[VariantSamples],
     serial: &[Option<Serial>],
     warnings: &mut Vec<String>,
 ) -> Vec<Variant> {
@@ -175,7 +175,7 @@ fn records(
 }
 
 /// Passes the results so far to `Request::keep` before the next phase.
-fn keep(request: &Request, sampled: &[Sampled], serial: &[Option<Serial>], warnings: &[String]) {
+fn keep(request: &Request, sampled: &[VariantSamples], serial: &[Option<Serial>], warnings: &[String]) {
     let mut warnings = warnings.to_vec();
     let variants = records(request, sampled, serial, &mut warnings);
     (request.keep)(Measured { variants, warnings, complete: false, failure: None });
@@ -195,7 +195,11 @@ fn unlike_cycles(request: &Request) -> Option<String> {
 }
 
 /// Measures each launch mode.
-fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<String>) -> Result<(), ExecError> {
+fn headlines(
+    request: &Request,
+    sampled: &mut Vec<VariantSamples>,
+    warnings: &mut Vec<String>,
+) -> Result<(), ExecError> {
     let mut session = request.open()?;
     for &mode in request.modes {
         if !sampled.is_empty() {
@@ -210,7 +214,7 @@ fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<S
 /// Measures each variant on one stream; `None` for a variant that cannot be.
 fn serials(
     request: &Request,
-    sampled: &[Sampled],
+    sampled: &[VariantSamples],
     serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
@@ -282,7 +286,7 @@ fn sample(
     request: &Request,
     session: &mut Ranks,
     mode: LaunchMode,
-    sampled: &mut Vec<Sampled>,
+    sampled: &mut Vec<VariantSamples>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let mut mode = mode;
@@ -307,7 +311,7 @@ fn sample(
     notes.extend(cold_note(request, session));
     // From here on the headline is kept, whatever fails.
     let index = sampled.len();
-    sampled.push(Sampled { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
+    sampled.push(VariantSamples { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
     keep(request, sampled, &[], warnings);
     let more = || {
         failure.map_or(Ok(()), Err)?;

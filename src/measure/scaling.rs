@@ -11,7 +11,7 @@ use super::cases::{Axis, Case, Header};
 use super::pace::Pace;
 
 pub use axis_effect::AxisEffect;
-pub use point::{Interval, Point, is_conclusive, number, seconds};
+pub use point::{CurvePoint, Interval, is_conclusive, number, seconds};
 
 /// Share of the best rate from which on a value is practically as good as the best.
 pub const ENOUGH: f64 = 0.95;
@@ -49,7 +49,7 @@ impl Unit {
     }
 
     /// Work of an iteration of a point, in this unit.
-    pub fn of(self, point: &Point) -> f64 {
+    pub fn of(self, point: &CurvePoint) -> f64 {
         match self {
             Unit::Flops => point.flops,
             Unit::Bytes => point.bytes,
@@ -105,7 +105,7 @@ pub struct Curve {
     pub conclusive: bool,
     pub unit: Unit,
     /// In the order in which values were given, without cases that have no results.
-    pub points: Vec<Point>,
+    pub points: Vec<CurvePoint>,
     /// Efficiency of each point.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
@@ -131,7 +131,7 @@ pub fn pace(cases: &[&Case]) -> Pace {
 /// The unit of a sweep's rates, the same for all cases: arithmetic for workloads that compute, bytes for those that
 /// move data.
 pub fn unit(cases: &[&Case]) -> Unit {
-    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, "", Pace::Headline)).collect();
+    let points: Vec<CurvePoint> = cases.iter().filter_map(|case| CurvePoint::of(case, "", Pace::Headline)).collect();
     let computes = points.iter().any(|point| point.flops > COMPUTES * point.bytes);
     match () {
         () if computes && points.iter().all(|point| point.flops > 0.0) => Unit::Flops,
@@ -143,7 +143,7 @@ pub fn unit(cases: &[&Case]) -> Unit {
 /// Objective that a search minimizes: time per unit of work in seconds. The unit is an arithmetic operation, or a byte
 /// without arithmetic, or an iteration without either. `None` for a case without results.
 pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
-    let point = Point::of(case, "", pace)?;
+    let point = CurvePoint::of(case, "", pace)?;
     let unit = match (point.flops > 0.0, point.bytes > 0.0) {
         (true, _) => Unit::Flops,
         (false, true) => Unit::Bytes,
@@ -156,7 +156,7 @@ pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
 /// every curve.
 pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
     let (unit, pace) = (unit(cases), pace(cases));
-    let rate = |case: &Case| Point::of(case, "", pace).map(|point| point.rate(unit).value);
+    let rate = |case: &Case| CurvePoint::of(case, "", pace).map(|point| point.rate(unit).value);
     let measured: Vec<(&Case, f64)> = cases.iter().filter_map(|case| Some((*case, rate(case)?))).collect();
     // The first of equal ones.
     let Some((best, _)) = measured.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
@@ -200,7 +200,8 @@ fn is_resource(axis: &Axis) -> bool {
 
 /// The curve through cases that differ along these axes only; `None` with fewer than two results.
 fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Curve> {
-    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, &label(axes, case), pace)).collect();
+    let points: Vec<CurvePoint> =
+        cases.iter().filter_map(|case| CurvePoint::of(case, &label(axes, case), pace)).collect();
     if points.len() < 2 {
         return None;
     }

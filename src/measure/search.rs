@@ -146,7 +146,7 @@ impl Found {
         let best = self.best()?;
         let change = other.mean()? - best.mean()?;
         let interval = self.noise.map(|noise| {
-            let reach = reach(noise, best.runs(), other.runs());
+            let reach = half_width(noise, best.runs(), other.runs());
             ((change - reach).exp(), (change + reach).exp())
         });
         Some((change.exp(), interval))
@@ -164,7 +164,7 @@ impl Found {
 }
 
 /// Half the width of the interval of the difference of two means, of `a` and `b` runs.
-fn reach((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
+fn half_width((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
     student(freedom as f64) * noise * (1.0 / a as f64 + 1.0 / b as f64).sqrt()
 }
 

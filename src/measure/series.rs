@@ -39,7 +39,7 @@ pub struct Modes {
 
 /// Each sample relative to the median of its own slot, which removes differences between slots. The only sample of a
 /// slot becomes 1.
-pub fn beside_own_slot(samples: &[f64], slots: usize) -> Vec<f64> {
+pub fn relative_to_slot(samples: &[f64], slots: usize) -> Vec<f64> {
     let slots = slots.max(1);
     let medians: Vec<f64> = (0..slots.min(samples.len()))
         .map(|slot| median(&samples.iter().skip(slot).step_by(slots).copied().collect::<Vec<_>>()))
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn work_that_differs_is_no_trend() {
         let growing: Vec<f64> = (0..30).map(|index| 100.0 + 10.0 * f64::from(index % 15)).collect();
-        assert_eq!(beside_own_slot(&growing, 15), [1.0; 30]);
-        assert_eq!(beside_own_slot(&growing[..15], 15), [1.0; 15]);
-        assert_eq!(beside_own_slot(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
+        assert_eq!(relative_to_slot(&growing, 15), [1.0; 30]);
+        assert_eq!(relative_to_slot(&growing[..15], 15), [1.0; 15]);
+        assert_eq!(relative_to_slot(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 use crate::base::Nanos;
 
 use super::balance;
-use super::meetings::{Meetings, Party};
-use super::record::{LateRecord, MeetingRecord, MomentRecord, RankRecord, SkewRecord};
+use super::meetings::{MatchedOperation, MatchedOperations};
+use super::record::{CollectiveRecord, LateRecord, MomentRecord, RankRecord, SkewRecord};
 use super::stats::Summary;
 
 /// Minimum number of observed iterations for naming a straggler.
@@ -18,9 +18,9 @@ const FEWEST: usize = 3;
 /// Computes the skew between ranks; `None` if they share no operations.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
-    let meetings = Meetings::of(&sides);
+    let meetings = MatchedOperations::of(&sides);
     let together = meetings.together();
-    let collectives: Vec<MeetingRecord> =
+    let collectives: Vec<CollectiveRecord> =
         together.iter().filter_map(|parties| meeting(ranks, &meetings, parties)).collect();
     if collectives.is_empty() {
         return None;
@@ -34,7 +34,11 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
 }
 
 /// Record of matching operations; `None` if some were not observed.
-fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Option<MeetingRecord> {
+fn meeting(
+    ranks: &[RankRecord],
+    meetings: &MatchedOperations,
+    parties: &[&MatchedOperation],
+) -> Option<CollectiveRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
     let operation = of_first.operations.get(first.arrival.id as usize)?;
@@ -51,7 +55,7 @@ fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Opt
     let arrivals = ArrivalTimes::of(&origins, start);
     let skew = arrivals.as_ref().and_then(ArrivalTimes::skew);
     let last = arrivals.and_then(|arrivals| arrivals.last());
-    Some(MeetingRecord {
+    Some(CollectiveRecord {
         name: operation.name.clone(),
         operation: operation.operation.clone(),
         ranks: parties.iter().map(|party| party.rank).collect(),
@@ -69,7 +73,7 @@ fn round(time: f64) -> Nanos {
 }
 
 /// The rank with the largest total delay over all collectives; `None` if no rank is ever last beyond the error.
-fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
+fn straggler(collectives: &[CollectiveRecord]) -> Option<u32> {
     let mut late: IndexMap<u32, i64> = IndexMap::new();
     for last in collectives.iter().filter_map(|meeting| meeting.last) {
         *late.entry(last.rank).or_default() += last.late_ns.0;
@@ -79,22 +83,22 @@ fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
 
 /// A median with its error.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Estimate {
     median: f64,
     error: f64,
 }
 
-impl Told {
+impl Estimate {
     /// From samples with a clock error of `clocks`. If they are too few for an interval of the median, the error is
     /// their whole range.
-    fn of(samples: &[f64], clocks: f64) -> Option<Told> {
+    fn of(samples: &[f64], clocks: f64) -> Option<Estimate> {
         let summary = Summary::of(samples)?;
         let median = summary.p50;
         let spread = match summary.interval {
             Some((low, high)) => (median - low).max(high - median),
             None => summary.max - summary.min,
         };
-        Some(Told { median, error: spread + clocks })
+        Some(Estimate { median, error: spread + clocks })
     }
 
     fn value(self) -> Nanos {
@@ -135,7 +139,7 @@ impl ArrivalTimes {
     }
 
     /// From the first to the last arrival.
-    fn skew(&self) -> Option<Told> {
+    fn skew(&self) -> Option<Estimate> {
         let skew = |at: usize| {
             let all = || self.times.iter().map(|of| of[at]);
             all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)
@@ -143,7 +147,7 @@ impl ArrivalTimes {
         let samples: Vec<f64> = (0..self.iterations()).map(skew).collect();
         let mut errors = self.errors.clone();
         errors.sort_by(f64::total_cmp);
-        Told::of(&samples, errors.iter().rev().take(2).sum())
+        Estimate::of(&samples, errors.iter().rev().take(2).sum())
     }
 
     /// Index and delay of the rank that arrives after all others; `None` if chance may explain it.
@@ -159,7 +163,7 @@ impl ArrivalTimes {
                 self.times[rank][at] - last
             };
             let samples: Vec<f64> = (0..self.iterations()).map(behind).collect();
-            let told = Told::of(&samples, clocks)?;
+            let told = Estimate::of(&samples, clocks)?;
             let times = samples.iter().filter(|late| **late > clocks).count();
             let late = LateRecord { rank: 0, late_ns: told.value(), error_ns: told.error(), times, of: samples.len() };
             (told.median > told.error).then_some((rank, late))

@@ -13,7 +13,7 @@ use super::meetings::Iteration;
 use super::record::SplitRecord;
 
 /// Context of the split besides the trace.
-pub struct Around<'a> {
+pub struct SplitContext<'a> {
     pub step: &'a StepPlan,
     pub alone: Option<&'a Alone>,
     /// True if the host issues too slowly: unexplained gaps are then attributed to the host.
@@ -30,7 +30,7 @@ pub struct Link {
 }
 
 /// Splits an iteration. Returns the links from its begin to its end.
-pub fn split(iteration: &Iteration, around: &Around) -> (SplitRecord, Vec<Link>) {
+pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
     let trace = iteration.trace;
     let mut split = SplitRecord { time_ns: trace.time, ..SplitRecord::default() };
     let mut links = Vec::new();
@@ -81,7 +81,7 @@ pub fn split(iteration: &Iteration, around: &Around) -> (SplitRecord, Vec<Link>)
 }
 
 /// Attributes the gap between the end of the last dependency of an operation and its start.
-fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &Around) {
+fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &SplitContext) {
     // If the host limits, the operation that held the queue started late for the same reason.
     if around.host_bound {
         split.launch_ns.0 += to - from;
@@ -103,7 +103,7 @@ fn places(trace: &Trace, operations: usize) -> Vec<Option<usize>> {
 
 /// For each span, the start of the operation issued last before it on the same hardware queue for another stream, since
 /// a queue advances when its head has started.
-fn held_up(trace: &Trace, around: &Around) -> Vec<Option<i64>> {
+fn held_up(trace: &Trace, around: &SplitContext) -> Vec<Option<i64>> {
     // Last span of each queue, and last one of another stream.
     let mut last: Vec<(Option<Span>, Option<Span>)> = Vec::new();
     let mut starts = Vec::with_capacity(trace.spans.len());
@@ -153,7 +153,7 @@ step {
         [operations, stretch, split.launch_ns.0, split.queue_ns.0, split.dependency_ns.0, split.idle_ns.0]
     }
 
-    fn split(trace: &Trace, around: &Around) -> (SplitRecord, Vec<Link>) {
+    fn split(trace: &Trace, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
         super::split(&Iteration::alone(trace), around)
     }
 
@@ -165,7 +165,7 @@ step {
         let alone =
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-        let mut around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
+        let mut around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
         let (whole, _) = split(&observed, &around);
         // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 behind the last.
         assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
@@ -192,7 +192,7 @@ step {
         );
         // The second of b was issued behind the second of a, which started at 600: b's first ended at 150.
         let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
-        let around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
+        let around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
         let (split, links) = split(&observed, &around);
         assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(1, 140), (3, 370)]);
         assert_eq!(parts(&split), [510, 0, 0, 450, 20, 20]);
@@ -213,7 +213,7 @@ step {
             let alone: Vec<_> = alone.iter().map(|&long| (0, 0, long)).collect();
             let alone = trace(0, &alone);
             let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-            let around = Around {
+            let around = SplitContext {
                 step: &plan.steps[0],
                 alone: timed_alone.then_some(&alone),
                 host_bound,

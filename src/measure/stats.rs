@@ -77,7 +77,7 @@ impl Moments {
     }
 
     /// Half the width of Student's 95 % interval of the mean; `None` for a single value.
-    pub fn reach(&self) -> Option<f64> {
+    pub fn half_width(&self) -> Option<f64> {
         Some(student((self.n - 1) as f64) * (self.variance()? / self.n as f64).sqrt())
     }
 }

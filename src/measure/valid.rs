@@ -9,7 +9,7 @@ use crate::base::Nanos;
 use crate::config::MAX_CYCLE;
 
 use super::record::{
-    AnalysisRecord, MeetingRecord, OperationRecord, RankRecord, RunRecord, Times, Variant, VerificationRecord,
+    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, Times, Variant, VerificationRecord,
 };
 
 /// The error names the field and the reason.
@@ -253,7 +253,7 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
     Ok(())
 }
 
-fn check_meeting(meeting: &MeetingRecord, at: &str) -> Checked {
+fn check_meeting(meeting: &CollectiveRecord, at: &str) -> Checked {
     let ranks = meeting.ranks.len();
     same_length(meeting.ids.len(), ranks, &format!("{at}.ids"), "ranks")?;
     same_length(meeting.wait_ns.len(), ranks, &format!("{at}.wait_ns"), "ranks")?;

@@ -16,7 +16,7 @@ use super::metrics::{self, Known};
 use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
-use super::run::{RankRequest, Request, Sampled, Serial};
+use super::run::{RankRequest, Request, Serial, VariantSamples};
 use super::skew;
 use super::stats::Summary;
 use super::verdict;
@@ -28,8 +28,13 @@ const OBSERVER: f64 = 0.02;
 const HOST: f64 = 0.9;
 
 /// Record of a variant. With several ranks, times are those of the slowest one in each iteration.
-pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
-    let Sampled { blocks, ungated, warmup, mode, .. } = sampled;
+pub fn record(
+    request: &Request,
+    sampled: &VariantSamples,
+    serial: Option<&Serial>,
+    warnings: &mut Vec<String>,
+) -> Variant {
+    let VariantSamples { blocks, ungated, warmup, mode, .. } = sampled;
     let samples = &blocks.samples;
     let limits = Limits(request.profile);
     let whole = request.times(&samples.slowest);
@@ -52,7 +57,7 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     let device = Device::new(&request.backend.device(), request.profile);
     let slot = longest_slot(&time, &sampled.traces);
     let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
-    let of = Of {
+    let of = VariantData {
         request,
         sampled,
         observations: &observations,
@@ -116,9 +121,9 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
 }
 
 /// Data of a variant while its record is built.
-struct Of<'a> {
+struct VariantData<'a> {
     request: &'a Request<'a>,
-    sampled: &'a Sampled,
+    sampled: &'a VariantSamples,
     observations: &'a Observations<'a>,
     serial: Option<&'a Serial>,
     host_bound: bool,
@@ -129,7 +134,7 @@ struct Of<'a> {
     slot: usize,
 }
 
-impl<'a> Of<'a> {
+impl<'a> VariantData<'a> {
     fn alone(&self, index: usize) -> Option<&'a Alone> {
         self.serial.and_then(|serial| serial.alone.get(index))
     }

@@ -32,7 +32,7 @@ pub fn settle(
     while rounds < ROUNDS && !control.stopped() {
         let samples = session.iterate(mode, 0, warmup, control)?.slowest;
         rounds += 1;
-        trend = series::trend(&beside_own_slot(&samples.time, slots));
+        trend = series::trend(&relative_to_slot(&samples.time, slots));
         if trend.is_none() {
             break;
         }
@@ -42,6 +42,6 @@ pub fn settle(
 }
 
 /// Times relative to their slot's median.
-pub fn beside_own_slot(times: &[Nanos], slots: usize) -> Vec<f64> {
-    series::beside_own_slot(&times.iter().map(|time| time.0 as f64).collect::<Vec<_>>(), slots)
+pub fn relative_to_slot(times: &[Nanos], slots: usize) -> Vec<f64> {
+    series::relative_to_slot(&times.iter().map(|time| time.0 as f64).collect::<Vec<_>>(), slots)
 }

@@ -9,9 +9,9 @@ use crate::ops::{Collective, CollectiveKind, Member, Peer, Sent, Spec};
 
 /// Communicators of all ranks of the process, and their copies between ranks.
 #[derive(Debug, Default)]
-pub struct Meetings {
-    comms: Mutex<BTreeMap<Comm, Arc<Meeting>>>,
-    pub crossings: Arc<Crossings>,
+pub struct CommStates {
+    comms: Mutex<BTreeMap<Comm, Arc<CommState>>>,
+    pub crossings: Arc<CopiesInFlight>,
 }
 
 /// One direction of a copy between ranks: its number, the sender and the receiver.
@@ -19,12 +19,12 @@ type Way = (u32, u32, u32);
 
 /// Data that was sent and not yet received.
 #[derive(Debug, Default)]
-pub struct Crossings {
+pub struct CopiesInFlight {
     sent: Mutex<BTreeMap<Way, VecDeque<Vec<f64>>>>,
     changed: Condvar,
 }
 
-impl Crossings {
+impl CopiesInFlight {
     /// Takes part in a copy between ranks: sends `inputs`, and stores what arrives in `outputs`. Blocks until the other
     /// ranks have taken part.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
@@ -44,17 +44,17 @@ impl Crossings {
     }
 }
 
-impl Meetings {
+impl CommStates {
     /// The meeting of a communicator, shared by its ranks.
-    pub fn of(&self, comm: &Comm) -> Arc<Meeting> {
+    pub fn of(&self, comm: &Comm) -> Arc<CommState> {
         let mut comms = self.comms.lock().unwrap_or_else(PoisonError::into_inner);
-        comms.entry(comm.clone()).or_insert_with(|| Arc::new(Meeting::new(comm.ranks.len()))).clone()
+        comms.entry(comm.clone()).or_insert_with(|| Arc::new(CommState::new(comm.ranks.len()))).clone()
     }
 }
 
 /// State of one communicator.
 #[derive(Debug)]
-pub struct Meeting {
+pub struct CommState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -89,15 +89,15 @@ impl Share {
     }
 }
 
-impl Meeting {
-    fn new(ranks: usize) -> Meeting {
+impl CommState {
+    fn new(ranks: usize) -> CommState {
         let state = State {
             shares: (0..ranks).map(|_| None).collect(),
             to_fetch: 0,
             sent: BTreeMap::new(),
             ..State::default()
         };
-        Meeting { state: Mutex::new(state), changed: Condvar::new() }
+        CommState { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -14,7 +14,7 @@ use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, Progress, check_peers};
 use crate::schedule::Topology;
 
-use exchange::Meetings;
+use exchange::CommStates;
 use memory::Memory;
 use worker::{Event, Message, Pace, Shared, Stamp};
 
@@ -46,7 +46,7 @@ impl Backend for Host {
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
-        let meetings = Meetings::default();
+        let meetings = CommStates::default();
         let driver = |image| Ok(Box::new(HostDriver::new(image, &meetings)?) as Box<dyn Driver>);
         images.into_iter().map(driver).collect()
     }
@@ -82,7 +82,7 @@ struct HostDriver {
 }
 
 impl HostDriver {
-    fn new(image: Image, meetings: &Meetings) -> Result<Self, ExecError> {
+    fn new(image: Image, meetings: &CommStates) -> Result<Self, ExecError> {
         let memory = |index: usize, space: Space| {
             Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(image.bytes[index]).to_string(),

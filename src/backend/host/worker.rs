@@ -11,7 +11,7 @@ use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, stretches};
 
-use super::exchange::{Crossings, Meeting};
+use super::exchange::{CommState, CopiesInFlight};
 use super::memory::Memory;
 
 /// A command to a lane.
@@ -103,9 +103,9 @@ pub struct Shared {
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,
     /// The meeting of each communicator, by its number in the image.
-    pub meetings: Vec<Arc<Meeting>>,
+    pub meetings: Vec<Arc<CommState>>,
     /// Data of copies between ranks.
-    pub crossings: Arc<Crossings>,
+    pub crossings: Arc<CopiesInFlight>,
 }
 
 impl Shared {
@@ -191,7 +191,7 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
 }
 
 /// The meeting and the collectives of an operation; `None` for one without other ranks.
-fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a Meeting, &'a [Collective])> {
+fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a CommState, &'a [Collective])> {
     let comm = shared.image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
     let launches = &shared.image.works[op.work as usize].launches;
     let collectives = launches.iter().find_map(|launch| match launch {

@@ -23,11 +23,11 @@ pub enum FrameKind {
     /// All ranks have joined.
     Begin,
     /// A rank's message at one step of the run.
-    Said,
+    Message,
     /// The message of a rank that failed at this step.
     Failed,
     /// Rank 0's answer to all messages of a step.
-    All,
+    Answer,
     /// A rank has failed before this step.
     Alarm,
     /// A rank is gone, with the reason.
@@ -35,7 +35,7 @@ pub enum FrameKind {
     /// The sender has finished.
     Bye,
     /// A heartbeat with the sender's progress.
-    Alive,
+    Heartbeat,
     /// A piece of a longer message; more follows.
     Piece,
     /// Rank 0 accepts the sender.
@@ -49,13 +49,13 @@ pub enum FrameKind {
 /// All kinds, by number.
 pub const KINDS: [FrameKind; 12] = [
     FrameKind::Begin,
-    FrameKind::Said,
+    FrameKind::Message,
     FrameKind::Failed,
-    FrameKind::All,
+    FrameKind::Answer,
     FrameKind::Alarm,
     FrameKind::Gone,
     FrameKind::Bye,
-    FrameKind::Alive,
+    FrameKind::Heartbeat,
     FrameKind::Piece,
     FrameKind::Welcome,
     FrameKind::Elsewhere,
@@ -196,16 +196,16 @@ mod tests {
     fn a_long_frame_goes_in_pieces() {
         for length in [0, 1, BYTES - 1, BYTES, BYTES + 1, 3 * BYTES, 10 * BYTES + 7] {
             let bytes: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
-            let frame = Frame::new(FrameKind::Said, 7, 3).with_text("iterations").with_bytes(bytes.clone());
+            let frame = Frame::new(FrameKind::Message, 7, 3).with_text("iterations").with_bytes(bytes.clone());
             let pieces: Vec<Frame> = frame.pieces().collect();
             assert!(!written(&pieces).is_empty(), "{length} bytes");
             let (last, pieces) = pieces.split_last().expect("there is a last");
-            assert_eq!((last.kind, last.text.as_str()), (FrameKind::Said, "iterations"));
+            assert_eq!((last.kind, last.text.as_str()), (FrameKind::Message, "iterations"));
             assert!(pieces.iter().all(|piece| piece.kind == FrameKind::Piece));
             let all: Vec<u8> = pieces.iter().chain([last]).flat_map(|piece| piece.bytes.clone()).collect();
             assert_eq!(all, bytes);
         }
-        let long = Frame::new(FrameKind::Said, 0, 0).with_bytes(vec![0; BYTES + 1]);
+        let long = Frame::new(FrameKind::Message, 0, 0).with_bytes(vec![0; BYTES + 1]);
         assert!(long.write(&mut Vec::new(), &mut seal()).is_err(), "it has to go in pieces");
     }
 
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn an_altered_frame_is_refused() {
         let frames =
-            [1, 2].map(|turn| Frame::new(FrameKind::Said, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
+            [1, 2].map(|turn| Frame::new(FrameKind::Message, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
         let sent = written(&frames);
         let (first, second) = sent.split_at(sent.len() / 2);
         for bit in 0..first.len() * 8 {
@@ -235,7 +235,7 @@ mod tests {
     /// A length that nobody sealed is not believed, and one that is too large takes no memory.
     #[test]
     fn a_declared_length_takes_no_memory() {
-        let mut long = written(&[Frame::new(FrameKind::Said, 0, 0)]);
+        let mut long = written(&[Frame::new(FrameKind::Message, 0, 0)]);
         long[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(read(&long).unwrap_err().to_string(), UNSEALED);
         let tag = seal().tag("head", &[&long[..HEAD]]);

@@ -66,7 +66,7 @@ fn keys(secret: &[u8], begun: &[u8], hello: &[u8]) -> (Seal, Seal) {
 
 /// Why a connection to a listener failed.
 #[derive(Debug)]
-pub enum Stranger {
+pub enum ConnectError {
     /// The listener does not know the secret, or is not aorta.
     Unknown,
     /// The connection could not be made.
@@ -74,8 +74,8 @@ pub enum Stranger {
 }
 
 /// Authenticates to rank 0 and checks its proof. Reads nothing from the other side but its nonce and proof.
-pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, Stranger> {
-    let own = opening().map_err(Stranger::Unreachable)?;
+pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, ConnectError> {
+    let own = opening().map_err(ConnectError::Unreachable)?;
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
     let mut stream = stream.until(deadline);
     let mut answer = [0; OPENING + TAG];
@@ -83,11 +83,11 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
     let (other, proof) = answer.split_at(OPENING);
     let begun = [&own, other].concat();
     if heard.is_err() || !other.starts_with(&MAGIC) || !holds(secret, FIRST, &[&begun], proof) {
-        return Err(Stranger::Unknown);
+        return Err(ConnectError::Unknown);
     }
     let proof = tag(secret, OTHERS, &[&begun, &hello]);
     let said = [(hello.len() as u32).to_le_bytes().as_slice(), &hello, &proof].concat();
-    stream.write_all(&said).map_err(|_| Stranger::Unknown)?;
+    stream.write_all(&said).map_err(|_| ConnectError::Unknown)?;
     let (sent, received) = keys(secret, &begun, &hello);
     Ok(Seals { sent, received })
 }
@@ -104,13 +104,13 @@ pub struct Guest {
 }
 
 /// State of a guest after some progress.
-pub enum Arrival {
+pub enum GuestState {
     /// More data must arrive.
     Pending(Guest),
     /// It is authenticated.
     Known(Hello, Stream, Seals),
     /// It failed to authenticate, and was disconnected.
-    Stranger,
+    ConnectError,
 }
 
 impl Guest {
@@ -120,18 +120,18 @@ impl Guest {
     }
 
     /// Processes the data that has arrived, without blocking.
-    pub fn advance(mut self, secret: &[u8]) -> Arrival {
+    pub fn advance(mut self, secret: &[u8]) -> GuestState {
         let patience = if self.begun.is_none() { SHORT } else { PATIENCE };
         if self.since.elapsed() > patience {
-            return Arrival::Stranger;
+            return GuestState::ConnectError;
         }
         match self.take(secret) {
             Ok(Some((hello, seals))) => match self.stream.set_nonblocking(false) {
-                Ok(()) => Arrival::Known(hello, self.stream, seals),
-                Err(_) => Arrival::Stranger,
+                Ok(()) => GuestState::Known(hello, self.stream, seals),
+                Err(_) => GuestState::ConnectError,
             },
-            Ok(None) => Arrival::Pending(self),
-            Err(_) => Arrival::Stranger,
+            Ok(None) => GuestState::Pending(self),
+            Err(_) => GuestState::ConnectError,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::exec::ExecError;
 
 use super::frame::{Frame, FrameKind};
-use super::handshake::{Hello, PATIENCE, Seals, Stranger, introduce};
+use super::handshake::{ConnectError, Hello, PATIENCE, Seals, introduce};
 use super::stream::{Address, Stream};
 use super::{JoinOptions, Transport, local};
 
@@ -67,7 +67,7 @@ pub(super) enum Answer {
 
 /// Returns the connection of another rank to rank 0. Other listeners at rank 0's addresses are only mentioned in the
 /// final error.
-pub(super) fn look(place: &JoinOptions) -> Result<Connection, ExecError> {
+pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let (mut stranger, mut last) = (None, String::from("nobody listens"));
     if let Transport::Host { folder, .. } = &place.transport {
@@ -86,8 +86,8 @@ pub(super) fn look(place: &JoinOptions) -> Result<Connection, ExecError> {
                 Ok(Answer::Welcome(connection)) => return Ok(connection),
                 Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), place)),
                 Ok(Answer::Elsewhere) => last = format!("another run listens at {address}"),
-                Err(Stranger::Unknown) => stranger = Some(address),
-                Err(Stranger::Unreachable(error)) => {
+                Err(ConnectError::Unknown) => stranger = Some(address),
+                Err(ConnectError::Unreachable(error)) => {
                     // If nobody listens at one port, an error at another port is more informative.
                     if !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) {
                         last = format!("{address}: {error}");
@@ -129,17 +129,17 @@ fn addresses(place: &JoinOptions) -> Result<Vec<(usize, Address)>, String> {
 }
 
 /// Connects to an address and authenticates to rank 0.
-pub(super) fn connect(address: &Address, place: &JoinOptions, patience: Duration) -> Result<Answer, Stranger> {
+pub(super) fn connect(address: &Address, place: &JoinOptions, patience: Duration) -> Result<Answer, ConnectError> {
     let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
-    let mut stream = Stream::connect(address, patience).map_err(Stranger::Unreachable)?;
+    let mut stream = Stream::connect(address, patience).map_err(ConnectError::Unreachable)?;
     let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + PATIENCE)?;
     let mut connection = Connection { stream, seals };
-    let answer = connection.receive(PATIENCE).map_err(Stranger::Unreachable)?;
+    let answer = connection.receive(PATIENCE).map_err(ConnectError::Unreachable)?;
     match answer.kind {
         FrameKind::Welcome => Ok(Answer::Welcome(connection)),
         FrameKind::Elsewhere => Ok(Answer::Elsewhere),
         FrameKind::Refused => Ok(Answer::Refused(answer.text)),
-        _ => Err(Stranger::Unknown),
+        _ => Err(ConnectError::Unknown),
     }
 }
 

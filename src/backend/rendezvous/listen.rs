@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::exec::ExecError;
 
 use super::frame::{Frame, FrameKind};
-use super::handshake::{Arrival, Guest, Hello, PATIENCE, Seals, Stranger};
+use super::handshake::{ConnectError, Guest, GuestState, Hello, PATIENCE, Seals};
 use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
 use super::stream::{Address, Listener, Stream};
 use super::{JoinOptions, Transport, local};
@@ -37,7 +37,7 @@ pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, E
     let deadline = Instant::now() + place.timeout;
     let listener = bind(place)?;
     let (come, strangers) = (BTreeMap::new(), BTreeSet::new());
-    let mut door = Door { place, come, guests: Vec::new(), refused: Vec::new(), strangers };
+    let mut door = Acceptor { place, come, guests: Vec::new(), refused: Vec::new(), strangers };
     while door.come.len() + 1 < place.world as usize {
         if Instant::now() > deadline {
             return Err(door.missing(&listener));
@@ -111,9 +111,9 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
             Ok(Answer::Welcome(_)) => {
                 return Err(cannot("another process takes this one for a rank of its own".to_owned()));
             }
-            Err(Stranger::Unknown) => break,
+            Err(ConnectError::Unknown) => break,
             // Nobody listens there any more, or not yet.
-            Err(Stranger::Unreachable(_)) => {
+            Err(ConnectError::Unreachable(_)) => {
                 #[cfg(unix)]
                 if let Address::Host(path) = address
                     && local::is_abandoned(path)
@@ -131,7 +131,7 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
     all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-struct Door<'a> {
+struct Acceptor<'a> {
     place: &'a JoinOptions,
     come: BTreeMap<u32, Connection>,
     /// Unauthenticated connections, the oldest first.
@@ -141,7 +141,7 @@ struct Door<'a> {
     strangers: BTreeSet<IpAddr>,
 }
 
-impl Door<'_> {
+impl Acceptor<'_> {
     /// Accepts waiting connections. Returns whether there were any.
     fn admit(&mut self, listener: &Listener) -> bool {
         for taken in 0..AT_ONCE {
@@ -180,13 +180,13 @@ impl Door<'_> {
         for guest in std::mem::take(&mut self.guests) {
             let from = guest.from;
             match guest.advance(self.place.key()) {
-                Arrival::Pending(guest) => self.guests.push(guest),
-                Arrival::Known(hello, stream, seals) => {
+                GuestState::Pending(guest) => self.guests.push(guest),
+                GuestState::Known(hello, stream, seals) => {
                     is_busy = true;
                     self.receive(&hello, stream, seals);
                 }
-                Arrival::Stranger if self.strangers.len() < TOLD => self.strangers.extend(from),
-                Arrival::Stranger => {}
+                GuestState::ConnectError if self.strangers.len() < TOLD => self.strangers.extend(from),
+                GuestState::ConnectError => {}
             }
         }
         is_busy

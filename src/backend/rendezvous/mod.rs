@@ -191,7 +191,7 @@ impl Rendezvous {
         let connections = match place {
             JoinOptions { world: 1, .. } => BTreeMap::new(),
             JoinOptions { rank: 0, .. } => listen::listen(place)?,
-            _ => BTreeMap::from([(0, join::look(place)?)]),
+            _ => BTreeMap::from([(0, join::find_rank_0(place)?)]),
         };
         let lost = |rank| move |error: io::Error| ExecError::LostRank { rank, why: reason(&error) };
         let mut readers = Vec::with_capacity(connections.len());
@@ -221,7 +221,7 @@ impl Rendezvous {
             start(move || reader.read(rank, stream, seal)).map_err(lost(rank))?;
         }
         let pulse = shared.clone();
-        start(move || pulse.beat()).map_err(lost(place.rank))?;
+        start(move || pulse.send_heartbeats()).map_err(lost(place.rank))?;
         Ok(Rendezvous { shared })
     }
 
@@ -319,24 +319,24 @@ impl Shared {
             match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
                 Ok(mut frame) => match frame.kind {
                     FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
-                        self.lose(from, "it says more than it may: a bug of aorta", from);
+                        self.note_lost(from, "it says more than it may: a bug of aorta", from);
                     }
                     FrameKind::Piece => pieces.append(&mut frame.bytes),
-                    FrameKind::Said | FrameKind::Failed | FrameKind::All => {
+                    FrameKind::Message | FrameKind::Failed | FrameKind::Answer => {
                         pieces.append(&mut frame.bytes);
                         self.put(from, frame.with_bytes(std::mem::take(&mut pieces)));
                     }
                     FrameKind::Alarm => self.alarm(frame.turn, frame.rank),
-                    FrameKind::Gone => self.lose(frame.rank, &frame.text, from),
+                    FrameKind::Gone => self.note_lost(frame.rank, &frame.text, from),
                     FrameKind::Bye => {
                         self.state().through.insert(from);
                         self.changed.notify_all();
                         return;
                     }
-                    FrameKind::Alive => self.note_heartbeat(from, &frame),
+                    FrameKind::Heartbeat => self.note_heartbeat(from, &frame),
                     FrameKind::Begin | FrameKind::Welcome | FrameKind::Elsewhere | FrameKind::Refused => {}
                 },
-                Err(error) => return self.lose(from, &reason(&error), from),
+                Err(error) => return self.note_lost(from, &reason(&error), from),
             }
             if self.state().lost.as_ref().is_some_and(|(rank, _)| *rank == from) {
                 return;
@@ -353,7 +353,7 @@ impl Shared {
         drop(state);
         self.changed.notify_all();
         if waiting > AHEAD {
-            self.lose(from, "it does not wait for the others: a bug of aorta", from);
+            self.note_lost(from, "it does not wait for the others: a bug of aorta", from);
         }
         if failed {
             self.alarm(turn, from);
@@ -373,7 +373,7 @@ impl Shared {
     }
 
     /// Notes that a rank is gone. `from` is the rank that reported it.
-    fn lose(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
+    fn note_lost(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
         let mut state = self.state();
         if state.closed || state.lost.is_some() {
             return;
@@ -408,7 +408,7 @@ impl Shared {
     }
 
     /// Sends heartbeats with this process's progress.
-    fn beat(&self) {
+    fn send_heartbeats(&self) {
         let pulse = PULSE.min(self.stall / 4);
         loop {
             let waited = self.changed.wait_timeout_while(self.state(), pulse, |state| !state.closed);
@@ -448,7 +448,7 @@ impl Shared {
             }
             if let Some(why) = self.stalled(&state, from, what, since) {
                 drop(state);
-                self.lose(from, &why, from);
+                self.note_lost(from, &why, from);
                 state = self.state();
                 continue;
             }
@@ -469,7 +469,7 @@ impl Shared {
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
-        let all = Frame::new(FrameKind::All, 0, turn).with_text(what).with_bytes(answer(parts));
+        let all = Frame::new(FrameKind::Answer, 0, turn).with_text(what).with_bytes(answer(parts));
         for &rank in self.links.keys() {
             self.send(rank, &all).map_err(|error| ExecError::LostRank { rank, why: reason(&error) })?;
         }
@@ -477,9 +477,9 @@ impl Shared {
     }
 
     /// The other ranks' part of a step: sends the message and receives rank 0's answer.
-    fn tell(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
-        let kind = if failed { FrameKind::Failed } else { FrameKind::Said };
+        let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
         let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
         // If rank 0 cannot be reached, the thread that reads from it knows why.
         let sent = self.send(0, &own);
@@ -514,7 +514,7 @@ impl Peers for Rendezvous {
             }
             shared.collect(turn, what, said, answer)
         } else {
-            shared.tell(turn, what, said, failed)
+            shared.ask_rank_0(turn, what, said, failed)
         };
         shared.state().waiting = false;
         heard

@@ -36,7 +36,7 @@ impl Shared {
         let work = self.work.get().map_or(0, |work| work());
         let mut bytes = vec![u8::from(state.waiting)];
         bytes.extend(work.to_le_bytes());
-        Frame::new(FrameKind::Alive, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
+        Frame::new(FrameKind::Heartbeat, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
     }
 
     /// Processes the heartbeat of another rank.

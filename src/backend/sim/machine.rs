@@ -24,7 +24,7 @@ mod state;
 mod units;
 mod watched;
 
-use agenda::{Event, What};
+use agenda::{Event, EventKind};
 use meetings::TransferId;
 pub use meetings::{Channel, ChannelSide, Exchange};
 use paths::Paths;
@@ -137,7 +137,7 @@ pub struct Machine {
     /// The longest gap between a task's end and a dependent's start.
     longest_gap: Time,
     blocks: Slots<Blocks>,
-    meetings: meetings::Meetings,
+    meetings: meetings::ExchangeState,
     /// Tasks and lanes that some rank waits for, and whether one of them has changed.
     awaited: FxHashSet<TaskId>,
     awaited_lanes: FxHashSet<u32>,
@@ -191,7 +191,7 @@ impl Machine {
                 .fold(0, Time::max),
             most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
             blocks: Slots::default(),
-            meetings: meetings::Meetings::default(),
+            meetings: meetings::ExchangeState::default(),
             awaited: FxHashSet::default(),
             awaited_lanes: FxHashSet::default(),
             moved: false,
@@ -279,7 +279,7 @@ impl Machine {
             self.queues[queue as usize].push_back(id);
         }
         if open == 0 {
-            self.at(ready, What::Ready(id));
+            self.at(ready, EventKind::Ready(id));
         }
         id
     }
@@ -306,7 +306,7 @@ impl Machine {
     /// Ends a held task at `time`.
     pub fn release(&mut self, task: TaskId, time: Time) {
         self.state(task).open = 0;
-        self.at(time, What::Ready(task));
+        self.at(time, EventKind::Ready(task));
     }
 
     /// Makes [`Machine::moved`] report the end of a task.
@@ -334,7 +334,7 @@ impl Machine {
         self.device_of[lane as usize] as usize
     }
 
-    fn at(&mut self, time: Time, what: What) {
+    fn at(&mut self, time: Time, what: EventKind) {
         self.event_number += 1;
         self.events.push(Event { time: time.max(self.now), number: self.event_number, what });
     }
@@ -359,22 +359,22 @@ impl Machine {
             _ => {
                 let event = self.events.pop().expect("peeked above");
                 self.now = event.time;
-                self.happen(event.what);
+                self.handle(event.what);
             }
         }
         true
     }
 
-    fn happen(&mut self, what: What) {
+    fn handle(&mut self, what: EventKind) {
         match what {
-            What::Ready(task) => self.ready(task),
-            What::Begin(task) => {
+            EventKind::Ready(task) => self.ready(task),
+            EventKind::Begin(task) => {
                 self.admit(task);
                 self.deal(self.device(task));
             }
-            What::BlocksEnd(group) => self.blocks_end(group, 0.0),
-            What::Transferred(transfer) => self.transferred(transfer),
-            What::CopyStarts(task) => {
+            EventKind::BlocksEnd(group) => self.blocks_end(group, 0.0),
+            EventKind::Transferred(transfer) => self.transferred(transfer),
+            EventKind::CopyStarts(task) => {
                 let Action::Run(run) = self.state(task).action else { unreachable!("only copies start as such") };
                 let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
@@ -392,7 +392,7 @@ impl Machine {
             (Action::Mark(_), _) => self.ended(task),
             (Action::Meet(_), _) => {
                 self.started(task);
-                self.come(task);
+                self.arrive(task);
             }
             (Action::Run(run @ (Task::Copy { .. } | Task::Peer { .. })), _) => {
                 let engines = engines_of(&run).expect("copies have one");
@@ -402,7 +402,7 @@ impl Machine {
             }
             (_, None) => {
                 self.started(task);
-                self.at(self.now + self.floor(action), What::Begin(task));
+                self.at(self.now + self.floor(action), EventKind::Begin(task));
             }
             (_, Some(queue)) => self.pull(queue),
         }
@@ -431,7 +431,7 @@ impl Machine {
             let action = state.action;
             let floor = self.floor(action);
             self.started(head);
-            self.at(now + floor, What::Begin(head));
+            self.at(now + floor, EventKind::Begin(head));
             if rule == QueueRule::Serial {
                 return;
             }
@@ -446,7 +446,7 @@ impl Machine {
             engines.free -= 1;
             let latency = engines.latency;
             self.started(task);
-            self.at(self.now + latency, What::CopyStarts(task));
+            self.at(self.now + latency, EventKind::CopyStarts(task));
         }
     }
 
@@ -483,7 +483,7 @@ impl Machine {
             state.open -= 1;
             if state.open == 0 {
                 let ready = state.ready;
-                self.at(ready, What::Ready(follower));
+                self.at(ready, EventKind::Ready(follower));
             }
         }
         if let Some(queue) = placing.queue

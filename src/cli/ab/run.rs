@@ -9,7 +9,7 @@ use crate::cli::child::Interrupt;
 use crate::cli::progress::Progress;
 use crate::exec::Control;
 use crate::measure::Block;
-use crate::measure::ab::{self, AbRecord, BlockRecord, SCHEMA, SideRecord, Way};
+use crate::measure::ab::{self, AbBlockRecord, AbRecord, AbSideRecord, BlockMode, SCHEMA};
 use crate::measure::pace::Pace;
 use crate::measure::paired::{self, AbSide, OF_A_SIDE, ROUND};
 
@@ -54,7 +54,7 @@ struct AbRun<'a> {
     interrupt: &'a Interrupt,
     /// The processes that stay on the device; a side without one gets a process for each block.
     standing: [Option<Standing>; 2],
-    blocks: Vec<BlockRecord>,
+    blocks: Vec<AbBlockRecord>,
     /// Iterations of a block.
     iterations: u64,
     /// How long an iteration of each side should take.
@@ -80,10 +80,10 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
     }
     let plan = run.plan;
     let (way, rounds) = match run.standing {
-        [Some(_), Some(_)] => (Way::Interleaved, plan.rounds),
+        [Some(_), Some(_)] => (BlockMode::Interleaved, plan.rounds),
         // Fresh processes that were not asked for need not take hours.
-        _ if !plan.fresh => (Way::Fresh, plan.rounds.min(FRESH_ROUNDS)),
-        _ => (Way::Fresh, plan.rounds),
+        _ if !plan.fresh => (BlockMode::Fresh, plan.rounds.min(FRESH_ROUNDS)),
+        _ => (BlockMode::Fresh, plan.rounds),
     };
     let complete = match run.measure(&ready, way, rounds) {
         Ok(()) => true,
@@ -123,9 +123,9 @@ fn unlike(ready: &[Ready; 2]) -> Option<String> {
     })
 }
 
-fn side(args: &SideArgs, ready: Ready) -> SideRecord {
+fn side(args: &SideArgs, ready: Ready) -> AbSideRecord {
     let Ready { record, launch, period, warmup, notes, .. } = ready;
-    SideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
+    AbSideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
 }
 
 impl<'a> AbRun<'a> {
@@ -181,7 +181,7 @@ impl<'a> AbRun<'a> {
     }
 
     /// Measures all blocks: in turn, and then apart where that was asked for.
-    fn measure(&mut self, ready: &[Ready; 2], way: Way, rounds: usize) -> Result<(), Failure> {
+    fn measure(&mut self, ready: &[Ready; 2], way: BlockMode, rounds: usize) -> Result<(), Failure> {
         for side in [AbSide::B, AbSide::A] {
             // A side that does not stand takes about as long as the other, as far as anybody knows.
             self.expected[side as usize] = match &self.standing[side as usize] {
@@ -194,10 +194,10 @@ impl<'a> AbRun<'a> {
             };
         }
         self.iterations = self.plan.iterations.unwrap_or_else(|| self.fitting(ready));
-        if way == Way::Fresh {
+        if way == BlockMode::Fresh {
             self.finish(AbSide::B);
         }
-        let apart = self.plan.apart && way == Way::Interleaved;
+        let apart = self.plan.apart && way == BlockMode::Interleaved;
         let blocks = rounds * ROUND * if apart { 2 } else { 1 };
         let _progress = Progress::start(self.done.clone(), blocks as u64 * self.iterations);
         for round in 0..rounds {
@@ -229,7 +229,7 @@ impl<'a> AbRun<'a> {
             self.finish(side);
         }
         self.done.done.fetch_add(self.iterations, Ordering::Relaxed);
-        self.blocks.push(BlockRecord { side, round, block });
+        self.blocks.push(AbBlockRecord { side, round, block });
         Ok(())
     }
 

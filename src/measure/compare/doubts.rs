@@ -6,16 +6,16 @@ use indexmap::IndexMap;
 
 use crate::base::{Bytes, Flops, counted};
 
-use super::matching::Twins;
-use super::point::{self, Point, Value};
+use super::matching::MatchedCase;
+use super::point::{self, ComparedRun, Value};
 use crate::measure::pace::Pace;
 
 /// Reasons that prevent a verdict.
-pub fn refused(twins: &Twins) -> Vec<String> {
+pub fn refused(twins: &MatchedCase) -> Vec<String> {
     let mut refused = Vec::new();
     let [base, other] = [&twins.base, &twins.other];
-    let simulated = |points: &[&Point]| points.iter().any(|point| point.simulated);
-    let measured = |points: &[&Point]| points.iter().any(|point| !point.simulated);
+    let simulated = |points: &[&ComparedRun]| points.iter().any(|point| point.simulated);
+    let measured = |points: &[&ComparedRun]| points.iter().any(|point| !point.simulated);
     if simulated(base) && measured(other) {
         refused.push(apart("simulated", "measured"));
     } else if measured(base) && simulated(other) {
@@ -36,7 +36,7 @@ fn apart(base: &str, other: &str) -> String {
 }
 
 /// Reasons that make a verdict doubtful.
-pub fn doubts(twins: &Twins) -> Vec<String> {
+pub fn doubts(twins: &MatchedCase) -> Vec<String> {
     let mut doubts = Vec::new();
     if !twins.differs.is_empty() {
         let both = twins.differs.iter().filter_map(|difference| {
@@ -48,7 +48,7 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
         }
     }
     if !twins.is_same_text() {
-        let hash = |points: &[&Point]| {
+        let hash = |points: &[&ComparedRun]| {
             let hash = points.iter().find_map(|point| point.sha256.as_ref());
             hash.map(|hash| point::short(hash).to_owned()).unwrap_or_default()
         };
@@ -65,7 +65,7 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
     if !twins.is_one_slot() {
         doubts.push("operations were observed in different slots, and are not compared".to_owned());
     }
-    let work = |points: &[&Point]| points.iter().find_map(|point| point.work);
+    let work = |points: &[&ComparedRun]| points.iter().find_map(|point| point.work);
     if let (Some(base), Some(other)) = (work(&twins.base), work(&twins.other))
         && base != other
     {
@@ -89,8 +89,8 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
 }
 
 /// Whether two runs have identical samples, so that one must be a copy of the other.
-fn has_copies(points: &[&Point]) -> bool {
-    let series = |point: &&&Point| {
+fn has_copies(points: &[&ComparedRun]) -> bool {
+    let series = |point: &&&ComparedRun| {
         let time = point.figures.iter().find(|figure| figure.name == "time.p50")?;
         match &time.value {
             Value::Series { samples, .. } if samples.len() > 1 => {
@@ -105,7 +105,7 @@ fn has_copies(points: &[&Point]) -> bool {
 }
 
 /// The distinct remarks about a side's runs, each with the number of runs that it applies to.
-fn of_runs(side: &str, points: &[&Point], of: fn(&Point) -> &Vec<String>) -> Vec<String> {
+fn of_runs(side: &str, points: &[&ComparedRun], of: fn(&ComparedRun) -> &Vec<String>) -> Vec<String> {
     let kind = |text: &String| text.split(':').next().unwrap_or_default().to_owned();
     let mut kinds: IndexMap<String, (&String, usize)> = IndexMap::new();
     for text in points.iter().flat_map(|point| of(point)) {

@@ -8,7 +8,7 @@ use crate::base::Bytes;
 use crate::measure::record::{HealthRecord, RunRecord, Variant};
 
 use super::Difference;
-use super::point::Point;
+use super::point::ComparedRun;
 use super::side::RunSet;
 
 /// Maximum number of values listed per side.
@@ -86,7 +86,7 @@ pub fn differences(base: &RunSet, other: &RunSet) -> Vec<Difference> {
 /// Maps each name to all its values in measured runs.
 fn values(side: &RunSet) -> IndexMap<&String, BTreeSet<&String>> {
     let mut values: IndexMap<&String, BTreeSet<&String>> = IndexMap::new();
-    let measured = |point: &&Point| point.failed.is_none();
+    let measured = |point: &&ComparedRun| point.failed.is_none();
     for (name, value) in side.points.iter().filter(measured).flat_map(|point| &point.environment) {
         values.entry(name).or_default().insert(value);
     }

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::base::json;
 
-use super::point::{self, Figure, Key, Point, Value};
+use super::point::{self, CaseKey, ComparedRun, Figure, Value};
 
 /// The fields of the file that are read.
 #[derive(Debug, Deserialize)]
@@ -65,7 +65,7 @@ pub fn is_meant(text: &str) -> bool {
 }
 
 /// Returns a point for each run of the file.
-pub fn points(text: &str) -> Result<Vec<Point>, String> {
+pub fn points(text: &str) -> Result<Vec<ComparedRun>, String> {
     let damaged = |error: serde_json::Error| format!("it looks like AORTA's results, and is damaged: {error}");
     let head: Head = json::read(text.as_bytes()).map_err(damaged)?;
     if head.results.is_none() {
@@ -76,8 +76,8 @@ pub fn points(text: &str) -> Result<Vec<Point>, String> {
     Ok(sweep.results.iter().map(|run| of_run(run, sweep.workload.as_deref(), &sweep.environment)).collect())
 }
 
-fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
-    let mut key = Key::new();
+fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
+    let mut key = CaseKey::new();
     let name = run.workload_name.as_deref().or(workload).unwrap_or("unnamed");
     key.insert("workload".to_owned(), name.to_owned());
     key.extend(run.stream_count.map(|streams| ("streams".to_owned(), streams.to_string())));
@@ -97,7 +97,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
     };
     // Its times are always host times.
     let figures = figures(run);
-    Point {
+    ComparedRun {
         key,
         device,
         host_paced: figures.clone(),
@@ -106,7 +106,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
         environment,
         harness: true,
         doubts,
-        ..Point::default()
+        ..ComparedRun::default()
     }
 }
 

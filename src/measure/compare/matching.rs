@@ -13,26 +13,26 @@ use crate::exec::LaunchMode;
 use crate::measure::effect;
 use crate::measure::pace::Pace;
 
-use super::point::{Key, Point, sorted};
+use super::point::{CaseKey, ComparedRun, sorted};
 use super::side::RunSet;
-use super::{Difference, Lone};
+use super::{Difference, UnmatchedCase};
 
 /// The runs of a matched case on both sides.
 #[derive(Debug)]
-pub struct Twins<'a> {
-    pub key: Key,
-    pub base: Vec<&'a Point>,
-    pub other: Vec<&'a Point>,
+pub struct MatchedCase<'a> {
+    pub key: CaseKey,
+    pub base: Vec<&'a ComparedRun>,
+    pub other: Vec<&'a ComparedRun>,
     /// Differences between the keys.
     pub differs: Vec<Difference>,
 }
 
 /// Two matched sides.
 #[derive(Debug, Default)]
-pub struct Matched<'a> {
-    pub pairs: Vec<Twins<'a>>,
-    pub only_base: Vec<Lone>,
-    pub only_other: Vec<Lone>,
+pub struct MatchedSides<'a> {
+    pub pairs: Vec<MatchedCase<'a>>,
+    pub only_base: Vec<UnmatchedCase>,
+    pub only_other: Vec<UnmatchedCase>,
     /// Names of the values that distinguish cases. Others are omitted from labels.
     pub names: BTreeSet<String>,
 }
@@ -40,12 +40,12 @@ pub struct Matched<'a> {
 /// The runs of a case on one side.
 #[derive(Debug)]
 struct Group<'a> {
-    key: Key,
-    runs: Vec<&'a Point>,
+    key: CaseKey,
+    runs: Vec<&'a ComparedRun>,
     taken: bool,
 }
 
-impl Twins<'_> {
+impl MatchedCase<'_> {
     pub fn is_simulated(&self) -> bool {
         self.points().all(|point| point.simulated)
     }
@@ -63,7 +63,8 @@ impl Twins<'_> {
 
     /// Assumed standard deviation between runs of this case, as a share, if a side has only one run.
     pub fn between_runs(&self) -> f64 {
-        let graph = |point: &Point| point.key.get("launch").is_some_and(|launch| launch == LaunchMode::Graph.name());
+        let graph =
+            |point: &ComparedRun| point.key.get("launch").is_some_and(|launch| launch == LaunchMode::Graph.name());
         effect::between_runs(self.points().all(graph))
     }
 
@@ -73,13 +74,13 @@ impl Twins<'_> {
         texts.len() < 2
     }
 
-    pub fn points(&self) -> impl Iterator<Item = &Point> {
+    pub fn points(&self) -> impl Iterator<Item = &ComparedRun> {
         self.base.iter().chain(&self.other).copied()
     }
 }
 
 /// Matches the cases of two sides.
-pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> Matched<'a> {
+pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> MatchedSides<'a> {
     let split = places(&[base, other]);
     let mut bases = groups(base, &split);
     let mut others = groups(other, &split);
@@ -114,7 +115,7 @@ fn kinds(groups: &[Group]) -> BTreeMap<CaseGroupKind, usize> {
 /// Properties that may distinguish cases of one side in addition to their keys.
 const PLACES: [&str; 2] = ["backend", "device"];
 
-fn place<'a>(point: &'a Point, name: &str) -> &'a String {
+fn place<'a>(point: &'a ComparedRun, name: &str) -> &'a String {
     if name == "backend" { &point.backend } else { &point.device }
 }
 
@@ -155,7 +156,7 @@ fn workload(group: &Group) -> String {
 }
 
 /// Compares keys: numbers by value, other values as text. The launch mode does not affect the order.
-fn by_values(a: &Key, b: &Key) -> Ordering {
+fn by_values(a: &CaseKey, b: &CaseKey) -> Ordering {
     let values = a.iter().filter(|(name, _)| *name != "launch").filter_map(|(name, a)| Some((a, b.get(name)?)));
     let number = |text: &String| text.parse::<f64>().ok();
     let ordered = values.map(|(a, b)| match (number(a), number(b)) {
@@ -210,13 +211,13 @@ fn agree(a: &Group, b: &Group) -> bool {
     workload && a.key.iter().all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))
 }
 
-fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> Matched<'a> {
+fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> MatchedSides<'a> {
     let names = varying(bases.iter().chain(others));
     let twins = |&(a, b): &(usize, usize)| {
         let (a, b) = (&bases[a], &others[b]);
-        Twins { differs: differences(&a.key, &b.key), key: a.key.clone(), base: figures(a), other: figures(b) }
+        MatchedCase { differs: differences(&a.key, &b.key), key: a.key.clone(), base: figures(a), other: figures(b) }
     };
-    Matched {
+    MatchedSides {
         pairs: pairs.iter().map(twins).collect(),
         only_base: alone(bases, others, &names),
         only_other: alone(others, bases, &names),
@@ -226,7 +227,7 @@ fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)
 
 /// The cases of one side without a match, with their outcome on the other side. A case without results is reported only
 /// if the other side has not tried it.
-fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<Lone> {
+fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<UnmatchedCase> {
     let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
     let same = |a: &Group, b: &Group| same_case(a, b) || agree(a, b);
     let lone = |group: &Group| {
@@ -235,7 +236,7 @@ fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<Lone>
             false if others.iter().any(|other| same(group, other)) => return None,
             false => failed(group),
         };
-        Some(Lone { case: label(&group.key, names), why })
+        Some(UnmatchedCase { case: label(&group.key, names), why })
     };
     own.iter().filter(|group| !group.taken).filter_map(lone).collect()
 }
@@ -245,11 +246,11 @@ fn measured(group: &Group) -> bool {
 }
 
 /// The runs of a group that have results.
-fn figures<'a>(group: &Group<'a>) -> Vec<&'a Point> {
+fn figures<'a>(group: &Group<'a>) -> Vec<&'a ComparedRun> {
     group.runs.iter().copied().filter(|run| run.failed.is_none()).collect()
 }
 
-fn differences(base: &Key, other: &Key) -> Vec<Difference> {
+fn differences(base: &CaseKey, other: &CaseKey) -> Vec<Difference> {
     let names = base.keys().chain(other.keys().filter(|name| !base.contains_key(*name)));
     let differing = names.filter(|name| base.get(*name) != other.get(*name));
     let difference = |name: &String| Difference {
@@ -271,7 +272,7 @@ fn varying<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> BTreeSet<String> 
 
 /// Label of a case: the workload, the values that distinguish it, and the launch mode, as in `moe streams=4, as a
 /// graph`.
-pub fn label(key: &Key, names: &BTreeSet<String>) -> String {
+pub fn label(key: &CaseKey, names: &BTreeSet<String>) -> String {
     let mut label = key.get("workload").cloned().unwrap_or_default();
     let told = key.iter().filter(|(name, _)| !matches!(name.as_str(), "workload" | "launch") && names.contains(*name));
     for (name, value) in told {

@@ -58,13 +58,13 @@ pub struct Comparison {
     pub schema: String,
     /// Version of aorta that compared.
     pub aorta: String,
-    pub base: SideRecord,
-    pub others: Vec<Against>,
+    pub base: SideSummary,
+    pub others: Vec<SideComparison>,
     pub fail_on: Vec<FailOn>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SideRecord {
+pub struct SideSummary {
     /// Its name as given.
     pub name: String,
     pub files: Vec<String>,
@@ -75,14 +75,14 @@ pub struct SideRecord {
 
 /// One side compared with the base.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Against {
-    pub side: SideRecord,
+pub struct SideComparison {
+    pub side: SideSummary,
     /// Differences in machine and settings.
     pub environment: Vec<Difference>,
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<CaseComparison>,
     /// Cases with results on the base side only.
-    pub only_base: Vec<Lone>,
-    pub only_other: Vec<Lone>,
+    pub only_base: Vec<UnmatchedCase>,
+    pub only_other: Vec<UnmatchedCase>,
     /// Warnings that a reader must know before trusting a verdict.
     pub warnings: Vec<String>,
 }
@@ -97,7 +97,7 @@ pub struct Difference {
 
 /// A case without a match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lone {
+pub struct UnmatchedCase {
     pub case: String,
     /// Its outcome on the other side, if it was tried there; or its own, if it has no results.
     pub why: Option<String>,
@@ -105,7 +105,7 @@ pub struct Lone {
 
 /// A case that both sides have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Pair {
+pub struct CaseComparison {
     /// Label that distinguishes it from other cases.
     pub case: String,
     /// All values that identify the case, from the base.
@@ -120,7 +120,7 @@ pub struct Pair {
     pub refused: Vec<String>,
     /// Reasons that make a verdict doubtful.
     pub doubts: Vec<String>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<MetricRow>,
     /// Operations, if devices differ or if it was requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OperationRow>,
@@ -128,7 +128,7 @@ pub struct Pair {
 
 /// A metric of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct MetricRow {
     pub metric: String,
     /// SI unit of the values: seconds, bytes, per second; empty for a plain number.
     pub unit: String,
@@ -191,11 +191,12 @@ pub fn compare(base: &RunSet, others: &[RunSet], options: &Options) -> Compariso
     }
 }
 
-fn against(base: &RunSet, other: &RunSet, options: &Options) -> Against {
+fn against(base: &RunSet, other: &RunSet, options: &Options) -> SideComparison {
     let matched = matching::matched(base, other);
-    let pairs: Vec<Pair> = matched.pairs.iter().map(|twins| rows::pair(twins, &matched.names, options)).collect();
+    let pairs: Vec<CaseComparison> =
+        matched.pairs.iter().map(|twins| rows::pair(twins, &matched.names, options)).collect();
     let warnings = warnings(&pairs, &matched);
-    Against {
+    SideComparison {
         side: other.record(),
         environment: environment::differences(base, other),
         pairs,
@@ -205,7 +206,7 @@ fn against(base: &RunSet, other: &RunSet, options: &Options) -> Against {
     }
 }
 
-fn warnings(pairs: &[Pair], matched: &matching::Matched) -> Vec<String> {
+fn warnings(pairs: &[CaseComparison], matched: &matching::MatchedSides) -> Vec<String> {
     let rows = || pairs.iter().filter(|pair| pair.refused.is_empty()).flat_map(|pair| &pair.rows);
     let mut warnings = Vec::new();
     for basis in [Basis::Iterations, Basis::Single] {
@@ -237,7 +238,7 @@ impl Comparison {
     }
 
     /// Whether a metric meets the condition.
-    pub fn fails_on(&self, row: &Row) -> bool {
+    pub fn fails_on(&self, row: &MetricRow) -> bool {
         match row.verdict {
             Verdict::Worse => self.fail_on.contains(&FailOn::Worse),
             Verdict::CannotTell => self.fail_on.contains(&FailOn::CannotTell),
@@ -251,7 +252,7 @@ impl Comparison {
     }
 }
 
-impl Against {
+impl SideComparison {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for row in self.pairs.iter().flat_map(|pair| &pair.rows) {

@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 
 use super::OperationRow;
-use super::matching::Twins;
-use super::point::Point;
+use super::matching::MatchedCase;
+use super::point::ComparedRun;
 
 /// Name of an operation without indices: `f[3].up` and `f[4].up` share a row.
 pub fn plain_name(name: &str) -> String {
@@ -39,7 +39,7 @@ struct Sum {
 type Name = (String, String, String);
 
 /// Rows of both sides, longest time on the base first.
-pub fn rows(twins: &Twins) -> Vec<OperationRow> {
+pub fn rows(twins: &MatchedCase) -> Vec<OperationRow> {
     let same_text = twins.is_same_text();
     let [base, other] = [&twins.base, &twins.other].map(|points| sums(points, same_text));
     let mut names: Vec<&Name> = base.keys().collect();
@@ -69,7 +69,7 @@ fn share(sum: &Sum) -> Option<f64> {
 }
 
 /// Sums per operation name, averaged over runs.
-fn sums(points: &[&Point], with_place: bool) -> IndexMap<Name, Sum> {
+fn sums(points: &[&ComparedRun], with_place: bool) -> IndexMap<Name, Sum> {
     let mut sums: IndexMap<Name, Sum> = IndexMap::new();
     let runs = points.len().max(1) as f64;
     for (run, point) in points.iter().enumerate() {

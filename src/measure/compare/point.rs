@@ -12,10 +12,10 @@ use crate::measure::{doubts, slots};
 use super::environment;
 
 /// Values that identify a case. Runs with equal keys are runs of the same case.
-pub type Key = IndexMap<String, String>;
+pub type CaseKey = IndexMap<String, String>;
 
 /// Returns a key sorted by name, so that the order of values does not matter.
-pub fn sorted(key: &Key) -> Vec<(&String, &String)> {
+pub fn sorted(key: &CaseKey) -> Vec<(&String, &String)> {
     let mut sorted: Vec<_> = key.iter().collect();
     sorted.sort();
     sorted
@@ -26,8 +26,8 @@ const PERCENTILES: [(&str, f64); 3] = [("time.p50", 50.0), ("time.p95", 95.0), (
 
 /// One run of one case.
 #[derive(Clone, Debug, Default)]
-pub struct Point {
-    pub key: Key,
+pub struct ComparedRun {
+    pub key: CaseKey,
     /// Its name in a file of cases.
     pub case: Option<String>,
     pub backend: String,
@@ -61,7 +61,7 @@ pub struct Point {
 /// Prefixes of metrics by operation category, which describe the observed iterations of one slot.
 pub const OF_ONE_SLOT: [&str; 2] = ["exposed.", "overlap."];
 
-impl Point {
+impl ComparedRun {
     /// The metrics that runs of this pace have in common.
     pub fn figures(&self, pace: Pace) -> &[Figure] {
         match pace {
@@ -124,13 +124,13 @@ pub fn of_times(samples: &[f64], slots: usize) -> Vec<Figure> {
 }
 
 /// Returns a point for each launch mode of a record.
-pub fn of_record(record: &RunRecord) -> Vec<Point> {
+pub fn of_record(record: &RunRecord) -> Vec<ComparedRun> {
     record.variants.iter().map(|variant| of_variant(record, variant)).collect()
 }
 
 /// Returns the points of a case. A case without a record gets a point without results.
-pub fn of_case(case: &Case, axes: &[Axis], name: &str) -> Vec<Point> {
-    let outside = |point: &mut Point| {
+pub fn of_case(case: &Case, axes: &[Axis], name: &str) -> Vec<ComparedRun> {
+    let outside = |point: &mut ComparedRun| {
         point.case = Some(case.name.clone());
         // Parameters and options are in the record; variables and settings are only here.
         for axis in axes.iter().filter(|axis| matches!(axis.option.as_str(), "env" | "config")) {
@@ -138,7 +138,8 @@ pub fn of_case(case: &Case, axes: &[Axis], name: &str) -> Vec<Point> {
         }
     };
     let Some(record) = &case.record else {
-        let mut point = Point { case: Some(case.name.clone()), failed: Some(failure(case)), ..Point::default() };
+        let mut point =
+            ComparedRun { case: Some(case.name.clone()), failed: Some(failure(case)), ..ComparedRun::default() };
         point.key.insert("workload".to_owned(), stem(name).to_owned());
         point.key.extend(case.values.clone());
         return vec![point];
@@ -158,7 +159,7 @@ pub fn stem(name: &str) -> &str {
     name.strip_suffix(".aorta").unwrap_or(name)
 }
 
-fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
+fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
     let times = |pace: Pace| {
         let samples: Vec<f64> = pace.times(variant).samples_ns.iter().map(|time| time.seconds()).collect();
         of_times(&samples, record.program.cycle)
@@ -179,7 +180,7 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
     }
     let exact = figures.iter().filter(|figure| matches!(figure.value, Value::Exact(_)));
     let host_paced = times(Pace::Host).into_iter().chain(exact.cloned()).collect();
-    Point {
+    ComparedRun {
         key: key(record, variant),
         case: None,
         backend: record.settings.backend.clone(),
@@ -215,9 +216,9 @@ pub fn short(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-fn key(record: &RunRecord, variant: &Variant) -> Key {
+fn key(record: &RunRecord, variant: &Variant) -> CaseKey {
     let settings = &record.settings;
-    let mut key = Key::new();
+    let mut key = CaseKey::new();
     let mut add = |name: &str, value: String| key.insert(name.to_owned(), value);
     add("workload", workload(record));
     for (name, value) in &record.workload.params {

@@ -9,9 +9,9 @@ use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::pace::Pace;
 use crate::measure::stats::median;
 
-use super::matching::{self, Twins};
-use super::point::{Figure, OF_ONE_SLOT, Point, Value};
-use super::{Options, Pair, Row, doubts, is_of, operations};
+use super::matching::{self, MatchedCase};
+use super::point::{ComparedRun, Figure, OF_ONE_SLOT, Value};
+use super::{CaseComparison, MetricRow, Options, doubts, is_of, operations};
 
 /// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;
@@ -44,12 +44,12 @@ struct Metric<'a> {
 }
 
 /// Compares a matched case.
-pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair {
+pub fn pair(twins: &MatchedCase, names: &BTreeSet<String>, options: &Options) -> CaseComparison {
     let refused = doubts::refused(twins);
     let one_slot = twins.is_one_slot();
     let comparable = |name: &&str| one_slot || !OF_ONE_SLOT.iter().any(|of| name.starts_with(of));
     let wanted = |name: &&str| options.metrics.is_empty() || options.metrics.iter().any(|of| is_of(name, of));
-    let mut rows: Vec<Row> = names_of(twins)
+    let mut rows: Vec<MetricRow> = names_of(twins)
         .into_iter()
         .filter(wanted)
         .filter(comparable)
@@ -61,7 +61,7 @@ pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair 
     let devices: BTreeSet<&String> = twins.points().map(|point| &point.device).collect();
     let asked = options.operations || devices.len() > 1;
     let operations = if asked && one_slot { operations::rows(twins) } else { Vec::new() };
-    Pair {
+    CaseComparison {
         case: matching::label(&twins.key, names),
         key: twins.key.clone(),
         base_runs: twins.base.len(),
@@ -76,8 +76,8 @@ pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair 
 }
 
 /// Kind of results of a side: `measured`, `simulated` or `emulated`.
-fn figures(runs: &[&Point]) -> String {
-    let of = |run: &&Point| match (run.simulated, run.emulated.is_some()) {
+fn figures(runs: &[&ComparedRun]) -> String {
+    let of = |run: &&ComparedRun| match (run.simulated, run.emulated.is_some()) {
         (false, false) => "measured",
         (true, false) => "simulated",
         (false, true) => "emulated",
@@ -88,14 +88,14 @@ fn figures(runs: &[&Point]) -> String {
 }
 
 /// Names of the first run's metrics, in its order.
-fn names_of<'a>(twins: &'a Twins) -> Vec<&'a str> {
+fn names_of<'a>(twins: &'a MatchedCase) -> Vec<&'a str> {
     let pace = twins.pace();
-    let names = |run: &&'a Point| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
+    let names = |run: &&'a ComparedRun| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
     twins.base.first().map_or_else(Vec::new, names)
 }
 
 /// Compares a metric; `None` unless every run of both sides has it, in the same unit.
-fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
+fn row(twins: &MatchedCase, name: &str, options: &Options) -> Option<MetricRow> {
     let pace = twins.pace();
     let (mut base, mut other) = (metric(&twins.base, name, pace)?, metric(&twins.other, name, pace)?);
     if base.unit != other.unit {
@@ -111,7 +111,7 @@ fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
         None => (middle(&base.values)?, middle(&other.values)?),
     };
     let (verdict, why) = judge(effect.as_ref(), of_base, of_other, better, twins.is_simulated());
-    Some(Row {
+    Some(MetricRow {
         metric: name.to_owned(),
         unit: base.unit.to_owned(),
         better,
@@ -124,7 +124,7 @@ fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
     })
 }
 
-fn metric<'a>(runs: &[&'a Point], name: &str, pace: Pace) -> Option<Metric<'a>> {
+fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<Metric<'a>> {
     let figures: Option<Vec<&Figure>> =
         runs.iter().map(|run| run.figures(pace).iter().find(|figure| figure.name == name)).collect();
     let figures = figures?;
@@ -135,7 +135,7 @@ fn metric<'a>(runs: &[&'a Point], name: &str, pace: Pace) -> Option<Metric<'a>> 
 
 /// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
 /// factor in all runs of both sides.
-fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
+fn follow_time(twins: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
     let pace = twins.pace();
     let times: Option<Vec<(f64, &Value)>> = twins.points().map(|run| median_time(run, pace)).collect();
     let Some(times) = times else { return };
@@ -170,7 +170,7 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
 }
 
 /// Median time of a run in seconds, and its series.
-fn median_time(run: &Point, pace: Pace) -> Option<(f64, &Value)> {
+fn median_time(run: &ComparedRun, pace: Pace) -> Option<(f64, &Value)> {
     let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
     let Value::Series { samples, .. } = &figure.value else { return None };
     Some((median(samples), &figure.value))

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use crate::measure::RunRecord;
 use crate::measure::cases::Cases;
 
-use super::SideRecord;
+use super::SideSummary;
 use super::harness;
-use super::point::{self, Point};
+use super::point::{self, ComparedRun};
 
 /// The runs of one side.
 #[derive(Clone, Debug)]
 pub struct RunSet {
     name: String,
     files: Vec<String>,
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<ComparedRun>,
 }
 
 impl RunSet {
@@ -43,14 +43,14 @@ impl RunSet {
         self.points.iter().all(|point| point.failed.is_some())
     }
 
-    pub(super) fn record(&self) -> SideRecord {
+    pub(super) fn record(&self) -> SideSummary {
         let measured = || self.points.iter().filter(|point| point.failed.is_none());
         let cases: BTreeSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
-        SideRecord { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
+        SideSummary { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
     }
 }
 
-fn of_cases(text: &str) -> Result<Vec<Point>, String> {
+fn of_cases(text: &str) -> Result<Vec<ComparedRun>, String> {
     let cases = Cases::parse(text.as_bytes())?.ok_or("it has no whole line yet")?;
     let header = &cases.header;
     Ok(cases.latest().into_iter().flat_map(|case| point::of_case(case, &header.axes, &header.name)).collect())

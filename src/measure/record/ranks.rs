@@ -76,7 +76,7 @@ pub struct SkewRecord {
     /// Why ranks wait for each other; `None` if they hardly wait, and in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalanceRecord>,
-    pub collectives: Vec<MeetingRecord>,
+    pub collectives: Vec<CollectiveRecord>,
 }
 
 /// Why ranks wait for each other.
@@ -115,7 +115,7 @@ pub struct BehindRecord {
 /// Matching operations of several ranks: a collective, both sides of a transfer, or a chain of transfers that are
 /// issued together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MeetingRecord {
+pub struct CollectiveRecord {
     /// Name on the first of its ranks.
     pub name: String,
     pub operation: String,

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::point::{is_conclusive, slack};
-use super::{Interval, Point};
+use super::{CurvePoint, Interval};
 use crate::measure::cases::{Axis, Case};
 use crate::measure::pace::Pace;
 use crate::measure::record::RunRecord;
@@ -41,7 +41,7 @@ impl AxisEffect {
         let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
         for case in cases {
             let value = super::label(axes, case);
-            if let (Some(point), Some(record)) = (Point::of(case, &value, pace), &case.record) {
+            if let (Some(point), Some(record)) = (CurvePoint::of(case, &value, pace), &case.record) {
                 let Some(program) = program(record).filter(|_| is_conclusive(record, pace)) else {
                     return AxisEffect::Unknown;
                 };

@@ -31,7 +31,7 @@ pub fn slack(simulated: bool) -> f64 {
 
 /// The results of a case that a curve needs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct CurvePoint {
     /// The value along the curve, as given.
     pub value: String,
     /// Median time of an iteration in seconds with its 95 % interval; from minimum to maximum if samples are too few.
@@ -41,14 +41,14 @@ pub struct Point {
     pub bytes: f64,
 }
 
-impl Point {
+impl CurvePoint {
     /// Returns the point of a case; `None` if it has no time.
-    pub fn of(case: &Case, value: &str, pace: Pace) -> Option<Point> {
+    pub fn of(case: &Case, value: &str, pace: Pace) -> Option<CurvePoint> {
         let record = case.record.as_ref()?;
         let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
         let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
         let (flops, bytes) = (record.program.flops * ranks, record.program.bytes as f64 * ranks);
-        Some(Point { value: value.to_owned(), time, flops, bytes })
+        Some(CurvePoint { value: value.to_owned(), time, flops, bytes })
     }
 
     /// Work per second.

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
 use crate::base::computing::compute;
-use crate::exec::{ExecError, Inspected, Launched, Meeting, Ranks};
+use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
 use crate::ops::{self, Check, Collective, CollectiveKind, Elements, Launch, Share, Spec, Tensor};
 
 use super::Verified;
 
 /// Identifies matching operations of several ranks in an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Key {
+pub enum MatchKey {
     /// A collective: its communicator's ranks and stream, and the number of earlier collectives on it.
     Collective(Vec<u32>, String, u32),
     /// All sends and receives of a communicator, which match in pairs.
@@ -25,7 +25,7 @@ pub enum Key {
 /// What a rank contributes to an operation.
 #[derive(Debug)]
 pub struct Brought {
-    pub key: Key,
+    pub key: MatchKey,
     /// Index of the rank among those that are verified.
     pub rank: usize,
     /// Slot of the cycle, and operation.
@@ -37,7 +37,7 @@ pub struct Brought {
 /// What a device left in the outputs of an operation between ranks.
 #[derive(Debug)]
 pub struct Left {
-    pub key: Key,
+    pub key: MatchKey,
     pub rank: usize,
     pub op: (usize, OpId),
     pub before: Vec<Vec<u8>>,
@@ -53,21 +53,21 @@ pub struct Found {
 }
 
 /// Keys of a rank's launches, for each iteration of the period; `None` for operations without other ranks.
-pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<Key>>> {
+pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
     let of_step = |step: &Vec<Launched>| {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
         let of_launch = |launched: &Launched| match launched.meeting {
-            Meeting::None => None,
-            Meeting::Crossing(crossing) => Some(Key::Crossing(crossing)),
-            Meeting::Comm(number) => {
+            MatchBy::None => None,
+            MatchBy::Crossing(crossing) => Some(MatchKey::Crossing(crossing)),
+            MatchBy::Comm(number) => {
                 let comm = &inspected.comms[number as usize];
                 let (ranks, stream) = (comm.ranks.clone(), comm.stream.clone());
                 if collectives(&launched.work.launches).iter().all(is_transfer) {
-                    return Some(Key::Transfers(ranks, stream));
+                    return Some(MatchKey::Transfers(ranks, stream));
                 }
                 let place = places.entry(number).or_default();
                 *place += 1;
-                Some(Key::Collective(ranks, stream, *place - 1))
+                Some(MatchKey::Collective(ranks, stream, *place - 1))
             }
         };
         step.iter().map(of_launch).collect()
@@ -76,11 +76,11 @@ pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<Key>>> {
 }
 
 /// The keys of operations whose result some rank uses later, in any iteration of its period.
-pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<Key>>>)]) -> Result<BTreeSet<Key>, ExecError> {
+pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<MatchKey>>>)]) -> Result<BTreeSet<MatchKey>, ExecError> {
     let steps = own.iter().flat_map(|(inspected, keys)| inspected.steps.iter().zip(*keys));
     let launches = steps.flat_map(|(step, keys)| step.iter().zip(keys));
     let live = launches.filter(|(launched, _)| launched.found.is_some()).filter_map(|(_, key)| key.clone());
-    let all: Vec<BTreeSet<Key>> = ranks.agree("operations to compare", Ok(live.collect()))?;
+    let all: Vec<BTreeSet<MatchKey>> = ranks.agree("operations to compare", Ok(live.collect()))?;
     Ok(all.into_iter().flatten().collect())
 }
 
@@ -90,7 +90,7 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec
         return own;
     }
     // Describes a contribution; the bytes of all contributions follow.
-    type Line = (Key, usize, (usize, OpId), Vec<usize>);
+    type Line = (MatchKey, usize, (usize, OpId), Vec<usize>);
     let line =
         |one: &Brought| -> Line { (one.key.clone(), one.rank, one.op, one.inputs.iter().map(Vec::len).collect()) };
     let lines = own.as_ref().map(|own| own.iter().map(line).collect::<Vec<_>>()).map_err(ExecError::clone);
@@ -115,13 +115,13 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec
 
 /// Compares the devices' results with those computed from all contributions.
 pub fn check(ranks: &[Verified], brought: &[Brought], left: &[Left]) -> Vec<Found> {
-    let mut meetings: BTreeMap<&Key, (Vec<&Brought>, Vec<&Left>)> = BTreeMap::new();
+    let mut meetings: BTreeMap<&MatchKey, (Vec<&Brought>, Vec<&Left>)> = BTreeMap::new();
     brought.iter().for_each(|one| meetings.entry(&one.key).or_default().0.push(one));
     left.iter().for_each(|one| meetings.entry(&one.key).or_default().1.push(one));
     let mut found = Vec::new();
     for (key, (brought, left)) in meetings {
         match key {
-            Key::Transfers(members, _) => found.extend(transfers(ranks, members, &brought, &left)),
+            MatchKey::Transfers(members, _) => found.extend(transfers(ranks, members, &brought, &left)),
             _ => found.extend(together(ranks, &brought, &left)),
         }
     }

@@ -11,7 +11,7 @@ use crate::base::{Dims, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method};
 
-use super::meetings::{self, Brought, Found, Key, Left};
+use super::meetings::{self, Brought, Found, Left, MatchKey};
 use super::memory::Memory;
 use super::record::{CheckedOperations, Mistake};
 use super::{BEYOND, Verified};
@@ -23,9 +23,9 @@ pub struct Walk<'a> {
     /// The host's copy of each rank's memory, for the ranks of this process.
     memories: Vec<Memory>,
     /// Keys of operations between ranks, for each rank of this process and iteration.
-    keys: Vec<Vec<Vec<Option<Key>>>>,
+    keys: Vec<Vec<Vec<Option<MatchKey>>>>,
     /// The keys that are checked.
-    live: BTreeSet<Key>,
+    live: BTreeSet<MatchKey>,
     operations: BTreeMap<&'static str, CheckedOperations>,
     mistakes: Vec<Mistake>,
     unread: u64,

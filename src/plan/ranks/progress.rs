@@ -33,9 +33,9 @@ pub struct Progress<'a> {
     pub tables: &'a Tables<'a>,
     pub ranks: Vec<State<'a>>,
     pub iterations: u32,
-    channels: FxHashMap<Channel, Meetings>,
+    channels: FxHashMap<Channel, ChannelState>,
     /// Sends and receives between two ranks of a channel, by their numbers in the world.
-    ways: FxHashMap<(Channel, u32, u32), Way>,
+    ways: FxHashMap<(Channel, u32, u32), TransferQueue>,
     /// Number of calls in which each operation under way still waits.
     waiting: FxHashMap<Node, u32>,
     ready: VecDeque<Node>,
@@ -62,7 +62,7 @@ pub struct State<'a> {
 
 /// Collectives of a channel at which some members have not arrived.
 #[derive(Default)]
-struct Meetings {
+struct ChannelState {
     first: usize,
     open: VecDeque<Vec<CallSite>>,
     /// Number of collectives at which each member has arrived.
@@ -71,7 +71,7 @@ struct Meetings {
 }
 
 #[derive(Default)]
-struct Way {
+struct TransferQueue {
     sends: VecDeque<CallSite>,
     receives: VecDeque<CallSite>,
     /// Number of matched pairs.

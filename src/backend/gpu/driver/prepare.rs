@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::collective::{Ids, Meeting};
+use crate::backend::collective::{IdExchange, Ids};
 use crate::backend::exhausted::may_be_refused;
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
@@ -55,7 +55,7 @@ impl<A: Api> GpuDriver<A> {
         api: Arc<A>,
         image: Image,
         cache: Option<&Path>,
-        (meeting, places): (&Meeting, &PeerDevices<A>),
+        (meeting, places): (&IdExchange, &PeerDevices<A>),
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
             let (api, count) = (driver.api.as_ref(), places.count());
@@ -85,7 +85,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// What a rank makes once all are sure to come.
-    fn finish(&mut self, ids: &Ids, meeting: &Meeting, places: &PeerDevices<A>) -> Result<(), ExecError> {
+    fn finish(&mut self, ids: &Ids, meeting: &IdExchange, places: &PeerDevices<A>) -> Result<(), ExecError> {
         self.make_communicators(ids, meeting)?;
         self.exchange_memory_handles(places)?;
         self.resolve(places)?;
@@ -231,7 +231,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// This rank's end of each communicator, in an order that is the same on all ranks.
-    fn make_communicators(&mut self, ids: &Ids, meeting: &Meeting) -> Result<(), ExecError> {
+    fn make_communicators(&mut self, ids: &Ids, meeting: &IdExchange) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
@@ -299,7 +299,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Chooses an algorithm for each matrix product.
-    fn choose_products(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+    fn choose_products(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Finds out what makes the copies, where the image has the kernel for it.
-    fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+    fn infer_engines(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             meeting.goes_on();
             // A process does not know what the others do meanwhile: it writes only memory of its own.

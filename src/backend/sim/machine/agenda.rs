@@ -6,7 +6,7 @@ use super::meetings::TransferId;
 use super::{TaskId, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EventKind {
     /// A task's dependencies have ended.
     Ready(TaskId),
     /// A kernel's blocks may begin.
@@ -23,7 +23,7 @@ pub(super) enum What {
 pub(super) struct Event {
     pub(super) time: Time,
     pub(super) number: u64,
-    pub(super) what: What,
+    pub(super) what: EventKind,
 }
 
 impl PartialOrd for Event {

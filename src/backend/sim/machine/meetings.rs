@@ -11,7 +11,7 @@ use crate::ops::{Collective, Cost};
 use super::super::digest::Digest;
 use super::super::slots::Slots;
 use super::units::Blocks;
-use super::{Action, Machine, Owner, TaskId, Time, What, whole};
+use super::{Action, EventKind, Machine, Owner, TaskId, Time, whole};
 
 /// A communicator, or one direction between two of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ pub struct Exchange {
 
 /// An exchange in progress on one device.
 #[derive(Debug)]
-struct Meeting {
+struct ActiveExchange {
     /// Number of channels on which it waits for others or for a transfer.
     open: u32,
     groups: Vec<u32>,
@@ -71,9 +71,9 @@ struct Arrival {
 
 /// All exchanges, and those in progress.
 #[derive(Debug, Default)]
-pub(super) struct Meetings {
+pub(super) struct ExchangeState {
     pub(super) exchanges: Vec<Exchange>,
-    under_way: FxHashMap<TaskId, Meeting>,
+    under_way: FxHashMap<TaskId, ActiveExchange>,
     /// Arrivals at a channel, by turn.
     arrived: FxHashMap<(Channel, u64), Vec<Arrival>>,
     /// Tasks that wait for each transfer.
@@ -84,10 +84,10 @@ pub(super) struct Meetings {
     turns_of: FxHashMap<TaskId, Vec<(Channel, u64)>>,
 }
 
-impl Meetings {
+impl ExchangeState {
     /// Adds arrivals to a digest. Turns on a channel are relative to the least turn of any device there.
     pub(super) fn digest(&self, digest: &mut Digest) {
-        let Meetings { exchanges: _, under_way, arrived, transfers, turns, turns_of } = self;
+        let ExchangeState { exchanges: _, under_way, arrived, transfers, turns, turns_of } = self;
         let mut least: BTreeMap<Channel, u64> = BTreeMap::new();
         for (&(_, channel, _), &turn) in turns {
             least.entry(channel).and_modify(|least| *least = turn.min(*least)).or_insert(turn);
@@ -119,7 +119,7 @@ impl Meetings {
         let mut sorted: Vec<_> = under_way.iter().collect();
         sorted.sort_unstable_by_key(|(task, _)| **task);
         digest.size(sorted.len());
-        for (&task, Meeting { open, groups }) in sorted {
+        for (&task, ActiveExchange { open, groups }) in sorted {
             digest.task(task);
             digest.word(*open);
             digest.size(groups.len());
@@ -180,7 +180,7 @@ impl Machine {
         }
         state.waiting = 0;
         self.occupy(device, task, wanted * unit);
-        self.come(task);
+        self.arrive(task);
         true
     }
 
@@ -190,18 +190,19 @@ impl Machine {
         self.meetings
             .under_way
             .entry(task)
-            .or_insert_with(|| Meeting { open: 0, groups: Vec::new() })
+            .or_insert_with(|| ActiveExchange { open: 0, groups: Vec::new() })
             .groups
             .push(group);
     }
 
     /// Marks the arrival of an exchange at all its channels; begins transfers whose participants are complete.
-    pub(super) fn come(&mut self, task: TaskId) {
+    pub(super) fn arrive(&mut self, task: TaskId) {
         let exchange = self.exchange_of(task);
         let turns = self.meetings.turns_of.remove(&task).unwrap_or_default();
         let sides = &self.meetings.exchanges[exchange].sides;
         let open = sides.iter().filter(|side| side.waits).count() as u32;
-        self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).open = open;
+        self.meetings.under_way.entry(task).or_insert_with(|| ActiveExchange { open: 0, groups: Vec::new() }).open =
+            open;
         for (place, (channel, turn)) in turns.into_iter().enumerate() {
             let needed = self.meetings.exchanges[exchange].sides[place].needed;
             let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
@@ -233,7 +234,7 @@ impl Machine {
         let number = self.meetings.transfers.add(waiting);
         let demands = self.paths.between(&loads, time, &mut self.flows);
         if demands.is_empty() {
-            self.at(self.now + whole(time), What::Transferred(number));
+            self.at(self.now + whole(time), EventKind::Transferred(number));
         } else {
             self.flows.add(self.now, Owner::Transfer(number), time, demands);
         }

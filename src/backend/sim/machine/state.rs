@@ -4,7 +4,7 @@ use crate::cost::{Busy, Task};
 
 use super::super::digest::Digest;
 use super::units::Blocks;
-use super::{Action, Device, Engines, Machine, Owner, State, What};
+use super::{Action, Device, Engines, EventKind, Machine, Owner, State};
 
 impl Machine {
     /// The oldest task that is kept.
@@ -76,13 +76,13 @@ impl Machine {
     }
 }
 
-fn what(digest: &mut Digest, what: What) {
+fn what(digest: &mut Digest, what: EventKind) {
     let (kind, task) = match what {
-        What::Ready(task) => (0u64, task),
-        What::Begin(task) => (1, task),
-        What::CopyStarts(task) => (2, task),
-        What::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
-        What::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
+        EventKind::Ready(task) => (0u64, task),
+        EventKind::Begin(task) => (1, task),
+        EventKind::CopyStarts(task) => (2, task),
+        EventKind::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
+        EventKind::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
     };
     digest.word(kind);
     digest.task(task);

@@ -2,7 +2,7 @@
 
 use crate::cost::{self, Busy, Task};
 
-use super::agenda::What;
+use super::agenda::EventKind;
 use super::{Action, Machine, Owner, TaskId, whole};
 
 /// Number of groups in which a less urgent kernel's blocks are assigned. A more urgent kernel gets the units when a
@@ -97,7 +97,7 @@ impl Machine {
         let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
         if demands.is_empty() {
             self.state(task).left_out = time - whole(time) as f64;
-            self.at(self.now + whole(time), What::BlocksEnd(group));
+            self.at(self.now + whole(time), EventKind::BlocksEnd(group));
         } else {
             self.flows.add(self.now, Owner::Blocks(group), time, demands);
         }
