@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use aorta::backend::rendezvous::{Place, Rendezvous, Secret, Transport};
+use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Secret, Transport};
 use aorta::exec::{ExecError, gather};
 
 /// A port with free ones behind it, where the ranks of no other test look: tests run beside each other.
@@ -25,19 +25,19 @@ fn port() -> u16 {
     first + NEXT.fetch_add(1, Ordering::Relaxed) * 18
 }
 
-fn place(rank: u32, world: u32, port: u16) -> Place {
+fn place(rank: u32, world: u32, port: u16) -> JoinOptions {
     let secret = Secret::new(b"the secret of the tests").expect("it is long enough");
     let transport = Transport::Network { address: "127.0.0.1".to_owned(), port, secret };
     let (timeout, stall) = (Duration::from_secs(20), Duration::from_secs(20));
-    Place { rank, world, transport, job: "a run under attack".to_owned(), timeout, stall }
+    JoinOptions { rank, world, transport, job: "a run under attack".to_owned(), timeout, stall }
 }
 
-fn within(place: Place, seconds: u64) -> Place {
-    Place { timeout: Duration::from_secs(seconds), ..place }
+fn within(place: JoinOptions, seconds: u64) -> JoinOptions {
+    JoinOptions { timeout: Duration::from_secs(seconds), ..place }
 }
 
 /// Meets, and tells all others a number.
-fn run(place: &Place) -> Result<Vec<u32>, ExecError> {
+fn run(place: &JoinOptions) -> Result<Vec<u32>, ExecError> {
     let peers = Rendezvous::join(place, Box::new(|_| {}))?;
     let heard = gather(&peers, "numbers", &(place.rank + 7));
     peers.leave(heard.as_ref().err().map(|_| "it has lost another rank"));
@@ -94,7 +94,7 @@ fn a_rank_with_another_secret_is_none() {
         let Transport::Network { address, port, .. } = place(1, 2, port).transport else { panic!("a network") };
         let secret = Secret::new(b"the secret of the test!").expect("it is long enough");
         let place = within(place(1, 2, port), 2);
-        run(&Place { transport: Transport::Network { address, port, secret }, ..place })
+        run(&JoinOptions { transport: Transport::Network { address, port, secret }, ..place })
     };
     let other = thread::spawn(other);
     let first = run(&within(place(0, 2, port), 3)).expect_err("nobody comes").to_string();
@@ -149,7 +149,7 @@ fn a_port_that_somebody_has_is_named_by_all_ranks() {
 #[test]
 fn runs_that_know_the_same_secret_share_ports() {
     let port = port();
-    let other = move |rank| Place { job: "another run".to_owned(), ..place(rank, 2, port) };
+    let other = move |rank| JoinOptions { job: "another run".to_owned(), ..place(rank, 2, port) };
     let waiting = thread::spawn(move || run(&other(0)));
     drop(connected(port));
     let ranks = [0, 1].map(|rank| thread::spawn(move || run(&place(rank, 2, port))));
@@ -165,7 +165,7 @@ fn an_address_of_another_host_is_told() {
     let Transport::Network { port, secret, .. } = place(0, 2, port()).transport else { panic!("a network") };
     // An address for examples, which no host has.
     let transport = Transport::Network { address: "192.0.2.7".to_owned(), port, secret };
-    let error = run(&Place { transport, ..place(0, 2, port) }).expect_err("it is no address of this host");
+    let error = run(&JoinOptions { transport, ..place(0, 2, port) }).expect_err("it is no address of this host");
     assert!(error.to_string().contains("192.0.2.7 is no address of this host"), "{error}");
 }
 
@@ -306,7 +306,7 @@ fn another_user_is_no_rank() {
     let folder = outer.path().join("run");
     let host = |rank| {
         let transport = Transport::Host { folder: folder.clone(), advice: String::new() };
-        Place { transport, ..place(rank, 2, 1) }
+        JoinOptions { transport, ..place(rank, 2, 1) }
     };
     let first = thread::spawn({
         let place = host(0);

@@ -143,7 +143,7 @@ fn a_call_that_never_comes_back_is_told_to_whoever_can_leave() {
     let mock = Mock::new(script);
     let (control, heard, let_go) = (Control::default(), Arc::new(Mutex::new(None)), mock.let_go());
     let hear = heard.clone();
-    control.when_stuck(move |error| {
+    control.on_unresponsive(move |error| {
         *hear.lock().expect("no test panics with it") = Some(error.clone());
         // A process would end here.
         let_go();

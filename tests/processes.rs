@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use aorta::backend::host::Host;
-use aorta::backend::rendezvous::{Place, Rendezvous, Transport};
+use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::{EffortPlan, Profile};
@@ -117,7 +117,7 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync)
         let start = |rank: u32| {
             let work = &work;
             scope.spawn(move || {
-                let place = Place {
+                let place = JoinOptions {
                     rank,
                     world: ranks,
                     transport: Transport::Host { folder: folder.join("run"), advice: String::new() },
@@ -273,7 +273,7 @@ fn who_does_not_come_back_is_left_for_the_rank_that_is_gone() {
         let mock = Mock::new(Script { stays, stays_for_good: true, ..Script::default() });
         let (heard, let_go) = (Arc::new(Mutex::new(None)), mock.let_go());
         let hear = heard.clone();
-        control.when_stuck(move |error| {
+        control.on_unresponsive(move |error| {
             *hear.lock().expect("no test panics with it") = Some(error.clone());
             // A process would end here.
             let_go();

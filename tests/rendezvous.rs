@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use aorta::backend::rendezvous::{Place, Rendezvous, Rescue, Secret, Transport};
+use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Rescue, Secret, Transport};
 use aorta::exec::{ExecError, Peers, agree, gather};
 
 /// A port with free ones behind it. Tests run beside each other, and other programs beside them.
@@ -20,12 +20,12 @@ fn network(port: u16) -> Transport {
     Transport::Network { address: "127.0.0.1".to_owned(), port, secret }
 }
 
-fn place_by(transport: Transport, rank: u32, world: u32) -> Place {
+fn place_by(transport: Transport, rank: u32, world: u32) -> JoinOptions {
     let (timeout, stall) = (Duration::from_secs(30), Duration::from_secs(600));
-    Place { rank, world, transport, job: format!("a test of {}", std::process::id()), timeout, stall }
+    JoinOptions { rank, world, transport, job: format!("a test of {}", std::process::id()), timeout, stall }
 }
 
-fn place(rank: u32, world: u32, port: u16) -> Place {
+fn place(rank: u32, world: u32, port: u16) -> JoinOptions {
     place_by(network(port), rank, world)
 }
 
@@ -33,7 +33,7 @@ fn no_rescue() -> Rescue {
     Box::new(|_| {})
 }
 
-fn join(place: &Place) -> Result<Rendezvous, ExecError> {
+fn join(place: &JoinOptions) -> Result<Rendezvous, ExecError> {
     Rendezvous::join(place, no_rescue())
 }
 
@@ -219,7 +219,7 @@ fn one_that_does_not_come_back_is_rescued() {
 #[test]
 fn ranks_that_do_not_come_are_named() {
     let port = port();
-    let short = |rank| Place { timeout: Duration::from_secs(4), ..place(rank, 4, port) };
+    let short = |rank| JoinOptions { timeout: Duration::from_secs(4), ..place(rank, 4, port) };
     let other = thread::spawn({
         let place = short(2);
         move || join(&place).err().expect("not all come").to_string()
@@ -236,14 +236,15 @@ fn ranks_that_do_not_come_are_named() {
 fn nobody_to_be_found_is_told() {
     let port = port();
     let error =
-        join(&Place { timeout: Duration::from_millis(100), ..place(1, 2, port) }).err().expect("nobody is there");
+        join(&JoinOptions { timeout: Duration::from_millis(100), ..place(1, 2, port) }).err().expect("nobody is there");
     let told =
         "the ranks did not find each other: rank 1 did not find rank 0 at 127.0.0.1 within 100ms: nobody listens";
     assert_eq!(error.to_string(), told);
     let Transport::Network { secret, .. } = network(port) else { panic!("it is on a network") };
     let transport = Transport::Network { address: "no-such-host.invalid".to_owned(), port, secret };
     let nowhere = place_by(transport, 1, 2);
-    let error = join(&Place { timeout: Duration::from_millis(100), ..nowhere }).err().expect("there is no such host");
+    let error =
+        join(&JoinOptions { timeout: Duration::from_millis(100), ..nowhere }).err().expect("there is no such host");
     assert!(error.to_string().contains("the address of `no-such-host.invalid` is not known"), "{error}");
 }
 
@@ -251,9 +252,12 @@ fn nobody_to_be_found_is_told() {
 fn who_does_not_belong_is_told_why() {
     let port = port();
     let first = thread::spawn(move || {
-        join(&Place { timeout: Duration::from_secs(12), ..place(0, 3, port) }).err().expect("not all come").to_string()
+        join(&JoinOptions { timeout: Duration::from_secs(12), ..place(0, 3, port) })
+            .err()
+            .expect("not all come")
+            .to_string()
     });
-    let error = |place: Place| join(&place).err().expect("there is no place for it").to_string();
+    let error = |place: JoinOptions| join(&place).err().expect("there is no place for it").to_string();
     let told = error(place(1, 4, port));
     assert!(told.ends_with("rank 0 refused: rank 1 knows of 4 ranks, and rank 0 of 3"), "{told}");
     for rank in [3, 4, u32::MAX] {
@@ -262,7 +266,7 @@ fn who_does_not_belong_is_told_why() {
     }
     let twins = [(); 2].map(|()| thread::spawn(move || error(place(1, 3, port))));
     // Another run looks on, and finds nobody.
-    let job = Place { job: "another".to_owned(), timeout: Duration::from_secs(2), ..place(2, 3, port) };
+    let job = JoinOptions { job: "another".to_owned(), timeout: Duration::from_secs(2), ..place(2, 3, port) };
     let told = error(job);
     assert!(told.contains(&format!("another run listens at 127.0.0.1:{port}")), "{told}");
     let told = first.join().expect("no panic");
@@ -303,7 +307,7 @@ fn ranks_of_one_user_meet_on_a_host() {
     // A socket that a killed process has left is no obstacle.
     let path = {
         let waiting = thread::spawn({
-            let place = Place { timeout: Duration::from_secs(2), ..place_by(host.clone(), 0, 2) };
+            let place = JoinOptions { timeout: Duration::from_secs(2), ..place_by(host.clone(), 0, 2) };
             move || join(&place).err().expect("nobody comes").to_string()
         });
         let path = loop {
@@ -322,7 +326,7 @@ fn ranks_of_one_user_meet_on_a_host() {
     assert_eq!(met.len(), 2);
     // A second rank 0 of the same name is told so, and a folder that others may enter is none.
     let first = thread::spawn({
-        let place = Place { timeout: Duration::from_secs(3), ..place_by(host.clone(), 0, 2) };
+        let place = JoinOptions { timeout: Duration::from_secs(3), ..place_by(host.clone(), 0, 2) };
         move || join(&place).err().expect("nobody comes").to_string()
     });
     while std::fs::read_dir(&folder).expect("it is there").count() == 0 {
@@ -334,7 +338,7 @@ fn ranks_of_one_user_meet_on_a_host() {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     for rank in 0..2 {
-        let place = Place { timeout: Duration::from_millis(100), ..place_by(host.clone(), rank, 2) };
+        let place = JoinOptions { timeout: Duration::from_millis(100), ..place_by(host.clone(), rank, 2) };
         let error = join(&place).err().expect("the folder is open");
         assert!(error.to_string().contains("is not a folder that only this user may enter"), "{error}");
         assert!(matches!(error, ExecError::Rendezvous { help, .. } if help == "create a secret"));
@@ -350,7 +354,7 @@ fn a_rank_that_makes_no_progress_is_named() {
         let told = thread::scope(|scope| {
             let start = |rank: u32| {
                 let transport = Transport::Host { folder: folder.path().join("run"), advice: String::new() };
-                let place = Place { stall: Duration::from_secs(2), ..place_by(transport, rank, 3) };
+                let place = JoinOptions { stall: Duration::from_secs(2), ..place_by(transport, rank, 3) };
                 let rescued = rescued.clone();
                 scope.spawn(move || {
                     let (ended, end) = std::sync::mpsc::channel();
@@ -389,7 +393,7 @@ fn a_rank_that_makes_progress_is_waited_for() {
         let heard = thread::scope(|scope| {
             let start = |rank: u32| {
                 let transport = Transport::Host { folder: folder.path().join("run"), advice: String::new() };
-                let place = Place { stall: Duration::from_secs(2), ..place_by(transport, rank, 3) };
+                let place = JoinOptions { stall: Duration::from_secs(2), ..place_by(transport, rank, 3) };
                 scope.spawn(move || {
                     let peers = join(&place).expect("all come");
                     let done = Arc::new(AtomicU64::new(0));

@@ -14,7 +14,7 @@ use aorta::schedule::{self, Topology};
 use aorta::syntax::{self, Ast, Limits, SyntaxError};
 use miette::Diagnostic;
 
-use super::wire::frame::{Frame, KINDS, Kind};
+use super::wire::frame::{Frame, FrameKind, KINDS};
 use super::wire::seal::{Seal, TAG};
 use super::{invariants, oracle};
 
@@ -46,9 +46,9 @@ pub fn frames(data: &[u8]) {
     assert_eq!(again, data[..again.len()], "frames have one form");
     let Some((&[kind, at, bit], rest)) = data.split_first_chunk::<3>() else { return };
     // A piece is a part of a message, and none itself.
-    let kind = Some(KINDS[usize::from(kind) % KINDS.len()]).filter(|kind| *kind != Kind::Piece);
+    let kind = Some(KINDS[usize::from(kind) % KINDS.len()]).filter(|kind| *kind != FrameKind::Piece);
     let (text, bytes) = rest.split_at(rest.len().min(usize::from(at)));
-    let frame = Frame::new(kind.unwrap_or(Kind::Said), u32::from(bit), u64::from(at))
+    let frame = Frame::new(kind.unwrap_or(FrameKind::Message), u32::from(bit), u64::from(at))
         .with_text(&String::from_utf8_lossy(text))
         .with_bytes(bytes.to_vec());
     let (mut sent, mut seal) = (Vec::new(), Seal::new(KEY));
@@ -60,7 +60,7 @@ pub fn frames(data: &[u8]) {
         loop {
             let piece = Frame::read(&mut from, &mut seal)?;
             whole.extend(&piece.bytes);
-            if piece.kind != Kind::Piece {
+            if piece.kind != FrameKind::Piece {
                 return std::io::Result::Ok(piece.with_bytes(whole));
             }
         }
@@ -81,7 +81,7 @@ pub fn frames(data: &[u8]) {
 fn announced(data: &[u8]) {
     let Some((lengths, rest)) = data.split_first_chunk::<8>() else { return };
     let mut frame = Vec::new();
-    Frame::new(Kind::Said, 0, 0).write(&mut frame, &mut Seal::new(KEY)).expect("it is short");
+    Frame::new(FrameKind::Message, 0, 0).write(&mut frame, &mut Seal::new(KEY)).expect("it is short");
     let head = frame.len() - 2 * TAG;
     frame[head - 8..head].copy_from_slice(lengths);
     let tag = Seal::new(KEY).tag("head", &[&frame[..head]]);

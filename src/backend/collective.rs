@@ -1,4 +1,4 @@
-//! Collectives: one table for NCCL and RCCL, which share names, types and numbers.
+//! NCCL and RCCL by one table of functions: both share names, types and values.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -10,10 +10,10 @@ use crate::ops::{Collective, CollectiveKind, Parts, Reduction};
 
 use super::libraries::{Opened, functions};
 
-/// A communicator of the library.
+/// A communicator handle of the library.
 pub type Comm = *mut c_void;
 
-/// What the ranks of a communicator find each other by.
+/// Identifier by which the ranks of a communicator find each other.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
@@ -28,7 +28,7 @@ impl UniqueId {
         self.bytes.iter().map(|&byte| byte as u8).collect()
     }
 
-    /// What is too short is filled up: the library refuses it.
+    /// Shorter input is zero-padded; the library rejects it.
     fn from_bytes(bytes: &[u8]) -> UniqueId {
         let mut id = UniqueId { bytes: [0; ID] };
         id.bytes.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte as c_char);
@@ -37,7 +37,7 @@ impl UniqueId {
 }
 
 functions! {
-    /// The functions of NCCL, or of RCCL.
+    /// The functions of NCCL or RCCL.
     Table {
         get_version = "ncclGetVersion"(*mut c_int);
         get_unique_id = "ncclGetUniqueId"(*mut UniqueId);
@@ -60,42 +60,42 @@ functions! {
     }
 }
 
-/// The communicators that begin with a rank, with what their other ranks find it by.
+/// Unique ids of the communicators whose first rank is this one.
 pub type Ids = BTreeMap<CommKey, UniqueId>;
 
-/// Where ranks hand each other what their communicators begin with, once: threads of this process, or processes.
-pub struct Meeting {
-    state: Mutex<MeetingState>,
+/// Exchanges the unique ids between ranks, once: between threads of this process, or between processes.
+pub struct IdExchange {
+    state: Mutex<IdExchangeState>,
     changed: Condvar,
-    /// The processes of the other ranks, where each rank has one.
+    /// The link to the other processes, if each rank has its own; otherwise `None`.
     peers: Option<Arc<dyn Peers>>,
 }
 
-struct MeetingState {
+struct IdExchangeState {
     ids: Ids,
-    /// For each communicator that is being made, the ranks that have come for it, and how many of them are through.
+    /// For each communicator being created, the ranks that have begun, and the number of those that have finished.
     making: BTreeMap<CommKey, (Vec<u32>, usize)>,
-    /// How often something has gone on.
+    /// Progress counter.
     count: u64,
-    /// Ranks that have not said yet whether they can go on.
+    /// Number of ranks that have not yet reported whether they can continue.
     coming: usize,
-    /// Ranks of this process that have not come to the end of their trials.
+    /// Number of ranks of this process that have not finished their trials.
     trying: usize,
-    /// One cannot.
+    /// Set once any rank has failed to prepare.
     failed: bool,
 }
 
-impl Meeting {
-    /// A meeting of that many ranks of this process, or of one rank with its peers.
-    pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> Meeting {
+impl IdExchange {
+    /// Creates a meeting of `ranks` ranks of this process, or of one rank with its peers.
+    pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> IdExchange {
         let (ids, making) = (BTreeMap::new(), BTreeMap::new());
-        let state = MeetingState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
-        Meeting { state: Mutex::new(state), changed: Condvar::new(), peers }
+        let state = IdExchangeState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
+        IdExchange { state: Mutex::new(state), changed: Condvar::new(), peers }
     }
 
-    /// Says whether a rank has all that it needs, by the ids of the communicators that begin with it, waits for the
-    /// others, and gives all ids; nothing where a rank cannot go on. A communicator is made by all of its ranks, or some
-    /// wait for ever.
+    /// Reports that a rank is ready, with the ids that it created, or with `None` that it failed. Waits for the others
+    /// and returns all ids; `None` if a rank has failed. All ranks must create a communicator together, or some would
+    /// block forever.
     pub fn gather(&self, own: Option<Ids>) -> Result<Option<Ids>, ExecError> {
         let Some(peers) = &self.peers else { return Ok(self.gather_here(own)) };
         let own: Option<Vec<(CommKey, Vec<u8>)>> =
@@ -105,7 +105,7 @@ impl Meeting {
         Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
     }
 
-    /// Of ranks that are threads of this process.
+    /// Exchanges ids between threads of this process.
     fn gather_here(&self, own: Option<Ids>) -> Option<Ids> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.coming = state.coming.saturating_sub(1);
@@ -117,8 +117,8 @@ impl Meeting {
         (!state.failed).then(|| state.ids.clone())
     }
 
-    /// Waits, once, for all ranks of this process: what they try may write each other's memory. Says whether none has
-    /// failed.
+    /// Waits, once, until all ranks of this process have finished their trials, which may write each other's memory.
+    /// Returns whether none has failed.
     pub fn tried(&self) -> bool {
         let mut state = self.lock();
         state.trying = state.trying.saturating_sub(1);
@@ -127,24 +127,24 @@ impl Meeting {
         !waited.unwrap_or_else(PoisonError::into_inner).failed
     }
 
-    /// A rank cannot go on: whoever waits here for it need not. Says whether it is the first.
+    /// Reports that a rank has failed, and wakes those that wait for it. Returns whether it is the first.
     pub fn fail(&self) -> bool {
         let first = !std::mem::replace(&mut self.lock().failed, true);
         self.changed.notify_all();
         first
     }
 
-    /// Something has gone on.
+    /// Counts progress.
     pub fn goes_on(&self) {
         self.lock().count += 1;
     }
 
-    /// How often something has gone on.
+    /// Value of the progress counter.
     pub fn count(&self) -> u64 {
         self.lock().count
     }
 
-    /// Who waits for whom, in words; nothing where no communicator is being made.
+    /// Describes which ranks wait for which; `None` if no communicator is being created.
     pub fn waiting(&self) -> Option<String> {
         let state = self.lock();
         let (comm, (there, _)) = state.making.first_key_value()?;
@@ -155,11 +155,12 @@ impl Meeting {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, MeetingState> {
+    fn lock(&self) -> MutexGuard<'_, IdExchangeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rank begins to make its end of a communicator; not where a rank has failed, since that one may never come.
+    /// Notes that a rank begins to create a communicator. Returns false if a rank has failed, since that one may never
+    /// take part.
     fn makes(&self, comm: &CommKey, rank: u32) -> bool {
         let mut state = self.lock();
         state.making.entry(comm.clone()).or_default().0.push(rank);
@@ -167,7 +168,7 @@ impl Meeting {
         !state.failed
     }
 
-    /// A rank has made its end.
+    /// Notes that a rank has created its part of a communicator.
     fn made(&self, comm: &CommKey) {
         let mut state = self.lock();
         state.count += 1;
@@ -189,7 +190,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// `at` gives an operand's address. A barrier is an all-reduce of one number at `scratch`.
+    /// Resolves the operands by `at`. A barrier is an all-reduce of one element at `scratch`.
     pub fn new(collective: &Collective, scratch: u64, at: impl Fn(u8) -> u64) -> Exchange {
         let barrier = collective.kind == CollectiveKind::Barrier;
         let address = |operand: Option<u8>| if barrier { scratch } else { operand.map_or(0, &at) };
@@ -198,14 +199,14 @@ impl Exchange {
     }
 }
 
-/// The library, open.
+/// The loaded library.
 #[derive(Clone, Copy)]
 pub struct Collectives {
     table: Table,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-/// The library's number of an element type.
+/// The library's value for an element type.
 fn number(dtype: DType) -> c_int {
     match dtype {
         DType::I8 => 0,
@@ -218,7 +219,7 @@ fn number(dtype: DType) -> c_int {
     }
 }
 
-/// The library's number of a reduction.
+/// The library's value for a reduction.
 fn reduction(reduction: Reduction) -> c_int {
     match reduction {
         Reduction::Sum => 0,
@@ -248,7 +249,7 @@ impl Collectives {
         Box::new(Fault { call, code: i64::from(code), message: text.to_string_lossy().into_owned(), late: false })
     }
 
-    /// `2.28.3`.
+    /// The library's version, as in `2.28.3`; `None` if it does not report one.
     pub fn version(&self) -> Option<String> {
         let mut version = 0;
         // SAFETY: the place is valid for the call.
@@ -256,7 +257,7 @@ impl Collectives {
         (code == 0).then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
     }
 
-    /// What the others find this rank by, for each communicator that begins with it.
+    /// Creates the unique ids of the communicators whose first rank is `rank`.
     pub fn begin(&self, comms: &[CommKey], rank: u32) -> Result<Ids, Box<Fault>> {
         let mut ids = Ids::new();
         for comm in comms.iter().filter(|comm| comm.ranks.first() == Some(&rank)) {
@@ -268,8 +269,8 @@ impl Collectives {
         Ok(ids)
     }
 
-    /// This rank's end of a communicator, on the device that is current. Returns when all of its ranks have come.
-    pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &Meeting)) -> Result<Comm, Box<Fault>> {
+    /// Creates this rank's part of a communicator on the current device. Blocks until all its ranks take part.
+    pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &IdExchange)) -> Result<Comm, Box<Fault>> {
         let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
         let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
         let id = *ids.get(comm).ok_or_else(nobody)?;
@@ -284,11 +285,12 @@ impl Collectives {
         Ok(made)
     }
 
-    /// Issues collectives; several go together.
+    /// Issues collectives; several are issued as a group.
     ///
     /// # Safety
-    /// The communicator is alive, the stream is one of its device, and all addresses are that device's memory, with room
-    /// for what the collectives say.
+    ///
+    /// The communicator must be alive, the stream must belong to its device, and all addresses must be memory of that
+    /// device with the size that the collectives require.
     pub unsafe fn issue(&self, comm: Comm, exchanges: &[Exchange], stream: *mut c_void) -> Result<(), Box<Fault>> {
         let together = exchanges.len() > 1;
         // SAFETY: the caller vouches for handles and memory; a group that was started is ended.
@@ -306,6 +308,7 @@ impl Collectives {
     }
 
     /// # Safety
+    ///
     /// As for [`Collectives::issue`].
     unsafe fn one(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
         let Exchange { collective, source, target } = exchange;
@@ -347,9 +350,10 @@ impl Collectives {
         }
     }
 
-    /// An all-to-all as one transfer from each rank to each.
+    /// Issues an all-to-all as one transfer between each pair of ranks.
     ///
     /// # Safety
+    ///
     /// As for [`Collectives::issue`].
     unsafe fn parts(
         &self,
@@ -379,30 +383,33 @@ impl Collectives {
         }
     }
 
-    /// What has gone wrong on a communicator since it was made, if anything has.
+    /// Returns the asynchronous error of a communicator; `None` if there is none.
     ///
     /// # Safety
-    /// The communicator is alive.
+    ///
+    /// The communicator must be alive.
     pub unsafe fn failure(&self, comm: Comm) -> Option<Box<Fault>> {
         let mut state = 0;
         // SAFETY: the caller vouches for the communicator; the place is valid for the call.
         unsafe { (self.table.comm_error)(comm, &mut state) };
-        /// Something is still under way.
+        /// Status of a communicator with work under way.
         const IN_PROGRESS: c_int = 7;
         (state != 0 && state != IN_PROGRESS).then(|| self.fault("ncclCommGetAsyncError", state))
     }
 
-    /// Ends a communicator whatever is under way on it.
+    /// Aborts a communicator and the work on it.
     ///
     /// # Safety
-    /// The communicator is alive, and is not used afterwards.
+    ///
+    /// The communicator must be alive, and must not be used afterwards.
     pub unsafe fn abort(&self, comm: Comm) {
         // SAFETY: the caller vouches for it. A failure changes nothing: it is given up.
         unsafe { (self.table.comm_abort)(comm) };
     }
 
     /// # Safety
-    /// The communicator is alive, and nothing of it is under way.
+    ///
+    /// The communicator must be alive, with no work under way.
     pub unsafe fn destroy(&self, comm: Comm) {
         // SAFETY: the caller vouches for it. A failure changes nothing: the process is about to let go of it anyway.
         unsafe { (self.table.comm_destroy)(comm) };

@@ -1,5 +1,5 @@
-//! What a rank does where ranks copy to each other, as plain data that other ranks can be told: where what arrives is
-//! written, what it sends, and which copies stand in a row, so that they can share a meeting.
+//! Copies between ranks from one rank's view, as plain data that other ranks receive: destination offsets, what the
+//! rank sends, and which consecutive copies can share one synchronization.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,34 +9,34 @@ use serde::{Deserialize, Serialize};
 use crate::exec::{Image, ImageOp};
 use crate::ops::{Launch, Peer};
 
-/// Copies that share a meeting, at most: each is compared with all before it.
+/// Maximum number of copies that share a synchronization; each is compared with all before it.
 const MOST: usize = 256;
 
-/// Whether copies in a row share a meeting.
+/// Whether consecutive copies share a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     Rows,
-    /// Each has its own, as where operations are observed: those of a receiver would seem to take no time.
+    /// Each has its own, as in observed iterations: otherwise those of a receiver would appear to take no time.
     Nothing,
 }
 
-/// A rank's copies from and to others, each by its place in the text, which is the same number on all ranks.
+/// A rank's copies to and from other ranks, by number, which is the same on all ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Crossings {
-    /// For each sender, where what arrives is written, in bytes from where the device's memory begins.
+    /// By copy and sender, the destination offset in bytes in this rank's device memory.
     targets: BTreeMap<u32, BTreeMap<u32, u64>>,
     sends: BTreeMap<u32, Sending>,
-    /// The place before, where both stand in a row, and the place behind.
+    /// The previous and the next copy, if they share a synchronization.
     before: BTreeMap<u32, u32>,
     behind: BTreeMap<u32, u32>,
 }
 
-/// Where a rank sends something.
+/// A copy that the rank sends.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sending {
     to: u32,
     lane: u32,
-    /// Its place among the operations.
+    /// Index of its operation.
     number: usize,
 }
 
@@ -54,13 +54,13 @@ impl Crossings {
         Crossings { targets, sends, before, behind }
     }
 
-    /// Where what a rank sends at that place is written, in bytes from where the device's memory begins.
+    /// Destination offset of a rank's copy, in bytes in the receiver's device memory; `None` if there is none.
     pub fn target(&self, crossing: u32, from: u32) -> Option<u64> {
         self.targets.get(&crossing)?.get(&from).copied()
     }
 
-    /// Which flags a copy to the rank `to` needs, these being its own crossings and `sender` those of who sends: that the
-    /// receiver is ready, that the copy has arrived.
+    /// Whether a copy to rank `to` needs each of two flags: that the receiver is ready, and that the data has arrived.
+    /// `self` has the receiver's copies, `sender` those of the sender.
     pub fn needs(&self, to: u32, sender: &Crossings, crossing: u32) -> [bool; 2] {
         let joined = |first: u32, second: u32| {
             let sends = [first, second].map(|crossing| sender.sends.get(&crossing).filter(|sends| sends.to == to));
@@ -72,7 +72,7 @@ impl Crossings {
     }
 }
 
-/// What a rank does at an operation, where it is a copy between ranks.
+/// The peers of an operation; `None` if it is not a copy between ranks.
 pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
     match image.works[op.work as usize].launches.first() {
         Some(Launch::Peer(peer)) => Some(peer),
@@ -80,8 +80,8 @@ pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
     }
 }
 
-/// For each place of the text at which a rank receives, the one before it in a row: nothing of the rank stands between
-/// them, neither touches what arrives at the other, and no two ranks write the same memory.
+/// For each copy that a rank receives, the previous one of its row: no other operation of the rank is between them,
+/// neither touches what the other receives, and no two ranks write the same memory.
 fn rows(image: &Image) -> BTreeMap<u32, u32> {
     let mut before = BTreeMap::new();
     let mut rows: BTreeMap<u32, Row> = BTreeMap::new();
@@ -104,15 +104,15 @@ fn rows(image: &Image) -> BTreeMap<u32, u32> {
     before
 }
 
-/// Copies in a row, as one of their ranks comes by them.
+/// Consecutive copies, from the view of one of their ranks.
 struct Row {
-    /// The last of them, as an operation and as a place of the text.
+    /// The last of them: its operation and its number.
     number: u32,
     last: u32,
     count: usize,
-    /// Device memory that the rank reads and writes itself.
+    /// Device memory that the rank itself reads and writes.
     used: Vec<Range<u64>>,
-    /// What others write, and who.
+    /// Memory that others write, with the writer.
     written: Vec<(u32, Range<u64>)>,
 }
 
@@ -132,8 +132,8 @@ impl Row {
         row
     }
 
-    /// Whether another copy may follow, although what arrives there may come before what these do, and what arrives here
-    /// behind what that one does. One rank writes in its order.
+    /// Whether another copy may follow without synchronization in between: its data may arrive before these copies run,
+    /// and theirs after it has run. Writes of the same rank stay in order.
     fn allows(&self, next: &Row) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;
         let untouched = |written: &Row, used: &Row| {

@@ -1,8 +1,8 @@
-//! One device that stands for a rank among many: what it would do together with others becomes a kernel of its own.
+//! Emulates one rank of a large world on one device: a kernel replaces each operation with other ranks.
 //!
-//! Each collective, and each copy to another rank, is replaced by a kernel that holds as many compute units as it, for the
-//! time that the tables of a topology give. What it would leave in memory is not there, so nothing can be verified; that
-//! other ranks come late is not in the time either.
+//! Each collective, and each copy to another rank, is replaced by a kernel that occupies as many compute units for the
+//! time that a topology's tables give. Its results are missing from memory, so nothing can be verified, and late
+//! arrival of other ranks is not modelled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, ImageOp, NO_COM
 use crate::ops::{self, Launch, Spec};
 use crate::schedule::Topology;
 
-/// A backend that runs one rank of a world.
+/// A backend that emulates one rank of a world.
 pub struct Emulated {
     backend: Box<dyn Backend>,
-    /// By which it is told how long anything takes between ranks.
+    /// Profile with the tables of transfer times.
     profile: Profile,
 }
 
 impl Emulated {
-    /// What ranks do together takes as long as between devices of that profile.
+    /// Emulates other ranks with the transfer times of `profile`.
     pub fn new(backend: Box<dyn Backend>, profile: Profile) -> Emulated {
         Emulated { backend, profile }
     }
 
-    /// Replaces everything that an image does together with other ranks.
+    /// Replaces all operations of an image with other ranks.
     fn replace(&self, image: &mut Image) {
         let mut known: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         for index in 0..image.ops.len() {
@@ -45,7 +45,7 @@ impl Emulated {
         image.crossings = 0;
     }
 
-    /// The kernel in place of an operation; nothing where it is this rank's alone.
+    /// The kernel that replaces an operation; `None` for one without other ranks.
     fn kernel(&self, image: &Image, op: &ImageOp) -> Option<Spec> {
         let work = &image.works[op.work as usize];
         let most = self.backend.device().units.unwrap_or(u32::MAX);
@@ -59,7 +59,7 @@ impl Emulated {
             Launch::Peer(peer) => {
                 let task = cost::peer(&work.spec, &self.profile);
                 let by_kernel = peer.sends.as_ref().is_some_and(|sent| matches!(*sent.launch, Launch::Kernel(_)));
-                // A copy engine takes no unit, and what stands for it a single thread.
+                // A copy engine occupies no unit; its replacement runs a single thread.
                 let units = if by_kernel { units } else { 0 };
                 Some(ops::held(nanos(cost::alone(&task, &self.profile)), units))
             }

@@ -1,4 +1,4 @@
-//! What happens when the system has no memory left: the program ends with a message and the exit code of a failed run.
+//! Ends the program with a message and the exit code of a failed run when the system is out of memory.
 //!
 //! The standard library would abort the process, which looks like a crash.
 
@@ -10,16 +10,16 @@ use std::os::fd::BorrowedFd;
 
 use super::system::leave;
 
-/// The exit code of a run that failed.
+/// Exit code of a failed run.
 const FAILED: u8 = 4;
 
 thread_local! {
-    /// Whether this thread goes on when a request is refused.
+    /// Whether this thread handles failed allocations itself.
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `work`, in which a request for memory may be refused: `try_reserve` and its like return their error. Elsewhere a
-/// request that is refused ends the process.
+/// Runs `work` with fallible allocation: `try_reserve` and similar return their error. Elsewhere a failed allocation
+/// ends the process.
 pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
     let outer = MAY_FAIL.replace(true);
     let result = work();
@@ -27,12 +27,12 @@ pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The system's allocator. A request that it refuses ends the process with exit code 4 and a message.
+/// The system's allocator, except that a failed allocation ends the process with exit code 4 and a message.
 #[derive(Debug)]
 pub struct Allocator;
 
-/// From now on, a thread that gets no memory for the stack of its signal handler ends the process as [`Allocator`] does.
-/// The standard library panics there, in the new thread, although whoever started it was told that it runs.
+/// Makes a thread that gets no memory for its signal handler's stack end the process like [`Allocator`]. The standard
+/// library panics there, in the new thread, after its creator was told that it runs.
 pub fn end_threads_without_memory() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -44,9 +44,9 @@ pub fn end_threads_without_memory() {
     }));
 }
 
-/// Returns the answer to a request for `bytes`, or ends the process where it is null.
+/// Returns the allocation of `bytes`, or ends the process if it failed.
 fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
-    // A thread that ends may still allocate, when its own flag is gone.
+    // A thread that ends may still allocate after its flag was destroyed.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
         tell(format_args!("{bytes} bytes more were asked for"));
         leave(FAILED);
@@ -54,7 +54,7 @@ fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
     pointer
 }
 
-/// Writes the message, for which nothing may be allocated.
+/// Writes the message without allocating.
 fn tell(why: Arguments) {
     let mut text = [0; 512];
     let mut rest = &mut text[..];

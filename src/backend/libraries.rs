@@ -1,6 +1,6 @@
-//! Shared libraries: where they are looked for, and tables of their functions, resolved once.
+//! Loads shared libraries, and resolves tables of their functions once.
 //!
-//! Nothing is linked: a machine without them runs the program all the same. A library that was opened stays open.
+//! Nothing is linked: the program runs on machines without these libraries. A loaded library is never closed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,48 +9,48 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::exec::ExecError;
 
-/// Where to look besides the loader's own places.
+/// Folders to search besides the loader's.
 #[derive(Clone, Debug, Default)]
 pub struct SearchPaths {
-    /// Folders that come before everything, the loader included.
+    /// Folders that are searched first, before the loader's.
     pub first: Vec<PathBuf>,
-    /// Folders with libraries in them: those of toolkits.
+    /// Library folders of toolkits.
     pub toolkits: Vec<PathBuf>,
-    /// Python's `site-packages`: wheels keep libraries in `nvidia/<package>/lib`.
+    /// Python's `site-packages` folders: wheels have libraries in `nvidia/<package>/lib`.
     pub packages: Vec<PathBuf>,
 }
 
-/// An open library, with the path or name under which it was found.
+/// A loaded library, with the path or name under which it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
     pub library: &'static Library,
     pub path: &'static str,
 }
 
-/// Why a library could not be opened.
+/// Why a library could not be loaded.
 #[derive(Clone, Debug)]
 pub enum NotOpened {
-    /// It is nowhere.
+    /// It was not found.
     Absent,
-    /// It is there and does not load.
+    /// It was found, but does not load.
     Broken(String),
 }
 
 impl SearchPaths {
-    /// Opens the first of the names that can be had.
+    /// Loads the first of the names that is available.
     pub fn open(&self, names: &[String]) -> Result<Opened, NotOpened> {
         let mut broken = None;
         let mut attempt = |path: &Path| match load(path.as_os_str()) {
             Ok(library) => Some(Opened { library, path: leak(path) }),
             Err(why) => {
-                // A name alone fails where the loader knows none; a file that is there has to load.
+                // A plain name fails if the loader does not know it; an existing file must load.
                 if path.is_file() {
                     broken.get_or_insert(why);
                 }
                 None
             }
         };
-        // What was named by hand wins over every name elsewhere.
+        // A folder given explicitly has priority over every name elsewhere.
         let before = names.iter().flat_map(|name| self.first.iter().map(move |folder| folder.join(name)));
         let elsewhere = names.iter().flat_map(|name| {
             let loader = std::iter::once(PathBuf::from(name));
@@ -59,7 +59,7 @@ impl SearchPaths {
             loader.chain(toolkits).chain(packages.map(move |folder| folder.join(name)))
         });
         for path in before.chain(elsewhere) {
-            // Trying a path that is not there is slow for nothing.
+            // Loading a path that does not exist is slow.
             if (path.components().count() == 1 || path.is_file())
                 && let Some(opened) = attempt(&path)
             {
@@ -70,7 +70,7 @@ impl SearchPaths {
     }
 }
 
-/// The folders of a `site-packages` in which NVIDIA's wheels keep libraries.
+/// Folders of a `site-packages` in which NVIDIA's wheels have libraries.
 fn package_folders(site: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(site.join("nvidia")) else { return Vec::new() };
     let mut folders: Vec<PathBuf> =
@@ -85,7 +85,7 @@ fn load(name: &OsStr) -> Result<&'static Library, String> {
     match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(error) => {
-            // The outer error says only that opening failed.
+            // The outer error only says that loading failed.
             let source = std::error::Error::source(&error).map(ToString::to_string);
             Err(source.unwrap_or_else(|| error.to_string()))
         }
@@ -97,8 +97,8 @@ fn leak(path: &Path) -> &'static str {
 }
 
 impl Opened {
-    /// Opens the libraries beside this one whose names begin so, for a library that loads them by name alone and does
-    /// not say where they are.
+    /// Loads the libraries in the same folder whose names have this prefix, for a library that loads them by name
+    /// without a path.
     pub fn open_beside(&self, prefix: &str) {
         let Some(folder) = Path::new(self.path).parent().filter(|folder| !folder.as_os_str().is_empty()) else {
             return;
@@ -106,22 +106,23 @@ impl Opened {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix)) {
-                // Whether it was needed shows when it is missed.
+                // If it was needed, a missing function will show that.
                 let _ = load(path.as_os_str());
             }
         }
     }
 
-    /// The address of a function; nothing when the library has none of that name.
+    /// Address of a function; `None` if the library has none of that name.
     ///
     /// # Safety
-    /// `T` has to be the function's type as the vendor declares it.
+    ///
+    /// `T` must be the function's type as the vendor declares it.
     pub unsafe fn find<T: Copy>(&self, symbol: &str) -> Option<T> {
         // SAFETY: the caller vouches for the type, and the library stays open.
         unsafe { self.library.get::<T>(symbol.as_bytes()) }.ok().map(|found| *found)
     }
 
-    /// The error for a function that has to be there.
+    /// Error for a missing function that is required.
     pub fn lacks(&self, symbol: &str) -> ExecError {
         ExecError::MissingLibrary {
             library: format!("`{symbol}` of {}", self.path),
@@ -131,7 +132,7 @@ impl Opened {
     }
 }
 
-/// Declares a table of a library's functions. Status codes are integers: a newer library may return any.
+/// Declares a table of a library's functions. Status codes are integers, since a newer library may return unknown ones.
 macro_rules! functions {
     (
         $(#[$doc:meta])*
@@ -150,7 +151,7 @@ macro_rules! functions {
         }
 
         impl $name {
-            /// Resolves every function, or says which one is missing.
+            /// Resolves every function; the error names a missing one.
             pub fn load(opened: &$crate::backend::libraries::Opened) -> Result<Self, $crate::exec::ExecError> {
                 Ok($name {
                     $(

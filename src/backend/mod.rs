@@ -1,6 +1,6 @@
-//! What runs operations: a simulator, the CPU, GPUs. Siblings that know nothing of each other.
+//! The backends: GPUs, the CPU and the simulator, which are independent of each other.
 //!
-//! The only code that may be `unsafe`, and the only one that knows a vendor's library.
+//! The only module that may contain `unsafe` code or use a vendor's library.
 
 #![allow(unsafe_code, reason = "vendors' libraries are called from here and from nowhere else")]
 

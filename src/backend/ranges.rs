@@ -1,7 +1,7 @@
-//! Named ranges for profilers: NVTX for NVIDIA's, rocTX for AMD's. Nothing is linked and nothing is compiled in.
+//! Named ranges for profilers: NVTX for NVIDIA's, rocTX for AMD's. Nothing is linked.
 //!
-//! NVTX has been a set of C headers only since version 3. What they do is little: they look for the library that a
-//! profiler names, hand it a table of empty slots, and call what it puts there. That protocol is spoken here.
+//! Since version 3, NVTX consists of C headers only, which load the library that a profiler names, pass it a table of
+//! empty slots, and call the functions that it stores there. This module implements that protocol.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -16,14 +16,14 @@ type Pop = unsafe extern "C" fn() -> c_int;
 type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
-/// Whose ranges they are.
+/// The library that receives ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RangeLibrary {
     Nvtx,
     Roctx,
 }
 
-/// What opens and closes a range, and the names of operations by their places in the text.
+/// Functions that open and close a range, and names of operations by source location.
 pub struct Ranges {
     push: Push,
     pop: Pop,
@@ -31,23 +31,23 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// The ranges of a profiler that is attached; nothing where none is. `injection` is the library that an NVIDIA
-    /// profiler has named.
-    pub fn open(kind: Kind, injection: Option<&Path>, paths: &SearchPaths) -> Option<Ranges> {
+    /// Connects to an attached profiler; `None` if there is none. `injection` is the library that an NVIDIA profiler
+    /// has named.
+    pub fn open(kind: RangeLibrary, injection: Option<&Path>, paths: &SearchPaths) -> Option<Ranges> {
         let (push, pop) = match kind {
-            Kind::Nvtx => nvtx(injection?)?,
-            Kind::Roctx => roctx(paths)?,
+            RangeLibrary::Nvtx => nvtx(injection?)?,
+            RangeLibrary::Roctx => roctx(paths)?,
         };
         Some(Ranges { push, pop, names: BTreeMap::new() })
     }
 
-    /// Gives the operation at a place of the text a name.
+    /// Names the operation at a source location.
     pub fn name(&mut self, span: SrcSpan, name: &str) {
         let text = CString::new(name.replace('\0', " ")).expect("no NUL is left");
         self.names.insert(span, text);
     }
 
-    /// The name of what stands at a place.
+    /// Name of the operation at a source location.
     pub fn named(&self, span: SrcSpan) -> CString {
         self.names.get(&span).cloned().unwrap_or_else(|| c"aorta".to_owned())
     }
@@ -63,7 +63,7 @@ impl Ranges {
     }
 }
 
-/// The functions of AMD's library, the one that its present profiler listens to first.
+/// Functions of AMD's library; the one that the current profiler uses first.
 fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     let names = ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
     let opened = paths.open(&names.map(str::to_owned)).ok()?;
@@ -71,7 +71,7 @@ fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     unsafe { Some((opened.find("roctxRangePushA")?, opened.find("roctxRangePop")?)) }
 }
 
-/// The functions that a profiler's library puts into the slots that it is given.
+/// Functions that a profiler's library stores in the slots that it is given.
 fn nvtx(injection: &Path) -> Option<(Push, Pop)> {
     let opened: Opened = SearchPaths::default().open(&[injection.to_str()?.to_owned()]).ok()?;
     // SAFETY: that is the type by which every such library has it.
@@ -95,10 +95,10 @@ fn attach(initialize: Initialize) -> Option<(Push, Pop)> {
 
 // --- The protocol: numbers and layouts of NVTX's headers -----------------------------------------------------------
 
-/// Modules of functions, from 1: core, CUDA, OpenCL, the CUDA runtime, core by domains, synchronisation.
+/// Function modules, from 1: core, CUDA, OpenCL, the CUDA runtime, core by domains, synchronization.
 const MODULES: usize = 7;
 const CORE: usize = 1;
-/// Slots of each module; the first is none.
+/// Number of slots of each module; there is no module 0.
 const SIZES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 const MOST: usize = 16;
 const CORE_RANGE_PUSH: usize = 9;
@@ -110,7 +110,7 @@ type Slot = AtomicPtr<c_void>;
 
 static SLOTS: [[Slot; MOST]; MODULES] = [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST] }; MODULES];
 
-/// For each module the addresses of its slots, as a profiler gets them; null in the first place.
+/// For each module the addresses of its slots, in the layout that a profiler expects; index 0 is null.
 struct Addresses([[*const Slot; MOST + 1]; MODULES]);
 
 // SAFETY: addresses of statics, which nobody writes.
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn without_a_profiler_there_are_none() {
         let paths = SearchPaths::default();
-        assert!(Ranges::open(Kind::Nvtx, None, &paths).is_none());
-        assert!(Ranges::open(Kind::Nvtx, Some(Path::new("/nowhere/libinjection.so")), &paths).is_none());
+        assert!(Ranges::open(RangeLibrary::Nvtx, None, &paths).is_none());
+        assert!(Ranges::open(RangeLibrary::Nvtx, Some(Path::new("/nowhere/libinjection.so")), &paths).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Host memory that several processes of a host see: a file without a place on a disk, mapped by each of them.
+//! Host memory shared by several processes of a host: an anonymous temporary file, mapped by each of them.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,23 +10,23 @@ use tempfile::NamedTempFile;
 
 use super::system::lock;
 
-/// The beginning of such a file's name.
+/// Prefix of such a file's name.
 const PREFIX: &str = "aorta-";
 
-/// A mapped file, mostly for devices.
+/// A mapped file, used mostly by devices.
 #[derive(Debug)]
 pub struct SharedMemory {
     address: u64,
     bytes: usize,
-    /// The file, while others may still open it.
+    /// The file, while others may still open it; then `None`.
     file: Option<NamedTempFile>,
 }
 
 impl SharedMemory {
-    /// New memory, all zeros.
+    /// Creates zeroed memory.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
-        // Nobody else has it yet: this marks it as used.
+        // No other process knows it yet; the lock marks it as used.
         lock(file.as_file());
         remove_orphans(&folder());
         file.as_file().set_len(bytes)?;
@@ -34,8 +34,8 @@ impl SharedMemory {
         Ok(SharedMemory { address, bytes: bytes as usize, file: Some(file) })
     }
 
-    /// The memory that another process has created under that name, with that many bytes. A name is no path, and a file is
-    /// mapped only where it is this user's alone: whoever says the name cannot make anything else of it.
+    /// Opens the memory of `bytes` bytes that another process has created under that name. A name is not a path, and
+    /// only private files of this user are mapped, so an untrusted name can do no harm.
     pub fn open(name: &str, bytes: u64) -> io::Result<SharedMemory> {
         let file = opened(name)?;
         let found = file.metadata()?;
@@ -45,13 +45,13 @@ impl SharedMemory {
         Ok(SharedMemory { address: map(&file, bytes as usize)?, bytes: bytes as usize, file: None })
     }
 
-    /// The name by which others find it; `None` where nobody may open it any more.
+    /// Name by which others open it; `None` after [`SharedMemory::hide`].
     pub fn name(&self) -> Option<String> {
         let name = self.file.as_ref()?.path().file_name()?;
         name.to_str().map(str::to_owned)
     }
 
-    /// All have opened it who will: the file goes, the memory stays.
+    /// Removes the file once all processes have opened it. The memory stays.
     pub fn hide(&mut self) {
         self.file = None;
     }
@@ -64,7 +64,7 @@ impl SharedMemory {
         self.bytes as u64
     }
 
-    /// A word of it, counted from the end: the last is number 0. Nothing where there are fewer.
+    /// A word counted from the end, the last being 0; `None` if there are fewer.
     pub fn word_from_end(&self, number: usize) -> Option<&AtomicU32> {
         let from = self.bytes.checked_sub(4 * (number + 1))?;
         // SAFETY: the word lies in the memory, which is mapped as long as this lives, and is only used as an atomic.
@@ -72,16 +72,16 @@ impl SharedMemory {
     }
 }
 
-/// Where such files lie: in memory, where the system has a folder for that.
+/// Folder of such files: in memory, if the system has a folder for that.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { tempfile::env::temp_dir() }
 }
 
-/// How old a file is at least whose lock tells whether a process still has it: one that was just made may not be locked.
+/// Minimum age of a file before its lock tells whether it is in use: a new one may not be locked yet.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Removes files of processes that were killed before all others had opened them: nobody holds their lock any more.
+/// Removes files of processes that were killed before all others had opened them. Nobody holds their lock any more.
 fn remove_orphans(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
@@ -101,7 +101,7 @@ fn foreign(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Opens a file by a name that `create` may have given it. A link is not followed, and a pipe is not waited for.
+/// Opens a file by a name that `create` could have given it. Follows no links and does not block on a pipe.
 #[cfg(unix)]
 fn opened(name: &str) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
@@ -118,7 +118,7 @@ fn opened(name: &str) -> io::Result<File> {
     Err(foreign(name))
 }
 
-/// Whether a file is one that only this user's processes can have made and can change, under one name at most.
+/// Whether only processes of this user can have created and can change a file, which has at most one name.
 #[cfg(unix)]
 fn is_own(found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What the operating system says of the machine, and what it was told of this process.
+//! Queries and settings of the operating system.
 
 use std::sync::OnceLock;
 
@@ -6,15 +6,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::base::Nanos;
 
-/// The clock that never goes back. All processes of a host read the same, which the standard library does not promise.
+/// Monotonic clock, shared by all processes of a host, which the standard library does not guarantee.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     Nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
 }
 
-/// Which clock that is: processes that read the same number read the same clock. Taken from when the system was started,
-/// since a clock of this kind begins then, and from the name space of its time, which a container may have for itself.
-/// Where the system does not say, no other process has the number.
+/// Identifies that clock: processes with equal numbers read the same clock. Derived from the boot time, at which the
+/// clock starts, and from the time namespace, which a container may have. If the system reports neither, the number is
+/// unique to this process.
 pub fn clock() -> u32 {
     static CLOCK: OnceLock<u32> = OnceLock::new();
     *CLOCK.get_or_init(|| {
@@ -29,7 +29,7 @@ pub fn clock() -> u32 {
     })
 }
 
-/// The number of the user whose rights this process has; 0 where the system has no users.
+/// Effective user id of this process; 0 if the system has no users.
 pub fn user_id() -> u32 {
     #[cfg(unix)]
     return rustix::process::geteuid().as_raw();
@@ -37,8 +37,8 @@ pub fn user_id() -> u32 {
     return 0;
 }
 
-/// Locks a file for this process until it closes it. Returns false where another process has it; true also where the file
-/// system knows no locks.
+/// Locks a file until it is closed. Returns false if another process holds the lock; true if the file system has no
+/// locks.
 #[cfg(unix)]
 pub fn lock(file: &std::fs::File) -> bool {
     use rustix::fs::{FlockOperation, flock};
@@ -50,7 +50,7 @@ pub fn lock(_file: &std::fs::File) -> bool {
     true
 }
 
-/// Bytes of the host's memory that can be had; nothing where the system does not say.
+/// Bytes of available host memory; `None` if unknown.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
@@ -58,14 +58,13 @@ pub fn available_memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The host's memory node that a device on the PCI bus is next to; nothing where the system does not say.
+/// NUMA node of the host that is closest to a device on the PCI bus; `None` if unknown.
 pub fn numa_node(bus: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", bus.to_lowercase())).ok()?;
     Some(text.trim().to_owned()).filter(|node| node.parse::<u32>().is_ok())
 }
 
-/// Does something that takes signals over, and leaves hang-ups ignored where whoever started this process wants that, as
-/// `nohup` does.
+/// Runs `work`, which installs signal handlers, and keeps hang-ups ignored if they were, as under `nohup`.
 #[cfg(unix)]
 pub fn keeping_hang_ups(work: impl FnOnce()) {
     use std::ffi::c_int;
@@ -73,7 +72,7 @@ pub fn keeping_hang_ups(work: impl FnOnce()) {
     unsafe extern "C" {
         fn signal(number: c_int, handler: usize) -> usize;
     }
-    /// The same on every Unix.
+    /// SIGHUP has this value on every Unix.
     const HANG_UP: c_int = 1;
     const IGNORED: usize = 1;
 
@@ -86,14 +85,14 @@ pub fn keeping_hang_ups(work: impl FnOnce()) {
     }
 }
 
-/// Where there are no hang-ups, nothing is to be kept.
+/// Does nothing special on systems without hang-ups.
 #[cfg(not(unix))]
 pub fn keeping_hang_ups(work: impl FnOnce()) {
     work();
 }
 
-/// Ends the process at once. A regular end runs what libraries have left for it, and theirs waits for the device; a
-/// thread that is inside of a call would be waited for too.
+/// Ends the process at once, without exit handlers: those of vendors' libraries wait for the device, and blocked
+/// threads would be waited for too.
 pub fn leave(code: u8) -> ! {
     unsafe extern "C" {
         fn _exit(code: std::ffi::c_int) -> !;

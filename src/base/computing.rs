@@ -1,8 +1,8 @@
-//! Long computations on the CPU of this process: while one is under way, the process makes progress.
+//! Marks long computations on the CPU, so that the watchdog sees progress during them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Computations under way, on all threads.
+/// Number of computations under way, on all threads.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
 /// Runs a computation that may take long and waits for nobody. Until it returns or panics, [`is_under_way`] is true.

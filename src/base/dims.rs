@@ -1,4 +1,4 @@
-//! Shapes: a few sizes in place, without allocation.
+//! Shapes: a few sizes stored inline, without allocation.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,14 +11,14 @@ pub struct Dims {
 }
 
 impl Dims {
-    /// The most dimensions a tensor may have, those of its family included.
+    /// Maximum number of dimensions of a tensor, including those of its family.
     pub const MAX: usize = 8;
 
     pub fn new() -> Self {
         Dims { len: 0, sizes: [0; Dims::MAX] }
     }
 
-    /// The given sizes, or nothing when there are too many.
+    /// Returns the given sizes; `None` if there are too many.
     pub fn from_slice(sizes: &[u64]) -> Option<Self> {
         let mut dims = Dims::new();
         for &size in sizes {
@@ -27,7 +27,7 @@ impl Dims {
         Some(dims)
     }
 
-    /// Adds an innermost dimension, or nothing when there is no room.
+    /// Adds an innermost dimension; `None` if there is no room.
     pub fn push(&mut self, size: u64) -> Option<()> {
         let place = self.sizes.get_mut(usize::from(self.len))?;
         *place = size;
@@ -39,14 +39,14 @@ impl Dims {
         self.sizes[..usize::from(self.len)][index] = size;
     }
 
-    /// The number of elements; nothing when it passes 2^63.
+    /// Number of elements; `None` if it exceeds 2^63.
     pub fn elements(&self) -> Option<u64> {
         self.iter()
             .try_fold(1u64, |product, &size| product.checked_mul(size))
             .filter(|&elements| elements <= i64::MAX as u64)
     }
 
-    /// The strides, in elements, of a tensor of this shape that lies in memory without gaps.
+    /// Strides, in elements, of a contiguous tensor of this shape.
     pub fn contiguous_strides(&self) -> Dims {
         let mut strides = *self;
         let mut step = 1;

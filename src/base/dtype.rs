@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-/// The type of a tensor's elements.
+/// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
     F64,
@@ -17,7 +17,7 @@ pub enum DType {
 impl DType {
     pub const ALL: [DType; 7] = [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I32, DType::I8, DType::U8];
 
-    /// The name that the language uses.
+    /// Name in the language.
     pub fn name(self) -> &'static str {
         match self {
             DType::F64 => "f64",
@@ -48,10 +48,10 @@ impl DType {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Bytes that fill memory with something no healthy operation produces: a NaN, or -1.
+    /// Byte that fills uninitialized memory. As an element it is NaN or -1, which no correct operation produces.
     pub const POISON: u8 = 0xff;
 
-    /// The unit roundoff: half the distance between 1 and the next larger value. Zero for integers.
+    /// Unit roundoff: half the distance between 1 and the next larger value. Zero for integers.
     pub fn epsilon(self) -> f64 {
         match self {
             DType::F64 => f64::EPSILON / 2.0,
@@ -62,7 +62,7 @@ impl DType {
         }
     }
 
-    /// The smallest positive number that has all digits. Zero for integers.
+    /// Smallest positive normal number. Zero for integers.
     pub fn smallest(self) -> f64 {
         match self {
             DType::F64 => f64::MIN_POSITIVE,
@@ -73,7 +73,7 @@ impl DType {
         }
     }
 
-    /// The element that begins at `bytes[0]`. Every value of every type is exact in `f64`.
+    /// Loads the element at `bytes[0]`. Every value of every type is exact in `f64`.
     pub fn load(self, bytes: &[u8]) -> f64 {
         match self {
             DType::F64 => f64::from_le_bytes(take(bytes)),
@@ -86,9 +86,9 @@ impl DType {
         }
     }
 
-    /// Reads the elements that lie side by side in `bytes` into `values`, as far as both reach.
+    /// Loads consecutive elements into `values`, as many as both slices have.
     pub fn load_all(self, bytes: &[u8], values: &mut [f64]) {
-        // One loop for each type, so that the compiler sees what the loop loads.
+        // One loop per type, so that the compiler can vectorize it.
         match self {
             DType::F64 => load_each(bytes, values, |element| DType::F64.load(element), 8),
             DType::F32 => load_each(bytes, values, |element| DType::F32.load(element), 4),
@@ -100,7 +100,7 @@ impl DType {
         }
     }
 
-    /// The value that [`DType::load`] reads after [`DType::store`] has written this one.
+    /// Returns the value that [`DType::load`] reads after [`DType::store`] has written this one.
     pub fn round(self, value: f64) -> f64 {
         match self {
             DType::F64 => value,
@@ -113,8 +113,8 @@ impl DType {
         }
     }
 
-    /// Writes `value` as the element that begins at `bytes[0]`: floats round to nearest even (by way of `f32`
-    /// for the 16-bit types, as the GPU's kernels do), integers cut off the fraction and saturate, NaN becomes 0.
+    /// Stores `value` at `bytes[0]`. Floats round to nearest even (through `f32` for 16-bit types, as GPU kernels do);
+    /// integers truncate and saturate; NaN becomes 0 in them.
     pub fn store(self, value: f64, bytes: &mut [u8]) {
         match self {
             DType::F64 => bytes[..8].copy_from_slice(&value.to_le_bytes()),
@@ -127,8 +127,7 @@ impl DType {
         }
     }
 
-    /// The type that holds the result of combining two: the wider float; `f32` for `f16` with `bf16`;
-    /// a float beside an integer wins.
+    /// Type of combining two values: the wider float; `f32` for `f16` with `bf16`; a float wins over an integer.
     pub fn promote(self, other: DType) -> DType {
         use DType::*;
         if self == other {
@@ -145,7 +144,7 @@ impl DType {
         }
     }
 
-    /// The type in which elementwise arithmetic is done: `f32`, or `f64` where `f32` could not hold the values.
+    /// Type of elementwise arithmetic: `f32`, or `f64` if `f32` cannot hold the values.
     pub fn compute(self) -> DType {
         match self {
             DType::F64 | DType::I32 => DType::F64,

@@ -1,4 +1,4 @@
-//! Numbers that stand for things: after `model`, nothing is looked up by name.
+//! Index types: after `model`, everything is identified by number instead of by name.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,21 +24,21 @@ macro_rules! id {
 }
 
 id! {
-    /// A stream as the program declares it (a member of a family is one).
+    /// A stream of the program; each member of a family is one.
     StreamId,
-    /// A stretch of memory that the program names or implies: a buffer with all its family, a bare input, a scratch.
+    /// A memory of the program: a buffer with all its family, a bare input, or scratch.
     MemoryId,
-    /// A slice of a memory; equal slices have equal ids.
+    /// A slice of a memory. Equal slices have equal ids.
     ViewId,
-    /// An operation with its options and the shapes of its operands; equal ones have equal ids.
+    /// An operation with its options and operand shapes. Equal ones have equal ids.
     SpecId,
     /// An operation of one iteration, in the order of the text.
     OpId,
-    /// A label at one place and loop turn.
+    /// A label at one source location and loop iteration.
     LabelId,
-    /// A phase at one place and loop turn.
+    /// A phase at one source location and loop iteration.
     PhaseId,
-    /// A turn of a loop, or a call, at one place; 0 is the step itself.
+    /// A loop iteration or a call, at one source location; 0 is the step itself.
     TurnId,
     /// A group of ranks; 0 is all of them.
     GroupId,

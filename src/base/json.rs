@@ -1,12 +1,12 @@
-//! JSON that may come from somebody else: a record, a file of cases, the document of a plan.
+//! Reads JSON from untrusted sources: records, files of cases, plan documents.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Value};
 
 use super::visible;
 
-/// Reads a value from JSON. Each of its texts is a single line: line feeds inside are written out, as
-/// [`visible::one_line`] does, so that no text can pass for further lines of a report.
+/// Parses a value from JSON. Line feeds inside its texts are escaped, as [`visible::one_line`] does, so that no text
+/// can forge further lines of a report.
 pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     let value = serde_json::from_slice(json)?;
     if !has_line_feed(json) {
@@ -17,7 +17,7 @@ pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     serde_json::from_value(value)
 }
 
-/// Whether a text of the JSON may hold a line feed, which has to be escaped there.
+/// Whether a text of the JSON may contain a line feed, which is always escaped there.
 fn has_line_feed(json: &[u8]) -> bool {
     let is_escape = |at: usize| {
         let behind = &json[at + 1..];

@@ -1,6 +1,6 @@
-//! What every other module may use: source positions, ids, units, element types, shapes, suggestions.
+//! Utilities for all other modules: source positions, ids, units, element types, shapes, suggestions.
 //!
-//! Nothing here knows the language, a device or a file system.
+//! Independent of the language, devices and file systems.
 
 pub mod computing;
 pub mod dims;
@@ -32,7 +32,7 @@ pub use span::SrcSpan;
 pub use symbol::{Interner, Symbol};
 pub use units::{Bytes, Flops, Nanos, Rate};
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Work on several threads. The system may refuse to give one; the caller's own thread then does the work.
+//! Parallel work on threads. If the system refuses a thread, the calling thread does the work.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
@@ -9,13 +9,13 @@ pub fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
     on_threads(cores.min(items.len()), items, work);
 }
 
-/// Calls `work` with each item, each on a thread of its own if the system gives that many.
+/// Calls `work` with each item, each on its own thread if the system provides that many.
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
     let items: Vec<T> = items.into_iter().collect();
     on_threads(items.len(), items, work);
 }
 
-/// Calls `work` with each item, on at most that many threads, of which one is the caller's own.
+/// Calls `work` with each item, on at most `threads` threads including the caller's.
 fn on_threads<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) + Sync) {
     let items = Mutex::new(items.into_iter());
     let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -25,13 +25,13 @@ fn on_threads<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) + Sync) {
         }
     };
     scope(|scope| {
-        // Threads that the system refuses are not asked for again: the others do the work.
+        // Stop at the first refused thread: the existing ones do the work.
         let _ = (1..threads).try_for_each(|_| Builder::new().spawn_scoped(scope, all).map(drop));
         all();
     });
 }
 
-/// The results of `work` for the numbers below `count`, in their order, computed on all cores.
+/// Returns the results of `work` for the numbers below `count`, in order, computed on all cores.
 pub fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
     each(results.iter_mut().enumerate().collect(), |(index, result)| *result = Some(work(index)));

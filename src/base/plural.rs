@@ -1,6 +1,6 @@
-//! Numbers of things: `1 operation`, `2 operations`.
+//! Counts with nouns: `1 operation`, `2 operations`.
 
-/// A number with its noun, in the plural where it is not 1.
+/// Formats a number with its noun, in the plural unless it is 1.
 pub fn counted(count: usize, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{ending}")

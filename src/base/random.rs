@@ -1,12 +1,12 @@
-//! Data that is the same on every machine: a counter-based generator.
+//! A counter-based random generator that gives the same data on every machine.
 //!
-//! Element `i` of a buffer with seed `s` depends on `s` and `i` alone, so that a CPU thread and a GPU thread
-//! compute the same bits in any order. Only integer arithmetic and one exact conversion are involved: the sum of four 16-bit
-//! fields of a 64-bit hash, which is bell-shaped (Irwin-Hall with n = 4), scaled to a standard deviation of one.
-//! The GPU's text of the same arithmetic is in `ops::init`.
+//! Element `i` of a buffer with seed `s` depends on `s` and `i` alone, so CPU and GPU threads compute the same bits in
+//! any order. It uses integer arithmetic and one exact conversion: the sum of four 16-bit fields of a 64-bit hash,
+//! which is bell-shaped (Irwin-Hall with n = 4), scaled to a standard deviation of 1. `ops::init` has the same
+//! arithmetic as GPU source text.
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014),
-/// applied to a counter.
+/// SplitMix64's finalizer (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014), applied to a
+/// counter.
 pub fn hash(seed: u64, index: u64) -> u64 {
     let mut z = seed
         .wrapping_mul(0xd1b5_4a32_d192_ed03)
@@ -16,10 +16,10 @@ pub fn hash(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The standard deviation of the sum of four uniform 16-bit integers: sqrt(4 * (2^32 - 1) / 12).
+/// Standard deviation of the sum of four uniform 16-bit integers: sqrt(4 * (2^32 - 1) / 12).
 pub const SUM_DEVIATION: f32 = 37_837.227;
 
-/// A bell-shaped value of mean 0 and standard deviation 1, between -3.5 and 3.5.
+/// Returns a bell-shaped value with mean 0 and standard deviation 1, between -3.5 and 3.5.
 pub fn bell(seed: u64, index: u64) -> f32 {
     let bits = hash(seed, index);
     let sum = (bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48);

@@ -1,8 +1,7 @@
-//! Command lines as a POSIX shell reads and writes them.
+//! Parsing and quoting of command lines, as in a POSIX shell.
 
-/// The words of a command line, as a shell would separate them: at white space; quotes of both kinds hold together what
-/// is between them, a backslash takes the next character as it is, and `\n` between `$'` and `'` is a line feed. `None`
-/// where a quote is not closed.
+/// Splits a command line into words like a shell: at white space, with both kinds of quotes, backslash escapes, and
+/// `\n` as a line feed in `$'…'`. `None` if a quote is not closed.
 pub fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -35,7 +34,7 @@ pub fn words(text: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// A command line of these words, quoted where a shell would read something else. It has no line feed.
+/// Joins words to a command line, quoted where a shell needs it. The result has no line feed.
 pub fn command<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = words.into_iter().map(|word| quoted(word.as_ref())).collect();
     quoted.join(" ")
@@ -49,7 +48,7 @@ fn quoted(word: &str) -> String {
     if word.contains('\n') {
         return format!("$'{}'", word.replace('\\', r"\\").replace('\'', r"\'").replace('\n', r"\n"));
     }
-    // Nothing is special between single quotes; a single quote itself stands outside of them.
+    // Single quotes protect everything but the single quote itself.
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 

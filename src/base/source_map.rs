@@ -11,11 +11,11 @@ struct Source {
     name: String,
     text: Arc<str>,
     start: u32,
-    /// Where each line begins, so that a place is found without reading the text up to it.
+    /// Offset of each line, for a fast lookup of line numbers.
     lines: Vec<u32>,
 }
 
-/// Every file that a run has read, laid end to end: a [`SrcSpan`] is an offset into the whole.
+/// Every file that a run has read, concatenated. A [`SrcSpan`] is an offset into the whole.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     sources: Vec<Source>,
@@ -26,9 +26,9 @@ impl SourceMap {
         Self::default()
     }
 
-    /// Adds a text and returns the offset of its first byte, or nothing when the map is full (4 GiB).
+    /// Adds a text and returns the offset of its first byte; `None` if the map is full (4 GiB).
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> Option<u32> {
-        // One byte lies between two files, so that the end of one is not the start of the next.
+        // One byte separates files, so that the end of one is not the start of the next.
         let start = match self.sources.last() {
             None => 0,
             Some(last) => u32::try_from(last.start as usize + last.text.len() + 1).ok()?,
@@ -47,7 +47,7 @@ impl SourceMap {
         (offset as usize <= source.start as usize + source.text.len()).then_some(source)
     }
 
-    /// The text that a span covers; empty when it lies outside of every file.
+    /// Text of a span; empty if it lies outside of every file.
     pub fn text(&self, span: SrcSpan) -> &str {
         self.source(span.start)
             .and_then(|source| {
@@ -57,35 +57,35 @@ impl SourceMap {
             .unwrap_or("")
     }
 
-    /// The rest of the line from an offset on; empty when that lies outside of every file.
+    /// Rest of the line from an offset on; empty outside of every file.
     pub fn rest_of_line(&self, offset: u32) -> &str {
         let rest = self.source(offset).and_then(|source| source.text.get((offset - source.start) as usize..));
         rest.and_then(|rest| rest.lines().next()).unwrap_or("")
     }
 
-    /// Where an offset into the map lies; nothing when that is outside of every file.
-    pub fn locate(&self, offset: u32) -> Option<Place<'_>> {
+    /// Source location of an offset; `None` outside of every file.
+    pub fn locate(&self, offset: u32) -> Option<SourceLocation<'_>> {
         let source = self.source(offset)?;
         let offset = offset - source.start;
         let (line, column) = source.line_column(offset);
-        Some(Place { file: &source.name, line, column, offset: offset as usize })
+        Some(SourceLocation { file: &source.name, line, column, offset: offset as usize })
     }
 
-    /// `file:line:column` of a span's beginning, for messages and records.
+    /// Formats the begin of a span as `file:line:column`, for messages and records.
     pub fn place(&self, span: SrcSpan) -> String {
-        let text = |Place { file, line, column, .. }: Place<'_>| format!("{file}:{line}:{column}");
+        let text = |SourceLocation { file, line, column, .. }: SourceLocation<'_>| format!("{file}:{line}:{column}");
         self.locate(span.start).map_or_else(String::new, text)
     }
 
-    /// The line, counted from 1, at which a span begins.
+    /// Line, counted from 1, at which a span begins.
     pub fn line(&self, span: SrcSpan) -> usize {
         self.locate(span.start).map_or(0, |place| place.line)
     }
 }
 
-/// A place in a file.
+/// Source location in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct SourceLocation<'a> {
     pub file: &'a str,
     /// Counted from 1.
     pub line: usize,

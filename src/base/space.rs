@@ -1,13 +1,13 @@
-//! Where memory lies.
+//! Memory spaces.
 
-/// The space of a memory.
+/// A memory space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
     /// The GPU's own memory.
     Device,
-    /// Host memory that copy engines and kernels reach by themselves.
+    /// Page-locked host memory, which copy engines and kernels access directly.
     Pinned,
-    /// Ordinary host memory: a copy to or from it goes through a staging buffer and holds the host.
+    /// Pageable host memory. A copy to or from it uses a staging buffer and blocks the host.
     Host,
 }
 
@@ -26,7 +26,7 @@ impl Space {
         Self::ALL.into_iter().find(|space| space.name() == name)
     }
 
-    /// Whether a kernel can read and write it.
+    /// Whether kernels can access it.
     pub fn on_device(self) -> bool {
         self != Space::Host
     }

@@ -1,7 +1,7 @@
-//! Places in source text.
+//! Ranges of source text.
 
-/// A stretch of source text: an offset into the [`SourceMap`](super::SourceMap) that holds all files,
-/// so that one diagnostic may point into several of them. Lengths and offsets are in bytes.
+/// A range of source text: an offset into the [`SourceMap`](super::SourceMap) of all files, so that one diagnostic may
+/// refer to several of them. Lengths and offsets are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SrcSpan {
     pub start: u32,
@@ -17,7 +17,7 @@ impl SrcSpan {
         self.start + self.len
     }
 
-    /// The stretch from the beginning of `self` to the end of `other`.
+    /// Returns the range from the begin of `self` to the end of `other`.
     pub fn to(self, other: SrcSpan) -> SrcSpan {
         SrcSpan::new(self.start as usize, other.end().max(self.end()) as usize)
     }

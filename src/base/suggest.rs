@@ -1,23 +1,23 @@
-//! "Did you mean": the nearest of the names that would have been right.
+//! "Did you mean": finds the valid name that is nearest to a wrong one.
 
-/// Bytes of the longest name that is compared: that takes the square of its length.
+/// Maximum length of a compared name in bytes: the comparison takes quadratic time.
 const MAX_LENGTH: usize = 64;
 
-/// Candidates that are looked at. Among so many names, any is near.
+/// Maximum number of candidates. Among more names, some would always be near.
 const MAX_CANDIDATES: usize = 10_000;
 
-/// Candidates that are compared letter by letter.
+/// Maximum number of candidates whose edit distance is computed.
 const MAX_COMPARED: usize = 200;
 
-/// The candidate that `wrong` was probably meant to be: at most a third of its letters differ
-/// (Damerau-Levenshtein), or it is the same but for case, or the only one that `wrong` is the beginning of. Of several
-/// that are as near, the first in the alphabet.
+/// Returns the candidate that `wrong` was probably meant to be: one with an edit distance (Damerau-Levenshtein) of at
+/// most a third of its letters, or one that differs only in case, or the only one that `wrong` is a prefix of. Of
+/// equally near ones, the alphabetically first.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > MAX_LENGTH {
         return None;
     }
     let lower = wrong.to_lowercase();
-    // Of one letter, any other would be near.
+    // Any two names of one letter would be near.
     let allowed = |candidate: &str| match wrong.len() {
         0 | 1 => 0,
         length => (length.max(candidate.len()) / 3).max(1),
@@ -44,8 +44,8 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
     near.or(longer.filter(|_| !several))
 }
 
-/// Bytes that only one of two texts has, at any place: each letter that differs makes two of them at most (of a
-/// letter with several bytes more, and then nothing is suggested).
+/// Number of bytes that only one of the texts has: at most twice the edit distance if letters have one byte each. With
+/// longer letters it may exceed that, which at worst loses a suggestion.
 fn unlike(a: &str, b: &str) -> usize {
     let mut counts = [0i16; 256];
     a.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
@@ -53,7 +53,7 @@ fn unlike(a: &str, b: &str) -> usize {
     counts.iter().map(|count| usize::from(count.unsigned_abs())).sum()
 }
 
-/// A help text: the nearest name, or the whole choice when there is none near and it is short.
+/// Help text: the nearest name, or all candidates if none is near and they are few.
 pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some(name) = nearest(wrong, candidates.clone()) {
         return Some(format!("did you mean `{name}`?"));
@@ -62,7 +62,7 @@ pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a st
     (!all.is_empty() && all.len() <= 12).then(|| format!("known here: {}", listed(&all)))
 }
 
-/// `a`, `b` and `c`.
+/// Formats names as `a`, `b` and `c`.
 pub fn listed(names: &[&str]) -> String {
     match names {
         [] => "nothing".to_owned(),

@@ -1,4 +1,4 @@
-//! Names as numbers.
+//! Interned names.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -21,7 +21,7 @@ impl Interner {
         Symbol(self.names.insert_full(name.into()).0 as u32)
     }
 
-    /// The number of a name that has been seen, without adding it.
+    /// Number of a known name, without adding it.
     pub fn get(&self, name: &str) -> Option<Symbol> {
         self.names.get_index_of(name).map(|index| Symbol(index as u32))
     }

@@ -1,32 +1,32 @@
-//! Quantities with their units: in memory as integers or in one base unit, on paper with their names.
+//! Quantities with units: stored as integers or in one base unit, displayed with unit names.
 //!
-//! Base units are nanoseconds, bytes and floating-point operations. Sizes print in binary units (MiB),
-//! rates in decimal ones (GB/s).
+//! Base units are nanoseconds, bytes and floating-point operations. Sizes are displayed in binary units (MiB), rates in
+//! decimal ones (GB/s).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A span of time in whole nanoseconds; signed, since a gap may be negative.
+/// A duration in whole nanoseconds; signed, since a gap may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub i64);
 
-/// An amount of memory or of traffic.
+/// An amount of memory or traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// Floating-point operations, a fused multiply-add counted as two.
+/// Floating-point operations; a fused multiply-add counts as two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Flops(pub f64);
 
-/// A rate in a unit named beside it, per second; prints in decimal multiples.
+/// A rate per second, with the name of its unit; displayed in decimal multiples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate<'a>(pub f64, pub &'a str);
 
-/// A number of whatever a file counts: `337.1k kernels/s`. Such a name takes no prefix, so the number does.
+/// A count of a unit that the file names: `337.1k kernels/s`. Such a name takes no prefix, so the number does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count<'a>(pub f64, pub &'a str);
 
@@ -60,16 +60,17 @@ impl std::iter::Sum for Nanos {
     }
 }
 
-/// The value, and 0 in place of negative zero, which nobody wants to read.
+/// Replaces negative zero by 0, for display.
 pub fn unsigned_zero(value: f64) -> f64 {
     value + 0.0
 }
 
-/// Four significant digits, without trailing noise: 0.01234, 1.234, 12.34, 123.4, 1234; 1.234e-6 where it is tiny.
+/// Formats with four significant digits and no trailing zeros: 0.01234, 1.234, 12.34, 123.4, 1234; 1.234e-6 for tiny
+/// values.
 fn digits(value: f64) -> String {
     let value = unsigned_zero(value);
     let size = value.abs();
-    // Each bound rounds up to the power of ten above it.
+    // Each bound is just below a power of ten that it would round up to.
     let places = match size {
         _ if size >= 999.95 => 0,
         _ if size >= 99.995 => 1,
@@ -114,7 +115,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The value scaled by a decimal prefix, and the prefix.
+/// Scales a value by a decimal prefix; returns both.
 fn decimal(value: f64) -> (f64, &'static str) {
     const PREFIXES: [(f64, &str); 6] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
     let size = value.abs();
@@ -130,18 +131,18 @@ impl fmt::Display for Flops {
     }
 }
 
-/// The number scaled by a decimal prefix, as text, and the prefix.
+/// Scales a number by a decimal prefix and formats it; returns text and prefix.
 fn scaled(value: f64) -> (String, &'static str) {
     let (scaled, prefix) = decimal(unsigned_zero(value));
     let whole = scaled.fract() == 0.0 && scaled.abs() < 1000.0;
     (if whole { format!("{scaled}") } else { digits(scaled) }, prefix)
 }
 
-/// Stands in reports for a figure that has no value.
+/// Displayed in place of a missing value.
 pub const NO_VALUE: &str = "–";
 
 impl fmt::Display for Rate<'_> {
-    /// [`NO_VALUE`] for what is no number: a rate over no time, or a sum beyond all numbers.
+    /// Shows [`NO_VALUE`] for NaN and infinity, such as a rate over no time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.0.is_finite() {
             return f.pad(NO_VALUE);
@@ -152,7 +153,7 @@ impl fmt::Display for Rate<'_> {
 }
 
 impl fmt::Display for Count<'_> {
-    /// [`NO_VALUE`] for what is no number.
+    /// Shows [`NO_VALUE`] for NaN and infinity.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.0.is_finite() {
             return f.pad(NO_VALUE);
@@ -162,7 +163,7 @@ impl fmt::Display for Count<'_> {
     }
 }
 
-/// What a number measures: the powers of time, bytes and operations in its unit.
+/// Dimension of a number: the powers of time, bytes and operations in its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dimension {
     pub time: i8,
@@ -180,7 +181,7 @@ impl Dimension {
         Dimension { time, bytes, flops }
     }
 
-    /// The dimension of a product; nothing when a power passes what any physical figure has.
+    /// Dimension of a product; `None` if a power is too large for any physical quantity.
     pub fn times(self, other: Dimension) -> Option<Dimension> {
         Some(Dimension {
             time: self.time.checked_add(other.time)?,
@@ -197,7 +198,7 @@ impl Dimension {
         }
     }
 
-    /// What a message calls a number of this dimension.
+    /// Name of a number of this dimension in messages.
     pub fn describe(self) -> String {
         match (self.time, self.bytes, self.flops) {
             (0, 0, 0) => "a plain number".to_owned(),
@@ -218,8 +219,8 @@ impl Dimension {
         }
     }
 
-    /// A quantity of this dimension as it is written, such as `1us`; `None` for a plain number, and where no unit of the
-    /// language measures it.
+    /// Example of a literal, such as `1us`; `None` for a plain number, and if the language has no unit of this
+    /// dimension.
     pub fn example(self) -> Option<&'static str> {
         match (self.time, self.bytes, self.flops) {
             (1, 0, 0) => Some("1us"),
@@ -231,7 +232,7 @@ impl Dimension {
         }
     }
 
-    /// A value of this dimension, given in base units, for people: `1.5 ms`, `64 MiB`, `400 GB/s`.
+    /// Formats a value in base units: `1.5 ms`, `64 MiB`, `400 GB/s`.
     pub fn display(self, value: f64) -> String {
         match (self.time, self.bytes, self.flops) {
             (0, 0, 0) => plain(value),
@@ -245,7 +246,7 @@ impl Dimension {
         }
     }
 
-    /// A value of this dimension, given in base units, in the unit that a file names for it.
+    /// Formats a value in base units in the named unit.
     pub fn display_in(self, value: f64, name: &str) -> String {
         match unit(name) {
             None => Count(value * self.to_si(), name).to_string(),
@@ -257,18 +258,18 @@ impl Dimension {
         }
     }
 
-    /// Whether values can be told in a unit of that dimension; a plain number may count bytes or operations.
+    /// Whether values can be expressed in a unit of that dimension. A plain number may count bytes or operations.
     pub fn fits(self, unit: Dimension) -> bool {
         self == unit || (self.time == unit.time && self.bytes == 0 && self.flops == 0)
     }
 
-    /// The factor from base units to SI: seconds in place of nanoseconds.
+    /// Factor from base units to SI units: seconds instead of nanoseconds.
     pub fn to_si(self) -> f64 {
         1e-9f64.powi(i32::from(self.time))
     }
 }
 
-/// A plain number for people.
+/// Formats a plain number.
 pub fn plain(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e15 {
@@ -280,7 +281,7 @@ pub fn plain(value: f64) -> String {
     }
 }
 
-/// A unit that a literal may carry: its name, dimension, and size in base units.
+/// A unit of literals: name, dimension, and size in base units.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit {
     pub name: &'static str,
@@ -326,7 +327,7 @@ pub static UNITS: &[Unit] = &{
     ]
 };
 
-/// The unit of that name.
+/// The unit of that name; `None` if there is none.
 pub fn unit(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.name == name)
 }

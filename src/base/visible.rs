@@ -1,14 +1,14 @@
-//! Characters that a terminal, a log or an editor would obey instead of showing them.
+//! Escapes characters that a terminal, a log or an editor would interpret instead of showing.
 //!
-//! Text from files, records and drivers may hold such characters. Every text that leaves the program passes through
-//! [`visible`] or [`inert`].
+//! Text from files, records and drivers may contain them. Every text that leaves the program passes through [`visible`]
+//! or [`inert`].
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
 
-/// Whether a terminal, a log or an editor may obey the character, or show nothing: control characters other than the
-/// line feed and the tab, marks that change the direction of text, and characters without width.
+/// Whether a terminal, a log or an editor may interpret the character or hide it: control characters other than line
+/// feed and tab, direction marks, and zero-width characters.
 pub fn is_hidden(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -19,8 +19,8 @@ pub fn is_hidden(letter: char) -> bool {
     }
 }
 
-/// The text with each hidden character written as `\u001b`: JSON's own notation, so that JSON keeps its meaning. The
-/// carriage return of a line that ends in `\r\n` stays.
+/// Writes each hidden character as `\u001b`, in JSON's notation, so that JSON keeps its meaning. The carriage return of
+/// `\r\n` stays.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -37,8 +37,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// [`visible`] text in which GitHub's workflows find no command: neither `::` at the beginning of a line nor `##[`. The
-/// first character of such a mark is escaped in the same notation.
+/// Like [`visible`], and also escapes commands of GitHub's workflows: `::` at the begin of a line and `##[`, by their
+/// first character.
 pub fn inert(text: &str) -> Cow<'_, str> {
     let shown = visible(text);
     if !shown.contains("::") && !shown.contains("##[") {
@@ -59,7 +59,7 @@ pub fn inert(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// [`visible`] text in which each line feed is written out too: it stays on one line wherever it is printed.
+/// Like [`visible`], and also escapes line feeds, so that the text stays on one line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(['\n', '\r']) {
         return visible(text);
@@ -74,12 +74,12 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Reads a text of a file as [`one_line`]: for fields that messages and reports print.
+/// Deserializes a text with [`one_line`], for fields that messages and reports print.
 pub fn read_line<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     Ok(one_line(&String::deserialize(from)?).into_owned())
 }
 
-/// Appends a character as JSON escapes it; one beyond 16 bits as two halves.
+/// Appends a character as a JSON escape; one beyond 16 bits as a surrogate pair.
 fn escape(letter: char, out: &mut String) {
     for unit in letter.encode_utf16(&mut [0; 2]) {
         out.push_str(&format!("\\u{unit:04x}"));

@@ -2,7 +2,8 @@
 //!
 //! Source: GitHub's documentation, "Workflow commands for GitHub Actions".
 
-/// A line `::LEVEL NAME=VALUE,…::TEXT`. A level is `error`, `warning` or `notice`. The text may have several lines.
+/// Formats a line `::LEVEL NAME=VALUE,…::TEXT`. A level is `error`, `warning` or `notice`. The text may have several
+/// lines.
 pub fn command(level: &str, properties: &[(&str, String)], text: &str) -> String {
     let properties: Vec<String> =
         properties.iter().map(|(name, value)| format!("{name}={}", property(value))).collect();
@@ -10,12 +11,12 @@ pub fn command(level: &str, properties: &[(&str, String)], text: &str) -> String
     format!("::{level}{space}{}::{}\n", properties.join(","), data(text))
 }
 
-/// Text behind the last `::`.
+/// Escapes the text after the last `::`.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// The value of a property.
+/// Escapes the value of a property.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

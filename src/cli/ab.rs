@@ -9,7 +9,7 @@ mod unquoted;
 use crate::base::shell;
 use crate::measure::ab::AbRecord;
 use crate::measure::effect::{THRESHOLD, Verdict};
-use crate::measure::paired::Side;
+use crate::measure::paired::AbSide;
 use crate::report::{self, page};
 
 use super::cases;
@@ -32,7 +32,7 @@ pub fn run(args: &AbArgs) -> CliResult {
         output::check_file(path)?;
     }
     let plan = Plan {
-        sides: [side(Side::A, args, &args.a)?, side(Side::B, args, &args.b)?],
+        sides: [side(AbSide::A, args, &args.a)?, side(AbSide::B, args, &args.b)?],
         rounds: args.rounds as usize,
         iterations: args.iterations.map(u64::from),
         seed: args.seed,
@@ -70,7 +70,7 @@ fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError
 }
 
 /// Reads a side's options, and looks at what they would run: before anything runs.
-fn side(side: Side, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
+fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
     match exec::examine(exec) {
         Ok(_) => Ok(read),

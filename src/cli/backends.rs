@@ -197,14 +197,14 @@ fn failed(error: ExecError) -> CliError {
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let name = &settings.profile;
     let mut profile = if name.ends_with(".ron") {
-        let text = load::read(std::path::Path::new(name), load::Kind::Profile)?;
+        let text = load::read(std::path::Path::new(name), load::FileKind::Profile)?;
         Profile::parse(name, &text)?
     } else {
         Profile::named(name)?
     };
     if let Some(name) = &settings.topology {
         profile.topology = if name.ends_with(".ron") {
-            Links::parse(name, &load::read(std::path::Path::new(name), load::Kind::Topology)?)?
+            Links::parse(name, &load::read(std::path::Path::new(name), load::FileKind::Topology)?)?
         } else {
             Links::named(name)?
         };

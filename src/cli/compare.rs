@@ -159,7 +159,7 @@ fn share(option: &str, text: &str) -> Result<f64, InputError> {
 fn side(given: &str) -> Result<RunSet, CliError> {
     let mut side = RunSet::new(given);
     for path in paths(given)? {
-        let text = load::read(&path, load::Kind::Runs)?;
+        let text = load::read(&path, load::FileKind::Runs)?;
         let name = path.display().to_string();
         side.add(&name, &text).map_err(|why| InputError::NoRuns { name, why })?;
     }

@@ -92,7 +92,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
     let telling = Arc::new(Telling::of(ready, part.leads));
     let run = Run::new(ready, part, &telling);
     let (sources, aftermath, kept) = (loaded.sources.clone(), part.aftermath, telling.clone());
-    run.control.when_stuck(move |error| {
+    run.control.on_unresponsive(move |error| {
         if kept.tell_kept(&format!("the run ended early, and the figures are of what was measured before: {error}")) {
             aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
         }
@@ -101,7 +101,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         return run.diagnose(what);
     }
     if args.blocks {
-        return run.stand();
+        return run.measure_blocks();
     }
     let (mut record, failure) = run.record()?;
     let outputs = match &args.outputs {

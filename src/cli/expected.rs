@@ -23,7 +23,7 @@ impl ExpectedArgs {
     pub fn own(&self) -> Result<Option<Expected>, CliError> {
         let named = self.expected.as_deref().filter(|path| !path.is_empty());
         let read = |path: &str| -> Result<Expected, CliError> {
-            Ok(Expected::parse(path, &load::read(Path::new(path), load::Kind::Expected)?)?)
+            Ok(Expected::parse(path, &load::read(Path::new(path), load::FileKind::Expected)?)?)
         };
         named.map(read).transpose()
     }
@@ -36,7 +36,7 @@ impl ExpectedArgs {
         }
         let why = match of(record, own) {
             None => format!("nothing is known of {}", record.device.name),
-            Some(known) => expected::why_not(record, &known)
+            Some(known) => expected::why_inapplicable(record, &known)
                 .unwrap_or_else(|| format!("{} knows none of the figures of this run", known.file)),
         };
         Some(Page { summary: format!("no verdict: {why}"), ..Page::default() })

@@ -120,7 +120,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
 /// Formats a file; with `check`, only says what would change. Whether there was anything to change.
 fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, CliError> {
     let name = path.display().to_string();
-    let text = load::read(path, load::Kind::Workload(settings.max_file_bytes))?;
+    let text = load::read(path, load::FileKind::Workload(settings.max_file_bytes))?;
     let formatted = syntax::format(&text, &load::limits(settings));
     let changes = formatted.text != text;
     if check {
@@ -144,7 +144,7 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
         return Err(InputError::BadValue { what, value: "-".to_owned(), why, help }.into());
     }
     let name = "standard input";
-    let text = load::read_from(name, std::io::stdin().lock(), load::Kind::Workload(settings.max_file_bytes))?;
+    let text = load::read_from(name, std::io::stdin().lock(), load::FileKind::Workload(settings.max_file_bytes))?;
     let formatted = syntax::format(&text, &load::limits(settings));
     match args.check {
         true => output::print(&difference(name, &text, &formatted.text)),

@@ -106,7 +106,7 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
     let own = environment::config_file();
     let path: Option<PathBuf> = args.config_file.clone().or_else(|| own.filter(|path| path.is_file()));
     let file = match &path {
-        Some(path) => Some((path.display().to_string(), read(path, Kind::Settings)?)),
+        Some(path) => Some((path.display().to_string(), read(path, FileKind::Settings)?)),
         None => None,
     };
     let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
@@ -115,7 +115,7 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
 
 /// What a file is read as.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum FileKind {
     /// With the bytes that it may have at most.
     Workload(usize),
     Settings,
@@ -130,40 +130,45 @@ pub enum Kind {
     Plan,
 }
 
-impl Kind {
+impl FileKind {
     fn limit(self) -> usize {
         match self {
-            Kind::Workload(limit) => limit,
-            Kind::Settings | Kind::Scenario | Kind::Profile | Kind::Topology | Kind::Expected | Kind::Suite => 1 << 20,
-            Kind::Record | Kind::Runs | Kind::Plan => 1 << 30,
+            FileKind::Workload(limit) => limit,
+            FileKind::Settings
+            | FileKind::Scenario
+            | FileKind::Profile
+            | FileKind::Topology
+            | FileKind::Expected
+            | FileKind::Suite => 1 << 20,
+            FileKind::Record | FileKind::Runs | FileKind::Plan => 1 << 30,
         }
     }
 
     /// What was looked for, where there is no such file.
     fn wanted(self) -> &'static str {
         match self {
-            Kind::Workload(_) => "a file with a workload was looked for",
-            Kind::Settings => "a file with settings was looked for",
-            Kind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
-            Kind::Suite => {
+            FileKind::Workload(_) => "a file with a workload was looked for",
+            FileKind::Settings => "a file with settings was looked for",
+            FileKind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
+            FileKind::Suite => {
                 "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
             }
-            Kind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
-            Kind::Profile => "a device profile was looked for, since the name ends in `.ron`",
-            Kind::Topology => "a topology was looked for, since the name ends in `.ron`",
-            Kind::Plan => {
+            FileKind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
+            FileKind::Profile => "a device profile was looked for, since the name ends in `.ron`",
+            FileKind::Topology => "a topology was looked for, since the name ends in `.ron`",
+            FileKind::Plan => {
                 "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
             }
-            Kind::Runs => {
+            FileKind::Runs => {
                 "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
             }
-            Kind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
+            FileKind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
         }
     }
 }
 
 /// Reads a text file.
-pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
+pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
         name: path.display().to_string(),
         why,
@@ -180,7 +185,9 @@ pub fn read(path: &Path, kind: Kind) -> Result<String, InputError> {
     if !about.is_file() {
         // Opening a pipe that nobody writes to, or reading a device, may never end.
         let help = match kind {
-            Kind::Workload(_) => "give the text on standard input, with `-` in place of the file: `… | aorta check -`",
+            FileKind::Workload(_) => {
+                "give the text on standard input, with `-` in place of the file: `… | aorta check -`"
+            }
             _ => "name a file",
         };
         return Err(unreadable(format!("it is {}, and no file", what_else(&about)), Some(help)));
@@ -206,7 +213,7 @@ fn what_else(about: &std::fs::Metadata) -> &'static str {
 }
 
 /// Reads a text from whatever `name` stands for.
-pub fn read_from(name: &str, reader: impl Read, kind: Kind) -> Result<String, InputError> {
+pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
         name: name.to_owned(),
         why,
@@ -219,7 +226,7 @@ pub fn read_from(name: &str, reader: impl Read, kind: Kind) -> Result<String, In
     read.map_err(|error| unreadable(error.to_string(), None))?;
     if bytes.len() > limit {
         let help = "write repetition as a `for` loop, or raise the limit: `--config max_file_bytes=…`";
-        let help = matches!(kind, Kind::Workload(_)).then_some(help);
+        let help = matches!(kind, FileKind::Workload(_)).then_some(help);
         return Err(unreadable(format!("it is larger than {limit} bytes"), help));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -231,7 +238,7 @@ pub fn read_from(name: &str, reader: impl Read, kind: Kind) -> Result<String, In
 /// A path is that file, `-` standard input; a bare name that is no file here is a shipped workload, whatever folders are
 /// called so.
 pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
-    let kind = Kind::Workload(settings.max_file_bytes);
+    let kind = FileKind::Workload(settings.max_file_bytes);
     if name == STANDARD_INPUT {
         let text = read_from("standard input", std::io::stdin().lock(), kind)?;
         return Ok(Text { name: "<stdin>".to_owned(), origin: "<stdin>".to_owned(), text, check: Vec::new() });

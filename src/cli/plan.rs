@@ -148,7 +148,7 @@ fn compare(a: &str, b: &str, args: &PlanArgs, settings: &Settings) -> CliResult 
 
 /// Reads a plan that was written as JSON.
 fn read(name: &str) -> Result<PlanDocument, CliError> {
-    let text = load::read(Path::new(name), load::Kind::Plan)?;
+    let text = load::read(Path::new(name), load::FileKind::Plan)?;
     report::parse(&text).map_err(|why| InputError::NoPlan { name: name.to_owned(), why }.into())
 }
 

@@ -91,8 +91,8 @@ pub enum RangesArg {
 /// What tells a profiler of operations: each by its phase, its name and its place.
 pub fn ranges(kind: RangesArg, loaded: &load::Loaded) -> Option<Ranges> {
     let kind = match kind {
-        RangesArg::Nvtx => ranges::Kind::Nvtx,
-        RangesArg::Roctx => ranges::Kind::Roctx,
+        RangesArg::Nvtx => ranges::RangeLibrary::Nvtx,
+        RangesArg::Roctx => ranges::RangeLibrary::Roctx,
     };
     let injection = environment::nvtx_injection();
     let mut ranges = Ranges::open(kind, injection.as_deref(), &environment::library_paths())?;

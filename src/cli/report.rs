@@ -7,7 +7,7 @@ use indexmap::IndexSet;
 
 use crate::base::suggest;
 use crate::measure::RunRecord;
-use crate::measure::cases::{Case, Cases, Header, Kind, line};
+use crate::measure::cases::{Case, Cases, CasesKind, Header, line};
 use crate::measure::order::Order;
 use crate::report;
 use crate::report::Suite;
@@ -48,7 +48,7 @@ pub fn run(args: ReportArgs) -> CliResult {
     args.page.check()?;
     args.files.check()?;
     args.trace.iter().try_for_each(|path| output::check_file(path))?;
-    let text = load::read(&args.record, load::Kind::Record)?;
+    let text = load::read(&args.record, load::FileKind::Record)?;
     if Cases::is_meant(text.as_bytes()) {
         return cases(&args, &text);
     }
@@ -120,14 +120,14 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
         output::eprint("The file ends in the middle of a line, of a case that was cut short.\n");
     }
     let (header, latest) = (&read.header, read.latest());
-    if let (Kind::Suite, Some(name)) = (header.kind, &args.sort) {
+    if let (CasesKind::Suite, Some(name)) = (header.kind, &args.sort) {
         return Err(unsorted(name, "a suite's cases are those of different workloads", "leave `--sort` away").into());
     }
     let metrics = latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|of| &of.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     let page = match header.kind {
-        Kind::Sweep => report::sweep(header, &latest, order.as_ref()),
-        Kind::Suite => {
+        CasesKind::Sweep => report::sweep(header, &latest, order.as_ref()),
+        CasesKind::Suite => {
             let planned = latest.len();
             report::suite(&Suite { header, description: "", cases: latest, planned })
         }

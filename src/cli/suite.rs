@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::base::{Bytes, counted, hex, shell};
 use crate::config::{Suite, SuiteCase};
 use crate::measure::RunRecord;
-use crate::measure::cases::{Case, Header, Kind, Status};
+use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::report;
 
 use super::cases::{self, Runner};
@@ -109,7 +109,7 @@ fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -
         // A shipped workload changes with the version alone.
         digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
     }
-    Header::new(Kind::Suite, &suite.name, hex(digest.finalize()), same)
+    Header::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same)
 }
 
 /// The case with what its limits say. Of what is no measurement they say nothing.

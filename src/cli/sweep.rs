@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
 use crate::base::{hex, shell};
-use crate::measure::cases::{Case, Header, Kind, Status};
+use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::measure::order::Order;
 use crate::report;
 
@@ -119,7 +119,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         || workload.clone(),
         |text| hex(Sha256::new().chain_update(text).chain_update(&workload).finalize()),
     );
-    let mut header = Header::new(Kind::Sweep, &loaded.parsed.name, sha256, arguments);
+    let mut header = Header::new(CasesKind::Sweep, &loaded.parsed.name, sha256, arguments);
     (header.axes, header.zip) = (options.axes, args.zip);
     let metrics = loaded.program.metrics.iter().map(|metric| metric.name.as_str());
     let order = super::report::order(args.sort.as_deref(), &header, metrics)?;

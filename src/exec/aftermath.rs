@@ -1,22 +1,23 @@
-//! A session that is given up: where it was, and what is told of it.
+//! The state of a session whose run failed: the snapshot of a hang, and the error that the user sees.
 
 use super::control::Control;
 use super::driver::Progress;
 use super::error::ExecError;
-use super::hang::{self, Stood, Witnessed};
+use super::hang::{self, HangSnapshot, RankReport};
 use super::session::Session;
 
 impl Session {
-    /// Lanes are idle, and iterations are about to begin.
+    /// Resets the snapshot and notes how far each lane has come. Called on idle lanes before iterations begin.
     pub(super) fn begin(&mut self) {
         self.base.clear();
         self.base.extend((0..self.lowered.outline.lanes.len() as u32).map(|lane| self.driver.progress(lane)));
         self.issued = 0;
         self.stamped = None;
-        self.stood = None;
+        self.snapshot = None;
     }
 
-    /// Notes where each lane stands, now that an iteration is given up.
+    /// Takes a snapshot of each lane's position, then abandons the device. `stuck` says that the driver is certain that
+    /// the work never ends.
     pub(super) fn give_up(&mut self, iteration: u64, stuck: bool) {
         let Session { driver, lowered, base, .. } = self;
         let outline = &lowered.outline;
@@ -29,9 +30,9 @@ impl Session {
                 Some(Progress { ended: now.ended - (*base)?.ended, ..now })
             })
             .collect();
-        let stands = match (self.stamped, lowered.observed) {
-            _ if progress.iter().any(Option::is_some) => outline.stands(self.issued, &progress),
-            (Some(stamped), Some(first)) if stamped == iteration => outline.stands_by_stamps(iteration, |turn| {
+        let lane_states = match (self.stamped, lowered.observed) {
+            _ if progress.iter().any(Option::is_some) => outline.lane_states(self.issued, &progress),
+            (Some(stamped), Some(first)) if stamped == iteration => outline.lane_states_by_stamps(iteration, |turn| {
                 let stamp = first + 2 * turn as u32;
                 let mut reached = |stamp| driver.reached(stamp).unwrap_or(false);
                 (reached(stamp), reached(stamp + 1))
@@ -39,8 +40,8 @@ impl Session {
             _ => Vec::new(),
         };
         let busy = lanes.filter(|&lane| !driver.idle(lane).unwrap_or(false)).collect();
-        self.stood = Some(Stood { iteration, busy, stands, stuck });
-        // Of several, all stand where they are until each has said so.
+        self.snapshot = Some(HangSnapshot { iteration, busy, lane_states, stuck });
+        // With several ranks the driver is abandoned later, once every rank has taken its snapshot.
         if self.alone {
             self.driver.abandon();
         }
@@ -48,19 +49,19 @@ impl Session {
 
     pub(super) fn hang(&mut self, iteration: u64, stuck: bool) -> ExecError {
         self.give_up(iteration, stuck);
-        hang::error(&[self.witnessed(false)])
+        hang::error(&[self.report(false)])
     }
 
-    /// What this rank can say of a run that is given up.
-    pub(super) fn witnessed(&self, through: bool) -> Witnessed {
-        Witnessed { rank: self.rank, outline: self.lowered.outline.clone(), stood: self.stood.clone(), through }
+    /// Returns this rank's contribution to the error of a hang. `through` says that the rank completed its iterations.
+    pub(super) fn report(&self, through: bool) -> RankReport {
+        RankReport { rank: self.rank, outline: self.lowered.outline.clone(), snapshot: self.snapshot.clone(), through }
     }
 
-    /// An error with what was under way, where a device does not say what it is about.
+    /// Adds the operations under way to a failure that the device reported late, without naming an operation.
     pub(super) fn explained(&mut self, error: ExecError, retired: u64, control: &Control) -> ExecError {
         match error {
             ExecError::Ended | ExecError::Hang { .. } => error,
-            // What comes of another rank's failure tells nothing.
+            // A rank that ended because another one failed has nothing to add.
             _ if control.has_failed() => {
                 let stuck = self.driver.stuck();
                 self.give_up(retired, stuck);

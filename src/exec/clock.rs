@@ -1,9 +1,8 @@
-//! Where the stamps of a device with a clock of its own lie on the host's clock: what makes ranks comparable.
+//! Converts timestamps of a device's clock to the host's clock, so that ranks can be compared.
 //!
-//! An idle device is told to set a stamp, and the host looks at its clock before and after: the stamp was set in
-//! between. Many such looks, each brought to the first one's stamp by the device's own clock, leave a narrow window for
-//! it. Two of these, one before a pass and one after it, tell how the clocks drift; what lies between is between the
-//! windows too. Nothing here runs while something is measured.
+//! The host reads its clock before and after an idle device records a stamp: the stamp lies in between. Many such
+//! samples, shifted to the first one's stamp by the device's own clock, leave a narrow window for it. One window before
+//! a pass and one after it also give the drift between the clocks. Nothing here runs while something is measured.
 
 use crate::base::Nanos;
 
@@ -11,34 +10,34 @@ use super::error::ExecError;
 use super::session::{Session, device};
 use super::trace::{Moment, Trace};
 
-/// Looks for one window. Each takes some 20 µs on a GPU.
-const LOOKS: usize = 32;
+/// Samples per window. Each takes about 20 µs on a GPU.
+const SAMPLES: usize = 32;
 
-/// How long the device has before the gate is opened, so that it stands at the gate by then.
+/// Time for the device to reach the gate before the gate is opened.
 const SETTLE: Nanos = Nanos(20_000);
 
-/// How long a stamp may take on an idle device before nothing is said of its clock.
+/// Longest wait for a stamp on an idle device. After that, the rank's clock is not aligned.
 const PATIENCE: Nanos = Nanos(1_000_000_000);
 
-/// Two clocks drift apart by no more than this: it is what a kernel slews its own by at most, and ten times what a quartz
-/// is off by.
+/// Largest drift between two clocks: the most by which a kernel slews its own clock, and ten times the error of a
+/// quartz.
 const DRIFT: f64 = 5e-4;
 
-/// Stamps that a session needs for its clock: the first look's before and after a pass, and that of all other looks.
+/// Stamps that a session needs for its clock: one before a pass, one after it, and one for all other samples.
 pub(super) const STAMPS: u32 = 3;
 
-/// A look at a stamp.
+/// One stamp, with the host's clock read before and after it.
 #[derive(Clone, Copy, Debug)]
-struct Look {
-    /// Between the first look's stamp and this one's, on the device, and how far that may be off.
+struct ClockSample {
+    /// Time from the first sample's stamp to this one, on the device's clock, and its possible error.
     since: Nanos,
     uncertainty: Nanos,
-    /// When the stamp had not been set, and when it had been, on the host.
+    /// The host's clock before and after the stamp was recorded.
     before: Nanos,
     after: Nanos,
 }
 
-/// Between which moments of the host's clock a stamp was set.
+/// Interval of the host's clock in which a stamp was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     low: Nanos,
@@ -46,18 +45,18 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What all looks leave for the first one's stamp; nothing where they contradict each other.
-    fn of(looks: &[Look]) -> Option<Window> {
-        let bounds = looks.iter().map(|look| {
-            let slack = look.uncertainty.0 + (look.since.0.abs() as f64 * DRIFT).ceil() as i64;
-            (look.before.0 - look.since.0 - slack, look.after.0 - look.since.0 + slack)
+    /// Returns the intersection of all samples' intervals for the first stamp; `None` if they contradict each other.
+    fn of(samples: &[ClockSample]) -> Option<Window> {
+        let bounds = samples.iter().map(|sample| {
+            let slack = sample.uncertainty.0 + (sample.since.0.abs() as f64 * DRIFT).ceil() as i64;
+            (sample.before.0 - sample.since.0 - slack, sample.after.0 - sample.since.0 + slack)
         });
         let (low, high) = bounds.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1)))?;
         (low <= high).then_some(Window { low: Nanos(low), high: Nanos(high) })
     }
 }
 
-/// Windows before and after a pass, and how far their stamps lie apart on the device.
+/// The windows before and after a pass, and the time between their stamps on the device's clock.
 #[derive(Clone, Copy, Debug)]
 struct Alignment {
     before: Window,
@@ -66,31 +65,32 @@ struct Alignment {
 }
 
 impl Alignment {
-    /// The moment of a stamp that was set between the two. While the clocks drift evenly, its share of the way on the
-    /// device is its share of the way on the host.
+    /// Returns the host's time of a stamp recorded between the two windows, by linear interpolation: while the drift is
+    /// constant, a stamp's relative position is the same on both clocks.
     fn place(&self, since: Nanos, uncertainty: Nanos, clock: u32) -> Moment {
         let share = if self.apart.0 > 0 { (since.0 as f64 / self.apart.0 as f64).clamp(0.0, 1.0) } else { 0.0 };
         let between = |from: Nanos, to: Nanos| from.0 + ((to - from).0 as f64 * share).round() as i64;
         let low = between(self.before.low, self.after.low) - uncertainty.0;
         let high = between(self.before.high, self.after.high) + uncertainty.0;
-        // Rounding is off by half a nanosecond, at most, in the middle as at the ends.
+        // Adds the rounding error, at most half a nanosecond in the middle and at the ends.
         Moment { at: Nanos(low + (high - low) / 2), error: Nanos((high - low + 1) / 2 + 1), clock }
     }
 }
 
-/// The host's time of what a pass observes, while it goes on.
+/// The host's time of observed iterations, collected during a pass.
 #[derive(Debug)]
 pub(super) enum Clock {
-    /// Nobody compares this rank with others, or it cannot be.
+    /// No other rank is compared with this one, or its clock cannot be aligned.
     None,
-    /// Stamps go by the host's clock.
+    /// Stamps already use the host's clock.
     Host(Vec<Nanos>),
-    /// They go by the device's: from the stamp of the window before the pass, and how far that may be off.
+    /// Stamps use the device's clock. `since` has the time from the stamp of the window before the pass, with its
+    /// error.
     Device { before: Window, since: Vec<(Nanos, Nanos)> },
 }
 
 impl Session {
-    /// Before a pass, on an idle device.
+    /// Begins a pass. The device must be idle.
     pub(super) fn begin_clock(&mut self) -> Result<Clock, ExecError> {
         let Some(first) = self.lowered.clock_stamps else { return Ok(Clock::None) };
         if !self.driver.has_clock() {
@@ -100,7 +100,7 @@ impl Session {
         Ok(window.map_or(Clock::None, |before| Clock::Device { before, since: Vec::new() }))
     }
 
-    /// Notes the stamp at which an observed iteration began, before it is set anew.
+    /// Saves the begin stamp of an observed iteration, before a later iteration reuses it.
     pub(super) fn note_begin(&mut self, clock: &mut Clock, begin: u32) -> Result<(), ExecError> {
         match (clock, self.lowered.clock_stamps) {
             (Clock::Host(begins), _) => begins.push(self.driver.reached_at(begin).map_err(device)?),
@@ -113,7 +113,7 @@ impl Session {
         Ok(())
     }
 
-    /// Behind a pass, on an idle device: says when each of its iterations began.
+    /// Ends a pass, on an idle device, and sets the origin of each trace.
     pub(super) fn end_clock(&mut self, clock: Clock, traces: &mut [Trace]) -> Result<(), ExecError> {
         let host = self.driver.host_clock();
         let begins: Vec<Moment> = match (clock, self.lowered.clock_stamps) {
@@ -134,27 +134,27 @@ impl Session {
         Ok(())
     }
 
-    /// The window of `reference`, which the first look sets; nothing where the device does not answer in time.
+    /// Measures the window of stamp `reference`; `None` if the device does not answer in time.
     fn window(&mut self, reference: u32) -> Result<Option<Window>, ExecError> {
         let Some(first) = self.lowered.clock_stamps else { return Ok(None) };
         self.driver.synchronize().map_err(device)?;
-        let mut looks: Vec<Look> = Vec::with_capacity(LOOKS);
-        for turn in 0..LOOKS {
+        let mut samples: Vec<ClockSample> = Vec::with_capacity(SAMPLES);
+        for turn in 0..SAMPLES {
             let stamp = if turn == 0 { reference } else { first + STAMPS - 1 };
-            let Some((before, after)) = self.look(stamp)? else { return Ok(None) };
+            let Some((before, after)) = self.sample(stamp)? else { return Ok(None) };
             let (mut since, mut uncertainty) = (Nanos(0), Nanos(0));
             if turn > 0 {
                 since = self.driver.elapsed(reference, stamp).map_err(device)?;
                 uncertainty = self.driver.uncertainty(since);
             }
-            looks.push(Look { since, uncertainty, before, after });
+            samples.push(ClockSample { since, uncertainty, before, after });
         }
-        Ok(Window::of(&looks))
+        Ok(Window::of(&samples))
     }
 
-    /// Sets a stamp, and says between which moments of the host's clock. With a gate before it, the first of these is
-    /// that of opening the gate: what the way to the device takes is not in between.
-    fn look(&mut self, stamp: u32) -> Result<Option<(Nanos, Nanos)>, ExecError> {
+    /// Records a stamp and returns the host's clock before and after it; `None` if the device does not answer in time.
+    /// With a gate, the first time is that of opening the gate, which excludes the latency of the launch.
+    fn sample(&mut self, stamp: u32) -> Result<Option<(Nanos, Nanos)>, ExecError> {
         let start = self.driver.now();
         let mut before = start;
         let held = self.lowered.gate.holds(false);
@@ -206,30 +206,30 @@ mod tests {
 
     /// Looks at moments of the host, each with what it takes before and after the stamp is set, and how far the
     /// device's clock is off.
-    fn looks(pair: Pair, from: f64, noise: &[(u32, u32, i8)]) -> (f64, Vec<Look>) {
+    fn samples(pair: Pair, from: f64, noise: &[(u32, u32, i8)]) -> (f64, Vec<ClockSample>) {
         let mut host = from;
         let mut first = None;
-        let mut looks = Vec::new();
+        let mut samples = Vec::new();
         for &(before, after, off) in noise {
             let set = host + f64::from(before);
             let told = pair.device(set) + f64::from(off);
             let reference = *first.get_or_insert(told);
-            looks.push(Look {
+            samples.push(ClockSample {
                 since: Nanos((told - reference).round() as i64),
-                uncertainty: Nanos(if looks.is_empty() { 0 } else { STEP }),
+                uncertainty: Nanos(if samples.is_empty() { 0 } else { STEP }),
                 before: Nanos(host.floor() as i64),
                 after: Nanos((set + f64::from(after)).ceil() as i64),
             });
             host = set + f64::from(after) + 100.0;
         }
-        (first.expect("there is a look"), looks)
+        (first.expect("there is a sample"), samples)
     }
 
     /// Twice what one time of the device is off by.
     const STEP: i64 = 258;
 
     fn noise() -> impl Strategy<Value = Vec<(u32, u32, i8)>> {
-        prop::collection::vec((0u32..20_000, 0u32..20_000, -128i8..=127), 1..LOOKS)
+        prop::collection::vec((0u32..20_000, 0u32..20_000, -128i8..=127), 1..SAMPLES)
     }
 
     proptest! {
@@ -245,8 +245,8 @@ mod tests {
         ) {
             let pair = Pair { offset: offset.round(), drift };
             let start = pair.offset + 1e6;
-            let (reference, looks_before) = looks(pair, start, &before);
-            let (later, looks_after) = looks(pair, start + 1e7 + apart, &after);
+            let (reference, looks_before) = samples(pair, start, &before);
+            let (later, looks_after) = samples(pair, start + 1e7 + apart, &after);
             let truth = start + 5e6 + apart * share;
             let alignment = Alignment {
                 before: Window::of(&looks_before).expect("nothing contradicts"),
@@ -257,23 +257,23 @@ mod tests {
             let moment = alignment.place(Nanos((told - reference).round() as i64), Nanos(2 * STEP), 0);
             let wrong = (moment.at.0 as f64 - truth).abs();
             prop_assert!(wrong <= moment.error.0 as f64, "{wrong} ns off, and {moment:?}");
-            // The error is no excuse: the narrowest look of each side bounds it.
+            // The error is no excuse: the narrowest sample of each side bounds it.
             let narrowest = |noise: &[(u32, u32, i8)]| noise.iter().map(|(a, b, _)| a + b).min().unwrap_or(0);
             let most = narrowest(&before).max(narrowest(&after));
-            prop_assert!(moment.error.0 <= i64::from(most) / 2 + 8 * STEP + 200, "{moment:?} of looks of {most} ns");
+            prop_assert!(moment.error.0 <= i64::from(most) / 2 + 8 * STEP + 200, "{moment:?} of samples of {most} ns");
         }
     }
 
     #[test]
     fn looks_that_contradict_each_other_say_nothing() {
-        let look = |before: i64, after: i64| Look {
+        let sample = |before: i64, after: i64| ClockSample {
             since: Nanos(0),
             uncertainty: Nanos(0),
             before: Nanos(before),
             after: Nanos(after),
         };
-        assert_eq!(Window::of(&[look(10, 20), look(15, 30)]), Some(Window { low: Nanos(15), high: Nanos(20) }));
-        assert_eq!(Window::of(&[look(10, 20), look(21, 30)]), None);
+        assert_eq!(Window::of(&[sample(10, 20), sample(15, 30)]), Some(Window { low: Nanos(15), high: Nanos(20) }));
+        assert_eq!(Window::of(&[sample(10, 20), sample(21, 30)]), None);
         assert_eq!(Window::of(&[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How a run is watched from outside, and ended: what the threads of its ranks and the rest of the program share.
+//! Progress and cancellation of a run, shared by the threads of its ranks, the watchdog and the command line.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use crate::base::computing;
 
 use super::error::ExecError;
 
-/// What is done when a thread does not come back: the error is told, and the process may end.
+/// Callback for a thread that does not return from a call: reports the error, and may end the process.
 struct Leave(Box<dyn Fn(&ExecError) + Send + Sync>);
 
 impl std::fmt::Debug for Leave {
@@ -16,29 +16,30 @@ impl std::fmt::Debug for Leave {
     }
 }
 
-/// How a run is watched and stopped from outside.
+/// Shared state through which a run is observed and stopped from outside.
 #[derive(Debug)]
 pub struct Control {
-    /// Set by a signal: the run ends after the iteration under way.
+    /// Set by a signal handler: the run ends after the current iteration.
     pub stop: Arc<AtomicBool>,
-    /// Iterations done, warm-up included.
+    /// Completed iterations, including warm-up.
     pub done: AtomicU64,
-    /// How often [`Control::progress`] has found a computation under way.
+    /// Number of times that [`Control::progress`] has found a computation on the CPU under way.
     computed: AtomicU64,
-    /// A rank has seen that the run has to end, and ends.
+    /// Set once a rank has seen the request to stop.
     noticed: AtomicBool,
-    /// Iterations have begun, so that there may be figures to keep.
+    /// Set once iterations have begun, so that there may be samples to keep.
     begun: AtomicBool,
-    /// A rank has failed: the others end too.
+    /// Set once a rank has failed; the other ranks then end too.
     pub(super) failed: Arc<AtomicBool>,
-    /// The first of them, by its place among those of this process; [`u32::MAX`] for none of them.
+    /// Index, among the ranks of this process, of the rank that failed first; [`u32::MAX`] if none did.
     first: AtomicU32,
     leave: OnceLock<Leave>,
-    /// Watchdogs that look after a phase.
+    /// Number of watchdogs that currently watch a phase.
     watched: AtomicU32,
-    /// Other processes have ranks too. They cannot be told in the middle of a phase: one ends when all have agreed to.
+    /// Set if other processes run ranks too. A phase is not cut short then: the run ends once all processes have
+    /// agreed.
     linked: AtomicBool,
-    /// All processes have agreed to stop.
+    /// Set once all processes have agreed to stop.
     agreed: AtomicBool,
 }
 
@@ -61,7 +62,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Whether the run has to end: on all processes that have ranks of it, or on none.
+    /// Whether the run must end. With several processes: whether all of them have agreed to end it.
     pub fn stopped(&self) -> bool {
         let linked = self.linked.load(Ordering::Relaxed);
         let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.asked() };
@@ -71,13 +72,13 @@ impl Control {
         stopped
     }
 
-    /// Whether the run has seen that it has to end. It then does so by itself, and keeps all that it has measured.
+    /// Whether the run has seen the request to stop. It then ends by itself, and keeps all samples.
     pub fn noticed(&self) -> bool {
         self.noticed.load(Ordering::Relaxed)
     }
 
-    /// A number that is another one each time while this process makes progress: its iterations, and the moments at which
-    /// the CPU computed a reference result.
+    /// Returns a number that changes whenever this process makes progress: with each iteration, and while the CPU
+    /// computes reference results.
     pub fn progress(&self) -> u64 {
         if computing::is_under_way() {
             self.computed.fetch_add(1, Ordering::Relaxed);
@@ -90,35 +91,36 @@ impl Control {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether iterations have begun. Before that, there is nothing to end well, and nothing to keep.
+    /// Whether iterations have begun. Before that, there are no results to keep.
     pub fn begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// From now on the run ends when all processes have agreed to that.
+    /// Makes the end of the run depend on the agreement of all processes.
     pub fn link(&self) {
         self.linked.store(true, Ordering::Relaxed);
     }
 
-    /// All processes know that one of them was asked to stop.
+    /// Records that all processes agree to stop.
     pub(super) fn agree(&self) {
         self.agreed.store(true, Ordering::Relaxed);
     }
 
-    /// What to do when a rank's thread does not come back from a call although everything was tried: nobody can end a
-    /// thread, so that only the end of the process is left. Of several, the first counts.
-    pub fn when_stuck(&self, leave: impl Fn(&ExecError) + Send + Sync + 'static) {
+    /// Sets the callback for a rank's thread that does not return from a call even after its communicators were
+    /// aborted. A thread cannot be ended from outside, so the callback normally ends the process. The first callback
+    /// wins.
+    pub fn on_unresponsive(&self, leave: impl Fn(&ExecError) + Send + Sync + 'static) {
         let _ = self.leave.set(Leave(Box::new(leave)));
     }
 
-    /// Does what [`Control::when_stuck`] was told. Returns whether there was anything.
+    /// Calls the callback of [`Control::on_unresponsive`]. Returns false if there is none.
     pub(super) fn leave(&self, error: &ExecError) -> bool {
         let leave = self.leave.get();
         leave.iter().for_each(|leave| (leave.0)(error));
         leave.is_some()
     }
 
-    /// A watchdog begins to look after a phase, and ends.
+    /// Records that a watchdog begins (`on`) or ends watching a phase.
     pub(super) fn watched(&self, on: bool) {
         match on {
             true => self.watched.fetch_add(1, Ordering::Relaxed),
@@ -126,12 +128,12 @@ impl Control {
         };
     }
 
-    /// Whether a watchdog looks after a phase.
+    /// Whether a watchdog watches a phase.
     pub(super) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
     }
 
-    /// A rank has failed, by its place among those of this process.
+    /// Records the failure of a rank, given its index among the ranks of this process.
     pub(super) fn fail(&self, index: u32) {
         if !self.failed.swap(true, Ordering::AcqRel) {
             self.first.store(index, Ordering::Release);
@@ -142,17 +144,17 @@ impl Control {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// The place of the rank that failed first.
+    /// Index of the rank that failed first; [`u32::MAX`] as `usize` if none did.
     pub(super) fn first_failed(&self) -> usize {
         self.first.load(Ordering::Acquire) as usize
     }
 
-    /// Iterations are about to begin.
+    /// Records that iterations begin.
     pub(super) fn begin_iterations(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
 
-    /// Ranks are about to begin something together.
+    /// Clears the failures of the last phase. Called before ranks begin a phase.
     pub(super) fn begin(&self) {
         self.first.store(u32::MAX, Ordering::Release);
         self.failed.store(false, Ordering::Release);

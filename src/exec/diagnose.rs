@@ -1,29 +1,29 @@
-//! A run that finds which operation a failure is of: a few iterations as streams, with a stamp before and behind each
-//! operation, and where wanted, one operation after the other.
+//! A diagnostic run that finds the operation at fault. It issues a few iterations as streams, with a stamp before and
+//! after each operation; to find a failing operation it waits for each before it issues the next.
 //!
-//! It measures nothing. Collectives are not waited for one by one: their ranks may come to them in different orders.
+//! Its times mean nothing. It does not wait for single collectives, since ranks may issue them in different orders.
 
 use miette::LabeledSpan;
 
 use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
-use super::hang::{self, Stand, Stood};
+use super::hang::{self, HangSnapshot, LaneState};
 use super::image::{NO_COMM, Step};
 use super::ranks::Ranks;
 use super::session::{LaunchMode, RING, Session, at_operation, device};
 
-/// What is looked for.
+/// The kind of failure to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Diagnosis {
-    /// Where lanes stand when an iteration does not end: operations run as they do otherwise.
+    /// A hang: operations are issued as usual, and lanes are inspected when an iteration does not end.
     Hang,
-    /// Which operation fails: each ends before the next is issued.
+    /// A failing operation: each operation completes before the next is issued.
     Fault,
 }
 
 impl Ranks {
-    /// Runs a round of the period, and fails with what it finds. Nothing fails: there is nothing to be found this way.
+    /// Runs one period and returns the error that it finds; `Ok` if the failure does not occur again.
     pub fn diagnose(&mut self, diagnosis: Diagnosis, control: &Control) -> Result<(), ExecError> {
         self.each_or_none("the search", control, |session| session.diagnose(diagnosis, control), |_| ()).map(drop)
     }
@@ -44,7 +44,7 @@ impl Session {
         Ok(())
     }
 
-    /// Issues an iteration, each operation when the one before has ended.
+    /// Issues an iteration; each operation is issued after the previous one has completed.
     fn one_by_one(&mut self, iteration: u64, control: &Control) -> Result<(), ExecError> {
         let index = self.index(iteration);
         let origin = self.origin(index);
@@ -52,14 +52,14 @@ impl Session {
         self.driver.stamp(Self::begin_stamp(iteration), origin).map_err(device)?;
         self.follow(index, origin, Self::begin_stamp(iteration))?;
         let period = self.lowered.outline.period.clone();
-        // Collectives that may be under way.
+        // Collectives that may still be running.
         let mut open = Vec::new();
         for command in &period[index].commands {
             match *command {
                 Step::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
                 Step::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
                 Step::Launch { op, lane } => {
-                    self.beat.issues(op);
+                    self.progress.begin_operation(op);
                     let launched = self.driver.launch(op);
                     launched.map_err(|fault| self.at_one(*fault, op, &open))?;
                     match self.lowered.outline.comm_of[op as usize] {
@@ -69,33 +69,35 @@ impl Session {
                 }
             }
         }
-        self.beat.waits();
+        self.progress.wait_for_device();
         self.join(index, origin)?;
         self.driver.stamp(Self::end_stamp(iteration), origin).map_err(device)
     }
 
     /// Waits for the operation that was issued last.
     fn until_ended(&mut self, op: u32, lane: u32, open: &[u32], control: &Control) -> Result<(), ExecError> {
-        // The last of the ring: so many iterations are not run here.
+        // The last stamp of the ring is free: a diagnosis runs fewer iterations.
         let stamp = Self::end_stamp(RING - 1);
         self.driver.stamp(stamp, lane).map_err(|fault| self.at_one(*fault, op, open))?;
         let start = self.driver.now();
         while !self.driver.reached(stamp).map_err(|fault| self.at_one(*fault, op, open))? {
-            self.beat.goes_on();
+            self.progress.advance();
             if control.has_failed() {
                 return Err(ExecError::Ended);
             }
             if self.driver.now() - start > self.lowered.outline.timeout {
-                let stands = vec![Stand { lane, op, begun: true, awaits: None }];
-                self.stood = Some(Stood { iteration: self.issued - 1, busy: vec![lane], stands, stuck: false });
-                return Err(hang::error(&[self.witnessed(false)]));
+                let lane_states = vec![LaneState { lane, op, begun: true, awaits: None }];
+                self.snapshot =
+                    Some(HangSnapshot { iteration: self.issued - 1, busy: vec![lane], lane_states, stuck: false });
+                return Err(hang::error(&[self.report(false)]));
             }
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// The error of a fault that is of this operation, or of a collective that was under way.
+    /// Returns the error for a fault at `op`. If collectives were running, the fault may be theirs, and the error names
+    /// them too.
     fn at_one(&self, mut fault: Fault, op: u32, open: &[u32]) -> ExecError {
         let launches = &self.lowered.outline.launches;
         if fault.late && !open.is_empty() {

@@ -1,14 +1,14 @@
-//! What a backend has to be able to do.
+//! The two traits that a backend implements: [`Backend`] opens devices, [`Driver`] runs one rank on one.
 
 use std::sync::Arc;
 
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
-use super::watchdog::Breaker;
+use super::watchdog::CommMonitor;
 use super::{ExecError, Health, Image, Peers, Timer};
 
-/// A device, or something that stands for one.
+/// A device of one vendor, or a substitute for one: CPU threads or the simulator.
 pub trait Backend {
     /// `cuda`, `host` or `sim`.
     fn name(&self) -> &'static str;
@@ -17,81 +17,80 @@ pub trait Backend {
 
     fn topology(&self) -> Topology;
 
-    /// Measures what timing costs; nothing where time is not told by a device's clock.
+    /// Measures the overhead of timing; `None` if times do not come from a device's clock.
     fn timer(&self) -> Result<Option<Timer>, ExecError> {
         Ok(None)
     }
 
-    /// Makes everything that the images need, one of each rank that this process runs: streams, events, memory with its
-    /// contents, kernels, communicators. Nothing of this happens again while a run is measured. Gives a driver for each,
-    /// in their order.
+    /// Creates streams, events, initialized memory, kernels and communicators for `images`, one for each rank of this
+    /// process. Returns one driver per image, in the same order. Nothing of this happens again while a run is measured.
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError>;
 
-    /// The processes that run the other ranks of the world, where this one runs a single rank of it.
+    /// The link to the processes that run the other ranks; `None` if this process runs all of them.
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         None
     }
 }
 
-/// What is known of a device; absent where nobody says.
+/// Properties of a device. A field is `None` if the backend cannot tell it.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceInfo {
     pub name: String,
-    /// Figures come from a model, not from a clock.
+    /// True if times come from a model instead of a clock.
     pub simulated: bool,
     pub index: Option<u32>,
     pub units: Option<u32>,
-    /// Bytes of its own memory; nothing where it shares the host's.
+    /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,
-    /// Bytes that the host can still give; nothing where none of it is used.
+    /// Bytes that the host can still allocate; `None` if the backend uses no host memory.
     pub host_memory_bytes: Option<u64>,
-    /// Names with versions or values: driver, compiler, libraries, clocks.
+    /// Names with versions or values, of the driver, compiler, libraries and clocks.
     pub facts: Vec<(String, String)>,
 }
 
-/// What went wrong in a call, where nothing of the program is known yet.
+/// An error of a backend's call, before it is related to an operation of the program.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The vendor's function, or what was attempted.
+    /// The vendor's function, or the action that was attempted.
     pub call: &'static str,
-    /// The vendor's number; 0 where there is none.
+    /// The vendor's error code; 0 if there is none.
     pub code: i64,
     pub message: String,
-    /// It may be of something that was issued before: a device works behind the host, and tells a failure at whatever
-    /// call comes next.
+    /// True if earlier asynchronous work may have caused the error: a device runs behind the host and reports a failure
+    /// at a later call.
     pub late: bool,
 }
 
-/// How far a lane has come.
+/// Progress of one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Operations that have ended since the driver was opened.
+    /// Operations completed since the driver was opened.
     pub ended: u64,
-    /// The next one is under way.
+    /// True if the next operation is running.
     pub running: bool,
 }
 
-/// Where a rank is in its iterations when it has issued one.
+/// Progress of a rank just after it issued an iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Issued {
-    /// Iterations that have been issued and not been waited for, with this one.
+    /// Iterations issued and not yet retired, including this one.
     pub under_way: u64,
-    /// The place of the next iteration in the period.
+    /// Index of the next iteration in the period.
     pub slot: u64,
-    /// The stamp at which the next iteration begins, and how many stamps iterations use in turn, two each. Iterations use
-    /// as many gates, one each.
+    /// The begin stamp of the next iteration, and the size of the ring of stamps. Each iteration uses two stamps and
+    /// one gate, so the ring of gates is half as large.
     pub next_stamp: u32,
     pub stamps: u32,
-    /// Iterations that are still issued; None where the coming ones are not issued and measured as these are.
+    /// Iterations that are still to be issued; `None` if later iterations are not issued and measured like this one.
     pub left: Option<u64>,
 }
 
-/// Iterations that are equal to earlier ones.
+/// Iterations that a simulator proved equal to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// How many iterations before each the equal one is.
+    /// Distance in iterations from each repeated iteration to its original.
     pub period: u64,
-    /// How many there are: a multiple of the period.
+    /// Number of repeated iterations, a multiple of `period`.
     pub iterations: u64,
 }
 
@@ -110,34 +109,35 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// An open device with an image on it. Operations, events, stamps and lanes go by their numbers in the image.
+/// An open device with one rank's image. Operations, events, stamps and lanes are identified by their numbers in the
+/// image.
 ///
-/// A stamp is an event that can be timed. The calls of the first group are what a measured iteration consists of:
-/// on a GPU they allocate nothing, take no lock, and look nothing up by name.
+/// A stamp is an event with a timestamp. The methods of the first group make up a measured iteration: on a GPU they do
+/// not allocate, lock, or look up anything by name.
 ///
-/// A driver is one rank's. It may be moved to another thread, which then says so by [`Driver::enter`].
+/// A driver may be moved to another thread, which then calls [`Driver::enter`].
 pub trait Driver: Send {
     /// Launches an operation on its lane.
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>>;
 
-    /// Notes the place that a lane has reached.
+    /// Records an event on a lane.
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Lets a lane wait for the place that an event noted last; for none, if it never has.
+    /// Makes a lane wait for the latest record of an event. Does nothing if the event was never recorded.
     fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>>;
 
-    /// Notes the time at which a lane comes to this place.
+    /// Records a timestamp on a lane.
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Lets a lane wait for a stamp.
+    /// Makes a lane wait for the latest record of a stamp.
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>>;
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Whether a stamp's time is known.
+    /// Whether a stamp has been reached, so that its time is known. Does not block.
     fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>>;
 
-    /// The time between two stamps that have been reached.
+    /// Returns the time between two stamps that have been reached.
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>>;
 
     /// Whether lanes can be held at a gate.
@@ -145,17 +145,18 @@ pub trait Driver: Send {
         false
     }
 
-    /// Holds a lane here until the gate is released; some time later it opens by itself. Nothing waits for the host.
+    /// Makes a lane wait until the host releases the gate. A gate that is not released opens by itself after some time,
+    /// so that the device never depends on the host.
     fn hold(&mut self, _gate: u32, _lane: u32) -> Result<(), Box<Fault>> {
         Err(Fault::new("hold", "this backend has no gates"))
     }
 
-    /// This rank has issued one more iteration. Where ranks go on one at a time, those of a process cannot look at each
-    /// other: `wait` then lets the others come as far first, in so far as they can.
+    /// Tells the driver that this rank has issued one more iteration. With `wait`, a driver that runs ranks in turns
+    /// lets the other ranks of the process catch up first.
     fn issued(&mut self, _wait: bool, _issued: Issued) {}
 
-    /// Iterations that are certain to be equal to the last ones, so that they need not be issued. Says so once; None where
-    /// nobody knows, as on every device that is not simulated.
+    /// Returns iterations that are proved to equal the latest ones, so that they need not be issued. Each is returned
+    /// once. `None` if nothing is proved, which is always the case on real devices.
     fn repeats(&mut self) -> Option<Repeat> {
         None
     }
@@ -163,109 +164,110 @@ pub trait Driver: Send {
     /// Opens a gate.
     fn release(&mut self, _gate: u32) {}
 
-    /// Whether a gate that has been passed opened by itself.
+    /// Whether a gate that lanes have passed opened by itself.
     fn forced(&mut self, _gate: u32) -> bool {
         false
     }
 
-    /// Whether the caches of data can be emptied.
+    /// Whether this backend can flush data caches.
     fn flushes(&self) -> bool {
         false
     }
 
-    /// Empties the caches of data at this place of a lane.
+    /// Flushes the data caches at this point of a lane.
     fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
         Err(Fault::new("flush", "this backend empties no caches"))
     }
 
-    /// The host's clock: one for all ranks of a host, whichever process they are in, from any beginning.
+    /// The host's clock, in ns from an arbitrary origin. All ranks of a host share it, also across processes.
     fn now(&self) -> Nanos;
 
-    // --- Outside of what is measured ------------------------------------------------------------------------
+    // --- Not used while iterations are measured -------------------------------------------------------------
 
-    /// Which clock the host's is: where drivers say the same, also in other processes, their times are comparable.
+    /// Identifies the host's clock: times of drivers that return the same number are comparable, also across processes.
     fn host_clock(&self) -> u32 {
         0
     }
 
-    /// From here to `end_capture`, calls are noted instead of issued; stamps and events too.
+    /// Begins a capture: until `end_capture`, calls are recorded into a graph instead of being issued, including stamps
+    /// and events.
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Makes a graph of what was noted, ready to launch, and returns its number. A refusal is a fault.
+    /// Instantiates the captured graph and returns its number. Fails if the device refuses the graph.
     fn end_capture(&mut self, lane: u32) -> Result<u32, Box<Fault>>;
 
-    /// The calling thread is this rank's until [`Driver::leave`]: others may run beside it. The ranks of a process enter
-    /// together, or none does.
+    /// Binds this rank to the calling thread until [`Driver::leave`]. The ranks of a process all enter together, or
+    /// none does.
     fn enter(&mut self) -> Result<(), Box<Fault>> {
         Ok(())
     }
 
-    /// The thread is done with this rank.
+    /// Releases this rank from the calling thread.
     fn leave(&mut self) {}
 
-    /// Whether the ranks of a process run side by side, so that one may wait for another: a simulator lets one go on at a
+    /// Whether the ranks of a process run concurrently, so that one may wait for another. A simulator runs one at a
     /// time.
     fn side_by_side(&self) -> bool {
         true
     }
 
-    /// From here on, stamps serve to observe operations, or no longer do. A simulator sees without being asked: its
-    /// stamps then cost the host nothing.
+    /// Announces whether the following stamps serve to observe operations. The simulator then charges the host nothing
+    /// for them.
     fn observing(&mut self, _on: bool) {}
 
-    /// Whether the device has a clock of its own, which its stamps go by. Else they go by the host's.
+    /// Whether stamps use a clock of the device; otherwise they use the host's.
     fn has_clock(&self) -> bool {
         true
     }
 
-    /// When a stamp was reached, on the host's clock: for devices that have none of their own.
+    /// Returns the time of a stamp on the host's clock. Only for devices without a clock of their own.
     fn reached_at(&mut self, _stamp: u32) -> Result<Nanos, Box<Fault>> {
         Err(Fault::new("reached_at", "the device has a clock of its own"))
     }
 
-    /// How far from the truth the time between two stamps may be that are `elapsed` apart.
+    /// Possible error of the time between two stamps that are `elapsed` apart.
     fn uncertainty(&self, _elapsed: Nanos) -> Nanos {
         Nanos(0)
     }
 
-    /// Waits until the device has nothing left to do.
+    /// Blocks until the device is idle.
     fn synchronize(&mut self) -> Result<(), Box<Fault>>;
 
-    /// Whether a lane has nothing left to do: what a hang's message is made of.
+    /// Whether a lane has no work left. Used for the message of a hang.
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>>;
 
-    /// How far a lane has come; nothing where the device does not say.
+    /// Returns the progress of a lane; `None` if the device does not report it.
     fn progress(&mut self, _lane: u32) -> Option<Progress> {
         None
     }
 
-    /// Whether it is certain that what has been issued never ends.
+    /// Whether it is certain that the issued work never completes.
     fn stuck(&mut self) -> bool {
         false
     }
 
-    /// What another thread can do where this rank's own does not come back from a call; nothing where calls always
-    /// come back.
-    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+    /// A handle that lets the watchdog's thread abort communicators while this rank's thread is blocked in a call;
+    /// `None` if calls always return.
+    fn comm_monitor(&self) -> Option<Arc<dyn CommMonitor>> {
         None
     }
 
-    /// Gives all memory the contents that it had at the beginning.
+    /// Restores the initial contents of all memory.
     fn reset(&mut self) -> Result<(), Box<Fault>>;
 
-    /// Reads as much memory as `out` holds; false where the backend has none.
+    /// Reads `out.len()` bytes of memory; false if the backend has no memory.
     fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Result<bool, Box<Fault>>;
 
-    /// The device does not answer, or another rank has failed: what ranks do together is ended, and whoever drops this
-    /// waits for nothing and gives nothing back.
+    /// Gives the device up after a hang, or after another rank has failed: aborts communicators. Dropping the driver
+    /// then neither synchronizes nor frees anything.
     fn abandon(&mut self) {}
 
-    /// How the device is doing now; nothing where it does not say. Takes up to milliseconds.
+    /// Returns clocks and throttling state; `None` if the device does not report them. Takes up to some milliseconds.
     fn health(&mut self) -> Option<Health> {
         None
     }
 
-    /// Things worth knowing that showed during preparation: algorithms chosen, fall-backs taken.
+    /// Notes from preparation for the report, such as chosen algorithms and fallbacks.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between a schedule and its samples.
+//! Errors of preparing and running a session.
 
 use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ pub enum ExecError {
         needed: String,
         #[serde(deserialize_with = "constant")]
         space: Constant,
-        /// How much is there, and what the runtime said where it was asked for as much.
+        /// Bytes available, and the runtime's message if an allocation was attempted.
         available: String,
         largest: String,
     },
@@ -74,7 +74,7 @@ pub enum ExecError {
     )]
     Late {
         fault: String,
-        /// What was under way, in words.
+        /// The operations that were under way, in words.
         outstanding: String,
         #[label(collection)]
         at: Vec<LabeledSpan>,
@@ -85,7 +85,7 @@ pub enum ExecError {
     Hang {
         iteration: u64,
         how: String,
-        /// The labels say where lanes stand; otherwise the device does not say so.
+        /// True if labels show where lanes stopped; false if the device does not report it.
         exact: bool,
         help: String,
         #[label(collection)]
@@ -165,12 +165,12 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// The error of a thread that the system refuses. `purpose` completes "no thread …".
+    /// Returns the error for a thread that the system refused to start. `purpose` completes "no thread …".
     pub fn no_thread(purpose: &str, why: &std::io::Error) -> ExecError {
         ExecError::Shortage { what: format!("thread {purpose}"), why: why.to_string() }
     }
 
-    /// Whether the device may be left in the middle of something, so that nothing there can be waited for.
+    /// True if the device may still be executing work that never finishes; synchronizing would block.
     pub fn leaves_work(&self) -> bool {
         use ExecError::*;
         matches!(
@@ -186,12 +186,12 @@ impl ExecError {
         )
     }
 
-    /// Whether a run that goes operation by operation may say more.
+    /// Whether a diagnostic run may find the operation at fault.
     pub fn wants_diagnosis(&self) -> bool {
         matches!(self, ExecError::Late { .. } | ExecError::Hang { exact: false, .. } | ExecError::NoReturn { .. })
     }
 
-    /// The same, said of one rank among several.
+    /// Adds the rank to the error's message, for a run of several ranks.
     pub(super) fn on_rank(mut self, rank: u32) -> ExecError {
         let text = match &mut self {
             ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } | ExecError::Late { fault, .. } => {

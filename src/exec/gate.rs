@@ -1,8 +1,8 @@
-//! The gate: an iteration is held back until the host has issued all of it, so that its time does not depend on how
-//! fast the host is.
+//! The gate holds each iteration on the device until the host has issued all of it, so that the measured time does not
+//! include the host's.
 //!
-//! A device takes so many commands and no more: an iteration that does not fit would wait for the gate, and the gate for
-//! it. So what does not fit with room to spare is not held.
+//! Hardware queues have a limited depth. An iteration that fills a queue while the gate is shut would block the host
+//! before it can open the gate, so only iterations that fit with a margin are held.
 
 use crate::base::Nanos;
 use crate::model::Sync;
@@ -13,32 +13,33 @@ use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
 use super::session::{LaunchMode, POLLS, RING, Session, device};
 
-/// Gates that opened by themselves before no more iterations are held: what has kept the host waiting goes on doing so.
+/// Number of gates that may open by themselves before gating is turned off for the session: whatever delays the host is
+/// likely to persist.
 const ENOUGH: u32 = 3;
 
-/// How long a gate stays shut for other ranks: less than it takes to open by itself, and far more than any takes to issue
-/// what can be held.
+/// Longest time that a gate stays shut for other ranks. Shorter than the time after which a gate opens by itself, and
+/// far longer than issuing an iteration takes.
 const LONGEST: Nanos = Nanos(100_000_000);
 
-/// What a session knows of its gate.
+/// The state of a session's gate.
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// Iterations are held now.
+    /// True if iterations are held.
     pub on: bool,
-    /// They can be.
+    /// True if iterations of this image can be held.
     able: bool,
-    /// Why none can be held, in words.
+    /// Why iterations cannot be held, in words; `None` if they can, or if no gate was asked for.
     pub refused: Option<String>,
-    /// Observed iterations fit too, with their stamps.
+    /// True if observed iterations, with their stamps, fit into the queues too.
     observed_fit: bool,
-    /// Of the iterations under way, those that are held.
+    /// Whether each iteration under way was held, by its place in the ring.
     held: Vec<bool>,
-    /// Gates that opened by themselves.
+    /// Number of gates that opened by themselves.
     forced: u32,
 }
 
 impl Gate {
-    /// A gate for an image whose hardware queues take `depth` commands each; none where that is 0.
+    /// Creates the gate of an image whose hardware queues take `depth` commands each; 0 disables gating.
     pub fn new(image: &Image, period: &[StepCommands], depth: u32, ring: u64) -> Gate {
         if depth == 0 {
             return Gate::default();
@@ -56,12 +57,12 @@ impl Gate {
         Gate { on: able, able, refused, observed_fit, held: vec![false; ring as usize], forced: 0 }
     }
 
-    /// Holds iterations from now on, if they can be held, or no longer.
+    /// Turns gating on, if the image allows it, or off.
     pub fn set(&mut self, on: bool) {
         self.on = on && self.able;
     }
 
-    /// Whether the next iteration is to be held.
+    /// Whether the next iteration will be held.
     pub fn holds(&self, observed: bool) -> bool {
         self.on && self.forced < ENOUGH && (self.observed_fit || !observed)
     }
@@ -76,15 +77,15 @@ impl Gate {
         self.held.get(gate as usize).copied().unwrap_or(false)
     }
 
-    /// Notes that a gate opened by itself.
+    /// Counts a gate that opened by itself, and turns gating off after [`ENOUGH`] of them.
     pub fn was_forced(&mut self) {
         self.forced += 1;
     }
 }
 
 impl Session {
-    /// Issues what comes before an iteration's first stamp, outside of its time: waits for the end of the iteration before,
-    /// empties the caches, and holds the device until `issue` has returned, where `hold` asks for it and the gate allows it.
+    /// Issues the commands before an iteration's begin stamp, which its time does not include: waits for the end of the
+    /// previous iteration, flushes the caches, and holds the device if `hold` is set and the gate is on.
     pub(super) fn lead_in(
         &mut self,
         mode: LaunchMode,
@@ -111,11 +112,11 @@ impl Session {
         Ok(())
     }
 
-    /// Opens the gate of an iteration that has been issued, when every rank of the process has issued it: the time of a
-    /// rank that has less to issue would contain how long the others take.
-    pub(super) fn let_go(&mut self, iteration: u64, (under_way, left): (u64, Option<u64>)) {
+    /// Opens the gate of an issued iteration once every rank of the process has issued it. Otherwise the time of a rank
+    /// with fewer commands would include the issue time of the others.
+    pub(super) fn release_gate(&mut self, iteration: u64, (under_way, left): (u64, Option<u64>)) {
         let gate = (iteration % RING) as u32;
-        let issued = self.beat.issued_one();
+        let issued = self.progress.count_issued();
         let held = self.lowered.gate.held(gate);
         if self.in_turns {
             self.issued_at = Some(self.driver.now());
@@ -137,7 +138,7 @@ impl Session {
         }
     }
 
-    /// Waits until the other ranks have issued as many iterations, or have taken too long.
+    /// Waits until the other ranks have issued `issued` iterations, or until [`LONGEST`] has passed.
     fn wait_for_others(&mut self, issued: u64) {
         if self.others.is_empty() {
             return;
@@ -148,7 +149,7 @@ impl Session {
         while !self.others.iter().all(|other| other.has_issued(issued)) {
             polls += 1;
             if polls % POLLS == 0 {
-                // Where there are fewer cores than ranks, another may wait for this one.
+                // With fewer cores than ranks, another rank may need this core.
                 std::thread::yield_now();
             }
             if self.driver.now() - start > LONGEST {
@@ -157,7 +158,7 @@ impl Session {
         }
     }
 
-    /// Whether an iteration that is complete was held until it had been issued.
+    /// Whether a completed iteration was held until it had been issued.
     pub(super) fn was_held(&mut self, iteration: u64) -> bool {
         let gate = (iteration % RING) as u32;
         let held = self.lowered.gate.held(gate);
@@ -168,22 +169,22 @@ impl Session {
         held && !forced
     }
 
-    /// Holds iterations until they are issued, as far as that can be, or no longer.
+    /// Turns gating on, as far as the image allows it, or off.
     pub fn set_gate(&mut self, on: bool) {
         self.lowered.gate.set(on);
     }
 
-    /// Whether iterations are held, as streams.
+    /// Whether iterations launched as streams are gated.
     pub fn is_gated(&self) -> bool {
         self.lowered.gate.on
     }
 
-    /// Why iterations are not held, where they might be.
+    /// Why iterations are not gated, in words; `None` if they are, or if gating was not asked for.
     pub fn gate_refused(&self) -> Option<&str> {
         self.lowered.gate.refused.as_deref()
     }
 
-    /// Whether the caches of data are emptied before each iteration.
+    /// Whether the data caches are flushed before each iteration.
     pub fn is_cold(&self) -> bool {
         self.lowered.cold
     }
@@ -197,8 +198,8 @@ fn blocks(image: &Image) -> bool {
     })
 }
 
-/// How many commands a launch is: a copy between ranks raises a flag, waits for one and lowers it, for each rank that
-/// sends here and before and after what is sent.
+/// Number of queue commands of a launch. A copy between ranks needs three for each flag (raise, wait, lower), for each
+/// sending rank, before and after the transfer.
 fn commands(launch: &Launch) -> u32 {
     match launch {
         Launch::Peer(peer) => 3 * peer.from.len() as u32 + 4,
@@ -206,7 +207,8 @@ fn commands(launch: &Launch) -> u32 {
     }
 }
 
-/// The most commands that an iteration gives one hardware queue, with `stamps` around each operation.
+/// The largest number of commands that an iteration puts on one hardware queue, with `stamps` stamps around each
+/// operation.
 fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
     let mut most = 0;
     for step in period {
@@ -221,8 +223,9 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
                 Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
             }
         }
-        // What `Session::lead_in` and `Session::issue` add: on the origin the wait for the iteration before, the emptying of
-        // the caches, the gate and both stamps; on each other lane a wait for the first stamp; and the joins at the end.
+        // The commands that `Session::lead_in` and `Session::issue` add: on the origin lane the wait for the previous
+        // iteration, the cache flush, the gate and both stamps; on each other lane a wait for the begin stamp; and the
+        // joins at the end.
         let origin = step.used.first().copied().unwrap_or(0);
         add(origin, 5);
         step.used.iter().filter(|lane| **lane != origin).for_each(|&lane| add(lane, 1));

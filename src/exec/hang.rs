@@ -1,7 +1,6 @@
-//! What is told of an iteration that does not end: where each lane stands, what it waits for, and which ranks have come
-//! to a collective.
+//! Explains a hang: where each lane stopped, what it waits for, and which ranks have arrived at a collective.
 //!
-//! All of it is worked out after the fact, from how far lanes have come: the measured loop does nothing for it.
+//! Everything is derived from the lanes' progress after the fact; the measured loop does no extra work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,34 +14,34 @@ use super::error::ExecError;
 use super::image::{Comm, NO_COMM, Step, StepCommands};
 use super::prepare::Outline;
 
-/// Places that a message shows at most.
+/// Maximum number of operations that a message labels.
 const PLACES: usize = 12;
 
-/// Where a lane stands.
+/// State of one lane of a hung rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stand {
+pub(super) struct LaneState {
     pub lane: u32,
-    /// The operation that it is in, or that it has to begin next.
+    /// The operation that the lane runs, or must begin next.
     pub op: u32,
     pub begun: bool,
-    /// An operation that has to end before, and has not.
+    /// The incomplete operation that `op` waits for; `None` if `op` has begun or waits for none.
     pub awaits: Option<u32>,
 }
 
-/// Where a rank was when it was given up.
+/// Snapshot of a rank at the moment its hang was detected.
 #[derive(Clone, Debug)]
-pub(super) struct Stood {
-    /// The oldest iteration that is not complete.
+pub(super) struct HangSnapshot {
+    /// The oldest incomplete iteration.
     pub iteration: u64,
-    /// Lanes that have something left to do.
+    /// Lanes that still have work.
     pub busy: Vec<u32>,
-    /// Where lanes stand, as far as the device says so.
-    pub stands: Vec<Stand>,
-    /// It is certain that nothing goes on; otherwise its time was over.
+    /// States of lanes, as far as the device reports progress.
+    pub lane_states: Vec<LaneState>,
+    /// True if the driver is certain that the work never completes; false if the timeout expired.
     pub stuck: bool,
 }
 
-/// How far a lane has come: an iteration, and the command in it that is next.
+/// Position of a lane: an iteration, and the index of its next command there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     iteration: u64,
@@ -55,7 +54,7 @@ impl Outline {
         &self.period[(iteration % self.period.len() as u64) as usize]
     }
 
-    /// The launches of a lane in an iteration: their places among its commands, and their operations.
+    /// The launches of a lane in an iteration: index of the command, and operation.
     fn launches_of(&self, iteration: u64, lane: u32) -> impl Iterator<Item = (usize, u32)> {
         self.step(iteration).commands.iter().enumerate().filter_map(move |(index, command)| match *command {
             Step::Launch { op, lane: its } if its == lane => Some((index, op)),
@@ -63,7 +62,8 @@ impl Outline {
         })
     }
 
-    /// The position of a lane that has ended so many operations since the first iteration.
+    /// Position of a lane from the number of operations that it has completed since the first iteration; `None` if it
+    /// has none.
     fn by_count(&self, lane: u32, progress: Progress) -> Option<Position> {
         let steps = self.period.len() as u64;
         let each: Vec<u64> = (0..steps).map(|step| self.launches_of(step, lane).count() as u64).collect();
@@ -79,22 +79,22 @@ impl Outline {
         Some(Position { iteration: round * steps + step as u64, command, begun: progress.running })
     }
 
-    /// Where all lanes stand. `progress` is counted from the first iteration.
-    pub(super) fn stands(&self, issued: u64, progress: &[Option<Progress>]) -> Vec<Stand> {
+    /// Returns the states of lanes by the progress that the device reports, counted from the first iteration.
+    pub(super) fn lane_states(&self, issued: u64, progress: &[Option<Progress>]) -> Vec<LaneState> {
         let positions: Vec<Option<Position>> = (0..)
             .zip(progress)
             .map(|(lane, progress)| self.by_count(lane, (*progress)?).filter(|position| position.iteration < issued))
             .collect();
-        self.standing_at(&positions)
+        self.lane_states_at(&positions)
     }
 
-    /// Where all lanes stand in an iteration with a stamp before and behind each operation: `reached` asks for them, by
-    /// the operation's turn.
-    pub(super) fn stands_by_stamps(
+    /// Returns the states of lanes in an iteration with a stamp before and after each operation. `reached` tells for
+    /// the n-th launch whether each of its two stamps was reached.
+    pub(super) fn lane_states_by_stamps(
         &self,
         iteration: u64,
         mut reached: impl FnMut(usize) -> (bool, bool),
-    ) -> Vec<Stand> {
+    ) -> Vec<LaneState> {
         let mut positions: Vec<Option<Position>> = vec![None; self.lanes.len()];
         let launches = self.step(iteration).commands.iter().enumerate();
         let launches = launches.filter_map(|(index, command)| match *command {
@@ -109,25 +109,26 @@ impl Outline {
                 *position = Some(Position { iteration, command, begun });
             }
         }
-        self.standing_at(&positions)
+        self.lane_states_at(&positions)
     }
 
-    fn standing_at(&self, positions: &[Option<Position>]) -> Vec<Stand> {
+    fn lane_states_at(&self, positions: &[Option<Position>]) -> Vec<LaneState> {
         let Some(oldest) = positions.iter().flatten().map(|position| position.iteration).min() else {
             return Vec::new();
         };
-        let stand = |(lane, position): (u32, &Option<Position>)| {
+        let state = |(lane, position): (u32, &Option<Position>)| {
             let position = (*position)?;
             let Step::Launch { op, .. } = self.step(position.iteration).commands[position.command] else { return None };
             let awaits = if position.begun { None } else { self.awaited(lane, position, positions) };
-            // A lane that is through with the oldest iteration waits for that alone, unless something else holds it.
+            // A lane that has completed the oldest iteration normally waits for that iteration only, so it is left out.
             let tells = position.begun || awaits.is_some() || position.iteration == oldest;
-            tells.then_some(Stand { lane, op, begun: position.begun, awaits })
+            tells.then_some(LaneState { lane, op, begun: position.begun, awaits })
         };
-        (0..).zip(positions).filter_map(stand).collect()
+        (0..).zip(positions).filter_map(state).collect()
     }
 
-    /// What a lane waits for before a launch: the first operation behind one of its waits that has not ended.
+    /// Returns the operation that a launch waits for: the first incomplete one among the events that its lane waits
+    /// for.
     fn awaited(&self, lane: u32, position: Position, positions: &[Option<Position>]) -> Option<u32> {
         let commands = &self.step(position.iteration).commands;
         let own = |command: &Step| matches!(*command, Step::Launch { lane: its, .. } if its == lane);
@@ -144,11 +145,11 @@ impl Outline {
         unmet.next()
     }
 
-    /// The operation behind the record that a wait refers to: its lane and number, and where it stands.
+    /// Returns the operation before the record that a wait refers to, as (lane, operation) and (iteration, command).
     fn producer(&self, iteration: u64, wait: usize, event: u32) -> Option<((u32, u32), (u64, usize))> {
         let mut recorder = None;
         let mut end = wait;
-        // The record may be of an iteration before; further back than a round there is nothing new.
+        // The record may belong to an earlier iteration, one full period back at most.
         for back in 0..=self.period.len() as u64 {
             let iteration = iteration.checked_sub(back)?;
             let commands = &self.step(iteration).commands;
@@ -166,7 +167,7 @@ impl Outline {
         None
     }
 
-    /// The error of a fault that may be of anything under way: the operations of these iterations.
+    /// Returns the error for a fault that any operation of these iterations may have caused.
     pub(super) fn late(&self, fault: String, mut at: Vec<LabeledSpan>, iterations: Range<u64>) -> ExecError {
         let mut seen: BTreeMap<SrcSpan, &'static str> = BTreeMap::new();
         let mut count = 0;
@@ -192,7 +193,7 @@ impl Outline {
         ExecError::Late { fault, outstanding, at }
     }
 
-    /// The communicator of a collective of several ranks.
+    /// Returns the communicator of a collective; `None` for other operations and for groups of one rank.
     fn comm(&self, op: u32) -> Option<&Comm> {
         let number = self.comm_of[op as usize];
         if number == NO_COMM {
@@ -202,22 +203,22 @@ impl Outline {
     }
 }
 
-/// What is known of one rank when a run is given up.
-pub(super) struct Witnessed {
+/// What one rank of this process contributes to the error of a hang.
+pub(super) struct RankReport {
     pub rank: u32,
     pub outline: Outline,
-    /// Nothing of a rank that was through, or that did not answer.
-    pub stood: Option<Stood>,
-    /// It has come to the end of its iterations.
+    /// `None` if the rank completed its iterations or did not answer.
+    pub snapshot: Option<HangSnapshot>,
+    /// True if the rank completed all its iterations.
     pub through: bool,
 }
 
-/// The error of an iteration that does not end, by what is known of all ranks of this process.
-pub(super) fn error(ranks: &[Witnessed]) -> ExecError {
+/// Builds the error of a hang from the reports of all ranks of this process.
+pub(super) fn error(ranks: &[RankReport]) -> ExecError {
     let several = ranks.len() > 1;
-    let stood = ranks.iter().filter_map(|rank| rank.stood.as_ref());
-    let iteration = stood.clone().map(|stood| stood.iteration).min().unwrap_or(0);
-    let stuck = stood.clone().any(|stood| stood.stuck);
+    let snapshots = ranks.iter().filter_map(|rank| rank.snapshot.as_ref());
+    let iteration = snapshots.clone().map(|snapshot| snapshot.iteration).min().unwrap_or(0);
+    let stuck = snapshots.clone().any(|snapshot| snapshot.stuck);
     let timeout = ranks.first().map_or(Nanos(0), |rank| rank.outline.timeout);
     let at = labels(ranks);
     let mut help: Vec<String> = ranks.iter().filter_map(|rank| missing(rank, ranks)).collect();
@@ -225,7 +226,7 @@ pub(super) fn error(ranks: &[Witnessed]) -> ExecError {
     let exact = !at.is_empty();
     if !exact {
         help.extend(ranks.iter().filter_map(|rank| {
-            let busy = names(rank.outline.lanes.as_ref(), &rank.stood.as_ref()?.busy);
+            let busy = names(rank.outline.lanes.as_ref(), &rank.snapshot.as_ref()?.busy);
             Some(if several {
                 format!("busy on rank {}: {busy}", rank.rank)
             } else {
@@ -248,26 +249,26 @@ fn names(lanes: &[String], busy: &[u32]) -> String {
     }
 }
 
-/// What is said at an operation, and of which ranks.
+/// Text of a label at an operation. Ranks with equal text share the label.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct LabelText {
     span: SrcSpan,
     begins: String,
     ends: String,
 }
 
-/// A label for each operation at which ranks stand.
-fn labels(ranks: &[Witnessed]) -> Vec<LabeledSpan> {
+/// One label for each operation at which ranks stopped.
+fn labels(ranks: &[RankReport]) -> Vec<LabeledSpan> {
     let several = ranks.len() > 1;
-    let mut said: BTreeMap<Said, BTreeSet<u32>> = BTreeMap::new();
+    let mut said: BTreeMap<LabelText, BTreeSet<u32>> = BTreeMap::new();
     for rank in ranks {
-        for stand in rank.stood.iter().flat_map(|stood| &stood.stands) {
-            said.entry(of_stand(rank, *stand, ranks)).or_default().insert(rank.rank);
-            let stood = rank.stood.iter().flat_map(|stood| &stood.stands);
-            let unseen = stand.awaits.filter(|&awaited| stood.clone().all(|other| other.op != awaited));
+        for state in rank.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states) {
+            said.entry(lane_label(rank, *state, ranks)).or_default().insert(rank.rank);
+            let mut states = rank.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states);
+            let unseen = state.awaits.filter(|&awaited| states.all(|other| other.op != awaited));
             if let Some((name, span)) = unseen.map(|op| rank.outline.launches[op as usize]) {
-                let said_so = Said { span, begins: format!("this {name} has not ended"), ends: String::new() };
-                said.entry(said_so).or_default().insert(rank.rank);
+                let text = LabelText { span, begins: format!("this {name} has not ended"), ends: String::new() };
+                said.entry(text).or_default().insert(rank.rank);
             }
         }
     }
@@ -285,12 +286,12 @@ fn labels(ranks: &[Witnessed]) -> Vec<LabeledSpan> {
     places.into_iter().take(PLACES).map(label).collect()
 }
 
-fn of_stand(rank: &Witnessed, stand: Stand, ranks: &[Witnessed]) -> Said {
+fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> LabelText {
     let outline = &rank.outline;
-    let (name, span) = outline.launches[stand.op as usize];
-    let lane = &outline.lanes[stand.lane as usize];
-    let ends = match (stand.begun, stand.awaits) {
-        (true, _) => match (outline.comm(stand.op), outline.transfers.get(&stand.op)) {
+    let (name, span) = outline.launches[state.op as usize];
+    let lane = &outline.lanes[state.lane as usize];
+    let ends = match (state.begun, state.awaits) {
+        (true, _) => match (outline.comm(state.op), outline.transfers.get(&state.op)) {
             (Some(comm), Some(sides)) => others(rank.rank, comm, sides, ranks),
             (Some(comm), None) => arrived(comm, ranks),
             (None, _) => String::new(),
@@ -305,15 +306,15 @@ fn of_stand(rank: &Witnessed, stand: Stand, ranks: &[Witnessed]) -> Said {
         }
         (false, None) => String::new(),
     };
-    let begins = match stand.begun {
+    let begins = match state.begun {
         true => format!("{lane} is in this {name}"),
         false => format!("{lane} has not begun this {name}"),
     };
-    Said { span, begins, ends }
+    LabelText { span, begins, ends }
 }
 
-/// Which ranks of a communicator stand in one of its collectives, and which do not.
-fn arrived(comm: &Comm, ranks: &[Witnessed]) -> String {
+/// Text that tells which ranks of a communicator have arrived at one of its collectives.
+fn arrived(comm: &Comm, ranks: &[RankReport]) -> String {
     let has_come = |rank: &&u32| {
         ranks.iter().any(|known| known.rank == **rank && known.in_collectives().any(|(its, _)| its == comm))
     };
@@ -324,8 +325,8 @@ fn arrived(comm: &Comm, ranks: &[Witnessed]) -> String {
     }
 }
 
-/// What a rank that sends or receives waits for.
-fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[Witnessed]) -> String {
+/// Text that tells which peers a send or receive waits for.
+fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) -> String {
     let has_come = |sends: bool, peer: u32| {
         let of_peer = ranks.iter().filter(|known| known.rank == peer);
         let mut sides = of_peer.flat_map(|known| {
@@ -342,29 +343,29 @@ fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[Witnessed]) -> 
     sides.iter().map(side).collect::<Vec<_>>().join(", and")
 }
 
-impl Witnessed {
-    /// The collectives that the rank is in, with their operations.
+impl RankReport {
+    /// The collectives that the rank is inside of, with their operations.
     fn in_collectives(&self) -> impl Iterator<Item = (&Comm, u32)> {
-        let stands = self.stood.iter().flat_map(|stood| &stood.stands).filter(|stand| stand.begun);
-        stands.filter_map(|stand| Some((self.outline.comm(stand.op)?, stand.op)))
+        let lane_states = self.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states).filter(|state| state.begun);
+        lane_states.filter_map(|state| Some((self.outline.comm(state.op)?, state.op)))
     }
 }
 
-/// What a rank does that others wait for and that stands nowhere.
-fn missing(rank: &Witnessed, ranks: &[Witnessed]) -> Option<String> {
-    let stands = rank.stood.as_ref().is_some_and(|stood| !stood.stands.is_empty());
+/// Text about a rank that others wait for but that is at no operation; `None` otherwise.
+fn missing(rank: &RankReport, ranks: &[RankReport]) -> Option<String> {
+    let stopped = rank.snapshot.as_ref().is_some_and(|snapshot| !snapshot.lane_states.is_empty());
     let awaited = ranks.iter().any(|other| other.in_collectives().any(|(comm, _)| comm.ranks.contains(&rank.rank)));
-    let told = match (&rank.stood, rank.through) {
-        _ if stands || !awaited => return None,
+    let told = match (&rank.snapshot, rank.through) {
+        _ if stopped || !awaited => return None,
         (_, true) => "has come to the end of its iterations",
-        (Some(stood), _) if stood.busy.is_empty() => "has nothing left to do",
+        (Some(snapshot), _) if snapshot.busy.is_empty() => "has nothing left to do",
         _ => return None,
     };
     Some(format!("rank {} {told}", rank.rank))
 }
 
-/// Ranks that have come to different collectives of one communicator.
-fn mismatches(ranks: &[Witnessed]) -> Option<String> {
+/// Text about ranks that are in different collectives of one communicator; `None` if there are none.
+fn mismatches(ranks: &[RankReport]) -> Option<String> {
     let mut kinds: BTreeMap<&Comm, BTreeMap<&'static str, u32>> = BTreeMap::new();
     for rank in ranks {
         let collectives = rank.in_collectives().filter(|(_, op)| !rank.outline.transfers.contains_key(op));
@@ -378,7 +379,7 @@ fn mismatches(ranks: &[Witnessed]) -> Option<String> {
     Some(format!("what meets has to be the same call on all ranks, and here it is not: {}", each.join(", ")))
 }
 
-/// `rank 3`, `ranks 0, 1 and 2`, `ranks 0 to 7`.
+/// Formats ranks as `rank 3`, `ranks 0, 1 and 2` or `ranks 0 to 7`.
 pub(super) fn listed(ranks: &[u32]) -> String {
     let run = ranks.windows(2).all(|pair| pair[1] == pair[0] + 1);
     match ranks {

@@ -1,4 +1,4 @@
-//! How a device is doing: its clock, and what holds it down.
+//! Clock and throttling state of a device.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,32 +6,31 @@ use crate::base::Nanos;
 
 use super::peers::{Constant, constants};
 
-/// The share of its highest clock below which a device counts as slowed down.
+/// Share of the highest clock below which a device counts as slowed down.
 const SLOW: f64 = 0.75;
 
-/// The share of a window for which a policy may hold the clock down unmentioned.
+/// Share of a window during which throttling is tolerated without a note.
 const NOTICED: f64 = 0.01;
 
-/// What a device says of itself at one moment; absent where it does not say.
+/// State of a device at one moment. A field is `None` if the device does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// The clock of the multiprocessors, now and at most.
+    /// SM clock: current and highest.
     pub clock_mhz: Option<u32>,
     pub max_clock_mhz: Option<u32>,
     pub power_watts: Option<u32>,
     pub power_limit_watts: Option<u32>,
     pub celsius: Option<u32>,
-    /// What holds the clock down now. Being idle is none of it, nor a clock that somebody set.
+    /// Current reasons for a reduced clock, without idleness and a clock that somebody set.
     #[serde(deserialize_with = "constants")]
     pub reasons: Vec<Constant>,
-    /// For how long the power cap, and the temperature, have held the clock down since some beginning.
+    /// Total time for which the power cap and the temperature have reduced the clock, from an arbitrary origin.
     pub by_power: Option<Nanos>,
     pub by_temperature: Option<Nanos>,
 }
 
 impl Health {
-    /// In words: what held the device back between an earlier moment and this one, `window` apart; nothing where
-    /// nothing did.
+    /// Describes what throttled the device since `before`, over the time `window`; `None` if nothing did.
     pub fn throttled(&self, before: &Health, window: Nanos) -> Option<String> {
         let mut reasons: Vec<String> = Vec::new();
         let mut add = |reason: String| {
@@ -58,7 +57,7 @@ impl Health {
                 reasons.push((*reason).to_owned());
             }
         }
-        // Before the first iteration a device may sleep. Behind the last it has just been at work.
+        // A device may be in a low-power state before the first iteration, but not after the last one.
         let (clock, most) = (self.clock_mhz?, self.max_clock_mhz?);
         let slow = f64::from(clock) < SLOW * f64::from(most);
         if reasons.is_empty() && !slow {
@@ -69,7 +68,7 @@ impl Health {
         Some(format!("{why}, clock {clock} of {most} MHz"))
     }
 
-    /// The state in a line, for people; nothing where nothing is known.
+    /// Returns the state in one line; `None` if nothing is known.
     pub fn line(&self) -> Option<String> {
         let of = |now: Option<u32>, most: Option<u32>, unit: &str| match (now, most) {
             (Some(now), Some(most)) => Some(format!("{now} of {most} {unit}")),

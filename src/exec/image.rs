@@ -1,4 +1,4 @@
-//! A schedule as a backend sees it: plain numbers, places in memory, things to launch.
+//! The image: a schedule as numbers for a backend, with launches, addresses and initial contents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,42 +14,43 @@ use crate::schedule::Command;
 use super::error::ExecError;
 use super::ranks::Rank;
 
-/// Everything that has to be made before a run.
+/// Everything that a backend creates for one rank before a run.
 #[derive(Debug)]
 pub struct Image {
     pub rank: u32,
-    /// What its collectives run over, in an order that is the same on all ranks.
+    /// Communicators of its collectives, in the same order on all ranks.
     pub comms: Vec<Comm>,
-    /// Places at which ranks copy to each other; the same on all ranks.
+    /// Number of copies between ranks; the same on all ranks.
     pub crossings: u32,
     pub lanes: Vec<ImageLane>,
     pub events: u32,
-    /// Events that can be timed.
+    /// Number of stamps, events with a timestamp.
     pub stamps: u32,
-    /// Gates at which lanes can be held.
+    /// Number of gates.
     pub gates: u32,
-    /// The operations before which the caches of data are emptied: each iteration's first; none where they stay.
+    /// Operations before which the data caches are flushed: the first of each iteration. Empty if the caches stay warm.
     pub cold: Vec<u32>,
     /// Bytes of `device`, `pinned` and `host` memory.
     pub bytes: [u64; 3],
-    /// What memory holds at the beginning; everything else is poisoned.
+    /// Initial contents of memory. Bytes that no fill covers are poisoned.
     pub fills: Vec<Fill>,
-    /// Distinct things to run.
+    /// Distinct specs with their launches.
     pub works: Vec<Work>,
-    /// What is launched, by number.
+    /// Operations of all iterations of the period, by number.
     pub ops: Vec<ImageOp>,
-    /// Where the operands of all operations lie.
+    /// Addresses of the operands of all operations.
     pub addresses: Vec<Address>,
-    /// Algorithms of the vendor's library that are timed for each matrix product.
+    /// Number of algorithms of the vendor's library that are timed for each matrix product.
     pub gemm_candidates: u32,
-    /// How long ranks that prepare themselves may be without any progress.
+    /// Longest time that ranks may make no progress while they prepare.
     pub timeout: Nanos,
 }
 
-/// A communicator: a group of ranks, for one of the program's streams. Equal ones on several ranks are one.
+/// A communicator: a group of ranks, for one stream of the program. Equal values on several ranks denote the same
+/// communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Comm {
-    /// In the order of the group's numbers.
+    /// In the order of ranks within the group.
     pub ranks: Vec<u32>,
     pub stream: String,
 }
@@ -58,12 +59,12 @@ pub struct Comm {
 pub struct ImageLane {
     pub name: String,
     pub priority: Priority,
-    /// The part of the device that it keeps to.
+    /// The share of compute units that the lane is limited to.
     pub units: Option<Units>,
     pub queue: u32,
 }
 
-/// Contents of a stretch of memory.
+/// Initial contents of a range of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     pub space: Space,
@@ -73,12 +74,12 @@ pub struct Fill {
     pub init: Init,
 }
 
-/// A spec with what is launched for it.
+/// A spec with its launches.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub spec: Arc<Spec>,
     pub launches: Arc<[Launch]>,
-    /// Where one of its uses stands, for messages.
+    /// Source location of one of its uses, for messages.
     pub span: SrcSpan,
 }
 
@@ -87,32 +88,32 @@ pub struct Work {
 pub struct ImageOp {
     pub work: u32,
     pub lane: u32,
-    /// The communicator of a collective, by its number; [`NO_COMM`] for everything else.
+    /// Number of a collective's communicator; [`NO_COMM`] for other operations.
     pub comm: u32,
-    /// The place of a copy between ranks, the same number on all that come by it; [`NO_CROSSING`] for everything else.
+    /// Number of a copy between ranks, the same on all ranks that take part; [`NO_CROSSING`] for other operations.
     pub crossing: u32,
-    /// The operation that is launched directly before it in its lane: nothing is recorded or awaited between them.
+    /// The operation directly before it on its lane, if no record or wait lies in between.
     pub behind: Option<u32>,
-    /// The first of its operands in `Image::addresses`: inputs, then outputs.
+    /// Index of its first operand in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
-    /// Where it stands in the text.
+    /// Its source location.
     pub span: SrcSpan,
 }
 
-/// What stands in place of a communicator's number where there is none.
+/// Value of [`ImageOp::comm`] for operations without a communicator.
 pub const NO_COMM: u32 = u32::MAX;
 
-/// What stands in place of a crossing's number where there is none.
+/// Value of [`ImageOp::crossing`] for operations that copy nothing between ranks.
 pub const NO_CROSSING: u32 = u32::MAX;
 
-/// A place in memory, in bytes.
+/// Address in bytes within a memory space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub space: Space,
     pub offset: u64,
 }
 
-/// What a session issues, resolved: the numbers are the image's.
+/// A command that a session issues, with the numbers of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Launch { op: u32, lane: u32 },
@@ -123,16 +124,17 @@ pub enum Step {
 /// One iteration of the period.
 #[derive(Debug)]
 pub struct StepCommands {
-    /// Which slot of the program's cycle it is.
+    /// Its slot in the program's cycle.
     pub step: usize,
     pub commands: Vec<Step>,
-    /// The operation of each launch, in their order.
+    /// The operation of each launch, in the order of issue.
     pub ops: Vec<OpId>,
     pub used: Vec<u32>,
     pub leaves: Vec<u32>,
 }
 
-/// Lowers a schedule. `extra_lanes` are added behind its own, `stamps` made beside its events.
+/// Lowers a rank's schedule to an image. Appends `extra_lanes` to its lanes and creates `stamps` stamps. Also returns
+/// the commands of each iteration of the period.
 pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Vec<StepCommands>) {
     let (program, schedule) = (rank.program, rank.schedule);
     let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
@@ -216,7 +218,8 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
     (image, period)
 }
 
-/// What is launched for a spec. Ranks may share a program: a collective then says only here whose it is.
+/// Returns the launches of a spec for this rank. Ranks may share a program, so the rank enters a collective's launches
+/// here.
 fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
     let own = |launch: Launch| match launch {
         Launch::Collective(collectives) => {
@@ -231,14 +234,14 @@ fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
     spec.launch().into_iter().map(own).collect()
 }
 
-/// The communicators of a program: for each group and stream that needs one.
+/// The communicators of a program, one for each group and stream that needs one.
 struct Comms<'a> {
     rank: &'a Rank<'a>,
     numbers: BTreeMap<(GroupId, StreamId), u32>,
 }
 
 impl<'a> Comms<'a> {
-    /// All that the program's collectives ask for, so that their order depends on groups and streams alone.
+    /// Collects the communicators of all collectives, in an order that depends on groups and streams alone.
     fn of(rank: &'a Rank<'a>) -> Self {
         let program = rank.program;
         let mut numbers = BTreeMap::new();
@@ -288,7 +291,7 @@ fn fills(rank: &Rank) -> Vec<Fill> {
 }
 
 impl Image {
-    /// Gives floats other contents where they begin with random ones. Integers may be indices, and keep theirs.
+    /// Replaces random initial contents of floats by `init`. Integers keep theirs, since they may be indices.
     pub fn replace_random(&mut self, init: Init) {
         for fill in &mut self.fills {
             if fill.dtype.is_float() && matches!(fill.init, Init::Random { .. }) {
@@ -297,7 +300,7 @@ impl Image {
         }
     }
 
-    /// Finds the operations that stand directly behind others, once nothing is added to the period any more.
+    /// Sets [`ImageOp::behind`], once the commands of the period are final.
     pub fn find_rows(&mut self, period: &[StepCommands]) {
         let mut last = vec![None; self.lanes.len()];
         for step in period {
@@ -311,14 +314,14 @@ impl Image {
         }
     }
 
-    /// Where an operation's operands lie, inputs first.
+    /// Addresses of an operation's operands, inputs first.
     pub fn operands(&self, op: &ImageOp) -> &[Address] {
         let spec = &self.works[op.work as usize].spec;
         &self.addresses[op.operands as usize..][..spec.inputs.len() + spec.outputs.len()]
     }
 }
 
-/// Copies between ranks reach those of this process only: an error where an image has others.
+/// Fails if a rank copies to a rank of another process.
 pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
     let works = images.iter().flat_map(|image| image.ops.iter().map(|op| &image.works[op.work as usize]));
     let others = works.filter_map(|work| match work.launches.first()? {
@@ -334,7 +337,7 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
     }
 }
 
-/// The clock lane's share in an image: it has no work, and is asked for the time.
+/// Returns the lane that records the stamps of overlapping iterations. It runs no operations.
 pub fn clock_lane() -> ImageLane {
     ImageLane { name: "clock".to_owned(), priority: Priority::Normal, units: None, queue: 0 }
 }

@@ -1,7 +1,8 @@
-//! A run of which every operation can be looked at: what an iteration computes and then overwrites is copied aside first.
+//! A session for verification, from which the result of every operation can be read after an iteration.
 //!
-//! The copies are launches like others, on the operations' own lanes. Most operations need none: what they leave is still
-//! there when the iteration is over. What is overwritten before anything has read it is copied only where it is small.
+//! Results that the iteration overwrites are copied aside by extra launches on the operations' own lanes. Most results
+//! need no copy, since they are still in place at the end. Results that are overwritten unread are copied only while
+//! they are small.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,59 +17,59 @@ use super::image::{Address, Comm, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, St
 use super::prepare::Options;
 use super::ranks::{Rank, Ranks, prepare_with};
 
-/// Copies begin at multiples of this many bytes.
+/// Alignment of copies in bytes.
 const ALIGN: u64 = 256;
 
-/// Bytes of results that nothing reads which are copied in an iteration, at most.
+/// Most bytes of unread results that are copied in an iteration.
 const UNREAD: u64 = 64 << 20;
 
-/// Sessions whose operations can be looked at.
+/// Sessions whose results can be read.
 pub struct Inspection {
     pub ranks: Ranks,
-    /// Of the ranks that run in this process, in their order.
+    /// The ranks of this process, in their order.
     pub inspected: Vec<Inspected>,
 }
 
-/// What a rank runs, with everything that is needed to compute the same.
+/// The program of one rank as needed to compute reference results.
 #[derive(Debug)]
 pub struct Inspected {
     /// Bytes of `device`, `pinned` and `host` memory.
     pub bytes: [u64; 3],
-    /// What memory holds at the beginning; everything else is poisoned.
+    /// Initial contents of memory. Bytes that no fill covers are poisoned.
     pub fills: Vec<Fill>,
-    /// Where each memory lies, by its number in the program, and how many bytes it has; of scratch, the first copy.
+    /// Address and size in bytes of each memory, by its number in the program. For scratch memory, of its first copy.
     pub places: Vec<(Address, u64)>,
-    /// What collectives run over, by the numbers in [`Meeting::Comm`].
+    /// Communicators, by the number in [`MatchBy::Comm`].
     pub comms: Vec<Comm>,
     /// The launches of each iteration of the period, in the order of issue.
     pub steps: Vec<Vec<Launched>>,
 }
 
-/// An operation of an iteration.
+/// One launched operation of an iteration.
 #[derive(Debug)]
 pub struct Launched {
-    /// The slot of the cycle, and the operation.
+    /// Slot of the cycle, and operation.
     pub op: (usize, OpId),
     pub work: Work,
     pub inputs: Vec<Address>,
     pub outputs: Vec<Address>,
-    /// Where each output can be read when the iteration is over; `None` where nobody reads them and no copy was made.
+    /// Addresses of its outputs at the end of the iteration; `None` if nobody reads them and no copy was made.
     pub found: Option<Vec<Address>>,
-    pub meeting: Meeting,
+    pub meeting: MatchBy,
 }
 
-/// What an operation meets those of other ranks at.
+/// How an operation is matched with those of other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
-    /// Nothing: it runs by itself.
+pub enum MatchBy {
+    /// It involves no other rank.
     None,
-    /// A communicator, by its number among those of its rank.
+    /// By communicator, with its number among those of the rank.
     Comm(u32),
-    /// A place at which ranks copy to each other; the number is the same on all of them.
+    /// By a copy between ranks, with a number that is the same on all of them.
     Crossing(u32),
 }
 
-/// Opens a backend with the ranks' operations, and copies of what iterations overwrite.
+/// Opens a backend for verification, with copies of results that iterations overwrite.
 pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Inspection, ExecError> {
     let mut inspected = Vec::new();
     let all = ranks;
@@ -80,7 +81,7 @@ pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Resu
         };
         let places = (0..program.memories.len()).map(MemoryId::from).map(place).collect();
         let (bytes, fills) = (image.bytes, image.fills.clone());
-        let mut keeper = Keeper { image, end: bytes[0].next_multiple_of(ALIGN), unread: 0 };
+        let mut keeper = CopyInserter { image, end: bytes[0].next_multiple_of(ALIGN), unread: 0 };
         let steps = period.iter_mut().map(|step| keeper.step(step)).collect();
         let comms = image.comms.clone();
         inspected.push(Inspected { bytes, fills, places, comms, steps });
@@ -88,26 +89,26 @@ pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Resu
     Ok(Inspection { ranks, inspected })
 }
 
-/// Adds copies to an image.
-struct Keeper<'a> {
+/// Inserts copies into an image.
+struct CopyInserter<'a> {
     image: &'a mut Image,
-    /// Bytes of the device's memory.
+    /// Bytes of device memory, including copies.
     end: u64,
-    /// Bytes of copies that nobody but the host reads, in this iteration.
+    /// Bytes of copied results in this iteration that only the host reads.
     unread: u64,
 }
 
-/// Whether what an operation leaves is looked at later in the iteration.
+/// Whether the result of an operation is read and overwritten later in its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fate {
-    /// Something reads it, or it is there at the end.
+struct ResultUse {
+    /// Another operation reads it, or it is still in memory at the end.
     live: bool,
-    /// It is not all there at the end.
+    /// At the end, at least a part of it is overwritten.
     overwritten: bool,
 }
 
-impl Keeper<'_> {
-    /// The launches of an iteration; adds copies of what has to be kept.
+impl CopyInserter<'_> {
+    /// Returns the launches of an iteration, after it has inserted the copies that they need.
     fn step(&mut self, step: &mut StepCommands) -> Vec<Launched> {
         self.unread = 0;
         let launches: Vec<u32> = step.commands.iter().filter_map(launch).map(|(op, _)| op).collect();
@@ -125,8 +126,8 @@ impl Keeper<'_> {
         launched
     }
 
-    /// Notes a launch; returns the copies that follow it.
-    fn launched(&mut self, id: (usize, OpId), op: u32, fate: Fate, all: &mut Vec<Launched>) -> Vec<u32> {
+    /// Adds a launch to `all`; returns the copies that must follow it.
+    fn launched(&mut self, id: (usize, OpId), op: u32, fate: ResultUse, all: &mut Vec<Launched>) -> Vec<u32> {
         let op = self.image.ops[op as usize];
         let work = self.image.works[op.work as usize].clone();
         let (inputs, outputs) = self.image.operands(&op).split_at(work.spec.inputs.len());
@@ -137,23 +138,23 @@ impl Keeper<'_> {
             self.unread += reach;
         }
         let found = match fate {
-            Fate { overwritten: false, .. } => Some(outputs.clone()),
-            Fate { live: false, .. } if self.unread > UNREAD => None,
-            Fate { .. } => {
+            ResultUse { overwritten: false, .. } => Some(outputs.clone()),
+            ResultUse { live: false, .. } if self.unread > UNREAD => None,
+            ResultUse { .. } => {
                 let pairs = work.spec.outputs.iter().zip(&outputs);
                 Some(pairs.map(|(tensor, &from)| self.keep(tensor, from, op.lane, &mut copies)).collect())
             }
         };
         let meeting = match self.image.comms.get(op.comm as usize) {
-            Some(comm) if comm.ranks.len() > 1 => Meeting::Comm(op.comm),
-            _ if op.crossing != NO_CROSSING => Meeting::Crossing(op.crossing),
-            _ => Meeting::None,
+            Some(comm) if comm.ranks.len() > 1 => MatchBy::Comm(op.comm),
+            _ if op.crossing != NO_CROSSING => MatchBy::Crossing(op.crossing),
+            _ => MatchBy::None,
         };
         all.push(Launched { op: id, work, inputs, outputs, found, meeting });
         copies
     }
 
-    /// Adds a copy of a tensor, with what lies between its rows; returns where it will be.
+    /// Adds a copy of a tensor's whole range, including gaps between rows; returns its address.
     fn keep(&mut self, tensor: &Tensor, from: Address, lane: u32, copies: &mut Vec<u32>) -> Address {
         let to = Address { space: Space::Device, offset: self.end };
         self.end = (self.end + tensor.reach()).next_multiple_of(ALIGN);
@@ -178,21 +179,23 @@ fn launch(command: &Step) -> Option<(u32, u32)> {
     }
 }
 
-/// What becomes of what each launch of an iteration leaves.
-fn fates(image: &Image, launches: &[u32]) -> Vec<Fate> {
+/// Computes for each launch of an iteration whether its result is read and overwritten later.
+fn fates(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
     let mut later = Later::default();
-    let mut fates = vec![Fate { live: true, overwritten: false }; launches.len()];
+    let mut fates = vec![ResultUse { live: true, overwritten: false }; launches.len()];
     for (fate, &op) in fates.iter_mut().zip(launches).rev() {
         let op = &image.ops[op as usize];
         let spec = &image.works[op.work as usize].spec;
         let (inputs, outputs) = image.operands(op).split_at(spec.inputs.len());
         let reach = |tensor: &Tensor, at: &Address| at.offset..at.offset + tensor.reach();
         let found = spec.outputs.iter().zip(outputs).map(|(tensor, at)| later.fate(at.space, reach(tensor, at)));
-        let found: Vec<Fate> = found.collect();
-        *fate =
-            Fate { live: found.iter().any(|fate| fate.live), overwritten: found.iter().any(|fate| fate.overwritten) };
+        let found: Vec<ResultUse> = found.collect();
+        *fate = ResultUse {
+            live: found.iter().any(|fate| fate.live),
+            overwritten: found.iter().any(|fate| fate.overwritten),
+        };
         for (tensor, at) in spec.outputs.iter().zip(outputs) {
-            // What has gaps leaves something of what was there.
+            // A write with gaps leaves some of the old contents.
             let unread = tensor.contiguous();
             later.note(at.space, reach(tensor, at), |next| Next { unread: unread || next.unread, written: true });
         }
@@ -203,25 +206,25 @@ fn fates(image: &Image, launches: &[u32]) -> Vec<Fate> {
     fates
 }
 
-/// What becomes of memory from a place in an iteration on.
+/// How the rest of an iteration uses a range of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Next {
     /// It is overwritten before anything reads it.
     unread: bool,
-    /// It is overwritten, sooner or later.
+    /// It is overwritten at some point.
     written: bool,
 }
 
-/// The same for all memory, by space and byte; stretches that nothing touches are left out.
+/// The use of all memory, by space and byte. Ranges that nothing touches are absent.
 #[derive(Debug, Default)]
 struct Later {
-    /// For each beginning the end.
+    /// Maps the begin of each range to its end and use.
     stretches: BTreeMap<(Space, u64), (u64, Next)>,
 }
 
 impl Later {
-    /// What becomes of what is written there.
-    fn fate(&mut self, space: Space, range: Range<u64>) -> Fate {
+    /// Summarizes the use of a range that an operation writes.
+    fn fate(&mut self, space: Space, range: Range<u64>) -> ResultUse {
         self.cut(space, range.start);
         self.cut(space, range.end);
         let (mut covered, mut unread, mut overwritten) = (0, true, false);
@@ -230,10 +233,10 @@ impl Later {
             unread &= next.unread;
             overwritten |= next.written;
         }
-        Fate { live: !unread || covered < range.end - range.start, overwritten }
+        ResultUse { live: !unread || covered < range.end - range.start, overwritten }
     }
 
-    /// Changes what is known of a stretch.
+    /// Changes the use of a range.
     fn note(&mut self, space: Space, range: Range<u64>, change: impl Fn(Next) -> Next) {
         self.cut(space, range.start);
         self.cut(space, range.end);
@@ -250,7 +253,7 @@ impl Later {
         }
     }
 
-    /// Makes a stretch begin there, if one goes across.
+    /// Splits the range that contains byte `at`, so that one begins there.
     fn cut(&mut self, space: Space, at: u64) {
         let before = self.stretches.range_mut((space, 0)..(space, at)).next_back();
         if let Some((_, (end, next))) = before

@@ -1,6 +1,7 @@
-//! Schedule to samples: prepares schedules for a backend, walks them as streams or as a graph, observes.
+//! From schedule to samples: lowers schedules to images, opens them on a backend, and runs iterations as streams or
+//! graphs.
 //!
-//! The same code for a GPU, for the CPU and for the simulator: they differ behind [`Backend`] and [`Driver`] only.
+//! The code is the same for GPUs, the CPU and the simulator, which differ behind [`Backend`] and [`Driver`] only.
 
 mod aftermath;
 mod clock;
@@ -31,7 +32,7 @@ pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, Progress, Repeat};
 pub use error::ExecError;
 pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
-pub use inspect::{Inspected, Inspection, Launched, Meeting, inspect};
+pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
 pub use peers::{Constant, MOST, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
@@ -40,5 +41,5 @@ pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use session::{LaunchMode, Samples, Session};
 pub use timer::Timer;
 pub use trace::{Moment, Span, Trace};
-pub use watchdog::Breaker;
+pub use watchdog::CommMonitor;
 pub use witness::{Edge, Witness, witness};

@@ -1,4 +1,4 @@
-//! Observed iterations: each operation between two stamps.
+//! Observed iterations: each operation runs between two stamps, which gives a trace.
 
 use crate::base::{LaneId, Nanos, gcd};
 
@@ -8,28 +8,28 @@ use super::image::Step;
 use super::session::{LaunchMode, Session, device};
 use super::trace::{Span, Trace};
 
-/// Slots that are observed at most. Of a longer cycle it is every second, every third and so on, counted from slot 0.
+/// Most slots that are observed. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
 const MOST_SLOTS: u64 = 512;
 
 /// Which iterations of a pass are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Iterations after which the programs of all ranks repeat.
+    /// Number of iterations after which the programs of all ranks repeat.
     pub slots: u64,
-    /// How often each slot is observed.
+    /// How many times each slot is observed.
     pub times: u64,
-    /// Iterations that are observed at most.
+    /// Most iterations that are observed.
     pub most: u64,
 }
 
 impl Observation {
-    /// Each slot once.
+    /// Observes each slot once.
     pub fn once(slots: usize) -> Observation {
         Observation { slots: slots as u64, times: 1, most: u64::MAX }
     }
 
-    /// The numbers of the observed iterations, in increasing order; the first is of slot 0. Before each, at least `lead`
-    /// iterations run unobserved.
+    /// Returns the numbers of the observed iterations in increasing order. The first is of slot 0. At least `lead`
+    /// unobserved iterations precede each.
     fn iterations(self, lead: u64) -> Vec<u64> {
         let slots = self.slots.max(1);
         let first = lead.next_multiple_of(slots);
@@ -40,15 +40,16 @@ impl Observation {
             let round = |time: u64| (0..=slots - apart).step_by(apart as usize).map(move |slot| time * slots + slot);
             return (0..self.times).flat_map(round).map(|turn| first + turn).take(most).collect();
         }
-        // A stride without a common divisor comes to every slot, and needs few iterations for it.
+        // A stride that is coprime to the number of slots reaches every slot with few iterations in between.
         let stride = (apart..).find(|stride| gcd(*stride, slots) == 1).unwrap_or(apart);
         (0..slots * self.times).map(|turn| first + turn * stride).take(most).collect()
     }
 }
 
 impl Session {
-    /// Times each operation in some iterations. Unobserved ones run before each, so that the host is ahead. Nothing
-    /// where an iteration has too many operations to be observed; fewer iterations where the run was stopped.
+    /// Traces some iterations, with a stamp before and after each operation. Unobserved iterations precede each, so
+    /// that the host is ahead of the device. Returns no traces if an iteration has too many operations, and fewer if
+    /// the run was stopped.
     pub fn observe(
         &mut self,
         mode: LaunchMode,
@@ -68,7 +69,7 @@ impl Session {
         control: &Control,
     ) -> Result<Vec<Trace>, ExecError> {
         let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
-        // Iterations that overlap are in order only with those that may be under way beside them: never more than `ahead`.
+        // The end stamp of an overlapping iteration orders it only after those more than `ahead` before it.
         let overlapping = self.overlap(mode);
         let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
         let lead = if overlapping { ahead.max(2) - 1 } else { 1 };
@@ -112,7 +113,7 @@ impl Session {
         Ok(traces)
     }
 
-    /// Makes the graphs of iterations that are to be observed, with stamps around each operation from `first` on.
+    /// Captures the graphs of observed iterations, with stamps from `first` on around their operations.
     fn capture_observed(&mut self, iterations: &[u64], first: u32) -> Result<(), ExecError> {
         for iteration in iterations {
             let index = (iteration % self.period() as u64) as usize;
@@ -123,8 +124,8 @@ impl Session {
         Ok(())
     }
 
-    /// The spans of an iteration that is complete. Its time begins with the stamp `begin`; those around operations
-    /// begin with `first`.
+    /// Returns the trace of a completed iteration. Its time counts from stamp `begin`; the stamps around operations
+    /// start at `first`.
     fn trace(
         &mut self,
         iteration: u64,

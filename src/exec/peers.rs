@@ -1,7 +1,7 @@
-//! The other processes that run ranks of the same world, where there are any: what each of them says between two
-//! phases, so that all of them take the same decisions.
+//! Communication with the processes that run the other ranks: between two phases they exchange results and agree on
+//! what happens next.
 //!
-//! Nothing here happens while iterations are measured. How processes reach each other is a backend's business.
+//! Nothing here runs while iterations are measured. Backends implement the transport.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -14,20 +14,21 @@ use crate::base::Bytes;
 
 use super::error::ExecError;
 
-/// Bytes that a process says, or rank 0 answers, at one place at most. A process that would have to say more fails.
+/// Most bytes of one message or answer. A process whose message is longer fails.
 pub const MOST: usize = 1 << 30;
 
-/// A link to the processes that run the other ranks, one rank each.
+/// A link to the processes of the other ranks. Each process has one rank.
 pub trait Peers: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> u32;
 
-    /// How many processes there are, each with a rank.
+    /// Number of processes.
     fn world(&self) -> u32;
 
-    /// Brings what each process says at one place of its run, which `what` names, to rank 0, and rank 0's answer to all.
-    /// Only there `answer` is called, with what was said in the order of the ranks. All processes come here, or all get
-    /// an error. One that says `failed` wakes those that are still under way. Nobody says more than [`MOST`] bytes.
+    /// Gathers a message of each process on rank 0 and sends rank 0's answer to all. Only rank 0 calls `answer`, with
+    /// the messages in the order of ranks. `what` names this step of the run. Every process gets an answer, or every
+    /// one gets an error. A message with `failed` interrupts processes that are still working. A message has at most
+    /// [`MOST`] bytes.
     fn consult(
         &self,
         what: &str,
@@ -36,14 +37,14 @@ pub trait Peers: Send + Sync {
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError>;
 
-    /// The error of a process that is gone; `None` while all are there.
+    /// The error of a process that was lost; `None` while all are connected.
     fn lost(&self) -> Option<ExecError>;
 
-    /// From now on, sets the flag as soon as another process has failed or is gone; no flag from then on, for `None`.
+    /// Sets `flag` as soon as another process fails or is lost; `None` ends that.
     fn watch(&self, flag: Option<Arc<AtomicBool>>);
 }
 
-/// Brings together a value of each process, in the order of the ranks.
+/// Gathers a value of each process, in the order of ranks. All processes get all values.
 pub fn gather<T: Serialize + DeserializeOwned>(peers: &dyn Peers, what: &str, own: &T) -> Result<Vec<T>, ExecError> {
     gather_with(peers, what, own, false)
 }
@@ -58,7 +59,7 @@ fn gather_with<T: Serialize + DeserializeOwned>(
     (0..).zip(parts).map(|(rank, part)| read(rank, what, &part)).collect()
 }
 
-/// Brings together what each process says, in the order of the ranks.
+/// Gathers bytes of each process, in the order of ranks.
 fn gather_bytes(peers: &dyn Peers, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
     let all = peers.consult(what, said, failed, &mut |parts| joined(&parts))?;
     let parts = parted(&all).filter(|parts| parts.len() == peers.world() as usize);
@@ -69,13 +70,13 @@ fn bytes(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data can be written")
 }
 
-/// Reads what a rank said.
+/// Parses the message of a rank.
 fn read<T: DeserializeOwned>(rank: u32, what: &str, said: &[u8]) -> Result<T, ExecError> {
     let wrong = |error| ExecError::LostRank { rank, why: format!("what it said of its {what} is no such: {error}") };
     serde_json::from_slice(said).map_err(wrong)
 }
 
-/// Several texts of bytes as one.
+/// Concatenates messages, each with its length, into one.
 fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
     let mut all = Vec::with_capacity(parts.iter().map(|part| part.len() + 4).sum());
     for part in parts {
@@ -85,7 +86,7 @@ fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
     all
 }
 
-/// The parts of what [`joined`] made; `None` of what it did not make.
+/// Splits a message made by [`joined`]; `None` if it is malformed.
 fn parted(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut parts = Vec::new();
     while !all.is_empty() {
@@ -97,8 +98,8 @@ fn parted(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(parts)
 }
 
-/// Brings together how something went on each process. Where it failed on one, it failed on all, with the error of the
-/// first that has one of its own. Without others it is what went on here.
+/// Gathers the result of a phase from each process. If it failed on one process, all of them return that error; the
+/// first error that is not a consequence of another wins. Without peers, returns the local result alone.
 pub fn agree<T: Serialize + DeserializeOwned>(
     peers: Option<&dyn Peers>,
     what: &str,
@@ -111,14 +112,13 @@ pub fn agree<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// The error where others are lost: what happened here says more than that.
+/// Returns the error for a lost connection, or the local error, which says more, if there is one.
 fn instead<T>(own: Result<T, ExecError>, lost: ExecError) -> ExecError {
     own.err().filter(|error| !matches!(error, ExecError::Ended)).unwrap_or(lost)
 }
 
-/// Brings how something went on each process to rank 0 alone, and what rank 0 makes of it to all: as [`agree`], for values
-/// that are large. Returns what rank 0 made of them, and the values of all ranks as far as they are known here: on
-/// rank 0 all, elsewhere the own one.
+/// Sends the result of a phase to rank 0 and rank 0's summary of all results to all processes. Like [`agree`], but for
+/// large values. Returns the summary, and the values that this process knows: all of them on rank 0, its own elsewhere.
 pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
     peers: Option<&dyn Peers>,
     what: &str,
@@ -159,10 +159,10 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
     }
 }
 
-/// Bytes that all processes together send at once, at most.
+/// Most bytes that all processes together send in one step.
 const PIECE: usize = 1 << 26;
 
-/// Brings together bytes of each process, in the order of the ranks, piece by piece.
+/// Gathers bytes of any length from each process, in the order of ranks, piece by piece.
 pub fn share(peers: Option<&dyn Peers>, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
     let Some(peers) = peers else { return Ok(vec![own]) };
     let lengths: Vec<usize> = gather(peers, what, &own.len())?;
@@ -176,7 +176,7 @@ pub fn share(peers: Option<&dyn Peers>, what: &str, own: Vec<u8>) -> Result<Vec<
     Ok(all)
 }
 
-/// What all ranks gave, or the first failure that tells something: what ended because another had failed does not.
+/// Returns the values of all ranks, or the first error that is not a consequence of another rank's failure.
 pub(super) fn merged<T>(results: Vec<Result<T, ExecError>>, ranks: &[u32]) -> Result<Vec<T>, ExecError> {
     let mut values = Vec::with_capacity(results.len());
     let mut failure: Option<ExecError> = None;
@@ -191,15 +191,15 @@ pub(super) fn merged<T>(results: Vec<Result<T, ExecError>>, ranks: &[u32]) -> Re
     failure.map_or(Ok(values), Err)
 }
 
-/// A text that the program has as a constant.
+/// A string constant of the program.
 pub type Constant = &'static str;
 
-/// Reads a text that another process has as a constant. There are few: each is kept, once.
+/// Deserializes a string constant that another process sent. Each distinct text is leaked once; there are few.
 pub(super) fn constant<'de, D: Deserializer<'de>>(from: D) -> Result<Constant, D::Error> {
     String::deserialize(from).map(kept)
 }
 
-/// The same for several.
+/// Deserializes several string constants.
 pub(super) fn constants<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Constant>, D::Error> {
     Vec::<String>::deserialize(from).map(|texts| texts.into_iter().map(kept).collect())
 }

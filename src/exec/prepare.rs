@@ -1,4 +1,4 @@
-//! From a schedule to what a session needs: the image for a backend, and what is kept beside it.
+//! Lowers a schedule to the image for a backend and to the state that its session keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,66 +16,65 @@ use super::gate::Gate;
 use super::image::{self, Comm, Image, ImageOp, StepCommands};
 use super::session::{RING, Session};
 
-/// What the caller decides about a session.
+/// Options of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Iterations that the host may be ahead of the device, where they do not overlap.
+    /// Number of iterations that the host may run ahead of the device, if iterations do not overlap.
     pub in_flight: u32,
     pub timeout: Nanos,
     pub gemm_candidates: u32,
-    /// Operations of an iteration up to which they can be observed.
+    /// Most operations that an observed iteration may have.
     pub observed_operations: usize,
-    /// Commands that a hardware queue is sure to take: an iteration that fits is held until all of it is issued. 0 for
-    /// no gate.
+    /// Number of commands that a hardware queue is sure to take. Iterations that fit are gated. 0 disables the gate.
     pub gate_depth: u32,
-    /// Empty the caches of data before each iteration.
+    /// Flush the data caches before each iteration.
     pub cold: bool,
-    /// What floats hold at the beginning in place of random values.
+    /// Initial contents of floats in place of random values.
     pub contents: Option<Init>,
 }
 
-/// For a launch, by its number: whether it sends, and the other rank.
+/// By launch number: each transfer's direction (true: send) and peer rank.
 pub(super) type Transfers = BTreeMap<u32, Vec<(bool, u32)>>;
 
-/// What a session issues, and how long it may take. Who watches it has a copy, which costs little.
+/// The commands that a session issues, with what messages need. Cheap to clone; the watchdog has a copy.
 #[derive(Clone)]
 pub(super) struct Outline {
     pub period: Arc<[StepCommands]>,
-    /// What each launch is, for messages: its name and place.
+    /// Name and source location of each launch, for messages.
     pub launches: Arc<[(&'static str, SrcSpan)]>,
     pub lanes: Arc<[String]>,
     pub comms: Arc<[Comm]>,
-    /// The communicator of each launch, by its number; [`image::NO_COMM`] for what is no collective.
+    /// Communicator number of each launch; [`image::NO_COMM`] if it is not a collective.
     pub comm_of: Arc<[u32]>,
-    /// What each launch that goes from rank to rank alone sends and receives.
+    /// Peers of each launch that consists of sends and receives alone.
     pub transfers: Arc<Transfers>,
-    /// How long an iteration may take.
+    /// Timeout of an iteration.
     pub timeout: Nanos,
 }
 
-/// What a session keeps of a lowered schedule.
+/// The state that a session keeps of a lowered schedule.
 pub(super) struct Lowered {
     pub outline: Outline,
     pub placements: Vec<(Placement, u64)>,
     pub sync: Sync,
-    /// Iterations that may be issued beyond the last that is complete.
+    /// Number of iterations that may be issued beyond the last completed one.
     pub ahead: u64,
-    /// The first of the events that join lanes.
+    /// First of the events that join lanes.
     pub joins: u32,
-    /// The lane that tells the time where iterations overlap.
+    /// The lane that records stamps if iterations overlap.
     pub clock: u32,
-    /// The first of the stamps around operations; nothing when there are too many to observe.
+    /// First of the stamps around operations; `None` if an iteration has too many operations to observe.
     pub observed: Option<u32>,
-    /// The first of the stamps that find the host's time; nothing where no other rank is to be compared with.
+    /// First of the stamps that align clocks; `None` if no other rank is compared with this one.
     pub clock_stamps: Option<u32>,
     pub gate: Gate,
-    /// The caches of data are emptied before each iteration.
+    /// True if the data caches are flushed before each iteration.
     pub cold: bool,
-    /// The ranks that this one exchanges data with, maybe with itself among them.
+    /// The ranks that this one exchanges data with. May include itself.
     pub partners: Vec<u32>,
 }
 
-/// Opens a backend for a program that runs alone, and makes everything that the schedule needs.
+/// Opens a backend for a program with one rank, and creates everything that its schedule needs.
 pub fn prepare(
     program: &Program,
     schedule: &Schedule,
@@ -87,8 +86,8 @@ pub fn prepare(
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
 
-/// An image for a backend, and what the session keeps. `alter` does something to it before; launches that it adds come
-/// behind all others.
+/// Returns the image for a backend and the state of its session. `alter` may change the image and the period before
+/// they are final; launches that it adds get the highest numbers.
 pub(super) fn lower(
     rank: &super::Rank,
     options: &Options,
@@ -121,7 +120,7 @@ pub(super) fn lower(
         })
         .collect();
     let launches = spans_of(program, &period, launches);
-    // Only an iteration that others do not overlap can be held, and only where somebody wants it.
+    // Only iterations that do not overlap can be gated.
     let depth = if overlapping { 0 } else { options.gate_depth };
     let gate = Gate::new(&image, &period, depth, RING);
     image.gates = if gate.on { RING as u32 } else { 0 };
@@ -161,7 +160,7 @@ pub(super) fn lower(
     (image, lowered)
 }
 
-/// The launches that only send and receive.
+/// Finds the launches that consist of sends and receives alone.
 fn transfers(image: &Image) -> Transfers {
     let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
     let of = |op: &ImageOp| {
@@ -177,7 +176,7 @@ fn transfers(image: &Image) -> Transfers {
     (0..).zip(&image.ops).filter_map(|(number, op)| Some((number, of(op)?))).collect()
 }
 
-/// The ranks with which some operation exchanges data.
+/// Returns the ranks with which some operation exchanges data.
 fn partners(image: &Image, transfers: &Transfers) -> Vec<u32> {
     let mut partners = BTreeSet::new();
     for (number, op) in (0..).zip(&image.ops) {
@@ -195,7 +194,7 @@ fn partners(image: &Image, transfers: &Transfers) -> Vec<u32> {
     partners.into_iter().collect()
 }
 
-/// Each launch with the place of its own operation, not that of the first with the same spec.
+/// Gives each launch the source location of its own operation; operations with equal specs share a work.
 fn spans_of(
     program: &Program,
     period: &[StepCommands],
@@ -211,7 +210,7 @@ fn spans_of(
     launches
 }
 
-/// Fails when the device or the host says that it has less memory than the image needs.
+/// Fails if the device or the host reports less memory than the image needs.
 pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
     let info = backend.device();
     let [device, pinned, host] = image.bytes;
@@ -233,7 +232,7 @@ pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend
     Ok(())
 }
 
-/// The largest memories of a program, for messages.
+/// Describes the largest memories of a program, for messages.
 pub fn largest(program: &Program) -> String {
     let mut sizes: Vec<(u64, MemoryId)> =
         (0..program.memories.len()).map(MemoryId::from).map(|id| (program.memory_bytes(id), id)).collect();

@@ -1,31 +1,31 @@
-//! Streams on hardware queues: as they are expected by the vendor's rule, and as a device was found to have them.
+//! Mapping of streams to hardware queues: predicted by the vendor's rule, and measured on a device.
 
-/// Streams by queue: of each the numbers of its streams, from 0 on.
+/// Streams by queue: for each queue the numbers of its streams, from 0.
 type Groups = Vec<Vec<u32>>;
 
-/// Streams that were made one after the other, with nothing else on the device.
+/// Mapping of streams created one after the other on an otherwise idle device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queues {
     pub predicted: Groups,
     pub probed: Groups,
-    /// How many streams, from the first on, can be held at once before the next stands behind one of them.
+    /// Number of streams that can block at the same time before the next one is queued behind a blocked stream.
     pub at_once: u32,
 }
 
 impl Queues {
-    /// Streams that are dealt out to queues in turn.
+    /// Predicts the mapping of a device that assigns streams to queues round-robin. Nothing is measured yet.
     pub fn dealt(streams: u32, queues: u32) -> Queues {
         let queues = queues.clamp(1, streams.max(1));
         let of = |queue: u32| (queue..streams).step_by(queues as usize).collect();
         Queues { predicted: (0..queues).map(of).collect(), probed: Groups::new(), at_once: 0 }
     }
 
-    /// The same, and what was found on the device.
+    /// Adds the measured mapping.
     pub fn found(self, probed: Groups, at_once: u32) -> Queues {
         Queues { probed, at_once, ..self }
     }
 
-    /// How many streams get on at once, in words: `4 streams, as predicted`.
+    /// Describes how many streams run concurrently: `4 streams, as predicted`.
     pub fn at_once(&self) -> String {
         let streams: usize = self.predicted.iter().map(Vec::len).sum();
         let (found, predicted) = (self.at_once as usize, self.predicted.len());
@@ -34,7 +34,7 @@ impl Queues {
         format!("{}{more}, {predicted}", crate::base::counted(found, "stream"))
     }
 
-    /// How far the prediction holds, in words.
+    /// Describes how well the prediction matches the measurement.
     pub fn verdict(&self) -> &'static str {
         let crowds = |groups: &Groups| {
             let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
@@ -50,7 +50,7 @@ impl Queues {
         }
     }
 
-    /// How many queues there are, and which streams share one: `4 queues; 0 with 4, 1 with 5`.
+    /// Describes the number of queues and which streams share one: `4 queues; 0 with 4, 1 with 5`.
     pub fn text(groups: &[Vec<u32>]) -> String {
         let shared = groups.iter().filter(|group| group.len() > 1).map(|group| {
             let numbers: Vec<String> = group.iter().map(u32::to_string).collect();

@@ -1,7 +1,7 @@
-//! The sessions of all ranks of a world, side by side: each on a thread of its own, or each in a process of its own.
+//! The sessions of all ranks of a world, which run concurrently: each on its own thread, or each in its own process.
 //!
-//! What ranks do together (a collective) is between their drivers; here they only begin and end together. Processes tell
-//! each other after each phase what it gave, so that all of them know the same.
+//! Drivers synchronize ranks within collectives; this module makes phases begin and end together. After each phase
+//! processes exchange its results, so that all take the same decisions.
 
 use std::any::Any;
 use std::ops::Range;
@@ -30,28 +30,28 @@ use super::stopping::Stopping;
 use super::trace::Trace;
 use super::watchdog::{self, Watched};
 
-/// What one rank runs.
+/// The program and schedule of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank<'a> {
-    /// Its number in the world; several ranks may share a program.
+    /// Its rank number in the world. Several ranks may share a program.
     pub number: u32,
     pub program: &'a Program,
     pub schedule: &'a Schedule,
 }
 
-/// What iterating gave on all ranks.
+/// Samples of all ranks.
 #[derive(Clone, Debug, Default)]
 pub struct RankSamples {
-    /// Each iteration as it was on the rank that took longest.
+    /// Of each iteration, the values of the slowest rank.
     pub slowest: Samples,
-    /// Those of each rank, in their order. Of ranks in other processes only rank 0 has any.
+    /// Samples of each rank, in order. With several processes, only rank 0 has them; empty elsewhere.
     pub ranks: Vec<Samples>,
 }
 
-/// Each iteration as it was on the rank that took longest.
+/// Selects for each iteration the values of the slowest rank.
 fn slowest(ranks: &[&Samples]) -> Samples {
     let largest = |of: fn(&Samples) -> &[Nanos]| {
-        // Ranks that have nothing to do with each other may have stopped after different iterations.
+        // Ranks that exchange no data may have stopped after different iterations.
         let count = ranks.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
         let at = |index: usize| ranks.iter().map(|samples| of(samples)[index]).max().unwrap_or_default();
         (0..count).map(at).collect()
@@ -69,7 +69,7 @@ fn slowest(ranks: &[&Samples]) -> Samples {
 }
 
 impl RankSamples {
-    /// Adds what further iterations gave.
+    /// Appends the samples of further iterations.
     pub fn append(&mut self, later: RankSamples) {
         if self.ranks.is_empty() {
             *self = later;
@@ -80,42 +80,42 @@ impl RankSamples {
     }
 }
 
-/// The ranks of a world, in their order, with the sessions of those that run in this process: all of them, or one.
+/// All ranks of a world, with the sessions of those that run in this process: all of them, or one.
 pub struct Ranks {
     sessions: Vec<Session>,
-    /// Of all ranks.
+    /// Numbers of all ranks of the world.
     numbers: Vec<u32>,
-    /// Iterations after which their programs repeat.
+    /// Number of iterations after which the programs of all ranks repeat.
     slots: usize,
-    about: Vec<About>,
-    /// The index of the first that runs here.
+    infos: Vec<SessionInfo>,
+    /// Index of the first rank of this process.
     first: usize,
-    /// The processes of the others.
+    /// The link to the processes of the other ranks; `None` if all ranks run here.
     peers: Option<Arc<dyn Peers>>,
 }
 
-/// What the others want to know of a rank's session.
+/// Properties of a rank's session that all processes know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct About {
+struct SessionInfo {
     gated: bool,
     gate_refused: Option<String>,
     cold: bool,
 }
 
-impl About {
-    fn of(session: &Session) -> About {
+impl SessionInfo {
+    fn of(session: &Session) -> SessionInfo {
         let gate_refused = session.gate_refused().map(str::to_owned);
-        About { gated: session.is_gated(), gate_refused, cold: session.is_cold() }
+        SessionInfo { gated: session.is_gated(), gate_refused, cold: session.is_cold() }
     }
 }
 
-/// Opens a backend for the ranks of a world, and makes everything that their schedules need. Where the backend has peers,
-/// only the rank of this process is opened: the others are opened by their own.
+/// Opens a backend for the ranks of a world, and creates everything that their schedules need. With peers, only the
+/// rank of this process is opened; each other process opens its own.
 pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Ranks, ExecError> {
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
-/// As [`prepare_ranks`], with something done to the image of each rank before it is opened: see [`prepare::lower`].
+/// Like [`prepare_ranks`], but `alter` changes the image of each rank before it is opened: see [`prepare::lower`].
 pub(super) fn prepare_with(
     ranks: &[Rank],
     backend: &dyn Backend,
@@ -133,7 +133,7 @@ pub(super) fn prepare_with(
         images.push(image);
         parts.push(part);
     }
-    // Opening needs all ranks where they have communicators.
+    // Creating communicators blocks until all ranks take part, so check first that none has failed.
     peers::agree(peers.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
     let opened = backend.open(images).map(|drivers| {
@@ -145,20 +145,20 @@ pub(super) fn prepare_with(
             Session::new(driver, part, rank.number, alone, stopping)
         };
         let mut sessions = drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>();
-        acquaint(&mut sessions);
+        share_progress(&mut sessions);
         sessions
     });
-    let told = opened.as_ref().map(|sessions| sessions.iter().map(About::of).collect()).map_err(ExecError::clone);
-    let about: Result<Vec<Vec<About>>, _> = peers::agree(peers.as_deref(), "devices", told);
+    let told = opened.as_ref().map(|sessions| sessions.iter().map(SessionInfo::of).collect()).map_err(ExecError::clone);
+    let infos: Result<Vec<Vec<SessionInfo>>, _> = peers::agree(peers.as_deref(), "devices", told);
     let numbers = ranks.iter().map(|rank| rank.number).collect();
     let slots = model::slots(ranks.iter().map(|rank| rank.program));
-    match (opened, about) {
-        (Ok(sessions), Ok(about)) => {
-            let about = about.into_iter().flatten().collect();
-            Ok(Ranks { sessions, numbers, slots, about, first: own.start, peers })
+    match (opened, infos) {
+        (Ok(sessions), Ok(infos)) => {
+            let infos = infos.into_iter().flatten().collect();
+            Ok(Ranks { sessions, numbers, slots, infos, first: own.start, peers })
         }
         (Ok(mut sessions), Err(error)) => {
-            // Another rank may have left in the middle of a communicator: nobody waits for that.
+            // Another rank may have failed while communicators were created; synchronizing could block.
             sessions.iter_mut().for_each(|session| session.driver.abandon());
             Err(error)
         }
@@ -166,16 +166,16 @@ pub(super) fn prepare_with(
     }
 }
 
-/// Tells each session of the others, so that they can wait for each other: by themselves, or by their drivers where one
-/// goes on at a time.
-fn acquaint(sessions: &mut [Session]) {
-    let beats: Vec<_> = sessions.iter().map(|session| session.beat.clone()).collect();
+/// Gives each session the progress of the others, so that it can wait for them. Drivers that run ranks in turns wait
+/// themselves.
+fn share_progress(sessions: &mut [Session]) {
+    let all_progress: Vec<_> = sessions.iter().map(|session| session.progress.clone()).collect();
     for (index, session) in sessions.iter_mut().enumerate() {
         if session.driver.side_by_side() {
-            let others = beats.iter().enumerate().filter(|(other, _)| *other != index);
-            session.others = others.map(|(_, beat)| beat.clone()).collect();
+            let others = all_progress.iter().enumerate().filter(|(other, _)| *other != index);
+            session.others = others.map(|(_, progress)| progress.clone()).collect();
         } else {
-            session.in_turns = beats.len() > 1;
+            session.in_turns = all_progress.len() > 1;
         }
     }
 }
@@ -188,7 +188,7 @@ fn own(ranks: &[Rank], peers: Option<&dyn Peers>) -> Range<usize> {
     index..index + 1
 }
 
-/// One rank's work, on its own thread or on the caller's.
+/// Runs one rank's part of a phase on the current thread.
 fn run<T>(
     index: u32,
     session: &mut Session,
@@ -196,33 +196,33 @@ fn run<T>(
     work: impl Fn(&mut Session) -> Result<T, ExecError>,
 ) -> Result<T, ExecError> {
     let result = work(session);
-    session.beat.end();
+    session.progress.end();
     if result.is_err() {
         control.fail(index);
     }
     result
 }
 
-/// Every rank's work on a thread of its own. One that panics is an error like others: nobody waits for it.
+/// Runs every rank's part of a phase on its own thread. A panic of one becomes its error.
 fn side_by_side<T: Send>(
     sessions: &mut [Session],
     numbers: &[u32],
     control: &Control,
     work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
 ) -> Vec<Result<T, ExecError>> {
-    // Held until every rank has its thread: if one has none, no rank begins. Ranks enter together, or none does.
+    // Locked until every rank has its thread: if one thread cannot start, no rank begins.
     let all_there = Mutex::new(false);
     let alive = |index: u32, session: &mut Session| {
         if !*all_there.lock().unwrap_or_else(PoisonError::into_inner) {
-            session.beat.end();
+            session.progress.end();
             return Err(ExecError::Ended);
         }
         let entered = |session: &mut Session| session.enter().and_then(|()| work(session));
         let lived = catch_unwind(AssertUnwindSafe(|| run(index, session, control, entered)));
         let result = lived.unwrap_or_else(|panic| {
-            session.beat.end();
+            session.progress.end();
             control.fail(index);
-            Err(ExecError::Died { rank: session.rank, why: last_words(panic.as_ref()) })
+            Err(ExecError::Died { rank: session.rank, why: panic_message(panic.as_ref()) })
         });
         session.leave();
         result
@@ -234,12 +234,12 @@ fn side_by_side<T: Send>(
             .zip(sessions.iter_mut())
             .zip(numbers)
             .map(|((index, session), rank)| {
-                let beat = session.beat.clone();
+                let progress = session.progress.clone();
                 let thread = thread::Builder::new()
                     .name(format!("rank {rank}"))
                     .spawn_scoped(scope, move || alive(index, session));
                 thread.map_err(|error| {
-                    beat.end();
+                    progress.end();
                     control.fail(index);
                     ExecError::no_thread(&format!("for rank {rank}"), &error)
                 })
@@ -252,19 +252,19 @@ fn side_by_side<T: Send>(
     })
 }
 
-/// What a panic said.
-fn last_words(panic: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
 impl Ranks {
-    /// The indices of the ranks that run in this process.
+    /// Indices of the ranks that run in this process.
     pub fn own(&self) -> Range<usize> {
         self.first..self.first + self.sessions.len()
     }
 
-    /// Brings together how something went in each process: see [`peers::agree`].
+    /// Gathers the result of a phase from each process: see [`peers::agree`].
     pub fn agree<T>(&self, what: &str, own: Result<T, ExecError>) -> Result<Vec<T>, ExecError>
     where
         T: Serialize + DeserializeOwned,
@@ -273,23 +273,23 @@ impl Ranks {
     }
 
     /// Whether all ranks run in this process.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_one_process(&self) -> bool {
         self.peers.is_none()
     }
 
-    /// Brings together bytes of each process, however many.
+    /// Gathers bytes of any length from each process.
     pub fn share(&self, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
         peers::share(self.peers.as_deref(), what, own)
     }
 
-    /// The only session, where one rank runs alone.
+    /// Returns the session if this process runs one rank alone; `None` otherwise.
     pub(super) fn into_only(self) -> Option<Session> {
         self.sessions.into_iter().next()
     }
 
-    /// Does the same with every session, side by side. The first failure ends the others, and is what is told. `what`
-    /// names the phase. Returns what `common` makes of what it gave on all ranks, and that of each rank as far as this
-    /// process knows it: only rank 0 is told of those in other processes.
+    /// Runs `run` on every session concurrently. The first failure ends the others and is returned. `what` names the
+    /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process knows
+    /// it: rank 0 knows all, other processes only their own.
     fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -313,7 +313,7 @@ impl Ranks {
         if asked {
             control.agree();
         }
-        // A process among others has one rank.
+        // With several processes, each has one rank.
         let ranks = known.into_iter().flat_map(|process| match process {
             Some((values, _)) => values.into_iter().map(Some).collect(),
             None => vec![None],
@@ -321,15 +321,15 @@ impl Ranks {
         Ok((common, ranks.collect()))
     }
 
-    /// Does the same with every session of this process.
+    /// Runs `run` on every session of this process.
     fn each_here<T: Send>(
         &mut self,
         control: &Control,
         work: impl Fn(&mut Session) -> Result<T, ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
-        // Before any rank runs: another would take what is left of the last phase for this one's.
+        // Reset all sessions before any rank runs: a rank must not see another's state of the last phase.
         for session in &self.sessions {
-            session.beat.begin();
+            session.progress.begin();
             session.stopping.reset();
         }
         let (watched, numbers) = (self.watched(), self.numbers[self.own()].to_vec());
@@ -358,22 +358,21 @@ impl Ranks {
         }
     }
 
-    /// The error of a run that failed on some rank.
+    /// Returns the error of a phase that failed on some rank.
     fn failure<T>(&self, results: &[Result<T, ExecError>], control: &Control) -> ExecError {
         let numbers = &self.numbers[self.own()];
         let mut told = results.iter().zip(numbers).filter_map(|(result, &rank)| {
             let error = result.as_ref().err().filter(|error| !matches!(error, ExecError::Ended))?;
             Some((error, rank))
         });
-        // What ended because another had failed tells nothing.
+        // A rank that ended because another one failed has no error of its own.
         let first = results.get(control.first_failed()).and_then(|result| result.as_ref().err());
         let first = first.filter(|error| !matches!(error, ExecError::Ended));
         let rank = numbers.get(control.first_failed());
         let Some((error, rank)) = first.zip(rank.copied()).or_else(|| told.next()) else { return ExecError::Ended };
         match error {
             ExecError::Hang { .. } => {
-                let ranks =
-                    self.sessions.iter().zip(results).map(|(session, result)| session.witnessed(result.is_ok()));
+                let ranks = self.sessions.iter().zip(results).map(|(session, result)| session.report(result.is_ok()));
                 hang::error(&ranks.collect::<Vec<_>>())
             }
             _ if self.sessions.len() == 1 => error.clone(),
@@ -381,23 +380,23 @@ impl Ranks {
         }
     }
 
-    /// The sessions that a watchdog can do something for.
+    /// Returns the sessions whose communicators a watchdog can abort.
     fn watched(&self) -> Vec<Watched> {
         let watched = |session: &Session| {
-            let breaker = session.driver.breaker()?;
-            let (rank, beat) = (session.rank, session.beat.clone());
-            Some(Watched { rank, outline: session.lowered.outline.clone(), beat, breaker })
+            let comm_monitor = session.driver.comm_monitor()?;
+            let (rank, progress) = (session.rank, session.progress.clone());
+            Some(Watched { rank, outline: session.lowered.outline.clone(), progress, comm_monitor })
         };
         self.sessions.iter().filter_map(watched).collect()
     }
 
-    /// After a failure: nothing that is under way is waited for, and what ranks do together is ended.
+    /// Abandons all sessions after a failure: aborts their communicators, and nothing waits for the device any more.
     fn abandon(&mut self) {
-        // Side by side: what one rank waits for may be another's end.
+        // Concurrently: aborting one rank's communicators may need another's abort.
         parallel::side_by_side(&mut self.sessions, |session| session.driver.abandon());
     }
 
-    /// As [`Ranks::each`], for what leaves nothing behind that could be used when it fails.
+    /// Like [`Ranks::each`], but returns no values if any rank fails.
     pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -412,7 +411,7 @@ impl Ranks {
         results
     }
 
-    /// Makes the graphs of the period on every rank: [`Session::capture`].
+    /// Captures the graphs of the period on every rank: [`Session::capture`].
     pub fn capture(&mut self, control: &Control) -> Result<(), ExecError> {
         self.each("graphs", control, Session::capture, |_| ()).map(drop)
     }
@@ -439,31 +438,31 @@ impl Ranks {
         Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
     }
 
-    /// Samples of the iterations that every rank had completed when the last [`Ranks::iterate`] failed; `None` where other
-    /// processes have ranks, whose samples are not known here.
+    /// Samples of the iterations that every rank had completed when the last [`Ranks::iterate`] failed; `None` with
+    /// several processes, since those of the other ranks are not known here.
     pub fn samples_before_failure(&self) -> Option<RankSamples> {
         let ranks: Vec<Samples> = self.sessions.iter().map(|session| session.samples.clone()).collect();
         let slowest = slowest(&ranks.iter().collect::<Vec<_>>());
-        self.is_whole().then_some(RankSamples { slowest, ranks })
+        self.is_one_process().then_some(RankSamples { slowest, ranks })
     }
 
-    /// Runs a single iteration on every rank, to its end; those before it have been run.
+    /// Runs a single iteration to completion on every rank. The iterations before it must have been run.
     pub fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
         self.each_or_none("an iteration", control, |session| session.once(mode, iteration, control), |_| ()).map(drop)
     }
 
-    /// Whether iterations find the caches empty.
+    /// Whether the data caches are flushed before each iteration.
     pub fn is_cold(&self) -> bool {
-        self.about.iter().all(|about| about.cold)
+        self.infos.iter().all(|info| info.cold)
     }
 
-    /// The session of the `index`-th rank; nothing where another process has it.
+    /// The session of the `index`-th rank; `None` if another process runs it.
     fn session(&mut self, index: usize) -> Option<&mut Session> {
         self.sessions.get_mut(index.checked_sub(self.first)?)
     }
 
-    /// Asks the session of the `index`-th rank, and says of an error which rank it is about; `None` if another process has
-    /// the rank.
+    /// Applies `ask` to the session of the `index`-th rank and names the rank in an error; `None` if another process
+    /// runs it.
     fn of_rank<T>(
         &mut self,
         index: usize,
@@ -474,8 +473,8 @@ impl Ranks {
         ask(session).map_err(|error| if several { error.on_rank(session.rank) } else { error })
     }
 
-    /// Reads so many bytes of memory of the `index`-th rank into `out`, which keeps what it has allocated; false where the
-    /// backend has no memory, or another process has the rank.
+    /// Reads `bytes` bytes of the `index`-th rank's memory into `out`, reusing its allocation. Returns false if the
+    /// backend has no memory or another process runs the rank.
     pub fn read_at(&mut self, index: usize, at: Address, bytes: u64, out: &mut Vec<u8>) -> Result<bool, ExecError> {
         out.resize(bytes as usize, 0);
         let read = self.of_rank(index, |session| {
@@ -485,29 +484,30 @@ impl Ranks {
         Ok(read.is_some())
     }
 
-    /// Iterations after which the programs of all ranks repeat.
+    /// Number of iterations after which the programs of all ranks repeat.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Holds iterations until they are issued, as far as that can be, or no longer.
+    /// Turns gating of iterations on, as far as the images allow it, or off.
     pub fn set_gate(&mut self, on: bool) {
         self.sessions.iter_mut().for_each(|session| session.set_gate(on));
     }
 
-    /// Whether iterations are held, as streams, once they have begun.
+    /// Whether iterations launched as streams are gated on every rank.
     pub fn is_gated(&self) -> bool {
-        self.about.iter().all(|about| about.gated)
+        self.infos.iter().all(|info| info.gated)
     }
 
-    /// Why iterations are not held, where they might be.
+    /// Why iterations are not gated, in words; `None` if they are, or if gating was not asked for.
     pub fn gate_refused(&self) -> Option<&str> {
-        self.about.iter().find_map(|about| about.gate_refused.as_deref())
+        self.infos.iter().find_map(|info| info.gate_refused.as_deref())
     }
 
-    /// How the devices are doing now, where they say so: to be asked outside of what is measured.
+    /// Clocks and throttling of the devices that report them. Takes up to some milliseconds, so not to be called while
+    /// iterations are measured.
     pub fn health(&mut self) -> Result<Vec<Health>, ExecError> {
-        // Side by side: a question may take a millisecond, and devices cool down meanwhile.
+        // Concurrently: a query may take a millisecond, while devices cool down.
         let own: Vec<Health> = match &mut self.sessions[..] {
             [only] => only.health().into_iter().collect(),
             sessions => {
@@ -520,8 +520,8 @@ impl Ranks {
         Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
     }
 
-    /// Times each operation on every rank: [`Session::observe`]. Of ranks in other processes only rank 0 has what was
-    /// observed; elsewhere there is nothing of them.
+    /// Observes iterations on every rank: [`Session::observe`]. With several processes, only rank 0 gets the traces of
+    /// other ranks; elsewhere theirs are empty.
     pub fn observe(
         &mut self,
         mode: LaunchMode,
@@ -533,22 +533,22 @@ impl Ranks {
         Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Gives all memory the contents that it had at the beginning.
+    /// Restores the initial contents of all memory.
     pub fn reset(&mut self, control: &Control) -> Result<(), ExecError> {
-        // To fill memory takes as long as it takes: nobody watches.
+        // Filling memory may take long without progress, so the watchdog must ignore this rank.
         let reset = |session: &mut Session| {
-            session.beat.end();
+            session.progress.end();
             session.reset()
         };
         self.each_or_none("contents", control, reset, |_| ()).map(drop)
     }
 
-    /// Reads a memory of the `index`-th rank; nothing where the backend has none, or another process has the rank.
+    /// Reads a memory of the `index`-th rank; `None` if the backend has no memory or another process runs the rank.
     pub fn read(&mut self, index: usize, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
         self.of_rank(index, |session| session.read(memory))
     }
 
-    /// What drivers have to say, each with its rank where there are several; once where all say the same.
+    /// Notes of all drivers, each with its rank; without ranks if all drivers have the same notes.
     pub fn notes(&self) -> Result<Vec<String>, ExecError> {
         let own: Vec<Vec<String>> = self.sessions.iter().map(Session::notes).collect();
         let notes: Vec<Vec<String>> = self.agree("notes", Ok(own))?.into_iter().flatten().collect();

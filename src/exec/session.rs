@@ -1,4 +1,4 @@
-//! An open backend with a schedule on it: issues iterations and times them.
+//! A session: an image on an open device, which issues iterations and times them. Contains the measured loop.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,34 +14,35 @@ use super::control::Control;
 use super::driver::{Driver, Fault, Progress, Repeat};
 use super::error::ExecError;
 use super::gate::Gate;
-use super::hang::Stood;
+use super::hang::HangSnapshot;
 use super::health::Health;
 use super::image::Step;
 use super::prepare::{Lowered, Outline};
 use super::stopping::Stopping;
-use super::watchdog::Beat;
+use super::watchdog::RankProgress;
 
-/// Iterations whose stamps are kept until somebody reads them.
+/// Number of iterations whose stamps exist at the same time.
 pub(super) const RING: u64 = 256;
 
-/// Polls for a stamp between two looks at the clock.
+/// Number of polls for a stamp between two checks of the clock.
 pub(super) const POLLS: u64 = 64;
 
-/// How long an iteration that is under way when the run is stopped may still take.
+/// How long the current iteration may still take after the run was stopped.
 const UNDER_WAY: Nanos = Nanos(200_000_000);
 
-/// How far the host's clock and a device's may be apart before one of them has jumped, besides 1 % of the time.
+/// Largest difference between the host's and a device's time, in addition to 1 %, before one of the clocks counts as
+/// jumped.
 const BETWEEN_CLOCKS: Nanos = Nanos(1_000_000_000);
 
-/// What device clocks tell apart at least.
+/// Resolution that any device's clock is assumed to have at worst.
 const STEP: Nanos = Nanos(1_000);
 
-/// How operations reach the device.
+/// How operations are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LaunchMode {
-    /// Each by a call of its own.
+    /// Each operation by its own calls.
     Stream,
-    /// All of an iteration by one call.
+    /// A whole iteration by one graph launch.
     Graph,
 }
 
@@ -54,56 +55,58 @@ impl LaunchMode {
     }
 }
 
-/// A schedule prepared on a backend.
+/// A schedule prepared on a backend, for one rank.
 pub struct Session {
     pub(super) driver: Box<dyn Driver>,
     pub(super) lowered: Lowered,
-    /// The graphs of the period, once they are made.
+    /// Graphs of the period; empty until captured.
     graphs: Vec<u32>,
     pub(super) observed_graphs: Vec<Option<u32>>,
-    /// No other rank runs beside this one.
+    /// True if this is the only rank.
     pub(super) alone: bool,
     pub(super) rank: u32,
-    /// What the watchdog sees of the thread.
-    pub(super) beat: Arc<Beat>,
-    /// The other ranks of this process, where they run side by side.
-    pub(super) others: Vec<Arc<Beat>>,
-    /// What it agrees on with the ranks of this process that it exchanges data with.
+    /// Progress that the watchdog and other ranks read.
+    pub(super) progress: Arc<RankProgress>,
+    /// Progress of the other ranks of this process; empty if ranks run in turns.
+    pub(super) others: Vec<Arc<RankProgress>>,
+    /// Agreement on the last iteration with the ranks of this process that it exchanges data with.
     pub(super) stopping: Stopping,
-    /// There are others, and one of all goes on at a time: the driver lets this one wait for them.
+    /// True if the driver runs several ranks in turns, and does the waiting for others.
     pub(super) in_turns: bool,
-    /// When the last iteration had been issued, by the host's clock, if others were waited for then.
+    /// Host time at which the last iteration had been issued, before the wait for other ranks; `None` if it did not
+    /// wait.
     pub(super) issued_at: Option<Nanos>,
-    /// How far each lane had come when the iterations began.
+    /// Progress of each lane when the iterations began.
     pub(super) base: Vec<Option<Progress>>,
     pub(super) issued: u64,
-    /// The iteration that has stamps around each operation, if one has.
+    /// The latest observed iteration; `None` if there was none.
     pub(super) stamped: Option<u64>,
-    /// Where it was when it was given up.
-    pub(super) stood: Option<Stood>,
-    /// Samples of the last iterations, to be kept if they failed here or on another rank.
+    /// Snapshot of the session at the moment its hang was detected; `None` if it never hung.
+    pub(super) snapshot: Option<HangSnapshot>,
+    /// Samples of completed iterations, kept for the case that the run fails here or on another rank.
     pub(super) samples: Samples,
 }
 
-/// What iterating gave.
+/// Measured samples of one rank.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
-    /// The number of the first measured iteration, counted from the first that was issued: slots follow from it.
+    /// Number of the first measured iteration, counted from the first that was issued. Determines the slot of each
+    /// sample.
     pub first: u64,
-    /// The device's time for each measured iteration.
+    /// Device time of each measured iteration.
     pub time: Vec<Nanos>,
-    /// How long the host took to issue it.
+    /// Host time for issuing each measured iteration.
     pub issue: Vec<Nanos>,
-    /// Iterations were held until the host had issued them.
+    /// True if iterations were gated.
     pub gated: bool,
-    /// Measured iterations that began earlier all the same.
+    /// Number of measured iterations that began before they had been issued although they were gated.
     pub ungated: u64,
-    /// Fewer iterations than asked for: the run was stopped.
+    /// True if the run was stopped before all iterations were measured.
     pub stopped: bool,
 }
 
 impl Samples {
-    /// Adds those of iterations that are equal to the last ones.
+    /// Appends copies of the latest samples, for iterations that are proved equal.
     fn repeat(&mut self, Repeat { period, iterations }: Repeat) {
         for samples in [&mut self.time, &mut self.issue] {
             let from = samples.len() - period as usize;
@@ -113,7 +116,7 @@ impl Samples {
         }
     }
 
-    /// Adds those of further iterations, the first of which is of the slot behind the last here.
+    /// Appends samples of further iterations, the first of which is in the slot after the last one here.
     pub(super) fn append(&mut self, later: Samples) {
         self.time.extend(later.time);
         self.issue.extend(later.issue);
@@ -144,7 +147,7 @@ impl Session {
             observed_graphs,
             alone,
             rank,
-            beat: Arc::default(),
+            progress: Arc::default(),
             others: Vec::new(),
             stopping,
             in_turns: false,
@@ -152,12 +155,12 @@ impl Session {
             base,
             issued: 0,
             stamped: None,
-            stood: None,
+            snapshot: None,
             samples: Samples::default(),
         }
     }
 
-    /// The calling thread is this rank's until [`Session::leave`].
+    /// Binds this rank to the calling thread until [`Session::leave`].
     pub(super) fn enter(&mut self) -> Result<(), ExecError> {
         self.driver.enter().map_err(device)
     }
@@ -166,7 +169,7 @@ impl Session {
         self.driver.leave();
     }
 
-    /// Makes the graphs of the period. An error means that a capture was refused; the session stays usable as streams.
+    /// Captures the graphs of the period. Fails if the device refuses a capture; the session can still launch streams.
     pub fn capture(&mut self) -> Result<(), ExecError> {
         if self.graphs.is_empty() {
             let mut graphs = Vec::with_capacity(self.lowered.outline.period.len());
@@ -183,24 +186,24 @@ impl Session {
         self.driver.begin_capture(origin).map_err(device)?;
         let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
         let issued = issued.and_then(|()| self.join(index, origin));
-        // A capture has to be ended, also one that failed.
+        // A capture must be ended even if it failed.
         let graph = self.driver.end_capture(origin).map_err(device);
         issued?;
         graph
     }
 
-    /// The place of an iteration in the period.
+    /// Index of an iteration in the period.
     pub(super) fn index(&self, iteration: u64) -> usize {
         (iteration % self.lowered.outline.period.len() as u64) as usize
     }
 
-    /// The lane that sets both stamps of an iteration of the period: the first that it uses.
+    /// The lane that records both stamps of an iteration: the first lane that it uses.
     pub(super) fn origin(&self, index: usize) -> u32 {
         self.lowered.outline.period[index].used.first().copied().unwrap_or(0)
     }
 
-    /// Lets the origin of an iteration wait for the end of the iteration before, where that ended on another lane. What
-    /// ended on the same lane is complete anyway when the lane comes to this iteration.
+    /// Makes the origin lane wait for the end of the previous iteration if that ended on another lane. On the same
+    /// lane, stream order is enough.
     pub(super) fn await_last(&mut self, iteration: u64, origin: u32) -> Result<(), ExecError> {
         match iteration.checked_sub(1) {
             Some(last) if self.origin(self.index(last)) != origin => {
@@ -210,7 +213,7 @@ impl Session {
         }
     }
 
-    /// Lets every lane of an iteration follow the origin.
+    /// Makes every lane of an iteration wait for the origin lane.
     fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
         let event = self.lowered.joins + origin;
         let mut recorded = false;
@@ -228,7 +231,7 @@ impl Session {
         Ok(())
     }
 
-    /// Lets a lane wait for the end of an iteration.
+    /// Makes lane `target` wait for all other lanes at the end of an iteration.
     pub(super) fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.outline.period[index].leaves.len() {
             let lane = self.lowered.outline.period[index].leaves[position];
@@ -241,14 +244,15 @@ impl Session {
         Ok(())
     }
 
-    /// Issues the commands of an iteration: the measured loop.
+    /// Issues the commands of an iteration. This is the measured loop. `observed` is the first stamp around operations;
+    /// `alone` drops waits for earlier iterations.
     fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
-        let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, beat, .. } = self;
+        let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
         let mut stamp = observed;
         driver.observing(observed.is_some());
         for command in &period[index].commands {
             if let Step::Launch { op, .. } = *command {
-                beat.issues(op);
+                progress.begin_operation(op);
             }
             let result = match *command {
                 Step::Launch { op, lane } => match &mut stamp {
@@ -263,7 +267,7 @@ impl Session {
                     }
                 },
                 Step::Record { event, lane } => driver.record(event, lane),
-                // A graph is complete before the next is launched: it waits for nothing outside of itself.
+                // Graphs run one after the other, so waits across iterations are not needed.
                 Step::Wait { across: true, .. } if alone => Ok(()),
                 Step::Wait { lane, event, .. } => driver.wait(lane, event),
             };
@@ -275,7 +279,7 @@ impl Session {
             }
         }
         driver.observing(false);
-        beat.waits();
+        progress.wait_for_device();
         Ok(())
     }
 
@@ -287,8 +291,8 @@ impl Session {
         Self::begin_stamp(iteration) + 1
     }
 
-    /// Issues one whole iteration with its stamps, and opens its gate once the other ranks have come as far. `ahead` has the
-    /// iterations that are under way then, and those that are still issued, where they are like this one.
+    /// Issues an iteration with its stamps, and opens its gate once the other ranks have issued theirs. `ahead` has the
+    /// number of iterations then under way, and the number still to be issued if they are like this one.
     pub(super) fn issue(
         &mut self,
         mode: LaunchMode,
@@ -300,7 +304,7 @@ impl Session {
         self.stamped = if observe { Some(iteration) } else { self.stamped };
         let issued = self.issue_held(mode, iteration, observe);
         self.issued_at = None;
-        self.let_go(iteration, ahead);
+        self.release_gate(iteration, ahead);
         issued
     }
 
@@ -350,8 +354,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until an iteration is complete, and returns its time; `None` if the run was stopped and the iteration did not
-    /// end soon after. Then the device is left as it is, and the session is of no further use.
+    /// Waits until an iteration completes and returns its device time. Returns `None` if the run was stopped and the
+    /// iteration did not complete soon after; the device is then abandoned and the session cannot be used again.
     pub(super) fn retire(
         &mut self,
         mode: LaunchMode,
@@ -366,7 +370,7 @@ impl Session {
             polls += 1;
             if polls % POLLS == 0 {
                 std::thread::yield_now();
-                self.beat.goes_on();
+                self.progress.advance();
                 if control.has_failed() {
                     self.give_up(iteration, false);
                     return Err(ExecError::Ended);
@@ -384,15 +388,14 @@ impl Session {
                 }
             }
         }
-        self.beat.retires(iteration + 1);
+        self.progress.note_retired(iteration + 1);
         let begin = self.first_stamp(mode, iteration);
         let time = self.driver.elapsed(begin, end).map_err(device)?;
         self.in_order(time)?;
         Ok(Some(time))
     }
 
-    /// Fails if something took longer on the device's clock than everything since `began` on the host's, by more than a
-    /// clock's error.
+    /// Fails if a device time is longer than all host time since `began`, by more than the allowed clock error.
     pub(super) fn within(&self, time: Nanos, began: Nanos) -> Result<(), ExecError> {
         let host = self.driver.now() - began;
         match time.0.abs() > host.0 + host.0 / 100 + BETWEEN_CLOCKS.0 {
@@ -401,7 +404,7 @@ impl Session {
         }
     }
 
-    /// Fails if something took less than no time, by more than the device's clock can tell.
+    /// Fails if a time is negative by more than the device's clock error.
     pub(super) fn in_order(&self, time: Nanos) -> Result<(), ExecError> {
         match time.0 < -(self.driver.uncertainty(time).0 + STEP.0) {
             true => Err(jumped(format!("{time} between a beginning and its end"))),
@@ -409,12 +412,13 @@ impl Session {
         }
     }
 
-    /// Whether iterations are under way at the same time on the device.
+    /// Whether iterations overlap on the device.
     pub(super) fn overlap(&self, mode: LaunchMode) -> bool {
         mode == LaunchMode::Stream && self.lowered.sync == Sync::End
     }
 
-    /// The stamp from which the time of an iteration counts: its own, or the end of the one before where they overlap.
+    /// The stamp from which an iteration's time counts: its own begin stamp, or the previous end stamp if iterations
+    /// overlap.
     pub(super) fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
         match iteration.checked_sub(1) {
             Some(before) if self.overlap(mode) => Self::end_stamp(before),
@@ -422,8 +426,8 @@ impl Session {
         }
     }
 
-    /// Runs `warmup` iterations and then `iterations` that are measured. Where they fail, the session keeps the
-    /// samples of those that were complete before.
+    /// Runs `warmup` iterations and then `iterations` measured ones. On failure the session keeps the samples completed
+    /// before.
     pub fn iterate(
         &mut self,
         mode: LaunchMode,
@@ -461,7 +465,7 @@ impl Session {
     ) -> Result<(), ExecError> {
         let warmup = samples.first;
         let mut total = warmup + iterations;
-        // Libraries load what they need when it is first used, and wait for the device then.
+        // The first iterations are not gated: libraries load code on first use, which waits for the device.
         let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
         samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
@@ -503,16 +507,16 @@ impl Session {
             *retired += 1;
             control.done.fetch_add(1, Ordering::Relaxed);
         }
-        // Where nothing was issued, an iteration from before that was given up may still be under way.
+        // If nothing was issued, work of an abandoned iteration may still be running; synchronizing could block.
         if issued > 0 {
             self.driver.synchronize().map_err(device)?;
         }
-        // A rank that ends here may not have heard yet what the others have.
+        // Collects proved iterations that the other ranks have taken already.
         self.repeat(samples, control);
         Ok(())
     }
 
-    /// Runs a single iteration, to its end; those before it have been run.
+    /// Runs a single iteration to completion. The iterations before it must have been run.
     pub(super) fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
         self.begin();
         let run = |session: &mut Session| {
@@ -524,7 +528,7 @@ impl Session {
         run(self).map_err(|error| self.explained(error, iteration, control))
     }
 
-    /// Adds the samples of iterations that need not be issued, and returns how many there are.
+    /// Adds the samples of iterations that are proved equal to earlier ones, and returns their number.
     fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
         let Some(repeat) = self.driver.repeats() else { return 0 };
         samples.repeat(repeat);
@@ -532,24 +536,25 @@ impl Session {
         repeat.iterations
     }
 
-    /// Gives all memory the contents that it had at the beginning.
+    /// Restores the initial contents of all memory.
     pub fn reset(&mut self) -> Result<(), ExecError> {
         self.driver.reset().map_err(device)
     }
 
-    /// Reads a memory as it is after what has been run; nothing where the backend has none.
+    /// Reads a memory; `None` if the backend has no memory.
     pub fn read(&mut self, memory: MemoryId) -> Result<Option<Vec<u8>>, ExecError> {
         let (placement, offset) = self.lowered.placements[memory.index()];
         let mut out = vec![0; placement.bytes as usize];
         Ok(self.driver.read(placement.space, offset, &mut out).map_err(device)?.then_some(out))
     }
 
-    /// Iterations after which the schedule repeats.
+    /// Number of iterations after which the schedule repeats.
     pub(super) fn period(&self) -> usize {
         self.lowered.outline.period.len()
     }
 
-    /// How the device is doing now, where it says so: to be asked outside of what is measured.
+    /// Clocks and throttling of the device; `None` if it does not report them. Not to be called while iterations are
+    /// measured.
     pub fn health(&mut self) -> Option<Health> {
         self.driver.health()
     }
@@ -559,7 +564,7 @@ impl Session {
     }
 }
 
-/// The error of a run whose clocks say what cannot be.
+/// Returns the error for an impossible time, which shows that a clock has jumped.
 fn jumped(said: String) -> ExecError {
     ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
 }

@@ -1,8 +1,8 @@
-//! How ranks that exchange data agree on their last iteration when a run is stopped.
+//! Agreement of connected ranks on their last iteration when a run is stopped.
 //!
-//! A rank that stops earlier than one that waits for its data would leave that one hanging, and collectives hold ranks
-//! together only loosely: the host runs ahead, and along a chain of groups the distances add up. So all ranks that are
-//! connected by what they exchange end after the same iteration: the latest that any of them has begun to issue.
+//! If a rank stopped earlier than one that waits for its data, the latter would hang. Collectives synchronize ranks
+//! only loosely: hosts run ahead, and the distances add up along a chain of groups. So all ranks that are connected by
+//! exchanges of data end after the same iteration: the latest that any of them has begun to issue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ const OPEN: u64 = u64::MAX;
 /// The run has been stopped, and a rank is about to settle the last iteration.
 const STOPPING: u64 = u64::MAX - 1;
 
-/// What connected ranks share.
+/// State shared by connected ranks.
 #[derive(Debug)]
 struct Agreement {
-    /// How many iterations each of them runs, [`OPEN`] or [`STOPPING`].
+    /// Number of iterations that each of them runs, or [`OPEN`] or [`STOPPING`].
     last: AtomicU64,
-    /// For each of them how many iterations it has begun to issue.
+    /// Number of iterations that each has begun to issue.
     begun: Box<[Begun]>,
 }
 
-/// One rank writes it in each iteration, and others hardly ever read it: it has a cache line of its own.
+/// Written by its rank in each iteration and rarely read by others, so it has its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Begun(AtomicU64);
 
-/// A rank's part in the agreement of the ranks that it is connected with.
+/// A rank's handle on the agreement with its connected ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Stopping {
     agreement: Arc<Agreement>,
@@ -36,8 +36,8 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    /// Returns the part of each rank of a process. `ranks` has their numbers, each with the ranks that it exchanges data with, of
-    /// which some may be in other processes.
+    /// Returns the handle of each rank of a process. `ranks` has each rank's number and the ranks that it exchanges
+    /// data with, some of which may be in other processes.
     pub fn of(ranks: &[(u32, Vec<u32>)]) -> Vec<Stopping> {
         let components = components(ranks);
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); ranks.len()];
@@ -54,18 +54,18 @@ impl Stopping {
         components.into_iter().enumerate().map(of).collect()
     }
 
-    /// Forgets the last phase. Called for every rank before any of them runs.
+    /// Resets the agreement. Called for every rank before any of them runs.
     pub fn reset(&self) {
         self.agreement.last.store(OPEN, SeqCst);
         self.agreement.begun[self.place].0.store(0, SeqCst);
     }
 
-    /// Whether this rank may issue `iteration`, which is its next. `stopped` says that the run has to stop. The first
-    /// connected rank that calls this with it settles the last iteration for all of them.
+    /// Whether this rank may issue `iteration`, its next one. `stopped` says that the run must stop. The first
+    /// connected rank that passes it settles the last iteration for all of them.
     ///
-    /// A rank publishes that it begins an iteration, and then looks whether the last one is being settled. A rank that
-    /// settles the last one announces that, and then looks at what is published. So either the begun iteration is
-    /// counted, or its rank sees the announcement: no rank begins an iteration after the last. No rank waits for another.
+    /// A rank first publishes that it begins an iteration, then checks whether the last one is being settled. A rank
+    /// that settles first announces that, then reads what is published. So either the begun iteration is counted, or
+    /// its rank sees the announcement: no rank begins an iteration after the last. No rank waits for another.
     pub fn may_begin(&self, iteration: u64, stopped: bool) -> bool {
         let Agreement { last, begun } = &*self.agreement;
         if !stopped {
@@ -79,7 +79,7 @@ impl Stopping {
 }
 
 impl Agreement {
-    /// Returns how many iterations all ranks run, and settles that where no rank has yet.
+    /// Returns the number of iterations that all ranks run. Settles it if no rank has yet.
     fn settled(&self) -> u64 {
         let _ = self.last.compare_exchange(OPEN, STOPPING, SeqCst, SeqCst);
         let most = self.begun.iter().map(|begun| begun.0.load(SeqCst)).max().unwrap_or(0);
@@ -90,7 +90,7 @@ impl Agreement {
     }
 }
 
-/// For each rank the place of the first that it is connected with, directly or through others.
+/// For each rank, the index of the first rank that it is connected with, directly or through others.
 fn components(ranks: &[(u32, Vec<u32>)]) -> Vec<usize> {
     let places: BTreeMap<u32, usize> = ranks.iter().map(|(number, _)| *number).zip(0..).collect();
     let mut component: Vec<usize> = (0..ranks.len()).collect();

@@ -1,26 +1,26 @@
-//! What timing itself costs on a device.
+//! Overhead of timing on a device.
 
 use crate::base::Nanos;
 
-/// How often a time has to be longer than the resolution before its digits mean something.
+/// A time should be this many times the clock's resolution.
 const ENOUGH: i64 = 10;
 
-/// Measured on the device, before a run.
+/// Overhead of timing, measured on the device before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
-    /// The smallest difference between two times that a device tells apart.
+    /// Resolution of the device's clock.
     pub resolution: Nanos,
-    /// Between two stamps with nothing in between.
+    /// Time between two consecutive stamps.
     pub empty: Nanos,
-    /// Between two stamps around an empty kernel of one thread.
+    /// Time between two stamps around an empty kernel of one thread.
     pub null_kernel: Nanos,
-    /// What a stamp, and the launch of a kernel, cost the host.
+    /// Host time of recording a stamp and of launching a kernel.
     pub stamp_call: Nanos,
     pub launch_call: Nanos,
 }
 
 impl Timer {
-    /// The figures by name, in nanoseconds.
+    /// The values by name, in nanoseconds.
     pub fn facts(&self) -> [(String, String); 5] {
         [
             ("timer_resolution_ns", self.resolution),
@@ -32,7 +32,7 @@ impl Timer {
         .map(|(name, time)| (name.to_owned(), time.0.to_string()))
     }
 
-    /// What to say of a time that is too short for the device's clock; nothing of one that is not.
+    /// Returns a warning for a time that is too short for the device's clock; `None` if it is long enough.
     pub fn too_short(&self, time: Nanos) -> Option<String> {
         (time.0 < ENOUGH * self.resolution.0).then(|| {
             format!(

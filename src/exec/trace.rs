@@ -1,10 +1,10 @@
-//! One iteration, operation by operation.
+//! The trace of an observed iteration.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::{LaneId, Nanos, OpId};
 
-/// When an operation ran, from the beginning of its iteration.
+/// Begin and end of an operation, in ns from the begin of its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Plain", into = "Plain")]
 pub struct Span {
@@ -14,7 +14,7 @@ pub struct Span {
     pub end: Nanos,
 }
 
-/// A span without names, since another process may be told of many: operation, lane, start and duration.
+/// Serialized span without names, to keep messages short: operation, lane, start and duration.
 type Plain = (u32, u32, Nanos, Nanos);
 
 impl From<Span> for Plain {
@@ -29,26 +29,25 @@ impl From<Plain> for Span {
     }
 }
 
-/// A moment on the host's clock, and how far it may be off to either side.
+/// A moment on the host's clock, with its error in either direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     pub at: Nanos,
     pub error: Nanos,
-    /// Which host's clock: moments of equal ones can be compared.
+    /// Identifies the clock: moments with equal numbers can be compared.
     pub clock: u32,
 }
 
 /// The spans of an iteration, in the order of issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Which slot of this rank's own cycle it was.
+    /// Slot in this rank's own cycle.
     pub step: usize,
-    /// Which slot of the cycle of all ranks it was. The same as `step`, unless ranks repeat after different
-    /// numbers of iterations.
+    /// Slot in the cycle of all ranks. Differs from `step` only if ranks repeat after different numbers of iterations.
     pub slot: usize,
-    /// From its beginning to its end, while it was observed.
+    /// Duration of the observed iteration.
     pub time: Nanos,
-    /// Its beginning; nothing where one rank runs alone, or nobody knows.
+    /// Begin of the iteration on the host's clock; `None` if a rank runs alone or the clocks could not be aligned.
     pub origin: Option<Moment>,
     pub spans: Vec<Span>,
 }

@@ -1,5 +1,5 @@
-//! The watchdog: a thread beside those of the ranks that ends a run in which one does not come back from a call, or in
-//! which a communicator has failed. It looks a few times a second, and takes no part in what is measured.
+//! The watchdog: a thread that ends a run if a rank's thread does not return from a call or a communicator fails. It
+//! checks a few times a second and does not disturb the measurement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,89 +17,90 @@ use super::hang::listed;
 use super::image::Step;
 use super::prepare::Outline;
 
-/// From one look to the next.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between two checks.
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long after its time a rank's thread is waited for: one that can tell of a hang by itself does so before, and what
-/// is called for the first time may load something.
+/// Time beyond the timeout before a thread counts as blocked. A thread that detects a hang itself does so earlier, and
+/// a first call may load libraries.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// How long ranks that have been told to end may take for it, and once more when what they do together has been ended.
+/// Time for ranks to end by themselves, and again after their communicators were aborted.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a watchdog takes at most until it has ended communicators and left the process.
+/// Longest time until the watchdog has aborted communicators and left the process.
 const RESCUE: Duration = Duration::from_secs(10);
 
-/// Collectives of a communicator that failed which are shown at most.
+/// Maximum number of collectives that the error of a failed communicator labels.
 const PLACES: usize = 8;
 
-/// What another thread can do to a driver whose own thread does not come back from a call.
-pub trait Breaker: Send + Sync {
-    /// What has gone wrong on a communicator since it was made, with its number in the image; nothing if all is well.
+/// Access to a driver's communicators from another thread, while the driver's own thread is blocked in a call.
+pub trait CommMonitor: Send + Sync {
+    /// Returns the asynchronous error of a communicator, with its number in the image; `None` if there is none.
     fn failure(&self) -> Option<(u32, Box<Fault>)>;
 
-    /// Ends what ranks do together, so that whoever waits for another rank comes back with an error. Takes a few seconds
-    /// at most, and may be called more than once.
+    /// Aborts all communicators, so that threads that wait for other ranks return with an error. Takes up to some
+    /// seconds. May be called again.
     fn abort(&self);
 }
 
-/// What a rank's thread says of itself as it goes on.
+/// Progress of a rank's thread, read by the watchdog and by other ranks.
 #[derive(Debug, Default)]
-pub(super) struct Beat {
+pub(super) struct RankProgress {
     count: AtomicU64,
-    /// The operation that is being issued, plus one; 0 for none.
+    /// The operation being issued, plus one; 0 if none is.
     at: AtomicU32,
-    /// Iterations that are complete.
+    /// Number of completed iterations.
     retired: AtomicU64,
-    /// The thread is through.
+    /// True if the thread is outside of a phase.
     over: AtomicBool,
     issued: Issued,
 }
 
-/// Iterations that are issued whole. Other ranks look at it while this one issues: it has a cache line of its own.
+/// Number of iterations that are completely issued. Other ranks read it while this one issues, so it has its own cache
+/// line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Issued(AtomicU64);
 
-impl Beat {
-    /// It goes on. Only its own thread says so: nothing is locked.
-    pub fn goes_on(&self) {
+impl RankProgress {
+    /// Counts progress. Only the rank's own thread writes, so this needs no atomic increment.
+    pub fn advance(&self) {
         self.count.store(self.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// It is about to issue an operation.
-    pub fn issues(&self, op: u32) {
+    /// Notes that `op` is about to be issued.
+    pub fn begin_operation(&self, op: u32) {
         self.at.store(op + 1, Ordering::Relaxed);
-        self.goes_on();
+        self.advance();
     }
 
-    /// It has issued what it had to, and waits for iterations.
-    pub fn waits(&self) {
+    /// Notes that nothing is being issued: the thread waits for the device.
+    pub fn wait_for_device(&self) {
         self.at.store(0, Ordering::Relaxed);
-        self.goes_on();
+        self.advance();
     }
 
-    /// It has issued one more iteration. Returns how many there are.
-    pub fn issued_one(&self) -> u64 {
+    /// Counts an issued iteration; returns their number.
+    pub fn count_issued(&self) -> u64 {
         let issued = self.issued.0.load(Ordering::Relaxed) + 1;
         self.issued.0.store(issued, Ordering::Release);
         issued
     }
 
-    /// Whether it has issued as many iterations, or issues no more.
+    /// Whether the rank has issued `iterations` iterations, or is outside of a phase.
     pub fn has_issued(&self, iterations: u64) -> bool {
         self.issued.0.load(Ordering::Acquire) >= iterations || self.is_over()
     }
 
-    pub fn retires(&self, iterations: u64) {
+    pub fn note_retired(&self, iterations: u64) {
         self.retired.store(iterations, Ordering::Relaxed);
-        self.goes_on();
+        self.advance();
     }
 
     pub fn begin(&self) {
         self.retired.store(0, Ordering::Relaxed);
         self.issued.0.store(0, Ordering::Release);
-        self.waits();
+        self.wait_for_device();
         self.over.store(false, Ordering::Release);
     }
 
@@ -112,15 +113,16 @@ impl Beat {
     }
 }
 
-/// One rank, as the watchdog sees it.
+/// A rank that the watchdog watches.
 pub(super) struct Watched {
     pub rank: u32,
     pub outline: Outline,
-    pub beat: Arc<Beat>,
-    pub breaker: Arc<dyn Breaker>,
+    pub progress: Arc<RankProgress>,
+    pub comm_monitor: Arc<dyn CommMonitor>,
 }
 
-/// Watches ranks until `end` is closed. Returns what it found wrong. `lost` tells of another process that is gone.
+/// Watches ranks until `end` is closed and returns the error that it found, if any. `lost` returns the error of another
+/// process that is gone.
 pub(super) fn watch(
     ranks: &[Watched],
     control: &Control,
@@ -142,7 +144,7 @@ fn watch_to_end(
     let mut seen: Vec<(u64, Instant)> = ranks.iter().map(|rank| (rank.count(), Instant::now())).collect();
     let mut ending = None;
     let mut found = None;
-    while end.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+    while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let wrong = failed(ranks).or_else(|| stuck(ranks, &mut seen));
         if let (Some(error), None) = (wrong, &ending) {
             found = Some(error);
@@ -160,11 +162,11 @@ fn watch_to_end(
 
 impl Watched {
     fn count(&self) -> u64 {
-        self.beat.count.load(Ordering::Relaxed)
+        self.progress.count.load(Ordering::Relaxed)
     }
 }
 
-/// Ranks have been told to end.
+/// The state of ending ranks after a failure.
 struct Ending {
     since: Instant,
     aborted: bool,
@@ -172,54 +174,54 @@ struct Ending {
 }
 
 impl Ending {
-    /// Whoever does not come by itself is helped; where that is of no use, whoever runs all this may leave.
+    /// Aborts the communicators of ranks that did not end within [`GRACE`]; if that does not help either, leaves the
+    /// process.
     fn go_on(&mut self, ranks: &[Watched], control: &Control, why: impl FnOnce() -> Option<ExecError>) {
-        let waiting: Vec<&Watched> = ranks.iter().filter(|rank| !rank.beat.is_over()).collect();
+        let waiting: Vec<&Watched> = ranks.iter().filter(|rank| !rank.progress.is_over()).collect();
         if waiting.is_empty() {
             return;
         }
         if !self.aborted && self.since.elapsed() > GRACE {
             self.aborted = true;
-            // Side by side: what one rank waits for may be another's end.
-            parallel::side_by_side(ranks, |rank| rank.breaker.abort());
+            // Concurrently: aborting one rank's communicators may need another's abort.
+            parallel::side_by_side(ranks, |rank| rank.comm_monitor.abort());
             self.since = Instant::now();
         } else if self.aborted && !self.left && self.since.elapsed() > GRACE {
             self.left = true;
-            let error = why().unwrap_or_else(|| waiting[0].does_not_come_back());
+            let error = why().unwrap_or_else(|| waiting[0].no_return_error());
             control.leave(&error);
         }
     }
 }
 
 impl Control {
-    /// Ends a run from outside, in which `error` shows that nothing will come of it: ranks are told to end, a watchdog that
-    /// looks after them gets the time that it needs, and the process is left in the end. Returns false where nobody has
-    /// said how that is done, by [`Control::when_stuck`].
+    /// Ends a hung run from outside with `error`: asks ranks to end, gives a watchdog time to abort their
+    /// communicators, and finally leaves the process. Returns false if no callback was set by [`Control::on_unresponsive`].
     pub fn end(&self, error: &ExecError) -> bool {
         let start = Instant::now();
         let was_watched = self.is_watched();
         self.fail(u32::MAX);
         while self.is_watched() && start.elapsed() < RESCUE {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(INTERVAL);
         }
         if was_watched {
-            // A run that has come back tells its figures itself.
+            // A run that ended meanwhile writes its results itself.
             std::thread::sleep(GRACE);
         }
         self.leave(error)
     }
 }
 
-/// The first communicator that has failed.
+/// Returns the error of the first failed communicator.
 fn failed(ranks: &[Watched]) -> Option<ExecError> {
     ranks.iter().find_map(|rank| {
-        let (comm, fault) = rank.breaker.failure()?;
+        let (comm, fault) = rank.comm_monitor.failure()?;
         let (on, stream) = rank
             .outline
             .comms
             .get(comm as usize)
             .map_or((Vec::new(), String::new()), |comm| (comm.ranks.clone(), comm.stream.clone()));
-        let retired = rank.beat.retired.load(Ordering::Relaxed);
+        let retired = rank.progress.retired.load(Ordering::Relaxed);
         let at = rank.outline.collectives_on(retired, comm, PLACES);
         Some(ExecError::Communicator {
             fault: fault.to_string(),
@@ -232,16 +234,16 @@ fn failed(ranks: &[Watched]) -> Option<ExecError> {
     })
 }
 
-/// The first rank whose thread has not gone on for too long.
+/// Returns the error of the first rank whose thread has made no progress for too long.
 fn stuck(ranks: &[Watched], seen: &mut [(u64, Instant)]) -> Option<ExecError> {
     let mut found = None;
     for (rank, (count, since)) in ranks.iter().zip(seen) {
-        if rank.count() != *count || rank.beat.is_over() {
+        if rank.count() != *count || rank.progress.is_over() {
             (*count, *since) = (rank.count(), Instant::now());
         }
         let timeout = Duration::from_nanos(rank.outline.timeout.0.max(0) as u64);
         if found.is_none() && since.elapsed() > timeout.saturating_add(MARGIN) {
-            found = Some(rank.does_not_come_back());
+            found = Some(rank.no_return_error());
         }
     }
     found
@@ -252,13 +254,13 @@ fn labelled(text: String, span: crate::base::SrcSpan) -> LabeledSpan {
 }
 
 impl Watched {
-    /// The error of a thread that is inside of a call.
-    fn does_not_come_back(&self) -> ExecError {
-        let at = self.beat.at.load(Ordering::Relaxed).checked_sub(1);
+    /// Returns the error for a thread that is blocked in a call.
+    fn no_return_error(&self) -> ExecError {
+        let at = self.progress.at.load(Ordering::Relaxed).checked_sub(1);
         let at = at.and_then(|op| self.outline.launches.get(op as usize));
         ExecError::NoReturn {
             rank: self.rank,
-            iteration: self.beat.retired.load(Ordering::Relaxed),
+            iteration: self.progress.retired.load(Ordering::Relaxed),
             timeout: self.outline.timeout.to_string(),
             doing: at.map_or("waiting for the device".to_owned(), |(name, _)| format!("issuing {name}")),
             at: at.map(|&(name, span)| labelled(format!("this {name} was being issued"), span)).into_iter().collect(),
@@ -267,7 +269,7 @@ impl Watched {
 }
 
 impl Outline {
-    /// The collectives of a communicator in an iteration, each place once.
+    /// The distinct collectives of a communicator in an iteration, at most `most`.
     fn collectives_on(&self, iteration: u64, comm: u32, most: usize) -> Vec<(&'static str, crate::base::SrcSpan)> {
         let mut found: Vec<(&'static str, crate::base::SrcSpan)> = Vec::new();
         for command in &self.step(iteration).commands {

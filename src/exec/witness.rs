@@ -1,8 +1,8 @@
-//! The witness of order: a run in which every operation leaves a mark, and looks first whether all that it waits for
-//! have left theirs. What computes the right results may still have been lucky; this shows that it had to wait.
+//! Verification of order: each operation sets a mark when it ends, and checks first that all operations that it waits
+//! for have set theirs. Correct results can be luck; this shows that the dependencies hold.
 //!
-//! The marks and looks are launches like others, on the operations' own lanes, so they go wherever the operations go: as
-//! streams, as a graph, on a GPU and on the CPU.
+//! Marks and checks are ordinary launches on the operations' own lanes, so they work in streams and graphs, on a GPU
+//! and on the CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,32 +22,32 @@ use super::ranks::{Rank, Ranks, prepare_with};
 /// Bytes of a counter.
 const BYTES: u64 = 4;
 
-/// Dependencies that are looked at, at most: those of the rest are not.
+/// Most dependencies that are checked. The rest are not.
 const EDGES: usize = 1 << 20;
 
-/// Sessions that witness, with what their counters are of.
+/// Sessions with checks of dependencies.
 pub struct Witness {
     pub ranks: Ranks,
     counters: Vec<Counters>,
 }
 
-/// The counters of a rank.
+/// Counters of a rank.
 #[derive(Debug, Default)]
 struct Counters {
-    /// Each dependency: an operation of a slot and one that waits for it.
+    /// The checked dependencies, one per counter.
     edges: Vec<Edge>,
-    /// Where the counters of misses begin.
+    /// Byte offset of the first counter of violations.
     misses: u64,
 }
 
-/// A dependency that is witnessed: the slot and the operation, of what is waited for and of what waits.
+/// A checked dependency. Each side is a slot and an operation: the one that is waited for, and the one that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub from: (usize, OpId),
     pub to: (usize, OpId),
 }
 
-/// Opens a backend with the ranks' operations, each between its marks and looks; `plans` has the plan of each rank.
+/// Opens a backend for the ranks, with a mark and checks around each operation. `plans` has the plan of each rank.
 pub fn witness(
     ranks: &[Rank],
     plans: &[&Plan],
@@ -65,13 +65,13 @@ pub fn witness(
 }
 
 impl Witness {
-    /// How many dependencies are looked at, on all ranks of this process.
+    /// Number of checked dependencies of all ranks of this process.
     pub fn edges(&self) -> usize {
         self.counters.iter().map(|counters| counters.edges.len()).sum()
     }
 
-    /// The dependencies of a rank of this process that did not hold in what has been run, with how often they did not;
-    /// nothing where a backend has no memory.
+    /// Returns the dependencies of a rank that were violated so far, each with the number of violations; `None` if the
+    /// backend has no memory.
     pub fn missed(&mut self, index: usize) -> Result<Option<Vec<(Edge, u32)>>, ExecError> {
         let Counters { edges, misses } = &self.counters[index];
         if edges.is_empty() {
@@ -88,17 +88,17 @@ impl Witness {
     }
 }
 
-/// A dependency between two launches of the image, by their numbers.
+/// A dependency between two launches of the image, by number.
 struct Dependency {
     from: u32,
     to: u32,
-    /// Rounds of the period that the first is behind the second.
+    /// Number of periods that the first launch is before the second.
     rounds: u32,
     edge: Edge,
 }
 
-/// Every dependency of the plan between operations that run, and under `sync: iteration` those of an iteration on the one
-/// before. A marker, such as a `sync`, passes on what it waits for.
+/// Every dependency of the plan between operations that run. Under `sync: iteration` also those on the previous
+/// iteration. A marker, such as a `sync`, passes on its own dependencies.
 fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCommands]) -> Vec<Dependency> {
     let mut first = 0;
     let launches: Vec<BTreeMap<OpId, u32>> = period
@@ -115,7 +115,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
     let mut found = Vec::new();
     let steps = period.len();
     let mut add = |index: usize, distance: usize, from: OpId, to: OpId| {
-        // `from` is of the iteration of the period that is `distance` back, so many rounds of the period before.
+        // `from` is `distance` iterations back, which is in this or an earlier period.
         let at = (index + steps - distance % steps) % steps;
         let rounds = distance.saturating_sub(index).div_ceil(steps) as u32;
         if let (Some(&producer), Some(&consumer)) = (launches[at].get(&from), launches[index].get(&to))
@@ -139,7 +139,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
         for (index, step) in period.iter().enumerate() {
             let mut before = (1..=steps).map(|distance| (distance, &period[(index + steps - distance) % steps]));
             let Some((distance, before)) = before.find(|(_, step)| !step.ops.is_empty()) else { continue };
-            // What others of its iteration wait for has ended when they have.
+            // Operations that others of their iteration wait for have ended when those have, so the last ones suffice.
             let awaited: BTreeSet<OpId> = sources[before.step].iter().flatten().copied().collect();
             let last: Vec<OpId> = before.ops.iter().copied().filter(|op| !awaited.contains(op)).collect();
             for &to in step.ops.iter().filter(|op| sources[step.step][op.index()].is_empty()) {
@@ -150,7 +150,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
     found
 }
 
-/// For each operation of a step what it waits for that runs.
+/// Returns for each operation of a step the running operations that it depends on, through markers.
 fn running(program: &Program, step: usize, graph: &StepPlan) -> Vec<Vec<OpId>> {
     let ops = &program.cycle[step];
     let mut sources: Vec<Vec<OpId>> = Vec::with_capacity(graph.operations());
@@ -169,7 +169,7 @@ fn running(program: &Program, step: usize, graph: &StepPlan) -> Vec<Vec<OpId>> {
     sources
 }
 
-/// Puts marks and looks into an image; returns where the counters of misses begin.
+/// Inserts marks and checks into an image; returns the offset of the first counter of violations.
 fn insert(image: &mut Image, period: &mut [StepCommands], dependencies: &[Dependency]) -> u64 {
     let operations = image.ops.len() as u64;
     let base = image.bytes[0].next_multiple_of(256);
@@ -179,7 +179,7 @@ fn insert(image: &mut Image, period: &mut [StepCommands], dependencies: &[Depend
     image.fills.push(fill);
     let misses = base + operations * BYTES;
 
-    let mut maker = Maker { image, mark: None, checks: BTreeMap::new() };
+    let mut maker = CheckBuilder { image, mark: None, checks: BTreeMap::new() };
     let mut looks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (dependency, miss) in dependencies.iter().zip((misses..).step_by(BYTES as usize)) {
         let lane = maker.image.ops[dependency.to as usize].lane;
@@ -208,14 +208,14 @@ fn insert(image: &mut Image, period: &mut [StepCommands], dependencies: &[Depend
 }
 
 /// Adds works and operations to an image.
-struct Maker<'a> {
+struct CheckBuilder<'a> {
     image: &'a mut Image,
     mark: Option<u32>,
-    /// By the rounds that they allow for.
+    /// Works that check, by the number of periods that they allow.
     checks: BTreeMap<u32, u32>,
 }
 
-impl Maker<'_> {
+impl CheckBuilder<'_> {
     fn work(&mut self, spec: Spec) -> u32 {
         let launches = spec.launch().into();
         self.image.works.push(Work { spec: Arc::new(spec), launches, span: SrcSpan::default() });

@@ -1,16 +1,16 @@
-//! How long each operation takes when nothing runs beside it: as it was observed in the run on one stream.
+//! Duration of each operation without concurrent operations, from the run on one stream.
 
 use crate::base::OpId;
 
 use super::meetings::Iteration;
 use super::stats::Summary;
 
-/// Medians of durations without waiting for other ranks, in ns, by the rank's own slot and the operation.
+/// Median durations in ns without waiting for other ranks, by the rank's slot and the operation.
 #[derive(Debug)]
 pub struct Alone(Vec<Vec<Option<f64>>>);
 
 impl Alone {
-    /// From the observed iterations of a run on one stream.
+    /// Computes the durations from observed iterations of a run on one stream.
     pub fn of_serial(iterations: &[Iteration]) -> Alone {
         let mut samples: Vec<Vec<Vec<f64>>> = Vec::new();
         for iteration in iterations {
@@ -23,13 +23,13 @@ impl Alone {
         Alone(samples.iter().map(|step| step.iter().map(median).collect()).collect())
     }
 
-    /// What an operation takes alone; nothing where it was not observed.
+    /// Duration of an operation in ns; `None` if it was not observed.
     pub fn of(&self, step: usize, op: OpId) -> Option<f64> {
         *self.0.get(step)?.get(op.index())?
     }
 }
 
-/// The element at a place, with empty ones up to it where there are fewer.
+/// Returns a mutable element of a list, which is extended with default values as needed.
 fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     if list.len() <= index {
         list.resize_with(index + 1, T::default);

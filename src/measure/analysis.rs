@@ -1,4 +1,5 @@
-//! What the iterations of a slot spent their time on: by category, along the chain, against the peaks.
+//! Analysis of a slot's iterations: time by category, the chain of operations that they waited for, and rates relative
+//! to the device's peaks.
 
 use std::collections::BTreeMap;
 
@@ -16,49 +17,48 @@ use super::meetings::Iteration;
 use super::observed::{Observed, computes};
 use super::record::{AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, TotalsRecord};
 use super::spans;
-use super::split::{self, Around, Link};
+use super::split::{self, Link, SplitContext};
 use super::stats::Summary;
 
-/// The share of a resource's peak from which on the resource is said to limit operations.
+/// Share of a resource's peak above which the resource counts as the limit of an operation.
 const LIMITS: f64 = 0.3;
 
-/// What the analysis is of.
+/// Input of the analysis.
 pub struct Subject<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
-    /// Which slot of the rank's own cycle it is.
+    /// Slot of the rank's own cycle.
     pub step: usize,
     /// Observed iterations of that slot.
     pub iterations: &'a [&'a Iteration<'a>],
     pub alone: Option<&'a Alone>,
     pub host_bound: bool,
-    /// The hardware queue of each real stream; nothing where operations go by none, as in a graph.
+    /// Hardware queue of each real stream; `None` if the launch uses none, as with a graph.
     pub queues: Option<Vec<u32>>,
-    /// The headline's median, where it is believed.
+    /// Median of the headline; `None` if its times were refused.
     pub time: Option<Nanos>,
     pub peaks: Option<&'a Peaks<'a>>,
 }
 
-/// What one rank's operations take at the peaks of its device.
+/// Ideal times of one rank's operations at the peaks of its device.
 #[derive(Debug)]
 pub struct Peaks<'a> {
     pub program: &'a Program,
     pub rank: u32,
     pub profile: &'a Profile,
-    /// The share of each operation's bytes that the cache serves, by the iteration of the cycle and the operation.
+    /// Share of each operation's bytes that the cache serves, by slot and operation.
     pub cached: &'a [Vec<f64>],
 }
 
 impl Peaks<'_> {
-    /// How long an operation keeps each resource busy. `None` for a marker.
+    /// Time for which an operation keeps each resource busy at its peak; `None` for a marker.
     pub fn ideal(&self, step: usize, op: OpId) -> Option<Ideal> {
         let spec = self.program.op_spec(self.program.cycle[step].op(op))?;
         let ranks: Vec<u32> = self.program.groups[spec.team.group.index()].members_with(self.rank).collect();
         Some(Ideal::of(spec, &ranks, self.cached[step][op.index()], self.profile))
     }
 
-    /// How long an iteration's arithmetic, and its traffic with the device's memory, take at their peaks, in ns: the mean
-    /// over the cycle.
+    /// Ideal times of an iteration's arithmetic and of its memory traffic, in ns, averaged over the cycle.
     fn iteration(&self) -> (f64, f64) {
         let (mut flops, mut bytes) = (0.0, 0.0);
         for (number, step) in self.program.cycle.iter().enumerate() {
@@ -71,7 +71,8 @@ impl Peaks<'_> {
     }
 }
 
-/// The analysis, unless no iteration of the slot was observed. The verdict is left empty: it may depend on other ranks.
+/// Analyzes a slot; `None` if no iteration of it was observed. Leaves the verdict empty, since it may depend on other
+/// ranks.
 pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
     let mut iterations = subject.iterations.to_vec();
     iterations.sort_by_key(|iteration| iteration.trace.time);
@@ -80,11 +81,11 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
     let category = |span: &Span| spec(subject, span.op).map(|spec| spec.operation.category());
     let queue = |span: &Span| {
         let queues = subject.queues.as_ref()?;
-        // Copies go by their engines.
+        // Copies use copy engines.
         category(span).filter(|category| *category != Category::Copy)?;
         queues.get(span.lane.index()).copied()
     };
-    let around = Around { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
+    let around = SplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);
     let observed = Observed::of(subject.program, subject.plan, iteration, None);
     Some(AnalysisRecord {
@@ -105,7 +106,7 @@ fn spec<'a>(subject: &Subject<'a>, op: OpId) -> Option<&'a Spec> {
     subject.program.op_spec(subject.program.cycle[subject.step].op(op))
 }
 
-/// The median duration of each operation, in ns; 0 for one that was not observed.
+/// Median duration of each operation in ns; 0 for operations that were not observed.
 pub fn medians(operations: usize, iterations: &[&Iteration]) -> Vec<f64> {
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); operations];
     for span in iterations.iter().flat_map(|iteration| &iteration.trace.spans) {
@@ -164,7 +165,7 @@ fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<Cat
     present.into_iter().filter(|(category, _)| *category != Category::Marker).map(record).collect()
 }
 
-/// What bounds the operations of the chain, by category and resource.
+/// The resources that bound the chain's operations, by category and resource.
 fn bounds(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<BoundRecord> {
     let mut sums: BTreeMap<(Category, Option<&str>), (i64, f64)> = BTreeMap::new();
     let work: BTreeMap<OpId, Nanos> =
@@ -175,7 +176,7 @@ fn bounds(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<BoundRe
             let (resource, ideal) = peaks.ideal(subject.step, link.op)?.bound()?;
             Some((resource.name(peaks.profile), ideal))
         });
-        // Of an operation that is on the chain in part, the same part.
+        // If the chain contains only a part of an operation, the same part of its ideal time counts.
         let whole = work.get(&link.op).map_or(0, |work| work.0).max(1) as f64;
         let ideal = bound.map_or(0.0, |(_, ideal)| ideal * link.time as f64 / whole);
         let key = (spec.operation.category(), bound.map(|(resource, _)| resource));
@@ -206,7 +207,7 @@ fn totals(subject: &Subject, observed: &Observed) -> TotalsRecord {
     }
 }
 
-/// The time at the end in which only one real stream has work left; nothing where there is no other.
+/// Time at the end of the iteration during which only one real stream has work; 0 if there is no other stream.
 fn tail(trace: &Trace) -> Nanos {
     let mut ends: BTreeMap<_, Nanos> = BTreeMap::new();
     for span in &trace.spans {
@@ -221,7 +222,8 @@ fn tail(trace: &Trace) -> Nanos {
     }
 }
 
-/// The share of the device's peaks that iterations reach: what a round takes at the peaks, over its time.
+/// Achieved share of the device's peaks: the ideal time of a round over its measured time. `None` without a device
+/// profile.
 fn peak(subject: &Subject) -> Option<PeakRecord> {
     let peaks = subject.peaks?;
     let time = subject.time.filter(|time| time.0 > 0)?;

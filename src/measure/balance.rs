@@ -1,36 +1,36 @@
-//! Why ranks wait for each other: one works longer, one comes late, or data is handed from rank to rank.
+//! Classifies why ranks wait for each other: load imbalance, a late rank, or a pipeline bubble.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Nanos;
 
 use super::compare::plain_name;
-use super::record::{BalanceRecord, BehindRecord, MeetingRecord, RankRecord, TotalsRecord};
+use super::record::{BalanceRecord, BehindRecord, CollectiveRecord, RankRecord, TotalsRecord};
 use super::stats::Summary;
 
-/// The share of its iteration that some rank has to wait before the balance is reported.
+/// Share of its iteration that some rank must wait before the balance is reported.
 const WORTH_TELLING: f64 = 0.05;
 
-/// The part of the others' waiting that one rank's additional work has to explain to be called the reason.
+/// Share of the others' waiting that a rank's additional work must explain to count as the cause.
 const REASON: f64 = 0.5;
 
-/// The part of the difference between the ranks that work longest and shortest, up to which ranks count as equal.
+/// Share of the difference between the longest and the shortest work up to which ranks count as equal.
 const ALIKE: f64 = 0.25;
 
-/// The part of the longest waiting that every rank has to wait where ranks wait for each other in turn.
+/// Share of the longest waiting that every rank must have for a pipeline bubble.
 const EVERYBODY: f64 = 0.25;
 
-/// How long a rank works and waits in its observed iteration.
-struct Side<'a> {
+/// Work and waiting of a rank in its observed iteration.
+struct RankLoad<'a> {
     rank: &'a RankRecord,
     totals: TotalsRecord,
     time: Nanos,
 }
 
-impl Side<'_> {
-    fn of(rank: &RankRecord) -> Option<Side<'_>> {
+impl RankLoad<'_> {
+    fn of(rank: &RankRecord) -> Option<RankLoad<'_>> {
         let analysis = rank.analysis.as_ref()?;
-        Some(Side { rank, totals: analysis.totals?, time: analysis.split.time_ns })
+        Some(RankLoad { rank, totals: analysis.totals?, time: analysis.split.time_ns })
     }
 
     fn waiting(&self) -> f64 {
@@ -38,22 +38,22 @@ impl Side<'_> {
     }
 }
 
-/// Why ranks wait for each other at these meetings. `None` where they hardly wait, or where a rank was not observed.
-pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
-    let sides: Vec<Side> = ranks.iter().map(Side::of).collect::<Option<_>>()?;
-    let least = sides.iter().map(Side::waiting).fold(f64::INFINITY, f64::min);
-    let most = sides.iter().map(Side::waiting).fold(0.0, f64::max);
+/// Returns why ranks wait for each other. `None` if they hardly wait, or if a rank was not observed.
+pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
+    let sides: Vec<RankLoad> = ranks.iter().map(RankLoad::of).collect::<Option<_>>()?;
+    let least = sides.iter().map(RankLoad::waiting).fold(f64::INFINITY, f64::min);
+    let most = sides.iter().map(RankLoad::waiting).fold(0.0, f64::max);
     if sides.len() < 2 || most < WORTH_TELLING {
         return None;
     }
     let record = BalanceRecord { least_waiting: least, most_waiting: most, ..BalanceRecord::default() };
-    let named = |late: &[&Side], rest: &[&Side]| BalanceRecord {
+    let named = |late: &[&RankLoad], rest: &[&RankLoad]| BalanceRecord {
         ranks: late.iter().map(|side| side.rank.rank).collect(),
         busy_ns: median(late.iter().map(|side| side.totals.busy_ns)),
         others_busy_ns: median(rest.iter().map(|side| side.totals.busy_ns)),
         ..record.clone()
     };
-    let wait = |of: &[&Side]| median(of.iter().map(|side| side.totals.wait_ns)).map_or(0.0, |wait| wait.0 as f64);
+    let wait = |of: &[&RankLoad]| median(of.iter().map(|side| side.totals.wait_ns)).map_or(0.0, |wait| wait.0 as f64);
     let (busiest, rest) = busiest(&sides);
     let imbalance = named(&busiest, &rest);
     if let (Some(busy), Some(others)) = (imbalance.busy_ns, imbalance.others_busy_ns)
@@ -67,7 +67,8 @@ pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u3
     if in_turn && least >= EVERYBODY * most {
         return Some(BalanceRecord { kind: "pipeline bubble".to_owned(), ..record });
     }
-    let (late, rest): (Vec<&Side>, Vec<&Side>) = sides.iter().partition(|side| Some(side.rank.rank) == straggler);
+    let (late, rest): (Vec<&RankLoad>, Vec<&RankLoad>) =
+        sides.iter().partition(|side| Some(side.rank.rank) == straggler);
     let late_rank = named(&late, &rest);
     if !late.is_empty() && wait(&late) <= REASON * wait(&rest) && late_rank.busy_ns <= late_rank.others_busy_ns {
         return Some(BalanceRecord { kind: "late rank".to_owned(), ..late_rank });
@@ -76,9 +77,9 @@ pub fn of(ranks: &[RankRecord], meetings: &[MeetingRecord], straggler: Option<u3
     Some(BalanceRecord { kind: kind.to_owned(), ..record })
 }
 
-/// The ranks that work longest, and the rest: two groups, between which the difference is large beside those within the
-/// first.
-fn busiest<'s, 'a>(sides: &'s [Side<'a>]) -> (Vec<&'s Side<'a>>, Vec<&'s Side<'a>>) {
+/// Splits ranks by the time that they work into the busiest ones and the others, at a gap that is large compared with
+/// the spread among the busiest.
+fn busiest<'s, 'a>(sides: &'s [RankLoad<'a>]) -> (Vec<&'s RankLoad<'a>>, Vec<&'s RankLoad<'a>>) {
     let busy = || sides.iter().map(|side| side.totals.busy_ns.0);
     let (least, most) = (busy().min().unwrap_or(0), busy().max().unwrap_or(0));
     let from = most as f64 - ALIKE * (most - least) as f64;
@@ -90,11 +91,11 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
     Summary::of(&times).map(|summary| Nanos(summary.p50.round() as i64))
 }
 
-/// Whether ranks wait longer for data that one rank sends to another than in collectives.
-fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
-    let visits = ranks.iter().flat_map(|of| of.collectives.iter().map(|visit| (of.rank, visit)));
+/// Whether ranks wait longer for point-to-point transfers than in collectives.
+fn handed_on(ranks: &[RankRecord], meetings: &[CollectiveRecord]) -> bool {
+    let arrivals = ranks.iter().flat_map(|of| of.collectives.iter().map(|arrival| (of.rank, arrival)));
     let sent: BTreeSet<(u32, u32)> =
-        visits.filter(|(_, visit)| visit.from.is_some()).map(|(rank, visit)| (rank, visit.id)).collect();
+        arrivals.filter(|(_, arrival)| arrival.from.is_some()).map(|(rank, arrival)| (rank, arrival.id)).collect();
     let (mut transfers, mut collectives) = (Nanos(0), Nanos(0));
     for meeting in meetings {
         let time: Nanos = meeting.wait_ns.iter().copied().sum();
@@ -106,7 +107,8 @@ fn handed_on(ranks: &[RankRecord], meetings: &[MeetingRecord]) -> bool {
     transfers > collectives
 }
 
-/// The operations of one name and place that take some ranks most longer than the others. `None` where none does.
+/// The operations, by name and source location, that take `late` ranks most longer than the others; `None` if there are
+/// none.
 fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
     type Sums = BTreeMap<(String, String), (Nanos, Option<String>)>;
     let sums = |rank: &RankRecord| {
@@ -127,7 +129,7 @@ fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
         let (name, place) = key.clone();
         Some(BehindRecord { name, place, phase: phase.clone(), time_ns, others_ns })
     });
-    // Of equal ones the first.
+    // The first of equal ones.
     let behind: Vec<BehindRecord> = behind.collect();
     let most = behind.into_iter().rev().max_by_key(|behind| behind.time_ns - behind.others_ns)?;
     (most.time_ns > most.others_ns).then_some(most)

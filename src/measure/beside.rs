@@ -1,4 +1,5 @@
-//! What waiting for another rank costs the kernels beside it: an operation that waits may hold compute units.
+//! Slowdown of kernels that run while another operation waits for other ranks: the waiting operation may occupy compute
+//! units.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +12,15 @@ use super::analysis::Subject;
 use super::meetings::Iteration;
 use super::observed::computes;
 use super::record::BesideRecord;
-use super::spans::{self, Stretch};
+use super::spans::{self, TimeRange};
 use super::stats::Summary;
 
-/// The share of a kernel's time for which something waits beside it, from which on it counts as a kernel beside one that
-/// waits.
+/// Share of a kernel's time with a concurrently waiting operation above which the kernel counts as affected.
 const MOST: f64 = 0.5;
 
-/// How much longer kernels take beside a collective, a send or a receive that waits: over what they take alone, or, without
-/// a run on one stream, over what equal operations take with nothing waiting beside them.
+/// Slowdown of kernels beside a waiting collective, send or receive: their time over their time alone, or, without a
+/// run on one stream, over that of equal operations without a waiting one beside them. `None` without such kernels or
+/// without a reference.
 pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
     let mut beside: Vec<(Kernel, f64)> = Vec::new();
     let mut apart: BTreeMap<SpecId, Vec<f64>> = BTreeMap::new();
@@ -49,7 +50,7 @@ pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
 /// A kernel of an iteration.
 struct Kernel {
     spec: SpecId,
-    /// What it takes alone, in ns.
+    /// Its duration alone, in ns; `None` without a run on one stream.
     alone: Option<f64>,
 }
 
@@ -60,8 +61,8 @@ fn kernel(subject: &Subject, span: &Span) -> Option<Kernel> {
     (computes(category) && span.duration() > Nanos(0)).then_some(Kernel { spec, alone })
 }
 
-/// When a collective, a send or a receive waits for another rank.
-fn waits(subject: &Subject, iteration: &Iteration) -> Vec<Stretch> {
+/// Intervals in which some collective, send or receive waits for another rank.
+fn waits(subject: &Subject, iteration: &Iteration) -> Vec<TimeRange> {
     let step = &subject.program.cycle[subject.step];
     let is_kernel = |span: &&Span| {
         let spec = subject.program.op_spec(step.op(span.op));

@@ -1,8 +1,7 @@
-//! The measured iterations in blocks: between two, the devices are asked how they are doing.
+//! Measures iterations in blocks, and reads the devices' clocks and throttling state between them.
 //!
-//! A device that is throttled for a moment shows neither before a run nor behind it. A question takes about a
-//! millisecond in which the device has nothing to do, and a few iterations that are thrown away let the host get ahead
-//! again. Every measured sample is kept.
+//! Short throttling would be invisible before and after a run. A reading takes about a millisecond, during which the
+//! device is idle; a few discarded iterations then let the host get ahead again. Every measured sample is kept.
 
 use crate::base::{Nanos, counted};
 use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
@@ -10,26 +9,26 @@ use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
 use super::record::BlockRecord;
 use super::variant::health_record;
 
-/// Blocks at most.
+/// Maximum number of blocks.
 const BLOCKS: u64 = 8;
 
-/// Iterations of a block at least: so that what is thrown away, and the pause, stay small beside them.
+/// Minimum iterations of a block, which keeps the overhead of discarded iterations and pauses small.
 const FEWEST: u64 = 10;
 
-/// The measured iterations, and how the devices were doing meanwhile.
+/// Measured iterations with readings of the devices.
 #[derive(Debug)]
 pub struct Blocks {
     pub samples: RankSamples,
-    /// What each device said before the first block and behind each; nothing of one that says nothing.
+    /// Readings of each device before the first block and after each block. Devices that report nothing are left out.
     pub readings: Vec<Vec<Health>>,
-    /// How many samples each block gave.
+    /// Number of samples of each block.
     pub counts: Vec<usize>,
-    /// The error that ended the last block, of which the samples before it are kept; `None` if no block failed.
+    /// The error that ended the last block, whose earlier samples are kept; `None` if no block failed.
     pub failure: Option<ExecError>,
 }
 
-/// Runs `iterations`, in blocks where a device has something to say. Before the first go `first` that are thrown away,
-/// before each other `lead` at least. Fails where no iteration could be measured.
+/// Measures `iterations` iterations, in blocks if some device reports its state. Discards `first` iterations before the
+/// first block, and at least `lead` before each other one. Fails if no iteration could be measured.
 pub fn iterate(
     session: &mut Ranks,
     mode: LaunchMode,
@@ -40,7 +39,7 @@ pub fn iterate(
     let before = session.health()?;
     let slots = session.slots() as u64;
     let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, slots) };
-    // A sample's slot follows from its number: each block begins with the same slot.
+    // A sample's slot follows from its number, so each block must begin with the same slot.
     let later = lead + (first + slots - lead % slots) % slots;
     let mut blocks =
         Blocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new(), failure: None };
@@ -51,7 +50,7 @@ pub fn iterate(
             Ok(samples) => (Some(samples), Ok(())),
             Err(error) => (session.samples_before_failure(), Err(error)),
         };
-        // A device that has failed is asked nothing.
+        // A device that has failed must not be queried.
         let (reading, failure) = match ended.and_then(|()| session.health()) {
             Ok(reading) => (reading, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -74,7 +73,7 @@ pub fn iterate(
     }
 }
 
-/// Where blocks end: as many as there may be, each of whole rounds but the last.
+/// Ends of the blocks, in iterations. Each block but the last consists of complete rounds.
 fn ends(iterations: u64, slots: u64) -> Vec<u64> {
     let count = (iterations / FEWEST.max(slots)).clamp(1, BLOCKS);
     let mut ends: Vec<u64> = (1..count).map(|block| iterations * block / count / slots * slots).collect();
@@ -83,12 +82,12 @@ fn ends(iterations: u64, slots: u64) -> Vec<u64> {
 }
 
 impl Blocks {
-    /// What the devices said before all, and behind all.
+    /// First and last reading of each device.
     pub fn edges(&self) -> impl Iterator<Item = &Health> {
         self.readings.iter().take(1).chain(self.readings.last()).flatten()
     }
 
-    /// What held a device back between two readings, in words; all that differs, where there are several devices.
+    /// Describes what throttled devices between two readings, each distinct description once.
     fn throttled(&self, from: usize, to: usize, window: Nanos) -> Vec<String> {
         let mut told: Vec<String> = Vec::new();
         for (before, after) in self.readings[from].iter().zip(&self.readings[to]) {
@@ -97,14 +96,14 @@ impl Blocks {
         told
     }
 
-    /// How long the samples of some blocks took.
+    /// Total device time of the samples of some blocks.
     fn window(&self, blocks: std::ops::Range<usize>) -> Nanos {
         let first: usize = self.counts[..blocks.start].iter().sum();
         let count: usize = self.counts[blocks].iter().sum();
         self.samples.slowest.time[first..first + count].iter().copied().sum()
     }
 
-    /// The blocks for the record; none where nothing was asked between.
+    /// Blocks for the record; empty if devices report nothing.
     pub fn records(&self) -> Vec<BlockRecord> {
         if self.counts.len() < 2 {
             return Vec::new();
@@ -123,12 +122,12 @@ impl Blocks {
         self.counts.iter().enumerate().map(block).collect()
     }
 
-    /// A warning for each device that something held back, with how many samples that concerns.
+    /// One warning per cause of throttling, with the number of samples that it affects.
     pub fn warnings(&self, mode: LaunchMode) -> Vec<String> {
         let records = self.records();
         let held: Vec<&BlockRecord> = records.iter().filter(|block| block.throttled.is_some()).collect();
         let mut reasons = self.throttled(0, self.counts.len(), self.window(0..self.counts.len()));
-        // What was over before the end shows in its block alone.
+        // A cause that had ended before the end of the run shows only in its block.
         if reasons.is_empty() {
             reasons.extend(held.iter().filter_map(|block| block.throttled.clone()).take(1));
         }

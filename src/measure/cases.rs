@@ -1,7 +1,7 @@
-//! A file of cases: what a sweep or a suite has run, case by case.
+//! The file of cases of a sweep or a suite.
 //!
-//! JSON lines. The first is a [`Header`], each further one a [`Case`], appended when the case has ended. So a file can
-//! be read at any moment, and one whose writer was killed lacks the case under way and nothing else.
+//! Its format is JSON lines: first a [`Header`], then one [`Case`] per line, appended when the case has ended. The file
+//! is readable at any time; if the writer is killed, only the current case is missing.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -15,47 +15,47 @@ use crate::base::json;
 use super::record::{self, RunRecord};
 use super::{doubts, valid};
 
-/// The name and version of the schema.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.cases/1";
 
-/// What every file begins with.
+/// First bytes of every file.
 const BEGINNING: &[u8] = b"{\"schema\":\"aorta.cases/";
 
 const NO_HEADER: &str = "it does not begin with a line of JSON that names its schema";
 
-/// What a file of cases is of.
+/// The command that wrote the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum CasesKind {
     Sweep,
     Suite,
 }
 
-/// The first line: what the cases are cases of.
+/// The first line: what all cases have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub schema: String,
-    pub kind: Kind,
-    /// The version of the program that began the file.
+    pub kind: CasesKind,
+    /// Version of aorta that created the file.
     pub aorta: String,
-    /// The workload or the suite.
+    /// Name of the workload or of the suite.
     pub name: String,
     /// SHA-256 of its text, in hexadecimal.
     pub sha256: String,
-    /// When it began, UTC, RFC 3339.
+    /// Start time, UTC, RFC 3339.
     pub started: String,
-    /// Arguments that every case has, as `aorta exec` takes them.
+    /// Arguments for `aorta exec` that every case has.
     pub arguments: Vec<String>,
-    /// What differs between cases; none in a suite.
+    /// Axes along which cases differ; empty for a suite.
     pub axes: Vec<Axis>,
-    /// The axes go together, first value with first value, in place of each with each.
+    /// True if axes are combined value by value instead of as a product.
     #[serde(default)]
     pub zip: bool,
 }
 
 impl Header {
-    /// The first line of a file that begins now, of cases without axes.
-    pub fn new(kind: Kind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
+    /// Returns the header of a new file without axes.
+    pub fn new(kind: CasesKind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
         Header {
             schema: SCHEMA.to_owned(),
             kind,
@@ -70,30 +70,30 @@ impl Header {
     }
 }
 
-/// Something that is given one value after the other.
+/// An axis of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The option that sets it: `streams`, `ranks`, `launch`, `preset`, `set`, `env` or `config`.
+    /// The option that it sets: `streams`, `ranks`, `launch`, `preset`, `set`, `env` or `config`.
     pub option: String,
-    /// The parameter, variable or setting; else the option once more.
+    /// Name of the parameter, variable or setting; otherwise the option again.
     pub name: String,
-    /// Its values as they were given, each once.
+    /// Its distinct values, as they were given.
     pub values: Vec<String>,
 }
 
-/// How a case has ended.
+/// Outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Done,
-    /// Done, and its times are so unsteady that figures of it say little.
+    /// Completed, but its times are too unsteady for conclusions.
     Unstable,
-    /// An expectation or the verification did not hold. There is a record.
+    /// An expectation or the verification failed. The case has a record.
     #[serde(rename = "not held")]
     NotHeld,
-    /// It could not be run: its values make no valid program, or nothing here can run it.
+    /// Not run: its values make no valid program, or no backend here can run it.
     Skipped,
-    /// A suite names a workload that there is not.
+    /// The suite names a workload that does not exist.
     Missing,
     #[serde(rename = "out of memory")]
     OutOfMemory,
@@ -101,7 +101,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The word that files and tables have.
+    /// The outcome's word in files and tables.
     pub fn word(self) -> &'static str {
         match self {
             Status::Done => "done",
@@ -114,30 +114,30 @@ impl Status {
         }
     }
 
-    /// Whether the case was measured to its end, so that there is a record.
+    /// Whether the case was measured completely, so that it has a record.
     pub fn is_measured(self) -> bool {
         matches!(self, Status::Done | Status::Unstable | Status::NotHeld)
     }
 }
 
-/// A line behind the header: a case that has ended.
+/// A completed case, one line of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Case {
-    /// What tells it from all others of the file, and names it in another file of the same kind.
+    /// Unique name of the case within the file. Equal names in other files of the same kind denote the same case.
     pub name: String,
     /// Its value on each axis.
     pub values: IndexMap<String, String>,
     pub status: Status,
-    /// Why it is not just done.
+    /// Reason of an outcome other than `Done`.
     pub reason: Option<String>,
-    /// How long its process took, by the host's clock; 0 where none was started.
+    /// Wall-clock time of its process in seconds; 0 if none was started.
     pub seconds: f64,
-    /// Of a case that was measured.
+    /// Its record; `None` unless it was measured.
     pub record: Option<Box<RunRecord>>,
 }
 
 impl Case {
-    /// A case that was measured. Whether it is done, unstable or not held follows from the record.
+    /// Returns a measured case. Its status follows from the record.
     pub fn measured(name: &str, values: &IndexMap<String, String>, seconds: f64, record: Box<RunRecord>) -> Case {
         let (status, reason) = match (broken(&record), doubts::unsteady(&record)) {
             (Some(reason), _) => (Status::NotHeld, Some(reason)),
@@ -147,7 +147,7 @@ impl Case {
         Case { name: name.to_owned(), values: values.clone(), status, reason, seconds, record: Some(record) }
     }
 
-    /// A case without figures.
+    /// Returns a case without a record.
     pub fn without(
         name: &str,
         values: &IndexMap<String, String>,
@@ -160,8 +160,7 @@ impl Case {
 }
 
 impl Case {
-    /// The case without what only a look into its run needs: samples, operations, the traced iteration. What is left
-    /// suffices for tables, and thousands of it fit into memory.
+    /// Removes samples, operations and the trace, which tables do not need, so that thousands of cases fit into memory.
     pub fn light(mut self) -> Case {
         for variant in self.record.iter_mut().flat_map(|record| &mut record.variants) {
             for times in
@@ -181,7 +180,7 @@ impl Case {
     }
 }
 
-/// What of a record did not hold, in words.
+/// Describes the expectations and verifications of a record that failed; `None` if all passed.
 fn broken(record: &RunRecord) -> Option<String> {
     if record.verification.as_ref().is_some_and(|verification| !verification.held) {
         return Some("the results are not those of the CPU".to_owned());
@@ -191,35 +190,35 @@ fn broken(record: &RunRecord) -> Option<String> {
     Some(failed.text.clone())
 }
 
-/// A file of cases, read.
+/// The contents of a file of cases.
 #[derive(Clone, Debug)]
 pub struct Cases {
     pub header: Header,
     /// In the order of the file.
     pub cases: Vec<Case>,
-    /// The bytes of all whole lines. What is behind them is a line that its writer was not able to end.
+    /// Bytes of all complete lines. Anything after them is an incomplete line.
     pub whole: usize,
     pub torn: bool,
 }
 
-/// Anything as one line of the file.
+/// Serializes a value as one line of the file.
 pub fn line<T: Serialize>(of: &T) -> String {
     serde_json::to_string(of).expect("a case holds nothing that JSON cannot") + "\n"
 }
 
 impl Cases {
-    /// Whether a text is meant to be a file of cases.
+    /// Whether a text begins like a file of cases.
     pub fn is_meant(bytes: &[u8]) -> bool {
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice::<Head>(first).is_ok_and(|head| head.schema.starts_with("aorta.cases/"))
     }
 
-    /// Reads a file. Nothing where it has no whole line yet. The error says what is wrong, and in which line.
+    /// Parses a file; `None` if it has no complete line yet. The error describes the problem and its line.
     pub fn parse(bytes: &[u8]) -> Result<Option<Cases>, String> {
         Cases::read(bytes, |case| case)
     }
 
-    /// The same from a file of any size; `keep` may leave away what is not needed of a case.
+    /// Like [`Cases::parse`], for a reader of any size. `keep` may drop parts of a case that are not needed.
     pub fn read(mut from: impl BufRead, keep: impl Fn(Case) -> Case) -> Result<Option<Cases>, String> {
         let mut line = Vec::new();
         let mut next = |line: &mut Vec<u8>| {
@@ -228,13 +227,13 @@ impl Cases {
             Ok::<bool, String>(line.ends_with(b"\n"))
         };
         if !next(&mut line)? {
-            // A header that was not ended. Anything else is somebody's file.
+            // An incomplete header is ours; any other content is not.
             let same = line.iter().zip(BEGINNING).all(|(a, b)| a == b);
             return if same { Ok(None) } else { Err(NO_HEADER.to_owned()) };
         }
         let header = header(&line)?;
         let mut read = Cases { header, cases: Vec::new(), whole: line.len(), torn: false };
-        // By their digests, the lines of runs that were measured.
+        // Lines of measured runs by digest, to find duplicates.
         let mut measured = HashMap::new();
         for number in 2.. {
             if !next(&mut line)? {
@@ -262,7 +261,7 @@ impl Cases {
         Ok(Some(read))
     }
 
-    /// The last case of each name, in the order in which names first appear: one that was repeated has several lines.
+    /// The last case of each name, in the order of first appearance: a repeated case has several lines.
     pub fn latest(&self) -> Vec<&Case> {
         let mut latest: IndexMap<&str, &Case> = IndexMap::new();
         for case in &self.cases {
@@ -284,7 +283,7 @@ fn damaged(line: usize, why: &serde_json::Error) -> String {
     format!("line {line} is damaged: {why}")
 }
 
-/// What tells a file of cases from others.
+/// The field that identifies a file of cases.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -297,7 +296,7 @@ mod tests {
     fn header() -> Header {
         Header {
             schema: SCHEMA.to_owned(),
-            kind: Kind::Sweep,
+            kind: CasesKind::Sweep,
             aorta: "0.1.0".to_owned(),
             name: "moe".to_owned(),
             sha256: "00".to_owned(),

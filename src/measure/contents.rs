@@ -1,14 +1,14 @@
-//! What memory holds after a round of a program's iterations.
+//! Contents of memory after a round of iterations.
 
 use crate::base::MemoryId;
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
 use crate::model::MemoryKind;
 
-/// The bytes of each buffer.
+/// Bytes of each buffer.
 pub type Contents = Vec<(MemoryId, Vec<u8>)>;
 
-/// Runs one round of the period on `backend`, and gives every buffer of every rank as it then is, none of a rank that
-/// another process runs; nothing when it was stopped.
+/// Runs one round of the period on `backend` and returns the buffers of every rank; those of ranks in other processes
+/// are empty. `None` if the run was stopped.
 pub fn buffers(
     ranks: &[Rank],
     backend: &dyn Backend,

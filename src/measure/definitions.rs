@@ -1,25 +1,25 @@
-//! What each figure is: the one place that `aorta explain metric` and the book's table are made from.
+//! Definitions of all metrics, the single source of `aorta explain metric` and the book's table.
 
-/// The definition of a figure.
+/// Definition of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     pub name: &'static str,
-    /// How a file asks for it; empty for one that stands in reports alone.
+    /// How a workload refers to it; empty for metrics that appear in reports only.
     pub usage: &'static str,
-    /// One line for people.
+    /// Summary in one line.
     pub summary: &'static str,
     pub formula: &'static str,
-    /// Of its value, as the record has it.
+    /// Unit of its value in the record.
     pub unit: &'static str,
-    /// What its samples are, whose median it is.
+    /// Its samples, whose median is the value.
     pub samples: &'static str,
-    /// What it is good for.
+    /// Its purpose.
     pub good_for: &'static str,
-    /// Where it misleads.
+    /// How it can mislead.
     pub traps: &'static str,
 }
 
-/// The definition of that name.
+/// Returns the definition of a metric; `None` if there is none of that name.
 pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|definition| definition.name == name)
 }
@@ -29,7 +29,7 @@ const OBSERVED: &str = "each observed iteration, or round";
 const OF_ONE_SLOT: &str = "each observed iteration, of the slot that takes longest";
 const NO_SAMPLES: &str = "none: it is known before the run";
 
-/// Every figure: those that a file may ask for in their order, then those of reports.
+/// All metrics: first those that a workload may use, then those of reports.
 pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "time",

@@ -1,4 +1,4 @@
-//! What a device has, and what it can do at most: the figures of a file that are of the machine.
+//! Metrics that describe the device: units, memory and peaks.
 
 use crate::base::Nanos;
 use crate::config::Profile;
@@ -8,12 +8,12 @@ use crate::model::Program;
 
 use super::evidence::totals;
 
-/// What is known of a device; absent where nobody says.
+/// Properties of a device. A field is `None` if it is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Device<'a> {
     pub units: Option<u32>,
     pub memory: Option<u64>,
-    /// What describes its peaks.
+    /// The profile with its peaks.
     pub profile: Option<&'a Profile>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Device<'a> {
         self.profile.ok_or_else(|| "no profile describes this device".to_owned())
     }
 
-    /// Compute units.
+    /// Number of compute units.
     pub fn units(&self) -> Result<f64, String> {
         self.units.map(f64::from).ok_or_else(|| "the device does not say how many units it has".to_owned())
     }
@@ -36,13 +36,12 @@ impl<'a> Device<'a> {
         self.memory.map(|bytes| bytes as f64).ok_or_else(|| "the device has no memory of its own".to_owned())
     }
 
-    /// The peak of its memory, in bytes for each nanosecond.
+    /// Peak memory bandwidth in bytes per ns.
     pub fn bandwidth(&self) -> Result<f64, String> {
         Ok(self.profile()?.bandwidth.value() * Nanos(1).seconds())
     }
 
-    /// The rate at which it would do the program's arithmetic, each type at its own peak, in operations for each
-    /// nanosecond.
+    /// Peak rate for the program's mix of arithmetic types, in operations per ns.
     pub fn flops(&self, program: &Program) -> Result<f64, String> {
         let time = arithmetic(program, self.profile()?);
         let flops = totals(program).0;
@@ -50,7 +49,7 @@ impl<'a> Device<'a> {
     }
 }
 
-/// How long an iteration's arithmetic takes at its peaks, in ns: the mean over the cycle.
+/// Ideal time of an iteration's arithmetic in ns, averaged over the cycle.
 fn arithmetic(program: &Program, profile: &Profile) -> f64 {
     let specs = program.cycle.iter().flat_map(|step| &step.ops).filter_map(|op| program.op_spec(op));
     let sum: f64 = specs.map(|spec| Ideal::of(spec, &[], 0.0, profile).arithmetic).sum();

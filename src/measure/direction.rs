@@ -1,16 +1,16 @@
-//! Which way a metric is better: by its unit, or by its name where the unit is none.
+//! Decides whether higher or lower values of a metric are better, by its unit or its name.
 
 use crate::measure::effect::Direction;
 
-/// Words in the names of shares and ratios that are better when they are higher.
+/// Words in names of ratios that are better when higher.
 const HIGHER: [&str; 10] =
     ["overlap", "hidden", "speedup", "gain", "saving", "utilization", "efficiency", "throughput", "at_once", "mfu"];
 
-/// Words in the names of those that are better when they are lower.
+/// Words in names of ratios that are better when lower.
 const LOWER: [&str; 9] =
     ["exposed", "stretch", "idle", "skew", "imbalance", "slowdown", "overhead", "dropped", "memory"];
 
-/// Which way is better; nothing where neither the unit nor the name says so.
+/// Direction of a metric; `None` if neither unit nor name implies one.
 pub fn of(name: &str, unit: &str) -> Option<Direction> {
     if unit.ends_with("/s") || unit.ends_with("FLOPS") {
         return Some(Direction::HigherIsBetter);

@@ -1,5 +1,4 @@
-//! What a reader has to know before believing a series of times, in words; and whether times are steady enough to be set
-//! beside those of other runs.
+//! Warnings about a series of times, and whether times are steady enough to compare with other runs.
 
 use crate::base::Nanos;
 
@@ -7,23 +6,23 @@ use super::quantile::effective;
 use super::record::{RunRecord, Times, Variant, WarmupRecord};
 use super::series::{self, Modes};
 use super::slots;
-use super::warmup::beside_own_slot;
+use super::warmup::relative_to_slot;
 
-/// Variation beyond which a warning is given.
+/// Coefficient of variation above which a warning is given.
 const NOISE: f64 = 0.10;
 
-/// The share of the samples below which it is told that they tell less than their number.
+/// Share of independent samples below which a warning is given.
 const FEW: f64 = 1.0 / 3.0;
 
-/// How wide the interval of the median may be in a steady run, as a share of the median.
+/// Maximum width of the median's interval in a steady run, as a share of the median.
 const WIDTH: f64 = 0.10;
 
-/// How far times of a steady run may drift from the first third to the last, and how far two groups of them may lie apart,
-/// as a share of the median.
+/// Maximum drift from the first to the last third of a steady run, and maximum distance of two modes, as a share of the
+/// median.
 const STEADY: f64 = 0.05;
 
-/// The warnings of a series of a program with that many slots. Times are set beside those of their own slot alone: what
-/// the file makes different is no noise.
+/// Warnings about the times of a program with `slots` slots. Times are compared within their slot: differences between
+/// slots come from the program.
 pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec<String> {
     let mut doubts = Vec::new();
     let floats: Vec<f64> = times.samples_ns.iter().map(|time| time.0 as f64).collect();
@@ -43,7 +42,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
             trend.abs() * 100.0
         ));
     }
-    let samples = beside_own_slot(&times.samples_ns, slots);
+    let samples = relative_to_slot(&times.samples_ns, slots);
     if let Some(trend) = series::trend(&samples) {
         doubts.push(format!(
             "{name}: the times {} by {:.1} % from the first third to the last: the device heats up, slows down, or is \
@@ -66,8 +65,8 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     doubts
 }
 
-/// Why figures of a run say little, of the first of its variants of which that is so. Nothing where nothing was measured
-/// that could say so: a simulator has no noise, and one iteration no spread.
+/// Why the first unsteady variant of a record is unsteady; `None` if none is, or if nothing can be said, as of a
+/// simulation or of a single iteration.
 pub fn unsteady(record: &RunRecord) -> Option<String> {
     if record.simulated || !record.measurement {
         return None;
@@ -77,10 +76,10 @@ pub fn unsteady(record: &RunRecord) -> Option<String> {
     record.variants.iter().find_map(doubt)
 }
 
-/// What is wrong with a series of times of a program with that many slots.
+/// Why the times of a program with `slots` slots are unsteady; `None` if they are steady.
 fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
     let median = time.p50_ns.filter(|median| median.0 > 0)?.0 as f64;
-    let samples = beside_own_slot(&time.samples_ns, slots);
+    let samples = relative_to_slot(&time.samples_ns, slots);
     if let Some(trend) = series::trend(&samples).filter(|trend| trend.abs() > STEADY) {
         return Some(format!("the times {} by {:.0} % while measuring", moved(trend), trend.abs() * 100.0));
     }

@@ -1,43 +1,42 @@
-//! How much one set of samples differs from another, how sure that is, and whether it matters. Knows no unit.
+//! The effect between two sets of samples: ratio, interval and verdict. Independent of units.
 //!
-//! An effect is a ratio: what the other has over what the base has, of the median or of a higher percentile. All is
-//! worked out from logarithms, so that exchanging the sides turns the ratio over and changes nothing else.
+//! An effect is the ratio of the other side to the base, of the median or of a higher percentile. All calculations use
+//! logarithms, so that swapping the sides inverts the ratio and changes nothing else.
 //!
-//! Where each side has one run, its interval says how well the iterations of *these two runs* are known: from the
-//! order-statistic intervals of both percentiles, joined by MOVER (Zou and Donner, "Construction of confidence limits about
-//! effect measures", 2008). How much runs differ has to be said beside it: see [`Effect::between_runs`]. Where a side has
-//! several runs, the run is the unit, since runs differ by more than iterations do: Welch's interval of the difference of
-//! the runs' mean logarithms. It needs no random numbers.
+//! If each side has one run, the interval covers the uncertainty of *these two runs*: it combines the order-statistic
+//! intervals of both percentiles by MOVER (Zou and Donner, "Construction of confidence limits about effect measures",
+//! 2008). The variation between runs is added separately: see [`Effect::between_runs`]. If a side has several runs,
+//! each run is one observation, since runs differ more than iterations: the interval is Welch's, of the difference of
+//! mean logarithms. No random numbers are used.
 
 use serde::{Deserialize, Serialize};
 
 use super::quantile::quantile;
 use super::stats::{Moments, logs, student};
 
-/// Effects below this share do not matter, unless somebody says otherwise.
+/// Default share below which effects do not matter.
 pub const THRESHOLD: f64 = 0.03;
 
-/// How much runs of the same program are taken to differ where each side has one: the standard deviation, as a share. Of
-/// 200 pairs of equal runs on an H200, of the file that differed the most, four streams of tiny kernels, about one in
-/// twenty lies beyond what this allows for.
+/// Default standard deviation between runs of the same program, as a share, if each side has one run. Covers 95 % of
+/// 200 pairs of equal runs on an H200, of the most variable workload (four streams of tiny kernels).
 pub const BETWEEN_RUNS: f64 = 0.015;
 
-/// The same of graphs, which leave less to chance: of 200 pairs of `moe`, 95 % were less than 0.36 % apart, and none by
-/// more than 1.8 %.
+/// The same for graphs, which vary less: of 200 pairs of `moe`, 95 % differed by less than 0.36 %, and none by more
+/// than 1.8 %.
 pub const BETWEEN_RUNS_OF_GRAPHS: f64 = 0.005;
 
-/// What is taken for the difference of runs that were launched as graphs, or in another way.
+/// Default standard deviation between runs, for graphs or streams.
 pub fn between_runs(graphs: bool) -> f64 {
     if graphs { BETWEEN_RUNS_OF_GRAPHS } else { BETWEEN_RUNS }
 }
 
-/// Which way is the better one.
+/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Times, and memory.
+    /// For times and memory.
     LowerIsBetter,
-    /// Throughput, bandwidth, overlap.
+    /// For throughput, bandwidth and overlap.
     HigherIsBetter,
 }
 
@@ -50,65 +49,64 @@ impl Direction {
     }
 }
 
-/// What the interval was worked out from.
+/// What an interval is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// The iterations of one run a side: how runs differ is not known.
+    /// Iterations of one run per side. The variation between runs is unknown.
     Iterations,
-    /// Several runs, or blocks, of a side at least.
+    /// Several runs or blocks of at least one side.
     Groups,
-    /// Values that are not measured and do not vary.
+    /// Values without variation.
     Exact,
-    /// One value a side: nothing says how it varies.
+    /// One value per side. The variation is unknown.
     Single,
 }
 
-/// What is to be said of an effect.
+/// Verdict on an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// No difference is outside of the interval, and the effect is beyond the threshold.
+    /// The interval excludes 1, and the effect exceeds the threshold.
     Better,
     /// The whole interval lies within the threshold.
     Same,
-    /// As `Better`, to the other side.
+    /// Like `Better`, in the other direction.
     Worse,
     CannotTell,
 }
 
-/// The difference of two sets of samples.
+/// The difference between two sets of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Of each side: the percentile, over several groups the geometric mean of theirs.
+    /// The percentile of each side; with several groups, their geometric mean.
     pub base: f64,
     pub other: f64,
-    /// The other's over the base's.
+    /// The other side's value over the base's.
     pub ratio: f64,
-    /// Holds the true ratio with 95 % confidence; absent where the samples are too few.
+    /// Contains the true ratio with 95 % confidence; `None` if samples are too few.
     pub interval: Option<(f64, f64)>,
     pub basis: Basis,
-    /// The standard deviation between runs of the same program that was assumed, as a share; absent where none was.
+    /// Assumed standard deviation between runs of the same program, as a share; `None` if none was assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_runs: Option<f64>,
-    /// The share beyond which a difference matters: the larger is more than `1 + threshold` times the smaller.
+    /// Share above which a difference matters: the larger value is more than `1 + threshold` times the smaller.
     pub threshold: f64,
     pub verdict: Verdict,
 }
 
-/// One side: the logarithm of its value, and of its interval's ends, where one run tells them.
+/// One side: logarithms of its value and of its interval's ends, if a single run determines them.
 struct SideValue {
     center: f64,
     interval: Option<(f64, f64)>,
-    /// Of the logarithms over groups; nothing of a single one.
+    /// Variance of the logarithms over groups; `None` for a single group.
     variance: Option<f64>,
     groups: usize,
 }
 
 impl Effect {
-    /// The effect on a percentile, from 50 on. Each side has groups of samples that were taken together, in their order:
-    /// of a run, or of a block of one. `None` where a side is empty, one of its groups cannot carry the percentile, or a
-    /// percentile is not positive.
+    /// Effect on a percentile from 50 on. Each group of a side has consecutive samples of a run or a block. `None` if a
+    /// side is empty, a group has too few samples for the percentile, or a percentile is not positive.
     pub fn of(
         base: &[&[f64]],
         other: &[&[f64]],
@@ -120,13 +118,13 @@ impl Effect {
         Some(Effect::between(&sides, Basis::Iterations, direction, threshold))
     }
 
-    /// The effect on a figure of which each run has one value. Nothing where a side is empty or a value not positive.
+    /// Effect on a metric with one value per run. `None` if a side is empty or a value is not positive.
     pub fn of_values(base: &[f64], other: &[f64], direction: Direction, threshold: f64) -> Option<Effect> {
         let sides = [SideValue::of_values(base)?, SideValue::of_values(other)?];
         Some(Effect::between(&sides, Basis::Single, direction, threshold))
     }
 
-    /// The effect on a figure that does not vary: it is what it is. Nothing where a value is not positive.
+    /// Effect on a metric without variation. `None` if a value is not positive.
     pub fn exact(base: f64, other: f64, direction: Direction, threshold: f64) -> Option<Effect> {
         let sides = [SideValue::exact(base)?, SideValue::exact(other)?];
         Some(Effect::between(&sides, Basis::Exact, direction, threshold))
@@ -148,8 +146,8 @@ impl Effect {
         }
     }
 
-    /// The same, where runs of one program differ by this standard deviation, a share. It is said of one run a side alone:
-    /// several runs show by themselves how they differ.
+    /// Widens the interval for this standard deviation between runs, a share. Applies only if each side has one run:
+    /// several runs show their variation.
     pub fn between_runs(self, deviation: f64, direction: Direction) -> Effect {
         if self.basis != Basis::Iterations {
             return self;
@@ -159,18 +157,18 @@ impl Effect {
         Effect { interval, between_runs: Some(deviation), verdict, ..self }
     }
 
-    /// The effect on what is one over this: rates in place of times. What is better stays better.
+    /// Effect on the reciprocal, such as a rate in place of a time. The better side stays the better one.
     pub fn inverse(self) -> Effect {
         let interval = self.interval.map(|(low, high)| (1.0 / high, 1.0 / low));
         Effect { base: 1.0 / self.base, other: 1.0 / self.other, ratio: 1.0 / self.ratio, interval, ..self }
     }
 
-    /// Whether there is an interval, and chance decided its ends.
+    /// Whether the effect has an interval that comes from noise.
     pub fn is_uncertain(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low < high)
     }
 
-    /// Why there is no interval, in words.
+    /// Why there is no interval, in words; `None` if there is one.
     pub fn missing(&self) -> Option<&'static str> {
         match (self.interval, self.basis) {
             (Some(_), _) => None,
@@ -181,7 +179,7 @@ impl Effect {
         }
     }
 
-    /// What a reader has to know before believing the interval, in words.
+    /// Caveat about the interval, in words; `None` if there is none.
     pub fn caution(&self) -> Option<String> {
         match (self.basis, self.between_runs) {
             (Basis::Iterations, Some(deviation)) => Some(format!(
@@ -231,7 +229,7 @@ fn log(value: f64) -> Option<f64> {
     logs(&[value])?.pop()
 }
 
-/// The interval of a difference from those of both sides: the distances to their ends add up as squares do.
+/// Interval of a difference by MOVER: the distances to the interval's ends add in quadrature.
 fn mover(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let ((base_low, base_high), (low, high)) = (base.interval?, other.interval?);
     let change = other.center - base.center;
@@ -240,7 +238,7 @@ fn mover(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     Some((change - below, change + above))
 }
 
-/// Welch's interval of the difference of two means. A side of one run is taken to vary as the other's runs do.
+/// Welch's interval of the difference of two means. A side with one run gets the other side's variance.
 fn welch(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let share = |side: &SideValue, variance: f64| variance / side.groups as f64;
     let degrees = |side: &SideValue| (side.groups - 1) as f64;
@@ -260,22 +258,22 @@ fn welch(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     Some((change - reach, change + reach))
 }
 
-/// The interval of the ratio of two runs, where runs of one program differ by this standard deviation, a share.
+/// Interval of the ratio of two runs, widened for this standard deviation between runs, a share.
 pub(super) fn allow_for_runs(ratio: f64, (low, high): (f64, f64), deviation: f64) -> (f64, f64) {
     let reach = NORMAL * std::f64::consts::SQRT_2 * deviation.ln_1p();
     let wider = |end: f64| (end / ratio).ln().hypot(reach).exp();
     (ratio / wider(low), ratio * wider(high))
 }
 
-/// What a bell curve exceeds to either side with 2.5 %, in standard deviations.
+/// Quantile of the normal distribution for 2.5 % in each tail, in standard deviations.
 const NORMAL: f64 = 1.96;
 
-/// The verdict on a ratio.
+/// Verdict on a ratio.
 pub(super) fn judge(ratio: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {
     verdict(ratio.ln(), interval.map(|(low, high)| (low.ln(), high.ln())), direction, threshold)
 }
 
-/// The verdict on a logarithm.
+/// Verdict on the logarithm of a ratio.
 pub(super) fn verdict(change: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {
     let Some((low, high)) = interval else { return Verdict::CannotTell };
     let matters = threshold.ln_1p();

@@ -1,4 +1,4 @@
-//! What figures are worked out from, and the samples of each figure by slot.
+//! Input of metrics, and the samples of each basic figure by slot.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,29 +20,29 @@ use super::slots;
 use super::spans;
 use super::stats::Summary;
 
-/// What a variant's figures are worked out from, on one rank.
+/// Everything that metrics of a variant on one rank are computed from.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
-    /// Iterations after which the programs of all ranks repeat.
+    /// Number of iterations after which the programs of all ranks repeat.
     pub slots: usize,
     pub time: &'a Samples,
     pub serial: Option<&'a Samples>,
     /// The observed iterations.
     pub traces: &'a [Iteration<'a>],
-    /// What operations take when nothing runs beside them.
+    /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
-    /// Bytes of the device's memory that are laid out.
+    /// Bytes of device memory in the layout.
     pub memory: u64,
-    /// What the device can do at most.
+    /// The device's limits.
     pub limits: Limits<'a>,
     pub device: Device<'a>,
     pub known: Known,
 }
 
-/// A sample as a quotient, so that samples of several slots become one: the sum of the numerators over the sum of the
-/// denominators. A plain amount is over 1, and the mean comes of it.
+/// A sample as a quotient. Samples of several slots combine to the sum of numerators over the sum of denominators. A
+/// plain amount has the denominator 1, so that amounts combine to their mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quotient {
     pub over: f64,
@@ -57,31 +57,31 @@ impl Quotient {
 
 /// The samples of a figure.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sampled {
-    /// One number that has nothing to do with iterations.
+pub enum FigureSamples {
+    /// One number that does not depend on iterations.
     Constant(f64),
-    /// For each slot one number that is known before the run.
+    /// For each slot a number that is known before the run.
     Known(Vec<f64>),
-    /// For each slot a sample of each of its iterations, in their order; none for a slot that has no such figure.
+    /// For each slot the samples of its iterations, in order; empty for a slot without that figure.
     Iterations(Vec<Vec<Quotient>>),
-    /// For each slot the samples of all operations, in all of its iterations.
+    /// For each slot the samples of all operations in all of its iterations.
     Operations(Vec<Vec<f64>>),
 }
 
-/// Samples of figures that were asked for, by the figure, its sets, and whether they are of observed iterations alone.
-pub type Figures = RefCell<FxHashMap<(Figure, String, bool), Result<Rc<Sampled>, String>>>;
+/// Cached samples, by figure, set of operations, and whether they are of observed iterations only.
+pub type Figures = RefCell<FxHashMap<(Figure, String, bool), Result<Rc<FigureSamples>, String>>>;
 
-/// Bytes that operations move.
+/// Bytes moved by operations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moved {
     /// Within the rank, and between it and its host.
     here: f64,
-    /// Between ranks. Links carry both directions at once, so the direction that has more counts.
+    /// Between ranks. Links are bidirectional, so the larger direction counts.
     across: BusBytes,
 }
 
 impl Moved {
-    /// The bytes that an operation has to move.
+    /// Bytes that an operation must move.
     fn of(spec: &Spec) -> Moved {
         let cost = spec.cost();
         let across = BusBytes { sent: cost.sent as f64, received: cost.received as f64 };
@@ -97,7 +97,7 @@ impl Moved {
     }
 }
 
-/// Arithmetic and bytes of an iteration of a slot, or of some of its operations.
+/// Arithmetic operations and bytes of an iteration of a slot, of all operations or of a set.
 fn work(program: &Program, step: &Step, set: Option<&OpSet>) -> (f64, f64) {
     let (mut flops, mut moved) = (0.0, Moved::default());
     for op in &step.ops {
@@ -112,7 +112,7 @@ fn work(program: &Program, step: &Step, set: Option<&OpSet>) -> (f64, f64) {
     (flops, moved.bytes())
 }
 
-/// Arithmetic and bytes of an iteration: the mean over the slots.
+/// Arithmetic operations and bytes of an iteration, averaged over slots.
 pub fn totals(program: &Program) -> (f64, f64) {
     let slots = program.cycle.len().max(1) as f64;
     let each = program.cycle.iter().map(|step| work(program, step, None));
@@ -121,15 +121,15 @@ pub fn totals(program: &Program) -> (f64, f64) {
 }
 
 impl Evidence<'_> {
-    /// The samples of a figure of some operations, worked out once however often it is asked for. `observed` is for a
-    /// figure of whole iterations: of the observed ones, and not of all that were measured.
+    /// Samples of a figure for a set of operations; cached. `observed` selects observed iterations, instead of all
+    /// measured ones, for a figure of whole iterations.
     pub fn sampled(
         &self,
         figure: Figure,
         set: Option<&OpSet>,
         beside: Option<&OpSet>,
         observed: bool,
-    ) -> Result<Rc<Sampled>, String> {
+    ) -> Result<Rc<FigureSamples>, String> {
         let text = |set: Option<&OpSet>| set.map_or("", |set| set.text.as_str()).to_owned();
         let key = (figure, format!("{}|{}", text(set), text(beside)), observed);
         let known = self.known.figures.borrow().get(&key).cloned();
@@ -140,8 +140,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// For each observed iteration, something of the operations of a set, or of all. Nothing of an iteration that has
-    /// none of them.
+    /// Applies a function to the set's operations in each observed iteration. Skips iterations without any of them.
     fn observed<T>(
         &self,
         set: Option<&OpSet>,
@@ -165,24 +164,29 @@ impl Evidence<'_> {
         }
     }
 
-    /// For each observed iteration, a quotient; nothing of an iteration that has none.
-    fn quotients(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> Option<Quotient>) -> Result<Sampled, String> {
-        self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(Sampled::Iterations)
+    /// A quotient for each observed iteration; skips iterations without one.
+    fn quotients(
+        &self,
+        set: Option<&OpSet>,
+        value: impl Fn(&Observed) -> Option<Quotient>,
+    ) -> Result<FigureSamples, String> {
+        self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(FigureSamples::Iterations)
     }
 
-    /// For each observed iteration, one number that is a time in which the set does all its work.
-    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<Sampled, String> {
+    /// A time for each observed iteration in which the set does all its work. Fails if a time is too short for that
+    /// work.
+    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
             let time = value(observed);
             self.limits.check(time, observed.specs())?;
             Ok(vec![Quotient::plain(time)])
         });
-        samples.map(Sampled::Iterations)
+        samples.map(FigureSamples::Iterations)
     }
 
-    /// A rate of the bytes that `bytes` finds in a set, over the time in which any operation that has some works: an
-    /// operation between ranks does not while it waits for another rank.
-    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<Moved>) -> Result<Sampled, String> {
+    /// Rate of the bytes of a set, over the time in which any operation that moves some is working. An operation does
+    /// not work while it waits for another rank.
+    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<Moved>) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
             let moving = observed.only(|spec| bytes(spec).is_some());
             let time = spans::length(&moving.working());
@@ -190,16 +194,16 @@ impl Evidence<'_> {
             let total = moving.specs().filter_map(&bytes).fold(Moved::default(), Moved::and).bytes();
             Ok(if time > 0.0 { vec![Quotient { over: total, under: time }] } else { Vec::new() })
         });
-        samples.map(Sampled::Iterations)
+        samples.map(FigureSamples::Iterations)
     }
 
-    /// Times of the iterations of each slot, in ns: as many of each as there are whole rounds.
+    /// Iteration times of each slot in ns, limited to complete rounds.
     fn by_slot(&self, samples: &Samples) -> Vec<Vec<f64>> {
         let times: Vec<f64> = samples.time.iter().map(|time| time.0 as f64).collect();
         slots::by_slot(&times, self.slots, samples.first)
     }
 
-    /// The times of measured iterations, unless no device can be as fast as they say.
+    /// Iteration times of each slot in ns. Fails if no device can be as fast.
     fn times(&self) -> Result<Vec<Vec<f64>>, String> {
         let times: Vec<f64> = self.time.time.iter().map(|time| time.0 as f64).collect();
         let Some(summary) = Summary::of(&slots::rounds(&times, self.slots)) else {
@@ -218,13 +222,13 @@ impl Evidence<'_> {
             .ok_or_else(|| "the serial run was not measured".to_owned())
     }
 
-    /// For each slot what its iterations have to do.
+    /// Work of an iteration of each slot.
     fn works(&self, set: Option<&OpSet>, of: fn((f64, f64)) -> f64) -> Vec<f64> {
         let own: Vec<f64> = self.program.cycle.iter().map(|step| of(work(self.program, step, set))).collect();
         (0..self.slots).map(|slot| own[slot % own.len()]).collect()
     }
 
-    /// The times of the observed iterations of each slot, in ns.
+    /// Times of the observed iterations of each slot, in ns.
     fn observed_times(&self) -> Vec<Vec<f64>> {
         let mut times = vec![Vec::new(); self.slots];
         for iteration in self.traces {
@@ -239,7 +243,7 @@ impl Evidence<'_> {
         set: Option<&OpSet>,
         beside: Option<&OpSet>,
         observed: bool,
-    ) -> Result<Sampled, String> {
+    ) -> Result<FigureSamples, String> {
         let times = || if observed { Ok(self.observed_times()) } else { self.times() };
         match (figure, set) {
             (Figure::Time, None) => Ok(plain(times()?)),
@@ -255,8 +259,8 @@ impl Evidence<'_> {
                 Some(Quotient::plain(moves.exposed()))
             }),
             (Figure::Exposed, Some(_)) => self.quotients(set, |observed| Some(Quotient::plain(observed.exposed()))),
-            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())).map(Sampled::Operations),
-            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())).map(Sampled::Operations),
+            (Figure::Gap, _) => self.observed(set, |observed| Ok(observed.gaps())).map(FigureSamples::Operations),
+            (Figure::Delay, _) => self.observed(set, |observed| Ok(observed.delays())).map(FigureSamples::Operations),
             (Figure::Stretch, _) => {
                 let alone = self.alone.ok_or("no operation was timed alone, on one stream")?;
                 self.quotients(set, |observed| {
@@ -264,14 +268,14 @@ impl Evidence<'_> {
                     (under > 0.0).then_some(Quotient { over, under })
                 })
             }
-            (Figure::Flops, set) => Ok(Sampled::Known(self.works(set, |(flops, _)| flops))),
-            (Figure::Bytes, set) => Ok(Sampled::Known(self.works(set, |(_, bytes)| bytes))),
+            (Figure::Flops, set) => Ok(FigureSamples::Known(self.works(set, |(flops, _)| flops))),
+            (Figure::Bytes, set) => Ok(FigureSamples::Known(self.works(set, |(_, bytes)| bytes))),
             (Figure::Bandwidth, None) => {
                 let bytes = self.works(None, |(_, bytes)| bytes);
                 let of = |(times, over): (Vec<f64>, &f64)| {
                     times.into_iter().map(|under| Quotient { over: *over, under }).collect()
                 };
-                Ok(Sampled::Iterations(times()?.into_iter().zip(&bytes).map(of).collect()))
+                Ok(FigureSamples::Iterations(times()?.into_iter().zip(&bytes).map(of).collect()))
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
             (Figure::BusBandwidth, _) => {
@@ -292,24 +296,24 @@ impl Evidence<'_> {
                     times.into_iter().map(|under| Quotient { over, under }).collect()
                 };
                 let serial = self.serial()?;
-                Ok(Sampled::Iterations(self.times()?.into_iter().zip(&serial).map(of).collect()))
+                Ok(FigureSamples::Iterations(self.times()?.into_iter().zip(&serial).map(of).collect()))
             }
-            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(Sampled::Operations),
+            (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(FigureSamples::Operations),
             (Figure::Utilization, _) => self.quotients(set, |observed| {
                 let under = observed.iteration.trace.time.0 as f64;
                 (under > 0.0).then(|| Quotient { over: observed.within(&observed.stretches()), under })
             }),
-            (Figure::MemoryPeak, _) => Ok(Sampled::Constant(self.memory as f64)),
-            (Figure::DeviceUnits, _) => self.device.units().map(Sampled::Constant),
-            (Figure::DeviceMemory, _) => self.device.memory().map(Sampled::Constant),
-            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(Sampled::Constant),
-            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(Sampled::Constant),
+            (Figure::MemoryPeak, _) => Ok(FigureSamples::Constant(self.memory as f64)),
+            (Figure::DeviceUnits, _) => self.device.units().map(FigureSamples::Constant),
+            (Figure::DeviceMemory, _) => self.device.memory().map(FigureSamples::Constant),
+            (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(FigureSamples::Constant),
+            (Figure::DeviceFlops, _) => self.device.flops(self.program).map(FigureSamples::Constant),
         }
     }
 }
 
-/// Samples that are plain amounts.
-fn plain(samples: Vec<Vec<f64>>) -> Sampled {
+/// Wraps plain amounts as samples.
+fn plain(samples: Vec<Vec<f64>>) -> FigureSamples {
     let of = |samples: Vec<f64>| samples.into_iter().map(Quotient::plain).collect();
-    Sampled::Iterations(samples.into_iter().map(of).collect())
+    FigureSamples::Iterations(samples.into_iter().map(of).collect())
 }

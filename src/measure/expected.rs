@@ -1,7 +1,7 @@
-//! Is it normal? Figures of a record beside the ranges that are known of such a device.
+//! Compares metrics of a record with the normal ranges of its device.
 //!
-//! It says nothing rather than something wrong: of a simulated or emulated run, of one without warm-up, of operations
-//! that ran beside others, and of devices of which nothing is known.
+//! Refuses records that the ranges do not apply to: simulated or emulated runs, runs without warm-up, operations that
+//! overlapped others, and unknown devices.
 
 mod checks;
 mod figures;
@@ -11,11 +11,11 @@ use crate::config::Expected;
 use crate::config::expected::{Figure, Range};
 
 use super::record::{ExpectedRecord, RunRecord, Variant};
-use figures::Seen;
+use figures::MatchedMetric;
 
-/// Every figure of the record of which something is known, in the order of the ranges.
+/// All metrics of the record for which a range exists, in the order of the ranges.
 pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
-    if why_not(record, known).is_some() {
+    if why_inapplicable(record, known).is_some() {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -28,8 +28,8 @@ pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     found
 }
 
-/// Why nothing can be said of this record; nothing where something can.
-pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
+/// Why no range applies to this record; `None` if ranges apply.
+pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> {
     let why = match record {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
         _ if record.emulated.is_some() => "other ranks were emulated".to_owned(),
@@ -43,7 +43,7 @@ pub fn why_not(record: &RunRecord, known: &Expected) -> Option<String> {
     Some(why)
 }
 
-/// How figures of a kind are called that lie outside of their range.
+/// Word for a value: `normal`, `slower` or `faster`.
 fn verdict(range: &Range, value: f64) -> &'static str {
     let less_is_better = match range.figure {
         Figure::Issue | Figure::GraphLaunch => true,
@@ -58,7 +58,7 @@ fn verdict(range: &Range, value: f64) -> &'static str {
     }
 }
 
-fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: Seen) -> ExpectedRecord {
+fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: MatchedMetric) -> ExpectedRecord {
     let verdict = verdict(range, seen.value);
     let check = match verdict {
         "normal" => Vec::new(),

@@ -1,70 +1,71 @@
-//! How long operations between ranks wait for those of other ranks, and how long they transfer.
+//! Splits the duration of operations between ranks into waiting and transfer.
 //!
-//! An operation waits from its start until the last operation that it meets has started; the rest of its duration is its
-//! transfer. Two sources tell how long that is. Durations do without a clock: of operations that end together, the last to
-//! come waits for nobody, so the shortest duration is the transfer. Starts on a common clock tell it up to the error of the
-//! clocks. The durations decide, as far as the clocks do not exclude what they say.
+//! An operation waits from its start until the last matching operation of another rank has started; the rest is
+//! transfer. Two sources determine this. Durations need no common clock: operations that end together share the
+//! transfer, and the last to arrive waits for nobody, so the shortest duration is the transfer. Start times on a common
+//! clock bound the waiting up to the clocks' error. The durations decide, within those bounds.
 
 use std::collections::BTreeMap;
 
 use crate::base::{Nanos, OpId};
 use crate::exec::{Span, Trace};
 
-use super::record::{MomentRecord, VisitRecord};
+use super::arrivals::{Channel, RankArrivals, keep_matched};
+use super::record::{ArrivalRecord, MomentRecord};
 use super::run::RankRequest;
-use super::visits::{Channel, Visits, keep_matched};
 
-/// An operation of a rank, with the operations of other ranks that it meets.
+/// An operation of a rank, with the matching operations of other ranks.
 #[derive(Debug)]
-pub struct Party<'a> {
+pub struct MatchedOperation<'a> {
     pub rank: u32,
     pub origins: &'a [MomentRecord],
-    /// One of the operation's visits: all have its times.
-    pub visit: &'a VisitRecord,
-    /// Their places among the parties.
+    /// One of its arrivals. All arrivals of an operation have the same times.
+    pub arrival: &'a ArrivalRecord,
+    /// Indices of the matching operations.
     partners: Vec<usize>,
 }
 
-/// All operations of one slot that meet operations of other ranks, in the order of the ranks and of their texts.
+/// All operations of one slot that match operations of other ranks, by rank and in the order of the text.
 #[derive(Debug)]
-pub struct Meetings<'a>(Vec<Party<'a>>);
+pub struct MatchedOperations<'a>(Vec<MatchedOperation<'a>>);
 
-impl Party<'_> {
+impl MatchedOperation<'_> {
     /// Its duration in an observed iteration.
     pub fn duration(&self, at: usize) -> Nanos {
-        self.visit.ends_ns[at] - self.visit.starts_ns[at]
+        self.arrival.ends_ns[at] - self.arrival.starts_ns[at]
     }
 
-    /// Observed iterations.
+    /// Number of observed iterations.
     pub fn iterations(&self) -> usize {
-        self.visit.starts_ns.len()
+        self.arrival.starts_ns.len()
     }
 
-    /// How long after this one an operation of another rank started, by their clocks, and how far that may be off.
-    fn behind(&self, other: &Party, at: usize) -> Option<(Nanos, Nanos)> {
+    /// How much later an operation of another rank started, by the clocks, and the error of that. `None` without a
+    /// common clock.
+    fn behind(&self, other: &MatchedOperation, at: usize) -> Option<(Nanos, Nanos)> {
         let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
-        let start = |party: &Party, origin: &MomentRecord| origin.at_ns + party.visit.starts_ns[at];
+        let start = |party: &MatchedOperation, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
         let behind = start(other, their) - start(self, own);
         (own.clock == their.clock).then_some((behind, own.error_ns + their.error_ns))
     }
 }
 
-impl<'a> Meetings<'a> {
-    /// The operations of ranks that meet, of one slot.
-    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [VisitRecord])]) -> Meetings<'a> {
-        let mut parties: Vec<Party> = Vec::new();
+impl<'a> MatchedOperations<'a> {
+    /// Matches the operations of ranks in one slot.
+    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [ArrivalRecord])]) -> MatchedOperations<'a> {
+        let mut parties: Vec<MatchedOperation> = Vec::new();
         let mut met: BTreeMap<(Channel, u32), Vec<usize>> = BTreeMap::new();
-        for &(rank, origins, visits) in ranks {
-            for visit in visits {
-                let same = |party: &Party| party.rank == rank && party.visit.id == visit.id;
+        for &(rank, origins, arrivals) in ranks {
+            for arrival in arrivals {
+                let same = |party: &MatchedOperation| party.rank == rank && party.arrival.id == arrival.id;
                 if !parties.last().is_some_and(same) {
-                    parties.push(Party { rank, origins, visit, partners: Vec::new() });
+                    parties.push(MatchedOperation { rank, origins, arrival, partners: Vec::new() });
                 }
-                met.entry((Channel::of(visit), visit.number)).or_default().push(parties.len() - 1);
+                met.entry((Channel::of(arrival), arrival.number)).or_default().push(parties.len() - 1);
             }
         }
         for ((channel, _), sides) in met {
-            // A side is missing where a rank was not observed.
+            // Incomplete if a rank was not observed.
             if sides.len() != channel.size() {
                 continue;
             }
@@ -72,11 +73,11 @@ impl<'a> Meetings<'a> {
                 parties[side].partners.extend(sides.iter().filter(|other| **other != side));
             }
         }
-        Meetings(parties)
+        MatchedOperations(parties)
     }
 
-    /// How long an operation waits in an observed iteration. `None` where an operation that it meets was not observed.
-    fn wait(&self, party: &Party, at: usize) -> Option<Nanos> {
+    /// How long an operation waits in an observed iteration. `None` if a matching operation was not observed.
+    fn wait(&self, party: &MatchedOperation, at: usize) -> Option<Nanos> {
         let partners = || party.partners.iter().map(|partner| &self.0[*partner]);
         if party.partners.is_empty() || partners().chain([party]).any(|party| party.iterations() <= at) {
             return None;
@@ -85,19 +86,19 @@ impl<'a> Meetings<'a> {
         let by_durations = partners().map(|partner| duration - partner.duration(at)).fold(Nanos(0), Nanos::max);
         let clocks: Option<Vec<(Nanos, Nanos)>> = partners().map(|partner| party.behind(partner, at)).collect();
         let Some(clocks) = clocks else { return Some(by_durations) };
-        // It did not wait for who came after it had ended: what it sent lay in a buffer.
+        // It did not wait for a rank that arrived after it had ended: its data was buffered.
         let waited = clocks.iter().map(|(behind, _)| *behind).filter(|behind| *behind <= duration);
         let (last, error) = (waited.fold(Nanos(0), Nanos::max), clocks.iter().map(|(_, error)| *error).max()?);
         Some(by_durations.clamp(last - error, last + error).min(duration).max(Nanos(0)))
     }
 
-    /// How long an operation waits in each observed iteration, as far as that is known.
-    pub fn waits(&self, party: &Party) -> Vec<Nanos> {
+    /// How long an operation waits in each observed iteration, as far as known.
+    pub fn waits(&self, party: &MatchedOperation) -> Vec<Nanos> {
         (0..party.iterations()).map_while(|at| self.wait(party, at)).collect()
     }
 
-    /// The operations that meet each other, directly or through others; each with at least two.
-    pub fn together(&self) -> Vec<Vec<&Party<'a>>> {
+    /// Groups of operations that match directly or through others, with at least two each.
+    pub fn together(&self) -> Vec<Vec<&MatchedOperation<'a>>> {
         let mut seen = vec![false; self.0.len()];
         let mut together = Vec::new();
         for first in 0..self.0.len() {
@@ -118,7 +119,7 @@ impl<'a> Meetings<'a> {
     }
 }
 
-/// An observed iteration of a rank, with how long each operation waited for other ranks.
+/// An observed iteration of a rank, with the waiting time of each operation.
 #[derive(Debug)]
 pub struct Iteration<'a> {
     pub trace: &'a Trace,
@@ -126,17 +127,17 @@ pub struct Iteration<'a> {
 }
 
 impl<'a> Iteration<'a> {
-    /// One that has nothing to do with other ranks.
+    /// An iteration without operations between ranks.
     pub fn alone(trace: &'a Trace) -> Iteration<'a> {
         Iteration { trace, waits: BTreeMap::new() }
     }
 
-    /// How long an operation worked: its duration, without waiting for other ranks.
+    /// Working time of an operation: its duration without waiting for other ranks.
     pub fn work(&self, span: &Span) -> Nanos {
         span.duration() - self.wait(span.op).unwrap_or_default()
     }
 
-    /// How long an operation waited. `None` for one that no other rank takes part in, or where their part is not known.
+    /// Waiting time of an operation; `None` if it involves no other rank or the others were not observed.
     pub fn wait(&self, op: OpId) -> Option<Nanos> {
         self.waits.get(&op).copied()
     }
@@ -145,45 +146,46 @@ impl<'a> Iteration<'a> {
 /// All observed iterations of several ranks.
 #[derive(Debug)]
 pub struct Observations<'a> {
-    /// By rank, as their traces come.
+    /// By rank, in the order of their traces.
     pub iterations: Vec<Vec<Iteration<'a>>>,
-    /// By slot and rank, the visits that meet.
-    pub visits: Vec<Vec<Visits>>,
+    /// Matched arrivals, by slot and rank.
+    pub arrivals: Vec<Vec<RankArrivals>>,
 }
 
 impl<'a> Observations<'a> {
-    /// Those of the ranks' traces; `slots` are iterations after which the programs of all ranks repeat.
+    /// Computes waiting times from the ranks' traces. `slots` is the number of iterations after which the programs of
+    /// all ranks repeat.
     pub fn of(ranks: &[RankRequest], slots: usize, traces: &'a [Vec<Trace>]) -> Observations<'a> {
         let alone = |traces: &'a Vec<Trace>| traces.iter().map(Iteration::alone).collect();
         let mut iterations: Vec<Vec<Iteration>> = traces.iter().map(alone).collect();
         if ranks.len() < 2 {
-            return Observations { iterations, visits: Vec::new() };
+            return Observations { iterations, arrivals: Vec::new() };
         }
         let of_slot = |slot: usize| {
-            let visits = |(rank, traces): (&RankRequest, &'a Vec<Trace>)| {
+            let arrivals = |(rank, traces): (&RankRequest, &'a Vec<Trace>)| {
                 let traces: Vec<&Trace> = traces.iter().filter(|trace| trace.slot == slot).collect();
-                Visits::of(rank.program, rank.number, slot % rank.program.cycle.len(), &traces)
+                RankArrivals::of(rank.program, rank.number, slot % rank.program.cycle.len(), &traces)
             };
-            ranks.iter().zip(traces).map(visits).collect()
+            ranks.iter().zip(traces).map(arrivals).collect()
         };
-        let mut visits: Vec<Vec<Visits>> = (0..slots).map(of_slot).collect();
-        keep_matched(&mut visits);
-        for (slot, visits) in visits.iter().enumerate() {
-            note_waits(visits, slot, &mut iterations);
+        let mut arrivals: Vec<Vec<RankArrivals>> = (0..slots).map(of_slot).collect();
+        keep_matched(&mut arrivals);
+        for (slot, arrivals) in arrivals.iter().enumerate() {
+            note_waits(arrivals, slot, &mut iterations);
         }
-        Observations { iterations, visits }
+        Observations { iterations, arrivals }
     }
 }
 
-/// Adds to the iterations of a slot how long their operations waited.
-fn note_waits(visits: &[Visits], slot: usize, iterations: &mut [Vec<Iteration>]) {
-    let ranks: Vec<_> = visits.iter().map(|of| (of.rank, &of.origins[..], &of.visits[..])).collect();
-    let meetings = Meetings::of(&ranks);
-    let by_rank: BTreeMap<u32, usize> = visits.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
+/// Adds the waiting times of a slot's operations to the iterations.
+fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
+    let ranks: Vec<_> = arrivals.iter().map(|of| (of.rank, &of.origins[..], &of.arrivals[..])).collect();
+    let meetings = MatchedOperations::of(&ranks);
+    let by_rank: BTreeMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
     for party in &meetings.0 {
         let of_slot = iterations[by_rank[&party.rank]].iter_mut().filter(|iteration| iteration.trace.slot == slot);
         for (iteration, wait) in of_slot.zip(meetings.waits(party)) {
-            iteration.waits.insert(OpId(party.visit.id), wait);
+            iteration.waits.insert(OpId(party.arrival.id), wait);
         }
     }
 }

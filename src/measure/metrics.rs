@@ -1,8 +1,8 @@
-//! Metrics and expectations from the samples of figures.
+//! Evaluates metrics and expectations from the samples of figures.
 //!
-//! An expression is worked out in a view: over rounds, or of one slot. Every figure in it then has samples of the same
-//! iterations, so that a rate divides work by the time in which it was done. Watching operations one by one takes time, so
-//! a bare `time` beside a figure of observed iterations is theirs: a share of it is at most the whole.
+//! An expression is evaluated in a view: over rounds, or in one slot. All figures in it then use samples of the same
+//! iterations, so that a rate divides work by the time in which it was done. Observing operations costs time, so a bare
+//! `time` next to a figure of observed iterations refers to those iterations; otherwise shares could exceed 1.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,11 +13,11 @@ use crate::base::units::{self, Dimension};
 use crate::model::{Expectation, FigureExpr, Metric, Statistic};
 use crate::ops::expression::{Binary, Unary};
 
-use super::evidence::{Evidence, Figures, Quotient, Sampled};
+use super::evidence::{Evidence, FigureSamples, Figures, Quotient};
 use super::record::{ExpectationRecord, MetricRecord, OverSlots};
 use super::stats::{Summary, samples_for};
 
-/// Which iterations figures are of.
+/// The iterations that figures are taken from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct View {
     slots: Viewed,
@@ -31,14 +31,14 @@ enum Viewed {
     Slot(usize),
 }
 
-/// Which iterations a bare `time` or `bandwidth` is of.
+/// The iterations that a bare `time` or `bandwidth` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Times {
-    /// The formula that it stands in is still to be seen: `and` and `or` join formulas of their own.
+    /// Not decided yet: each operand of `and` and `or` is a formula of its own.
     Undecided,
-    /// Measured ones, which nothing disturbs.
+    /// Measured iterations, without the overhead of observation.
     Measured,
-    /// Observed ones, since another figure of the formula is of them.
+    /// Observed iterations, since another figure of the formula needs them.
     Observed,
 }
 
@@ -47,27 +47,27 @@ impl View {
         View { slots: Viewed::Slot(slot), times: Times::Undecided }
     }
 
-    /// The same of the slot that an expression names, if it names one.
+    /// The same view in the slot that an expression names, if it names one.
     fn at(&self, slot: Option<usize>) -> View {
         View { slots: slot.map_or_else(|| self.slots.clone(), Viewed::Slot), times: self.times }
     }
 }
 
-/// The slots that all parts of an expression have; `None` where no part of it differs between slots.
+/// Slots that all parts of an expression have; `None` if no part depends on the slot.
 type Slots = Option<Rc<[usize]>>;
 
-/// What figures and metrics are worth, once it has been asked: metrics may use each other any number of times.
+/// Cache of evaluated figures and metrics, since metrics may use each other many times.
 #[derive(Debug, Default)]
 pub struct Known {
     pub(super) figures: Figures,
     slots: Memo<usize, Slots>,
-    /// Whether metrics use figures of observed iterations.
+    /// Whether each metric uses figures of observed iterations.
     observed: Memo<usize, bool>,
     values: Memo<(usize, View), f64>,
     series: Memo<(usize, View), Series>,
 }
 
-/// Results by what they are of.
+/// Cached results by key.
 #[derive(Debug)]
 struct Memo<K, T>(RefCell<FxHashMap<K, Result<T, String>>>);
 
@@ -88,7 +88,7 @@ impl<K: Eq + std::hash::Hash, T: Clone> Memo<K, T> {
     }
 }
 
-/// One number, or one for each sample.
+/// A number, or a number per sample.
 #[derive(Clone, Debug)]
 enum Series {
     Constant(f64),
@@ -96,22 +96,22 @@ enum Series {
 }
 
 impl Series {
-    /// The samples of a figure in a view.
-    fn of(sampled: &Sampled, view: &Viewed) -> Result<Series, String> {
+    /// Samples of a figure in a view.
+    fn of(sampled: &FigureSamples, view: &Viewed) -> Result<Series, String> {
         let absent = |slot: usize| format!("slot {slot} has no such figure");
         let samples = match (sampled, view) {
-            (Sampled::Constant(value), _) => return Ok(Series::Constant(*value)),
-            (Sampled::Known(values), Viewed::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
-            (Sampled::Known(values), Viewed::Rounds(slots)) => {
+            (FigureSamples::Constant(value), _) => return Ok(Series::Constant(*value)),
+            (FigureSamples::Known(values), Viewed::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
+            (FigureSamples::Known(values), Viewed::Rounds(slots)) => {
                 let sum: f64 = slots.iter().map(|slot| values[*slot]).sum();
                 return Ok(Series::Constant(sum / slots.len() as f64));
             }
-            (Sampled::Iterations(samples), Viewed::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
-            (Sampled::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
-            (Sampled::Operations(samples), Viewed::Rounds(slots)) => {
+            (FigureSamples::Iterations(samples), Viewed::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
+            (FigureSamples::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
+            (FigureSamples::Operations(samples), Viewed::Rounds(slots)) => {
                 slots.iter().flat_map(|slot| &samples[*slot]).copied().collect()
             }
-            (Sampled::Iterations(samples), Viewed::Rounds(slots)) => {
+            (FigureSamples::Iterations(samples), Viewed::Rounds(slots)) => {
                 let rounds = slots.iter().map(|slot| samples[*slot].len()).min().unwrap_or(0);
                 let round = |round: usize| joined(slots.iter().map(|slot| samples[*slot][round]));
                 (0..rounds).map(round).collect::<Vec<f64>>()
@@ -161,7 +161,7 @@ impl Series {
     }
 }
 
-/// One sample of several: what all of them amount to, over all that they are measured by.
+/// Combines samples: the sum of numerators over the sum of denominators.
 fn joined(samples: impl Iterator<Item = Quotient>) -> f64 {
     let sum = samples.fold((0.0, 0.0), |sum, sample| (sum.0 + sample.over, sum.1 + sample.under));
     sum.0 / sum.1
@@ -181,7 +181,7 @@ fn common(a: Slots, b: Slots) -> Slots {
 }
 
 impl Evidence<'_> {
-    /// The slots that have all figures of an expression which are of no slot that it names.
+    /// The slots that have all figures of an expression, apart from figures of an explicit slot.
     fn slots_of(&self, expr: &FigureExpr) -> Result<Slots, String> {
         match expr {
             FigureExpr::Constant(_)
@@ -190,11 +190,11 @@ impl Evidence<'_> {
             FigureExpr::Figure { figure, set, beside, .. } => {
                 let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;
                 let has = |slot: &usize| match &*sampled {
-                    Sampled::Constant(_) | Sampled::Known(_) => true,
-                    Sampled::Iterations(samples) => !samples[*slot].is_empty(),
-                    Sampled::Operations(samples) => !samples[*slot].is_empty(),
+                    FigureSamples::Constant(_) | FigureSamples::Known(_) => true,
+                    FigureSamples::Iterations(samples) => !samples[*slot].is_empty(),
+                    FigureSamples::Operations(samples) => !samples[*slot].is_empty(),
                 };
-                let differs = !matches!(&*sampled, Sampled::Constant(_));
+                let differs = !matches!(&*sampled, FigureSamples::Constant(_));
                 Ok(differs.then(|| (0..self.slots).filter(has).collect()))
             }
             FigureExpr::Metric { metric, .. } => {
@@ -205,13 +205,13 @@ impl Evidence<'_> {
         }
     }
 
-    /// The series of a metric, worked out once however often others use it.
+    /// Values of a metric, evaluated once.
     fn metric(&self, metric: usize, view: &View) -> Result<Series, String> {
         let key = (metric, view.clone());
         self.known.series.get(key, || self.series(&self.program.metrics[metric].value, view))
     }
 
-    /// Whether an expression has a figure that only observed iterations have.
+    /// Whether an expression contains a figure that exists for observed iterations only.
     fn observes(&self, expr: &FigureExpr) -> bool {
         match expr {
             FigureExpr::Constant(_) => false,
@@ -225,7 +225,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// The view in which the parts of an expression are worked out.
+    /// The view in which the parts of an expression are evaluated.
     fn decided(&self, expr: &FigureExpr, view: &View) -> View {
         let times = match (expr, view.times) {
             (FigureExpr::Binary(Binary::And | Binary::Or, ..), times)
@@ -237,7 +237,7 @@ impl Evidence<'_> {
         View { slots: view.slots.clone(), times }
     }
 
-    /// The samples of an expression. What it names a slot of is one number.
+    /// Samples of an expression. A part with an explicit slot gives a single number.
     fn series(&self, expr: &FigureExpr, view: &View) -> Result<Series, String> {
         let view = &self.decided(expr, view);
         match expr {
@@ -260,13 +260,13 @@ impl Evidence<'_> {
         }
     }
 
-    /// The value of an expression in a view, each bare figure its median, in base units.
+    /// Value of an expression in a view, in base units, with the median of each bare figure.
     fn value(&self, expr: &FigureExpr, view: &View) -> Result<f64, String> {
         let view = &self.decided(expr, view);
         let value = match expr {
             FigureExpr::Constant(value) => *value,
             FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
-                // Few iterations are observed: a statistic that is asked for by name is of the measured ones.
+                // Few iterations are observed, so an explicit statistic uses the measured ones.
                 let observed = view.times == Times::Observed && statistic.is_none();
                 let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?;
                 let series = Series::of(&sampled, &view.at(*slot).slots)?;
@@ -291,7 +291,7 @@ impl Evidence<'_> {
         if value.is_finite() { Ok(value) } else { Err("it divides by zero".to_owned()) }
     }
 
-    /// The value of an expression over the rounds of the slots that have all of its figures.
+    /// Value of an expression over the rounds of the slots that have all of its figures.
     fn over_rounds(&self, expr: &FigureExpr) -> Result<f64, String> {
         let slots = self.slots_of(expr)?.unwrap_or_else(|| (0..self.slots).collect());
         if slots.is_empty() {
@@ -301,7 +301,7 @@ impl Evidence<'_> {
         self.value(expr, &View { slots: Viewed::Rounds(slots), times: Times::Undecided })
     }
 
-    /// Whether an expectation holds; a figure that does not exist fails it.
+    /// Evaluates an expectation. It fails if a figure in it does not exist.
     pub fn expectation(&self, expectation: &Expectation, text: String, place: String) -> ExpectationRecord {
         let truth = |expr: &FigureExpr| self.over_rounds(expr).map(|value| value != 0.0);
         let verdict = match expectation.when.as_ref().map(truth) {
@@ -315,7 +315,7 @@ impl Evidence<'_> {
         ExpectationRecord { text, place, verdict: verdict.to_owned() }
     }
 
-    /// For each metric its value in each slot; none for a metric whose value is the same in all slots by definition.
+    /// Value of each metric in each slot; empty for a metric that cannot differ between slots.
     fn slot_values(&self) -> Vec<Vec<Option<f64>>> {
         let metrics = &self.program.metrics;
         if self.slots < 2 {
@@ -327,7 +327,7 @@ impl Evidence<'_> {
             for (index, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.has_slots) {
                 values[index].push(self.value(&metric.value, &view).ok());
             }
-            // What is known of this slot serves no other.
+            // Drop cached values of this slot, which no other slot needs.
             self.known.values.0.borrow_mut().retain(|(_, of), _| of.slots != view.slots);
             self.known.series.0.borrow_mut().retain(|(_, of), _| of.slots != view.slots);
         }
@@ -335,7 +335,8 @@ impl Evidence<'_> {
     }
 }
 
-/// Every metric of the program: over ranks, a time is the slowest's, anything else the mean; absent where a rank has none.
+/// Evaluates every metric of the program. Over ranks, a time is that of the slowest, any other metric the mean; it has
+/// no value if a rank lacks it.
 pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
     let Some(first) = ranks.first() else { return Vec::new() };
     let slots: Vec<Vec<Vec<Option<f64>>>> = ranks.iter().map(Evidence::slot_values).collect();
@@ -362,7 +363,7 @@ fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item
         Err(note) => (None, Some(note)),
     };
     let to_si = |value: f64| units::unsigned_zero(value * metric.dimension.to_si());
-    // The value is in SI units; a unit of the language's own, such as `ms`, is one of the text alone.
+    // The value is in SI units, so a unit of the language, such as `ms`, only affects its text.
     let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
     let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
     let text = value.map_or_else(|| "–".to_owned(), |value| shown(metric, value));
@@ -376,7 +377,7 @@ fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item
     MetricRecord { name: metric.name.clone(), value: value.map(to_si), unit, text, note, slots, over_slots }
 }
 
-/// A value of a metric in base units, as people read it.
+/// Formats a value, given in base units, in the metric's unit.
 fn shown(metric: &Metric, value: f64) -> String {
     match &metric.unit {
         Some(unit) => metric.dimension.display_in(value, unit),

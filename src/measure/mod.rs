@@ -1,8 +1,10 @@
-//! Session to record: warm-up, samples, statistics, metrics, expectations, what is normal. Knows no backend.
+//! From session to record: warm-up, samples, statistics, metrics, expectations, verification, comparisons. Independent
+//! of backends.
 
 pub mod ab;
 mod alone;
 mod analysis;
+mod arrivals;
 mod balance;
 mod beside;
 mod blocks;
@@ -36,22 +38,21 @@ pub mod skew;
 mod slots;
 pub mod spans;
 mod split;
-mod standing;
 pub mod stats;
 mod times;
 mod valid;
 mod variant;
 pub mod verdict;
 mod verify;
-mod visits;
+mod warm_session;
 mod warmup;
 
 pub use contents::buffers;
 pub use evidence::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
-pub use standing::{Block, Standing, Stood};
 pub use verify::{Comparison, Question, Verification, Verified, compare, verify};
+pub use warm_session::{Block, WarmSession, WarmSessionOptions};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Figures of one observed iteration: of some of its operations, from when each started and ended.
+//! Figures of one observed iteration for a set of operations, from their start and end times.
 
 use crate::base::LaneId;
 use crate::exec::Span;
@@ -8,14 +8,14 @@ use crate::plan::Plan;
 
 use super::alone::Alone;
 use super::meetings::Iteration;
-use super::spans::{self, Stretch};
+use super::spans::{self, TimeRange};
 
-/// Whether a category is computation; copies and collectives move data between memories, markers do nothing.
+/// Whether a category is computation. Copies and collectives move data, and markers do nothing.
 pub fn computes(category: Category) -> bool {
     !matches!(category, Category::Copy | Category::Collective | Category::Marker)
 }
 
-/// Some operations of an iteration that was observed. Times are in ns, from the iteration's beginning.
+/// A set of operations in an observed iteration. Times are in ns from the begin of the iteration.
 pub struct Observed<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
@@ -24,7 +24,7 @@ pub struct Observed<'a> {
 }
 
 impl<'a> Observed<'a> {
-    /// The operations of a set, or all.
+    /// Selects the operations of a set; all if there is no set.
     pub fn of(program: &'a Program, plan: &'a Plan, iteration: &'a Iteration<'a>, set: Option<&OpSet>) -> Observed<'a> {
         let step = &program.cycle[iteration.trace.step];
         let belongs = |span: &&Span| set.is_none_or(|set| set.contains(program, step.op(span.op)));
@@ -32,7 +32,7 @@ impl<'a> Observed<'a> {
         Observed { program, plan, iteration, spans }
     }
 
-    /// Those of the operations that are wanted.
+    /// Selects those of the operations that match a predicate.
     pub fn only(&self, wanted: impl Fn(&Spec) -> bool) -> Observed<'a> {
         let spans = self.spans.iter().filter(|span| self.spec(span).is_some_and(&wanted)).copied().collect();
         Observed { spans, ..*self }
@@ -46,25 +46,25 @@ impl<'a> Observed<'a> {
         self.spans.iter().filter_map(|span| self.spec(span))
     }
 
-    /// When any of them runs.
-    pub fn stretches(&self) -> Vec<Stretch> {
+    /// Intervals in which at least one operation runs.
+    pub fn stretches(&self) -> Vec<TimeRange> {
         spans::union(self.spans.iter().map(|span| (span.start.0 as f64, span.end.0 as f64)).collect())
     }
 
-    /// When any of them works: without waiting for other ranks.
-    pub fn working(&self) -> Vec<Stretch> {
+    /// Intervals in which at least one operation works, that is, does not wait for other ranks.
+    pub fn working(&self) -> Vec<TimeRange> {
         let work = |span: &Span| ((span.end - self.iteration.work(span)).0 as f64, span.end.0 as f64);
         spans::union(self.spans.iter().map(work).collect())
     }
 
-    /// How long some of these stretches last within an iteration. Where iterations overlap, an operation may start before
-    /// its iteration begins: each iteration is taken to look like this one.
-    pub fn within(&self, stretches: &[Stretch]) -> f64 {
+    /// Total length of intervals within an iteration. With overlapping iterations, an operation may start before its
+    /// iteration begins; all iterations are assumed to look like this one.
+    pub fn within(&self, stretches: &[TimeRange]) -> f64 {
         spans::length(&self.folded(stretches))
     }
 
-    /// The same stretches, each moved by whole iterations to where this iteration has it.
-    pub fn folded(&self, stretches: &[Stretch]) -> Vec<Stretch> {
+    /// The same intervals, shifted by whole iterations into this one.
+    pub fn folded(&self, stretches: &[TimeRange]) -> Vec<TimeRange> {
         spans::folded(stretches, self.iteration.trace.time.0 as f64)
     }
 
@@ -75,34 +75,34 @@ impl<'a> Observed<'a> {
         (end - start) as f64
     }
 
-    /// How long any of them runs.
+    /// Time in which at least one operation runs.
     pub fn busy(&self) -> f64 {
         spans::length(&self.stretches())
     }
 
-    /// How long any of them and any of the others run at once.
+    /// Time in which operations of both sets run.
     pub fn common(&self, others: &Observed) -> f64 {
         spans::length(&spans::common(&self.stretches(), &others.stretches()))
     }
 
-    /// The computation of the iteration.
+    /// The computations of the iteration.
     pub fn computation(&self) -> Observed<'a> {
         let all = Observed::of(self.program, self.plan, self.iteration, None);
         all.only(|spec| computes(spec.operation.category()))
     }
 
-    /// How long any of them runs and no computation of the iteration does.
+    /// Exposed time: some operation runs and no computation does.
     pub fn exposed(&self) -> f64 {
         spans::beside(&self.stretches(), &self.computation().stretches())
     }
 
-    /// For each that has a neighbour before it on its real stream: from that one's end to its start.
+    /// Gaps: for each operation with a predecessor on its real stream, the time from that one's end to its start.
     pub fn gaps(&self) -> Vec<f64> {
         let lanes = self.iteration.trace.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
         let mut before: Vec<Option<Span>> = vec![None; lanes];
         let mut own = self.spans.iter().peekable();
         let mut gaps = Vec::new();
-        // Spans come in the order of issue, which is that of each real stream.
+        // Spans are in the order of issue, also on each real stream.
         for span in &self.iteration.trace.spans {
             let LaneId(lane) = span.lane;
             let neighbour = before[lane as usize].replace(*span);
@@ -115,7 +115,7 @@ impl<'a> Observed<'a> {
         gaps
     }
 
-    /// When each operation ends, by its number; nothing for one that did not run.
+    /// End of each operation, by number; `None` for operations that did not run.
     fn ends(&self) -> Vec<Option<f64>> {
         let mut ends = vec![None; self.plan.steps[self.iteration.trace.step].operations()];
         for span in &self.iteration.trace.spans {
@@ -124,7 +124,7 @@ impl<'a> Observed<'a> {
         ends
     }
 
-    /// For each that waits for something of its iteration: from the end of the last such thing to its start.
+    /// Delays: for each operation with dependencies in its iteration, the time from the last one's end to its start.
     pub fn delays(&self) -> Vec<f64> {
         let ends = self.ends();
         let step = &self.plan.steps[self.iteration.trace.step];
@@ -135,7 +135,7 @@ impl<'a> Observed<'a> {
         self.spans.iter().filter_map(delay).collect()
     }
 
-    /// How long they work in all, and how long they work alone; `None` unless each was timed alone.
+    /// Total working time, and total time when run alone; `None` unless each was timed alone.
     pub fn together_and_alone(&self, alone: &Alone) -> Option<(f64, f64)> {
         let together = self.spans.iter().map(|span| self.iteration.work(span).0 as f64).sum();
         let step = self.iteration.trace.step;
@@ -143,7 +143,7 @@ impl<'a> Observed<'a> {
         Some((together, apart?.iter().sum()))
     }
 
-    /// The duration of each operation, by its number; 0 for one that did not run.
+    /// Duration of each operation, by number; 0 for operations that did not run.
     pub fn durations(&self) -> Vec<f64> {
         let mut durations = vec![0.0; self.plan.steps[self.iteration.trace.step].operations()];
         for span in &self.iteration.trace.spans {
@@ -152,13 +152,13 @@ impl<'a> Observed<'a> {
         durations
     }
 
-    /// For each, how much later it might end without making the longest chain longer.
+    /// Slack: how much later each operation could end without lengthening the critical path.
     pub fn slacks(&self) -> Vec<f64> {
         let slack = self.plan.steps[self.iteration.trace.step].timing(&self.durations()).slack;
         self.spans.iter().map(|span| slack[span.op.index()]).collect()
     }
 
-    /// The longest chain of dependencies when each operation takes as long as it did.
+    /// Length of the critical path with the observed durations.
     pub fn critical_path(&self) -> f64 {
         self.plan.steps[self.iteration.trace.step].critical_path(&self.durations()).length
     }

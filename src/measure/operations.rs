@@ -1,4 +1,4 @@
-//! The record of each operation of a slot, from the iterations in which it was observed.
+//! Records of a slot's operations, from the iterations that observed it.
 
 use crate::base::{Nanos, OpId};
 use crate::model::{OpKind, Program, Step};
@@ -12,7 +12,7 @@ use super::record::OperationRecord;
 use super::run::{RankRequest, Request};
 use super::stats::Summary;
 
-/// The record of each operation of a slot of the rank's own cycle, by what was observed of that slot.
+/// Records of the operations of a slot of the rank's own cycle.
 pub fn operations(
     request: &Request,
     rank: &RankRequest,
@@ -49,7 +49,7 @@ pub fn operations(
             let bound = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?.bound()?, peaks.profile)));
             let refused = start.and_then(|_| Limits(request.profile).check(time, spec).err());
             let time_ns = start.filter(|_| refused.is_none()).map(|_| round(time));
-            // Known in every iteration, or not at all: a median of some is not part of a median of all.
+            // Report transfers only if they are known in every iteration, so that medians are comparable.
             let transfer = Some(&transfers[op.index()]).filter(|known| known.len() == starts[op.index()].len());
             let transfer_ns = time_ns.and(transfer.and_then(|all| Summary::of(all))).map(|summary| round(summary.p50));
             OperationRecord {
@@ -85,8 +85,8 @@ pub fn operations(
         .collect()
 }
 
-/// From where to where a copy goes that an engine does in one piece, or one to another rank, and whether the host's memory
-/// is pageable. Copies row by row have rates of their own.
+/// Direction of a contiguous copy by a copy engine, or of one to another rank, and whether the host's memory is
+/// pageable. `None` for other operations; row-wise copies have other rates.
 fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     if spec.operation.category() != Category::Copy {
         return None;
@@ -100,10 +100,10 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     })
 }
 
-/// What it works on, in short: `4096×4096×1024 bf16` of a matrix product (rows, columns, length of the sum), with the number
-/// of products before it where there are several; of any other operation its largest operand.
+/// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the batch size,
+/// if any; of any other operation its largest operand.
 fn size(spec: &Spec) -> String {
-    // Other operations have no need to write their kernels for this.
+    // Other operations need not format a kernel name for this.
     if spec.operation.category() == Category::Matrix
         && let Some(Launch::Gemm(gemm)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(_)))
     {
@@ -111,17 +111,17 @@ fn size(spec: &Spec) -> String {
         return format!("{batch}{}×{}×{} {}", gemm.m, gemm.n, gemm.k, gemm.arithmetic.name());
     }
     let operands = spec.inputs.iter().chain(&spec.outputs);
-    // Of equal ones the first.
+    // The first of equal ones.
     operands.rev().max_by_key(|tensor| tensor.bytes()).map_or_else(String::new, in_short)
 }
 
-/// `4096×1024 bf16`, or `bf16` of a single element.
+/// Formats a tensor as `4096×1024 bf16`, or `bf16` for a single element.
 fn in_short(tensor: &Tensor) -> String {
     let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
     if dims.is_empty() { tensor.dtype.to_string() } else { format!("{} {}", dims.join("×"), tensor.dtype) }
 }
 
-/// `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
+/// Formats types and shapes as `bf16[4, 8], bf16[8, 2] -> bf16[4, 2]`.
 fn shape(program: &Program, step: &Step, op: OpId) -> String {
     let OpKind::Run(_) = step.op(op).kind else { return String::new() };
     let list = |views: &[crate::base::ViewId]| {

@@ -1,4 +1,4 @@
-//! The order of a sweep's cases in a table: by a value, a headline or a metric.
+//! Sorts a sweep's cases for a table, by an axis, the time or a metric.
 
 use std::cmp::Ordering;
 
@@ -7,46 +7,46 @@ use super::direction;
 use super::effect::Direction;
 use super::pace::Pace;
 use super::record::MetricRecord;
-use super::scaling::{self, Point, number};
+use super::scaling::{self, CurvePoint, number};
 
-/// Headlines that every sweep has.
+/// Sort keys that every sweep has.
 const MEDIAN: &str = "median";
 const RATE: &str = "rate";
 
-/// What cases are sorted by, the best first: the name of an axis, `median`, `rate`, or a metric.
+/// A sort key, best first: the name of an axis, `median`, `rate`, or a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     name: String,
-    /// The other way round.
+    /// True for worst first.
     reversed: bool,
 }
 
-/// What a case is sorted by. Cases without it come last.
+/// Value that a case is sorted by. Cases without one come last.
 #[derive(Clone, Debug, PartialEq)]
-enum Key {
+enum SortKey {
     Number(f64),
     Text(String),
 }
 
-impl Key {
-    fn compare(&self, other: &Key) -> Ordering {
+impl SortKey {
+    fn compare(&self, other: &SortKey) -> Ordering {
         match (self, other) {
-            (Key::Number(a), Key::Number(b)) => a.total_cmp(b),
-            (Key::Text(a), Key::Text(b)) => a.cmp(b),
-            (Key::Number(_), Key::Text(_)) => Ordering::Less,
-            (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+            (SortKey::Number(a), SortKey::Number(b)) => a.total_cmp(b),
+            (SortKey::Text(a), SortKey::Text(b)) => a.cmp(b),
+            (SortKey::Number(_), SortKey::Text(_)) => Ordering::Less,
+            (SortKey::Text(_), SortKey::Number(_)) => Ordering::Greater,
         }
     }
 }
 
-/// A metric of a case, of the first way in which it was launched.
+/// A metric of a case's first variant; `None` if it has none of that name.
 pub fn metric<'a>(case: &'a Case, name: &str) -> Option<&'a MetricRecord> {
     let variant = case.record.as_ref()?.variants.first()?;
     variant.metrics.iter().find(|metric| metric.name == name)
 }
 
 impl Order {
-    /// `NAME`, or `-NAME` for the other way round.
+    /// Parses `NAME`, or `-NAME` for the reverse order.
     pub fn new(text: &str) -> Order {
         let (name, reversed) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
         Order { name: name.trim().to_owned(), reversed }
@@ -56,27 +56,27 @@ impl Order {
         &self.name
     }
 
-    /// The names that cases can be sorted by, of a sweep whose file has these metrics.
+    /// Valid names for a sweep whose cases have these metrics.
     pub fn names<'a>(header: &'a Header, metrics: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         header.axes.iter().map(|axis| axis.name.as_str()).chain([MEDIAN, RATE]).chain(metrics).collect()
     }
 
-    /// Whether it is a metric, and no axis or headline.
+    /// Whether the key is a metric, not an axis or headline.
     pub fn is_metric(&self, header: &Header) -> bool {
         !Order::names(header, std::iter::empty()).contains(&self.name.as_str())
     }
 
-    /// The cases in this order. Equal ones stay as they are.
+    /// Returns the sorted cases. The sort is stable.
     pub fn sorted<'a>(&self, header: &Header, cases: &[&'a Case]) -> Vec<&'a Case> {
         let (pace, unit) = (scaling::pace(cases), scaling::unit(cases));
-        let key = |case: &Case| -> Option<Key> {
+        let key = |case: &Case| -> Option<SortKey> {
             if header.axes.iter().any(|axis| axis.name == self.name) {
                 let value = case.values.get(&self.name)?;
-                return Some(number(value).map_or_else(|| Key::Text(value.clone()), Key::Number));
+                return Some(number(value).map_or_else(|| SortKey::Text(value.clone()), SortKey::Number));
             }
             let number = match self.name.as_str() {
-                MEDIAN => Point::of(case, "", pace)?.time.value,
-                RATE => -Point::of(case, "", pace)?.rate(unit).value,
+                MEDIAN => CurvePoint::of(case, "", pace)?.time.value,
+                RATE => -CurvePoint::of(case, "", pace)?.rate(unit).value,
                 name => {
                     let metric = metric(case, name).filter(|_| pace == Pace::Headline)?;
                     match direction::of(name, &metric.unit) {
@@ -85,9 +85,9 @@ impl Order {
                     }
                 }
             };
-            Some(Key::Number(number))
+            Some(SortKey::Number(number))
         };
-        let mut sorted: Vec<(Option<Key>, &Case)> = cases.iter().map(|case| (key(case), *case)).collect();
+        let mut sorted: Vec<(Option<SortKey>, &Case)> = cases.iter().map(|case| (key(case), *case)).collect();
         sorted.sort_by(|(a, _), (b, _)| match (a, b) {
             (Some(a), Some(b)) if self.reversed => b.compare(a),
             (Some(a), Some(b)) => a.compare(b),

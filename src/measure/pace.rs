@@ -1,33 +1,33 @@
-//! What sets the pace of an iteration, so that like is compared with like.
+//! Selects comparable times: of gated or of host-paced iterations.
 //!
-//! An iteration that is held at the gate until the host has issued all of it takes as long as the device needs. One that
-//! is not held may wait for the host. The two are different measurements of a program. A run that was held has measured
-//! both, so that cases of which some could not be held are comparable by their host-paced times.
+//! A gated iteration takes as long as the device needs. An ungated one may wait for the host. These are different
+//! measurements of a program. A gated run has also measured ungated iterations, so cases of which some could not be
+//! gated are compared by their host-paced times.
 
 use super::record::{Times, Variant};
 
-/// Which of a run's times are compared.
+/// The kind of times that are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pace {
-    /// The headline of each.
+    /// The headline times.
     #[default]
     Headline,
-    /// That without the gate: of several runs, some could not be held.
+    /// Host-paced times, since some of the runs could not be gated.
     Host,
 }
 
-/// Whether iterations were held until the host had issued them; `None` of a graph, which is issued by one call.
+/// Whether iterations were gated; `None` for a graph, which one call launches.
 pub fn held(variant: &Variant) -> Option<bool> {
     (variant.launch == "stream").then_some(variant.ungated.is_some())
 }
 
 impl Pace {
-    /// The times that all of these have alike.
+    /// The kind of times that all variants have.
     pub fn common<'a>(variants: impl Iterator<Item = &'a Variant>) -> Pace {
         Pace::of(variants.map(held))
     }
 
-    /// The same of runs of which it is known whether they were held.
+    /// Like [`Pace::common`], given whether each run was gated.
     pub fn of(held: impl Iterator<Item = Option<bool>>) -> Pace {
         let known: Vec<bool> = held.flatten().collect();
         let mixed = known.iter().any(|held| *held) && known.iter().any(|held| !held);

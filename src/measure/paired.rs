@@ -1,12 +1,12 @@
-//! Two sides that are measured in turn, in rounds of four blocks: A B B A, or B A A B. Knows no unit.
+//! Interleaved comparison of two sides, in rounds of four blocks: A B B A or B A A B. Independent of units.
 //!
-//! The round is the unit: what it says is the mean logarithm of its blocks of B less that of its blocks of A. A machine that
-//! drifts slows both sides alike: a drift on a straight line is gone from every round, a slower one nearly. Which of the
-//! two orders a round has is drawn, so that under no difference the sign of its effect is a fair coin, whatever the noise.
+//! Each round is one observation: the mean logarithm of its B blocks minus that of its A blocks. Drift of the machine
+//! affects both sides: linear drift cancels within a round, slow drift nearly does. The order of each round is random,
+//! so that without a difference the sign of its effect is a fair coin, whatever the noise.
 //!
-//! The interval is Student's, of the rounds. Whether it holds for the noise that there was is looked up in the data: each
-//! side is compared with itself, in every order that it could have had. Where more than one in twenty of these
-//! comparisons finds a difference, the interval is widened until no more do; beyond twice its width nothing is said.
+//! The interval is Student's over rounds. Its validity for the actual noise is checked on the data: each side is
+//! compared with itself, in every order that it could have had. If more than one in twenty of these comparisons finds a
+//! difference, the interval is widened until no more do; if more than twice the width is needed, there is no verdict.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,54 +14,54 @@ use super::effect::{self, Direction, Verdict};
 use super::stats::{Moments, logs};
 use crate::base::random;
 
-/// Blocks of a round, and those of one side in it.
+/// Blocks per round, and blocks of each side in it.
 pub const ROUND: usize = 4;
 pub const OF_A_SIDE: usize = 2;
 
-/// Rounds below which a side cannot be compared with itself.
+/// Minimum rounds for comparing a side with itself.
 pub const FEWEST: usize = 6;
 
-/// False alarms at most, as a share.
+/// Maximum share of false alarms.
 pub const ALARMS: f64 = 0.05;
 
-/// The interval is widened to that many times its width at most.
+/// Maximum factor by which the interval is widened.
 const WIDEST: f64 = 2.0;
 
-/// Orders in which a side is compared with itself, at most: all there are where they are fewer.
+/// Maximum number of orders in which a side is compared with itself.
 const ORDERS: u64 = 512;
 
-/// One of the two.
+/// One of the two sides of an A/B comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum AbSide {
     A,
     B,
 }
 
-impl Side {
+impl AbSide {
     pub fn name(self) -> &'static str {
         match self {
-            Side::A => "a",
-            Side::B => "b",
+            AbSide::A => "a",
+            AbSide::B => "b",
         }
     }
 }
 
-/// The order of a round's blocks.
-pub fn order(seed: u64, round: usize) -> [Side; ROUND] {
+/// Order of a round's blocks.
+pub fn order(seed: u64, round: usize) -> [AbSide; ROUND] {
     match random::hash(seed, round as u64) & 1 {
-        0 => [Side::A, Side::B, Side::B, Side::A],
-        _ => [Side::B, Side::A, Side::A, Side::B],
+        0 => [AbSide::A, AbSide::B, AbSide::B, AbSide::A],
+        _ => [AbSide::B, AbSide::A, AbSide::A, AbSide::B],
     }
 }
 
-/// How often a side, compared with itself, differs.
+/// Result of comparing a side with itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alarms {
     pub comparisons: usize,
-    /// Those that would have found a difference.
+    /// Comparisons that would have found a difference.
     pub alarms: usize,
-    /// How much wider than Student's the interval had to be for that: 1 where it did not.
+    /// Factor by which the interval was widened; 1 if it was not.
     pub widened: f64,
 }
 
@@ -70,32 +70,32 @@ impl Alarms {
         self.alarms as f64 / self.comparisons.max(1) as f64
     }
 
-    /// No interval of a width that says anything keeps false alarms rare.
+    /// Whether false alarms stay too frequent even with the widest interval.
     pub fn too_many(&self) -> bool {
         self.rate() > ALARMS
     }
 }
 
-/// How much B takes in comparison with A.
+/// Result of an interleaved comparison: the time of B relative to A.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Paired {
-    /// Of each side: the geometric mean of its blocks.
+    /// Geometric mean of each side's blocks.
     pub a: f64,
     pub b: f64,
     pub rounds: usize,
-    /// B's over A's.
+    /// B over A.
     pub ratio: f64,
-    /// Holds the true ratio with 95 % confidence.
+    /// Contains the true ratio with 95 % confidence; `None` if there is no interval.
     pub interval: Option<(f64, f64)>,
-    /// The share beyond which a difference matters.
+    /// Share above which a difference matters.
     pub threshold: f64,
-    /// Each side with itself.
+    /// Comparisons of each side with itself.
     pub itself: Alarms,
     pub verdict: Verdict,
 }
 
-/// Compares the blocks of two sides, two of each in a round, in the order of time. Less is better. Nothing where there is no
-/// whole round, or a value is not positive.
+/// Compares the blocks of two sides, two of each per round, in the order of time. Lower is better. `None` without a
+/// complete round, or if a value is not positive.
 pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired> {
     let (a, b) = (logs(a)?, logs(b)?);
     let pairs = a.chunks_exact(OF_A_SIDE).zip(b.chunks_exact(OF_A_SIDE));
@@ -105,7 +105,7 @@ pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired>
     let effects = Moments::of(&effects)?;
     let change = effects.mean;
     let itself = with_itself([a, b], seed);
-    let interval = effects.reach().map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
+    let interval = effects.half_width().map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
     let believed = interval.filter(|_| rounds >= FEWEST && !itself.too_many());
     Some(Paired {
         a: mean(a).exp(),
@@ -120,8 +120,8 @@ pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired>
 }
 
 impl Paired {
-    /// What can still be said where each side is one process, and processes of one program differ by this standard
-    /// deviation, a share: that is in every round alike, and no interval of rounds shows it.
+    /// Verdict if each side is one process and processes of the same program differ by this standard deviation, a
+    /// share. That difference is the same in every round, so the interval over rounds does not contain it.
     pub fn verdict_of_processes(&self, deviation: f64) -> Verdict {
         if self.verdict == Verdict::CannotTell {
             return Verdict::CannotTell;
@@ -135,9 +135,9 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Compares each side with itself: four of its blocks in a row are a round, in each of the orders that they could have.
+/// Compares each side with itself: four consecutive blocks form a round, in each of the possible orders.
 fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
-    // By how much an interval would have to be wider to hold no difference, of each comparison.
+    // Factor by which the interval of each comparison would have to be widened to contain no difference.
     let mut needed: Vec<f64> = Vec::new();
     for (side, blocks) in (0..).zip(sides) {
         let effects: Vec<f64> =
@@ -148,8 +148,8 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
         let turned = |order: &Order| {
             let turned: Vec<f64> = (0..).zip(&effects).map(|(at, effect)| order.sign(at) * effect).collect();
             let turned = Moments::of(&turned).expect("there are two effects at least");
-            // What does not differ at all needs no width.
-            if turned.mean == 0.0 { 0.0 } else { turned.mean.abs() / turned.reach().unwrap_or(0.0) }
+            // Equal blocks need no interval.
+            if turned.mean == 0.0 { 0.0 } else { turned.mean.abs() / turned.half_width().unwrap_or(0.0) }
         };
         needed.extend(orders(effects.len(), random::hash(seed, side)).iter().map(turned));
     }
@@ -164,11 +164,11 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
     Alarms { comparisons, alarms, widened }
 }
 
-/// The orders that rounds have: which of them begin with the other side.
+/// An order of rounds: which of them begin with the other side.
 enum Order {
-    /// The bits of a number, for all there are.
+    /// One bit per round, when all orders are enumerated.
     Listed(u64),
-    /// Drawn.
+    /// Random, with this seed.
     Drawn(u64),
 }
 
@@ -182,7 +182,8 @@ impl Order {
     }
 }
 
-/// All orders of that many rounds, or some. The first round has always the same: to turn all changes nothing.
+/// All orders of that many rounds, or a random selection. The first round is fixed: reversing all rounds changes
+/// nothing.
 fn orders(rounds: usize, seed: u64) -> Vec<Order> {
     match 1u64.checked_shl(rounds as u32 - 1).filter(|&all| all <= ORDERS) {
         Some(all) => (0..all).map(|order| Order::Listed(order << 1)).collect(),

@@ -1,4 +1,4 @@
-//! Times that no device can reach are refused: a figure from them would be worse than none.
+//! Refuses times that no device can reach.
 
 use crate::base::Nanos;
 use crate::config::Profile;
@@ -6,19 +6,19 @@ use crate::cost::floor;
 use crate::model::{Program, Step};
 use crate::ops::Spec;
 
-/// What is known of the device's limits; nothing of a device that no profile describes.
+/// Limits of a device; `None` without a profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'a>(pub Option<&'a Profile>);
 
 impl Limits<'_> {
-    /// Refuses a time, in ns, that is less than these operations can take; the error says why.
+    /// Fails if a time in ns is shorter than these operations need at the device's peaks. The error explains why.
     pub fn check<'s>(&self, time: f64, specs: impl IntoIterator<Item = &'s Spec>) -> Result<(), String> {
         let Some(profile) = self.0 else { return Ok(()) };
         self.check_least(time, floor::floor(specs, profile), profile)
     }
 
     fn check_least(&self, time: f64, least: f64, profile: &Profile) -> Result<(), String> {
-        // Times are whole nanoseconds.
+        // Times are rounded to whole nanoseconds.
         if time + 1.0 >= least {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Limits<'_> {
         ))
     }
 
-    /// Refuses the mean time of an iteration over a round, in ns, that is less than all slots together can take.
+    /// Fails if the mean iteration time of a round, in ns, is shorter than its slots need at the device's peaks.
     pub fn check_round(&self, program: &Program, time: f64) -> Result<(), String> {
         let Some(profile) = self.0 else { return Ok(()) };
         let floor = |step: &Step| floor::floor(step.ops.iter().filter_map(|op| program.op_spec(op)), profile);

@@ -1,31 +1,32 @@
-//! A percentile of one series, and the interval that holds the true one. Knows no unit.
+//! A percentile of a series, with its confidence interval. Independent of units.
 //!
-//! The interval has order statistics for ends: it needs no shape of the distribution, and no random numbers. Neighbours
-//! that resemble each other count less: what counts for a percentile is whether samples *exceed it* in bursts.
+//! The interval's ends are order statistics, so it assumes no distribution and uses no random numbers. Autocorrelated
+//! samples count for less: for a percentile it matters whether samples *exceed it* in bursts.
 
 use super::series;
 use super::stats::{percentile, samples_for};
 
-/// What lies outside of the interval, at each end.
+/// Probability outside of the interval, at each end.
 const TAIL: f64 = 0.025;
 
-/// Samples expected beyond the percentile up to which ranks are worked out exactly; beyond, the normal distribution serves.
+/// Expected number of samples beyond the percentile up to which ranks are computed exactly. Above it, the normal
+/// approximation is used.
 const EXACT: f64 = 200.0;
 
-/// Pairs of autocorrelations that are added up at most: a longer memory is told by the trend.
+/// Maximum number of pairs of autocorrelations in the sum. The trend reports longer memory.
 const PAIRS: usize = 500;
 
 /// A percentile of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantile {
     pub value: f64,
-    /// The ends of an interval that holds the true value with 95 % confidence; absent where independent samples are too
-    /// few: below 6 for the median, 72 for the 95th percentile, 368 for the 99th.
+    /// Interval that contains the true value with 95 % confidence; `None` with too few independent samples: fewer than
+    /// 6 for the median, 72 for the 95th percentile, 368 for the 99th.
     pub interval: Option<(f64, f64)>,
 }
 
-/// The percentile, from 50 on, of samples in the order in which they were taken. `None` where the samples are too few to
-/// carry it, or one is no number.
+/// Percentile, from 50 on, of samples in the order in which they were taken. `None` if there are too few samples, or
+/// one is NaN.
 pub fn quantile(samples: &[f64], wanted: f64) -> Option<Quantile> {
     debug_assert!((50.0..100.0).contains(&wanted));
     let n = samples.len();
@@ -37,22 +38,22 @@ pub fn quantile(samples: &[f64], wanted: f64) -> Option<Quantile> {
     sorted.sort_by(f64::total_cmp);
     let independent = (effective(samples, wanted) as usize).clamp(1, n);
     let interval = beyond(independent, 1.0 - wanted / 100.0).map(|(fewest, most)| {
-        // Counted from the largest, and scaled from the independent samples to all.
+        // Ranks counted from the largest, scaled from the independent samples to all.
         let (upper, lower) = (fewest * n / independent, (most * n).div_ceil(independent));
         (sorted[n - lower.min(n)], sorted[n - upper])
     });
     Some(Quantile { value: percentile(&sorted, wanted), interval })
 }
 
-/// Between which ranks, counted from the largest of `n` independent samples, the value lies that a sample exceeds with
-/// the probability `share`. Nothing where even the extremes do not hold it with 95 %.
+/// Ranks, counted from the largest of `n` independent samples, between which the value lies that a sample exceeds with
+/// probability `share`, with 95 % confidence. `None` if even the extremes do not contain it.
 fn beyond(n: usize, share: f64) -> Option<(usize, usize)> {
     let expected = n as f64 * share;
     if expected > EXACT {
         let reach = 1.96 * (expected * (1.0 - share)).sqrt();
         return Some(((expected - reach) as usize, (expected + reach).ceil() as usize + 1));
     }
-    // Binomial: `below` is the probability that at most `count` samples exceed it.
+    // Binomial distribution: `below` is the probability that at most `count` samples exceed the value.
     let mut term = (1.0 - share).powi(n as i32);
     let (mut below, mut count) = (term, 0);
     let mut fewest = 0;
@@ -70,10 +71,9 @@ fn beyond(n: usize, share: f64) -> Option<(usize, usize)> {
     (fewest > 0 && count < n).then_some((fewest, count + 1))
 }
 
-/// How many independent samples tell as much of a percentile as these: fewer, where neighbours resemble each other. The
-/// smaller of two counts: by the ranks of neighbours, as if each sample remembered only the one before; and of the series
-/// of yes and no that says which samples exceed the percentile, by the sum of its autocorrelations up to where a pair of
-/// them is no longer positive (Geyer's initial sequence).
+/// Effective number of independent samples for a percentile. The smaller of two estimates: one from the rank
+/// autocorrelation of neighbours, as for an AR(1) process; one from the indicator series of samples that exceed the
+/// percentile, by Geyer's initial positive sequence.
 pub fn effective(samples: &[f64], wanted: f64) -> f64 {
     let n = samples.len();
     let neighbours = match series::autocorrelation(samples) {

@@ -1,6 +1,6 @@
-//! The record of a run: everything that a report can say, and what it was said of.
+//! The record of a run: all data that reports are made from.
 //!
-//! Written as JSON. The schema is documented in the book; a change that a reader would notice raises [`SCHEMA`].
+//! Stored as JSON. The book documents the schema; a change that readers notice raises [`SCHEMA`].
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -16,25 +16,25 @@ pub use super::verify::record::{
 };
 pub use ranks::*;
 
-/// The name and version of the schema.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
-    /// The version of the program that made the record.
+    /// Version of aorta that made the record.
     pub aorta: String,
-    /// When the run began, UTC, RFC 3339.
+    /// Start time, UTC, RFC 3339.
     pub started: String,
-    /// Every figure comes from a model, not from a clock.
+    /// True if all results come from a model instead of a clock.
     pub simulated: bool,
-    /// The ranks of the world of which the device stands for one: what it would do together with others is a kernel that
-    /// holds units for the time of a table.
+    /// Number of ranks of an emulated world, of which the device runs one. A kernel that occupies compute units for a
+    /// tabulated time replaces each operation with other ranks. `None` for a real run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<u32>,
-    /// Warm-up and iterations sufficed to speak of a measurement.
+    /// True if warm-up and iterations suffice for a measurement.
     pub measurement: bool,
-    /// The run went to its end.
+    /// True if the run was completed.
     pub complete: bool,
     pub workload: Workload,
     pub settings: Settings,
@@ -43,17 +43,17 @@ pub struct RunRecord {
     pub program: ProgramRecord,
     pub variants: Vec<Variant>,
     pub verification: Option<VerificationRecord>,
-    /// Figures beside what is normal on such a device; none where nothing is known of it, or nothing was measured.
+    /// Metrics with their normal ranges on such a device. Empty if none are known, or nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedRecord>,
-    /// What a reader has to know before believing a figure.
+    /// Warnings that a reader must know before trusting a result.
     pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Workload {
     pub name: String,
-    /// The first line of the file's description.
+    /// First line of the file's description.
     pub summary: String,
     /// `library`, or the path that was given.
     pub origin: String,
@@ -74,23 +74,23 @@ pub struct Settings {
     pub iterations: u32,
     pub sync: String,
     pub depth: u32,
-    /// The ceiling of real streams, where one was given and the file has no parameter of that name.
+    /// Limit of real streams, if one was given and the file has no parameter of that name.
     pub streams: Option<u32>,
     pub in_flight: u32,
     #[serde(default = "one")]
     pub ranks: u32,
-    /// `auto` or `off`: whether iterations are held until they have been issued.
+    /// `auto` or `off`: whether iterations are gated.
     #[serde(default)]
     pub gate: String,
-    /// `hot` or `cold`: how iterations find the device's caches.
+    /// `hot` or `cold`: state of the device's caches at the begin of an iteration.
     #[serde(default)]
     pub cache: String,
-    /// What floats held at the beginning where the file says `random`.
+    /// Initial contents of floats that the file declares `random`.
     #[serde(default)]
     pub data: String,
 }
 
-/// Ranks of a record that does not say how many: older ones had one.
+/// Default for records of older versions, which had one rank.
 fn one() -> u32 {
     1
 }
@@ -101,7 +101,7 @@ pub struct Device {
     pub index: Option<u32>,
     pub units: Option<u32>,
     pub memory_bytes: Option<u64>,
-    /// Driver, compiler and libraries with their versions, and whatever else the backend says.
+    /// Versions of driver, compiler and libraries, and other facts that the backend reports.
     pub facts: IndexMap<String, String>,
 }
 
@@ -110,15 +110,15 @@ pub struct Environment {
     pub host: String,
     pub os: String,
     pub cpu: String,
-    /// Processors that this program may use.
+    /// Number of processors available to this program.
     pub cpus: u32,
-    /// Bytes of the host's memory.
+    /// Bytes of host memory.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-    /// Switches of the kernel, processors and memory nodes of the machine.
+    /// Kernel settings, processors and NUMA nodes of the machine.
     #[serde(default)]
     pub facts: IndexMap<String, String>,
-    /// Variables that drivers and libraries read.
+    /// Environment variables that drivers and libraries read.
     pub variables: IndexMap<String, String>,
 }
 
@@ -126,20 +126,21 @@ pub struct Environment {
 pub struct ProgramRecord {
     /// Operations of the first iteration.
     pub operations: usize,
-    /// Slots: iterations after which the programs of all ranks repeat.
+    /// Number of slots: iterations after which the programs of all ranks repeat.
     pub cycle: usize,
     /// Operations of all slots of the cycle.
     pub cycle_operations: usize,
-    /// Of an iteration; the mean over the cycle, as `bytes` is.
+    /// Arithmetic operations of an iteration, averaged over the cycle, as `bytes` is.
     pub flops: f64,
     pub bytes: u64,
-    /// SHA-256, in hexadecimal, of what all ranks run: memory, operations with their operands, streams and queues, the
-    /// order of issue, waits. Runs with equal ones run the same. Absent from records of older versions.
+    /// SHA-256, in hexadecimal, of everything that determines execution on all ranks: memory, operations with operands,
+    /// streams and queues, order of issue, waits. Runs with equal hashes execute the same. `None` in records of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     pub streams: usize,
     pub lanes: Vec<LaneRecord>,
-    /// Waits between streams that a stream-mode iteration issues.
+    /// Waits between streams per iteration, when launched as streams.
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
@@ -148,13 +149,13 @@ pub struct ProgramRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneRecord {
     pub name: String,
-    /// The program's streams that share it.
+    /// Streams of the program that share it.
     pub streams: Vec<String>,
     pub priority: String,
-    /// The part of the device that it keeps to: `64 units`.
+    /// The share of compute units that it is limited to: `64 units`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<String>,
-    /// The hardware queue that it is expected on.
+    /// The predicted hardware queue.
     pub queue: u32,
 }
 
@@ -163,47 +164,47 @@ pub struct MemoryRecord {
     pub device: Bytes,
     pub pinned: Bytes,
     pub host: Bytes,
-    /// What of `device` is scratch.
+    /// Part of `device` that is scratch memory.
     pub scratch: Bytes,
 }
 
-/// One way of running the same program.
+/// Results of one launch mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variant {
     /// `stream` or `graph`.
     pub launch: String,
-    /// From the beginning of an iteration to its end, on the device; over ranks, the slowest's.
+    /// Device time from the begin of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
-    /// Why `time` holds samples and no statistics.
+    /// Why `time` has samples but no statistics.
     #[serde(default)]
     pub refused: Option<String>,
-    /// What was run and thrown away before.
+    /// Discarded iterations before the measurement.
     #[serde(default)]
     pub warmup: WarmupRecord,
-    /// How long the host took to issue an iteration.
+    /// Host time for issuing an iteration.
     pub issue: Times,
-    /// Without the gate, where `time` is that of iterations that were held until they had been issued.
+    /// Times of ungated iterations; `None` if `time` itself is ungated.
     #[serde(default)]
     pub ungated: Option<Times>,
-    /// The same operations on one stream, measured alike, where a figure asks for it.
+    /// Times of the same operations on one stream, if a metric needs them.
     pub serial: Option<Times>,
     pub metrics: Vec<MetricRecord>,
     pub expectations: Vec<ExpectationRecord>,
     pub ranks: Vec<RankRecord>,
-    /// How far the ranks are apart; nothing of one rank, or where they do not meet.
+    /// Skew between ranks; `None` for one rank, or without operations between ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skew: Option<SkewRecord>,
-    /// How the device was doing before and after the measured iterations, where it says so.
+    /// State of the device before and after the measured iterations. Empty if it reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthRecord>,
-    /// The measured iterations in the blocks between which the device was asked; none where it was not.
+    /// The blocks of measured iterations between which the device was queried. Empty if it was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockRecord>,
-    /// What the backend had to say: fall-backs, algorithms.
+    /// Notes of the backend: fallbacks, algorithms.
     pub notes: Vec<String>,
 }
 
-/// What a device said of itself at one moment.
+/// State of a device at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HealthRecord {
     pub clock_mhz: Option<u32>,
@@ -211,53 +212,53 @@ pub struct HealthRecord {
     pub power_watts: Option<u32>,
     pub power_limit_watts: Option<u32>,
     pub celsius: Option<u32>,
-    /// What held the clock down.
+    /// Reasons for a reduced clock.
     pub reasons: Vec<String>,
 }
 
-/// Some of the measured iterations, one after the other.
+/// Consecutive measured iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BlockRecord {
-    /// The place of its first sample in `time.samples_ns`, and how many it has.
+    /// Index of its first sample in `time.samples_ns`, and their number.
     pub first: usize,
     pub iterations: usize,
-    /// How the device was doing behind it; over ranks, each.
+    /// State of each device after it.
     pub health: Vec<HealthRecord>,
-    /// What held a device back meanwhile, in words.
+    /// What throttled a device during it, in words.
     pub throttled: Option<String>,
 }
 
-/// Iterations that were run before the measured ones.
+/// Discarded iterations before the measured ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmupRecord {
     pub iterations: u64,
-    /// How much the last round's times changed from its first third to its last, as a share; nothing without a trend.
+    /// Relative change of the last round's times from the first to the last third; `None` without a trend.
     pub trend: Option<f64>,
-    /// The last round had no trend; nothing where it was too short to tell.
+    /// Whether the last round had no trend; `None` if it was too short to tell.
     pub settled: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MetricRecord {
     pub name: String,
-    /// In SI units: seconds, bytes, per second; absent where it could not be worked out. Of a program whose iterations
-    /// differ, the value over a round.
+    /// In SI units: seconds, bytes, per second; `None` if it could not be computed. Of a program with several slots,
+    /// the value over a round.
     pub value: Option<f64>,
     pub unit: String,
-    /// As people read it.
+    /// Value as displayed.
     pub text: String,
     /// Why there is no value.
     pub note: Option<String>,
-    /// The value of each slot, in the same unit, `None` where a slot has none. Empty where all iterations are alike, and
-    /// for what is no figure of iterations.
+    /// Value in each slot, in the same unit; `None` for slots without one. Empty if all iterations are alike, and for
+    /// metrics that are not about iterations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<Option<f64>>,
-    /// What lies between these values; absent without them.
+    /// Range of these values; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_slots: Option<OverSlots>,
 }
 
-/// The least, the median and the greatest of values of several slots, as people read them.
+/// Least, median and greatest of the slots' values, as displayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverSlots {
     pub min: String,
@@ -267,46 +268,46 @@ pub struct OverSlots {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExpectationRecord {
-    /// As the file has it.
+    /// Text in the file.
     pub text: String,
     pub place: String,
-    /// `held`, `failed`, or `skipped` where its `when` does not hold.
+    /// `held`, `failed`, or `skipped` if its `when` condition is false.
     pub verdict: String,
 }
 
-/// A figure beside what is normal on such a device.
+/// A metric with the normal range of such a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedRecord {
-    /// What it is, for people.
+    /// Displayed name.
     pub name: String,
     /// The operation with its shape, or the metric.
     pub of: String,
     /// `stream` or `graph`.
     pub launch: String,
-    /// The slowest rank, where there are several.
+    /// The slowest rank, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Operations of which the value is the median.
+    /// Number of operations of which the value is the median.
     pub count: usize,
-    /// In SI units, and as people read it.
+    /// In SI units, and as displayed.
     pub value: f64,
     pub text: String,
-    /// The ends of the range, in the same units; one may be absent.
+    /// Ends of the range, in the same unit; one may be absent.
     pub low: Option<f64>,
     pub high: Option<f64>,
     pub normal: String,
     /// `normal`, `slower` or `faster`.
     pub verdict: String,
-    /// What the range stands around, and where it was seen.
+    /// The typical value, and where it was measured.
     pub seen: String,
     pub source: String,
-    /// What to look at first, where it is not normal.
+    /// What to check first, if it is not normal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<String>,
 }
 
 impl RunRecord {
-    /// Reads a record; the error says what is wrong with the text.
+    /// Parses a record. The error describes what is wrong with the text.
     pub fn from_json(text: &str) -> Result<RunRecord, String> {
         #[derive(Deserialize)]
         #[serde(expecting = "a record")]
@@ -325,7 +326,7 @@ impl RunRecord {
         }
     }
 
-    /// The record as JSON, ending with a newline.
+    /// Serializes the record as JSON with a final newline.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot");
         text.push('\n');

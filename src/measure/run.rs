@@ -1,4 +1,4 @@
-//! One measurement: each variant's headline, its observed iterations, the serial run where a figure asks for it.
+//! One measurement: for each variant the headline, observed iterations, and the run on one stream if a metric needs it.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ use super::record::{Times, Variant, WarmupRecord};
 use super::variant;
 use super::warmup;
 
-/// Iterations that are observed at most, unless a single round has more.
+/// Maximum number of observed iterations, unless a single round has more.
 const OBSERVED: u64 = 64;
 
-/// What is to be measured.
+/// What to measure.
 pub struct Request<'a> {
-    /// The ranks of the world, one at least. Where the backend has peers, this process runs the one that is its own.
+    /// The ranks of the world, at least one. With peers, this process runs only its own.
     pub ranks: &'a [RankRequest<'a>],
     pub backend: &'a dyn Backend,
     pub modes: &'a [LaunchMode],
@@ -32,18 +32,18 @@ pub struct Request<'a> {
     pub observed_iterations: u32,
     pub exec: exec::Options,
     pub control: &'a Control,
-    /// What is known of the device's limits; nothing of one that no profile describes.
+    /// Profile with the device's limits; `None` if there is none.
     pub profile: Option<&'a Profile>,
-    /// The text and place of each expectation, as the file has them.
+    /// Text and source location of each expectation.
     pub expectations: Vec<(String, String)>,
-    /// Where each span of the program stands, as `file:line:column`.
+    /// Formats a source location as `file:line:column`.
     pub places: &'a dyn Fn(crate::base::SrcSpan) -> String,
-    /// Is given what has been measured so far, incomplete, before a further phase begins: a phase may never return, and
-    /// what was not given away by then is lost with the process.
+    /// Called with the incomplete results before each further phase. A phase may never return; results that were not
+    /// saved would be lost with the process.
     pub keep: &'a dyn Fn(Measured),
 }
 
-/// What one rank runs.
+/// The program and schedule of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct RankRequest<'a> {
     pub number: u32,
@@ -53,12 +53,12 @@ pub struct RankRequest<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The first rank: what all have in common is asked of it.
+    /// The first rank, for properties that all ranks share.
     fn first(&self) -> &RankRequest<'a> {
         &self.ranks[0]
     }
 
-    /// Slots of the world: iterations after which the programs of all ranks repeat.
+    /// Number of slots of the world: iterations after which the programs of all ranks repeat.
     pub(super) fn slots(&self) -> usize {
         model::slots(self.ranks.iter().map(|rank| rank.program))
     }
@@ -67,19 +67,19 @@ impl<'a> Request<'a> {
         Times::of_slots(&samples.time, self.slots(), samples.first)
     }
 
-    /// Whether a single iteration is asked for, which shows that the file runs and measures nothing.
+    /// Whether a single iteration is requested, which tests the file and measures nothing.
     fn is_look(&self) -> bool {
         self.effort.iterations == 1
     }
 
-    /// Iterations that are measured: up to a whole number of rounds more than were asked for, so that each slot is
-    /// measured as often.
+    /// Number of measured iterations, rounded up to complete rounds so that each slot is measured equally often.
     fn whole_rounds(&self) -> u64 {
         let slots = if self.is_look() { 1 } else { self.slots() as u64 };
         u64::from(self.effort.iterations).next_multiple_of(slots)
     }
 
-    /// What is observed: each slot as often as an iteration is to be, or less often in a long cycle.
+    /// Which iterations to observe: each slot as often as an iteration should be observed, or less often in a long
+    /// cycle.
     fn observation(&self) -> Observation {
         let slots = self.slots() as u64;
         let times = u64::from(self.observed_iterations).min((OBSERVED / slots).max(1));
@@ -93,7 +93,7 @@ impl<'a> Request<'a> {
         exec::prepare_ranks(&self.ranks.iter().map(rank).collect::<Vec<_>>(), self.backend, &self.exec)
     }
 
-    /// All ranks, each on one stream.
+    /// Opens a session with each rank on one stream.
     fn open_serial(&self) -> Result<Ranks, ExecError> {
         let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
         let place = |rank: &RankRequest| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
@@ -105,38 +105,38 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Debug)]
 pub struct Measured {
     pub variants: Vec<Variant>,
     pub warnings: Vec<String>,
-    /// Nothing was cut short.
+    /// True if nothing was cut short.
     pub complete: bool,
-    /// What ended it before it had measured everything.
+    /// The error that ended it early; `None` if none did.
     pub failure: Option<ExecError>,
 }
 
-/// The samples of one variant.
-pub(super) struct Sampled {
+/// Samples of one variant.
+pub(super) struct VariantSamples {
     pub mode: LaunchMode,
     pub blocks: Blocks,
     pub warmup: WarmupRecord,
-    /// Without the gate, where the samples are with it.
+    /// Samples of ungated iterations; `None` if the others are ungated.
     pub ungated: Option<Samples>,
-    /// Of each rank, the observed iterations, of one slot after the other; none of one that was not observed, or that is in
-    /// another process, as far as this one does not lead.
+    /// Observed iterations of each rank, slot by slot. Empty for ranks that were not observed, and for those of other
+    /// processes unless this is rank 0.
     pub traces: Vec<Vec<Trace>>,
     pub notes: Vec<String>,
 }
 
-/// The same operations on one stream: the whole, and each alone.
+/// Results of the run on one stream.
 pub(super) struct Serial {
     pub samples: Samples,
-    /// On each rank.
+    /// Durations of single operations, for each rank.
     pub alone: Vec<Alone>,
 }
 
-/// Iterations that a run takes, for its progress.
+/// Number of iterations of a run, for its progress bar.
 pub fn iterations(request: &Request) -> u64 {
     let each = u64::from(request.effort.warmup) + request.whole_rounds();
     let runs = if wants_serial(request.first().program) { 2 } else { 1 };
@@ -144,8 +144,8 @@ pub fn iterations(request: &Request) -> u64 {
     each * (runs * request.modes.len() as u64 + u64::from(gated))
 }
 
-/// Runs everything that the request asks for. A run that is stopped, or fails, keeps what it has; without a headline
-/// it has nothing, and a failure is all there is to say.
+/// Runs everything that the request asks for. A run that is stopped or fails keeps its results so far; without a
+/// headline, a failure is returned as the error.
 pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     let mut warnings: Vec<String> = unlike_cycles(request).into_iter().collect();
     let mut sampled = Vec::new();
@@ -157,7 +157,7 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     if failure.is_none() && wants_serial(request.first().program) && !request.control.stopped() {
         failure = serials(request, &sampled, &mut serial, &mut warnings).err();
     }
-    // Also where the headline was through: what was observed, and the serial run, may be missing.
+    // A run that was stopped after the headline may lack observed iterations or the run on one stream.
     let complete = failure.is_none() && !request.control.stopped();
     let variants = records(request, &sampled, &serial, &mut warnings);
     Ok(Measured { variants, warnings, complete, failure })
@@ -165,7 +165,7 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
 
 fn records(
     request: &Request,
-    sampled: &[Sampled],
+    sampled: &[VariantSamples],
     serial: &[Option<Serial>],
     warnings: &mut Vec<String>,
 ) -> Vec<Variant> {
@@ -174,15 +174,15 @@ fn records(
     sampled.iter().enumerate().map(record).collect()
 }
 
-/// Gives away what there is before the next phase.
-fn keep(request: &Request, sampled: &[Sampled], serial: &[Option<Serial>], warnings: &[String]) {
+/// Passes the results so far to `Request::keep` before the next phase.
+fn keep(request: &Request, sampled: &[VariantSamples], serial: &[Option<Serial>], warnings: &[String]) {
     let mut warnings = warnings.to_vec();
     let variants = records(request, sampled, serial, &mut warnings);
     (request.keep)(Measured { variants, warnings, complete: false, failure: None });
 }
 
-/// A warning, where ranks repeat after numbers of iterations that have no common multiple among the cycles that are
-/// allowed.
+/// Warning about ranks whose programs repeat after numbers of iterations without a common multiple within the limit;
+/// `None` otherwise.
 fn unlike_cycles(request: &Request) -> Option<String> {
     let slots = request.slots();
     let whole = request.ranks.iter().all(|rank| slots.is_multiple_of(rank.program.cycle.len().max(1)));
@@ -194,8 +194,12 @@ fn unlike_cycles(request: &Request) -> Option<String> {
     })
 }
 
-/// Measures each mode.
-fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<String>) -> Result<(), ExecError> {
+/// Measures each launch mode.
+fn headlines(
+    request: &Request,
+    sampled: &mut Vec<VariantSamples>,
+    warnings: &mut Vec<String>,
+) -> Result<(), ExecError> {
     let mut session = request.open()?;
     for &mode in request.modes {
         if !sampled.is_empty() {
@@ -207,10 +211,10 @@ fn headlines(request: &Request, sampled: &mut Vec<Sampled>, warnings: &mut Vec<S
     Ok(())
 }
 
-/// Measures each variant on one stream; nothing for one that cannot be.
+/// Measures each variant on one stream; `None` for a variant that cannot be.
 fn serials(
     request: &Request,
-    sampled: &[Sampled],
+    sampled: &[VariantSamples],
     serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
@@ -246,7 +250,7 @@ fn serials(
     run().inspect_err(|error| warnings.push(failed("the serial run", error)))
 }
 
-/// Why there is no graph, with the operation that was refused by its name, and what to type.
+/// Explains why a graph was refused, with the operation and a remedy.
 fn told_of(program: &Program, error: &ExecError) -> String {
     let refused = match error {
         ExecError::Operation { at, .. } => {
@@ -269,20 +273,20 @@ fn failed(what: &str, error: &ExecError) -> String {
     format!("{what} failed, and the figures are of what was measured before: {error}")
 }
 
-/// The measured iterations of a mode, warmed up.
+/// Measures a launch mode after its warm-up.
 fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<(Blocks, WarmupRecord), ExecError> {
     let lead = u64::from(request.exec.in_flight.max(request.first().schedule.depth));
     let (warmup, first) = warmup::settle(session, mode, u64::from(request.effort.warmup), lead, request.control)?;
     Ok((blocks::iterate(session, mode, (first, lead), request.whole_rounds(), request.control)?, warmup))
 }
 
-/// Adds the samples of one mode, unless it has to give way to one that is there already. Where it fails, those before are
-/// added all the same.
+/// Adds the samples of a launch mode, unless it must be dropped in favour of an earlier one. If a later phase fails,
+/// earlier samples are still added.
 fn sample(
     request: &Request,
     session: &mut Ranks,
     mode: LaunchMode,
-    sampled: &mut Vec<Sampled>,
+    sampled: &mut Vec<VariantSamples>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let mut mode = mode;
@@ -305,9 +309,9 @@ fn sample(
     warnings.extend(too_early(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    // From here on the headline is there, whatever fails.
+    // From here on the headline is kept, whatever fails.
     let index = sampled.len();
-    sampled.push(Sampled { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
+    sampled.push(VariantSamples { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
     keep(request, sampled, &[], warnings);
     let more = || {
         failure.map_or(Ok(()), Err)?;
@@ -327,7 +331,7 @@ fn sample(
     done
 }
 
-/// The same iterations as they are issued, without the gate.
+/// Measures ungated iterations.
 fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<Samples, ExecError> {
     session.set_gate(false);
     let samples = session.iterate(mode, u64::from(request.effort.warmup), request.whole_rounds(), request.control);
@@ -335,7 +339,7 @@ fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result
     samples.map(|samples| samples.slowest)
 }
 
-/// Which slots of a long cycle were observed, where that is not all of them.
+/// Note about which slots of a long cycle were observed; `None` if all were.
 fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
     let observed: BTreeSet<usize> = traces.iter().map(|trace| trace.slot).collect();
     let [first, second, ..] = observed.iter().copied().take(2).collect::<Vec<_>>()[..] else { return None };
@@ -348,13 +352,13 @@ fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
     })
 }
 
-/// Why iterations were not held, where they might have been.
+/// Note about why iterations were not gated; `None` if they were, or if gating was not asked for.
 fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
     Some(format!("iterations begin before the host has issued them, since {why}"))
 }
 
-/// How iterations found the caches, where they were to be empty.
+/// Note about cold caches; `None` unless they were requested.
 fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
     let note = match session.is_cold() {
         true => "the caches were emptied before each iteration, outside of its time",
@@ -366,7 +370,7 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
     request.exec.cold.then(|| note.to_owned())
 }
 
-/// A warning, where a gate opened before the host had issued an iteration.
+/// Warning about gates that opened before the host had issued an iteration; `None` if none did.
 fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
@@ -378,7 +382,7 @@ fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
     })
 }
 
-/// Whether a figure needs the time of the same operations on one stream.
+/// Whether a metric needs the run on one stream.
 fn wants_serial(program: &Program) -> bool {
     fn asks(expr: &FigureExpr) -> bool {
         match expr {

@@ -1,9 +1,8 @@
-//! How figures scale along the axes of a sweep: what the work does, how efficient each value is and against what, the
-//! best value, and where more gives little.
+//! Scaling along the axes of a sweep: growth of the work, efficiency, the best value and the knee.
 //!
-//! Figures are those of a case's first variant.
+//! Results are those of a case's first variant.
 
-pub mod effect;
+pub mod axis_effect;
 mod point;
 
 use indexmap::IndexMap;
@@ -11,36 +10,36 @@ use indexmap::IndexMap;
 use super::cases::{Axis, Case, Header};
 use super::pace::Pace;
 
-pub use effect::AxisEffect;
-pub use point::{Interval, Point, is_conclusive, number, seconds};
+pub use axis_effect::AxisEffect;
+pub use point::{CurvePoint, Interval, is_conclusive, number, seconds};
 
-/// The share of the best rate from which on a value is as good as the best, for practical purposes.
+/// Share of the best rate from which on a value is practically as good as the best.
 pub const ENOUGH: f64 = 0.95;
 
-/// Work that differs by less is the same.
+/// Relative difference below which amounts of work count as equal.
 const SAME_WORK: f64 = 0.01;
 
-/// How far work may be from growing as the axis does.
+/// Relative deviation up to which work counts as proportional to the axis.
 const PROPORTIONAL: f64 = 0.05;
 
-/// Operations for each byte from which on something computes.
+/// Arithmetic operations per byte from which on work counts as computation.
 const COMPUTES: f64 = 32.0;
 
-/// Points from which on a knee is told: of two, one is just the better.
+/// Minimum number of points for a knee.
 const KNEE_POINTS: usize = 3;
 
-/// What a rate counts.
+/// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Flops,
-    /// Where there is no arithmetic.
+    /// Used without arithmetic.
     Bytes,
-    /// Where nothing is known to be computed or moved.
+    /// Used if neither arithmetic nor bytes are known.
     Iterations,
 }
 
 impl Unit {
-    /// The rate's unit, as a column's name.
+    /// The rate's unit as a column title.
     pub fn per_second(self) -> &'static str {
         match self {
             Unit::Flops => "FLOP/s",
@@ -49,8 +48,8 @@ impl Unit {
         }
     }
 
-    /// What an iteration of a point does, in this unit.
-    pub fn of(self, point: &Point) -> f64 {
+    /// Work of an iteration of a point, in this unit.
+    pub fn of(self, point: &CurvePoint) -> f64 {
         match self {
             Unit::Flops => point.flops,
             Unit::Bytes => point.bytes,
@@ -59,80 +58,80 @@ impl Unit {
     }
 }
 
-/// What the work of an iteration, over all ranks, does along an axis.
+/// How the work of an iteration, over all ranks, changes along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Within 1 %.
+    /// Constant within 1 %.
     Stays,
-    /// As the axis does, within 5 %.
+    /// Proportional to the axis within 5 %.
     Proportional,
     Varies,
 }
 
-/// What an efficiency is measured against.
+/// Reference of an efficiency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// The rate of the smallest value, times how much more of a resource there is: streams, ranks. Where the work stays
-    /// that is strong scaling, T(1) / (n × T(n)); where it grows alike, weak scaling, T(1) / T(n).
+    /// Rate at the smallest value, scaled by the amount of the resource (streams, ranks). With constant work this is
+    /// strong scaling, T(1) / (n × T(n)); with proportional work weak scaling, T(1) / T(n).
     First,
     /// The best rate along the axis.
     Best,
 }
 
-/// What a sweep says of an axis.
+/// Results along an axis.
 #[derive(Clone, Debug)]
 pub struct Along {
-    /// The axes' names; one, unless they go together.
+    /// Name of the axis; several if axes are zipped.
     pub axes: Vec<String>,
-    /// All else at the values of the sweep's best case.
+    /// The curve through the sweep's best case.
     pub curve: Curve,
-    /// All else at other values, in the order of the cases.
+    /// Curves with other values of the other axes, in the order of the cases.
     pub elsewhere: Vec<Curve>,
     pub effect: AxisEffect,
 }
 
-/// One axis, everything else held.
+/// A curve along one axis with all other axes fixed.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What the other axes are held at.
+    /// Fixed values of the other axes.
     pub held: Vec<(String, String)>,
-    /// A figure is a simulator's.
+    /// True if a result is simulated.
     pub simulated: bool,
-    /// A figure is of a device that stands for a rank of several.
+    /// True if a result is of an emulated world.
     pub emulated: bool,
-    /// Which times the figures are made from.
+    /// The kind of times that the results use.
     pub pace: Pace,
-    /// Whether a best value and a knee can be told: every case is a measurement of several samples.
+    /// True if a best value and a knee can be determined: every case is a measurement with several samples.
     pub conclusive: bool,
     pub unit: Unit,
-    /// In the order in which values were given. Those without a figure are left out.
-    pub points: Vec<Point>,
-    /// Of each point.
+    /// In the order in which values were given, without cases that have no results.
+    pub points: Vec<CurvePoint>,
+    /// Efficiency of each point.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
-    /// The value that efficiency is measured against; of axes that go together, that of the resource.
+    /// The reference value of the efficiency; with zipped axes, that of the resource.
     pub one: String,
-    /// Of the work in `unit`.
+    /// Growth of the work in `unit`.
     pub growth: Growth,
-    /// The place of the point with the best rate.
+    /// Index of the point with the best rate.
     pub best: usize,
-    /// Others whose rate cannot be told from the best's: the intervals have a part in common, or lie less than 1 % apart.
+    /// Points that are not distinguishable from the best: the intervals overlap, or lie less than 1 % apart.
     pub alike: Vec<usize>,
-    /// The point of the smallest value whose interval reaches 95 % of the best rate; nothing where values are no
-    /// numbers, or fewer than three.
+    /// Index of the smallest value whose interval reaches 95 % of the best rate; `None` if values are not numbers, or
+    /// with fewer than three points.
     pub knee: Option<usize>,
 }
 
-/// Which times the cases of a sweep have alike. What is no measurement does not count.
+/// The kind of times that all measured cases of a sweep have.
 pub fn pace(cases: &[&Case]) -> Pace {
     let records = cases.iter().filter_map(|case| case.record.as_ref());
     Pace::common(records.filter(|record| record.measurement).filter_map(|record| record.variants.first()))
 }
 
-/// What the rates of a sweep count: the same for all of its cases. What computes is judged by its arithmetic, what
-/// moves by its bytes.
+/// The unit of a sweep's rates, the same for all cases: arithmetic for workloads that compute, bytes for those that
+/// move data.
 pub fn unit(cases: &[&Case]) -> Unit {
-    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, "", Pace::Headline)).collect();
+    let points: Vec<CurvePoint> = cases.iter().filter_map(|case| CurvePoint::of(case, "", Pace::Headline)).collect();
     let computes = points.iter().any(|point| point.flops > COMPUTES * point.bytes);
     match () {
         () if computes && points.iter().all(|point| point.flops > 0.0) => Unit::Flops,
@@ -141,10 +140,10 @@ pub fn unit(cases: &[&Case]) -> Unit {
     }
 }
 
-/// What a search makes small: the time of a unit of work, in seconds. The work is an iteration's arithmetic, or its bytes
-/// where it computes nothing; where it has neither, the iteration itself. `None` of a case without figures.
+/// Objective that a search minimizes: time per unit of work in seconds. The unit is an arithmetic operation, or a byte
+/// without arithmetic, or an iteration without either. `None` for a case without results.
 pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
-    let point = Point::of(case, "", pace)?;
+    let point = CurvePoint::of(case, "", pace)?;
     let unit = match (point.flops > 0.0, point.bytes > 0.0) {
         (true, _) => Unit::Flops,
         (false, true) => Unit::Bytes,
@@ -153,13 +152,13 @@ pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
     Some(1.0 / point.rate(unit).value)
 }
 
-/// What there is to say of each axis of a sweep, or of all together that go together. Nothing of an axis with fewer than
-/// two figures anywhere.
+/// Results along each axis of a sweep, or along all zipped axes together. Omits axes with fewer than two results on
+/// every curve.
 pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
     let (unit, pace) = (unit(cases), pace(cases));
-    let rate = |case: &Case| Point::of(case, "", pace).map(|point| point.rate(unit).value);
+    let rate = |case: &Case| CurvePoint::of(case, "", pace).map(|point| point.rate(unit).value);
     let measured: Vec<(&Case, f64)> = cases.iter().filter_map(|case| Some((*case, rate(case)?))).collect();
-    // Of equal ones the first.
+    // The first of equal ones.
     let Some((best, _)) = measured.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
     let together: Vec<Vec<&Axis>> = match header.zip {
         true => vec![header.axes.iter().collect()],
@@ -181,32 +180,33 @@ fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (Unit, Pace))
         let found = self::curve(axes, held, &group, (unit, pace));
         if here { curve = found } else { elsewhere.extend(found) }
     }
-    // The best case may be the only one of its values.
+    // The best case may be the only one with its values.
     let curve = curve.or_else(|| (!elsewhere.is_empty()).then(|| elsewhere.remove(0)))?;
     let effect = AxisEffect::of(axes, cases, pace);
     Some(Along { axes: axes.iter().map(|axis| axis.name.clone()).collect(), curve, elsewhere, effect })
 }
 
-/// The values of a case on all other axes.
+/// Values of a case on all other axes.
 fn others(axes: &[&Axis], case: &Case) -> Vec<(String, String)> {
     let other = |name: &str| axes.iter().all(|axis| axis.name != name);
     let values = case.values.iter().filter(|(name, _)| other(name));
     values.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// An axis of which there is more or less to work with.
+/// Whether an axis is an amount of a resource: streams or ranks.
 fn is_resource(axis: &Axis) -> bool {
     matches!(axis.name.as_str(), "streams" | "ranks" | "emulate")
 }
 
-/// A curve through measured cases that differ along these axes alone.
+/// The curve through cases that differ along these axes only; `None` with fewer than two results.
 fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Curve> {
-    let points: Vec<Point> = cases.iter().filter_map(|case| Point::of(case, &label(axes, case), pace)).collect();
+    let points: Vec<CurvePoint> =
+        cases.iter().filter_map(|case| CurvePoint::of(case, &label(axes, case), pace)).collect();
     if points.len() < 2 {
         return None;
     }
     let resource = axes.iter().find(|axis| is_resource(axis));
-    // The numbers along the axis: those of the resource, where there is one.
+    // Numbers along the axis, those of the resource if there is one.
     let scale = resource.or(axes.first())?;
     let numbers: Option<Vec<f64>> = cases.iter().map(|case| point::number(case.values.get(&scale.name)?)).collect();
     let baseline = match &numbers {
@@ -244,7 +244,7 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], (unit, pa
     })
 }
 
-/// The value of a case along the axes of a curve.
+/// Value of a case along the curve's axes.
 fn label(axes: &[&Axis], case: &Case) -> String {
     axes.iter().filter_map(|axis| case.values.get(&axis.name)).cloned().collect::<Vec<_>>().join(", ")
 }
@@ -261,7 +261,7 @@ fn growth(works: &[f64], numbers: Option<&[f64]>) -> Growth {
     if numbers.is_some_and(alike) { Growth::Proportional } else { Growth::Varies }
 }
 
-/// The rate over that of the reference, and per unit of a resource.
+/// Rate relative to the reference's, per unit of a resource if there is one.
 fn efficiency(rates: &[Interval], numbers: Option<&[f64]>, baseline: Baseline, reference: usize) -> Vec<f64> {
     let more = |index: usize| match (baseline, numbers) {
         (Baseline::First, Some(numbers)) => numbers[index] / numbers[reference],
@@ -274,7 +274,7 @@ fn smallest(numbers: &[f64]) -> usize {
     (0..numbers.len()).min_by(|a, b| numbers[*a].total_cmp(&numbers[*b])).unwrap_or(0)
 }
 
-/// The smallest value whose interval reaches that share of the best rate.
+/// Index of the smallest value whose interval reaches that share of the best rate.
 fn knee(rates: &[Interval], numbers: &[f64], best: f64) -> Option<usize> {
     if rates.len() < KNEE_POINTS {
         return None;

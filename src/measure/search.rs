@@ -1,17 +1,18 @@
-//! The best point of a space that is too large to try each: a direct search within a budget of runs. Knows no unit, and
-//! nothing of what a point stands for.
+//! Search for the best point of a space that is too large to enumerate, within a budget of runs. Independent of what
+//! points mean.
 //!
-//! Four steps, each a known simple method:
-//! 1. *Spread*: a quarter of the runs go to a Latin hypercube, which has every part of every axis alike (McKay and others,
-//!    1979).
-//! 2. *Descend* from the best of them after Hooke and Jeeves ("Direct search", 1961): a step along each axis in turn, with
-//!    a larger one in the direction that has helped, and half the step where nothing does. An axis whose values have an
-//!    order is walked along it; of another one every value is tried.
-//! 3. *Race*: a quarter of the runs is kept for those points that noise does not tell from the best. The one of them with
-//!    the fewest runs has the next, until one is left, or all have had several.
-//! 4. What is left goes to a descent from another start, and a race again.
+//! It combines known simple methods:
 //!
-//! The same seed makes the same search, as long as the answers are the same.
+//! - *Spread*: a quarter of the runs go to a Latin hypercube, which covers every part of every axis (McKay and others,
+//!   1979).
+//! - *Descend* from the best of them after Hooke and Jeeves ("Direct search", 1961): a step along each axis in turn, a
+//!   larger one in a direction that helped, and half the step if nothing helps. An ordered axis is walked along its
+//!   order; of an unordered one every value is tried.
+//! - *Race*: a quarter of the runs is reserved for points that noise does not distinguish from the best. The one with
+//!   the fewest runs is run again, until one is left or all have had several runs.
+//! - The rest goes to a descent from another start, and another race.
+//!
+//! The same seed gives the same search as long as the results are the same.
 
 use std::collections::BTreeMap;
 
@@ -19,34 +20,34 @@ use crate::base::random;
 
 use super::stats::{Moments, student};
 
-/// An axis: how many values it has, and whether neighbours in their order resemble each other.
+/// An axis: its number of values, and whether neighbouring values are similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchAxis {
     pub values: usize,
     pub ordered: bool,
 }
 
-/// The place of a point on each axis.
+/// Index of a value on each axis.
 pub type Point = Vec<usize>;
 
-/// What a search has to go on.
+/// Parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     pub axes: Vec<SearchAxis>,
-    /// Runs at most.
+    /// Maximum number of runs.
     pub budget: usize,
     pub seed: u64,
 }
 
-/// Whoever runs a point.
+/// Runs points for a search.
 pub trait Objective {
-    /// What ends the search.
+    /// Error that ends the search.
     type End;
 
-    /// Whether a point can be run at all. To ask costs no run.
+    /// Whether a point can be run at all. Costs no run.
     fn fits(&mut self, point: &[usize]) -> bool;
 
-    /// Runs a point; less is better, and above 0. Nothing where the run has failed.
+    /// Runs a point and returns its cost: positive, lower is better. `None` if the run failed.
     fn run(&mut self, point: &[usize]) -> Result<Option<f64>, Self::End>;
 }
 
@@ -54,32 +55,32 @@ pub trait Objective {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     pub point: Point,
-    /// The logarithms of what its runs gave.
+    /// Logarithms of the costs of its runs.
     logs: Vec<f64>,
-    /// One of its runs has failed: it is not run again, and never the best.
+    /// True if one of its runs failed. It is not run again, and never the best.
     pub lost: bool,
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The best first; of points without figures, those first that were run first.
+    /// Points by cost, best first; then points without a cost, in the order of their runs.
     pub tried: Vec<Tried>,
     pub runs: usize,
-    /// The standard deviation of a run's logarithm, where points had several; and how well it is known.
+    /// Standard deviation of a run's logarithm, with its degrees of freedom; `None` if no points were repeated.
     pub noise: Option<(f64, usize)>,
 }
 
-/// Runs of a point at most.
+/// Maximum number of runs per point.
 const REPEATED: usize = 8;
 
-/// Points that are run again before it is known how much runs differ.
+/// Number of repetitions that estimate the noise before the race.
 const SCOUTS: usize = 3;
 
-/// The share of what is left that a race may have, as its inverse.
+/// Reciprocal of the share of runs reserved for a race.
 const KEPT: usize = 4;
 
-/// A search under way.
+/// State of a running search.
 struct State<'a, O: Objective> {
     search: &'a Search,
     objective: &'a mut O,
@@ -87,14 +88,14 @@ struct State<'a, O: Objective> {
     /// The order in which points were first run.
     first: Vec<Point>,
     runs: usize,
-    /// Runs that are kept for a race.
+    /// Runs reserved for the race.
     kept: usize,
     draws: u64,
 }
 
-/// Why a search stops to look further.
+/// Why a search ends.
 enum Stop<E> {
-    /// Its runs are spent.
+    /// The budget is spent.
     Spent,
     Ended(E),
 }
@@ -102,7 +103,7 @@ enum Stop<E> {
 type Step<T, O> = Result<T, Stop<<O as Objective>::End>>;
 
 impl Search {
-    /// Searches, from `begin` where that is given. What ended it early comes along.
+    /// Searches, starting with `begin` if given. Also returns the error that ended it early, if any.
     pub fn run<O: Objective>(&self, begin: Option<Point>, objective: &mut O) -> (Found, Option<O::End>) {
         let (tried, first, draws) = (BTreeMap::new(), Vec::new(), 0);
         let mut state = State { search: self, objective, tried, first, runs: 0, kept: 0, draws };
@@ -113,7 +114,7 @@ impl Search {
         (state.found(), ended)
     }
 
-    /// How many points there are; at most what a number can hold.
+    /// Number of points of the space; saturates.
     pub fn points(&self) -> usize {
         self.axes.iter().fold(1, |all: usize, axis| all.saturating_mul(axis.values))
     }
@@ -124,7 +125,7 @@ impl Tried {
         self.logs.len()
     }
 
-    /// The geometric mean of its runs; nothing of one that was lost.
+    /// Geometric mean of its costs; `None` if a run failed.
     pub fn value(&self) -> Option<f64> {
         self.mean().map(f64::exp)
     }
@@ -135,24 +136,23 @@ impl Tried {
 }
 
 impl Found {
-    /// The best point.
+    /// The best point; `None` if no point has a cost.
     pub fn best(&self) -> Option<&Tried> {
         self.tried.first().filter(|tried| tried.mean().is_some())
     }
 
-    /// What a point takes over what the best takes, and the interval that holds that with 95 %. No interval where no point
-    /// was run twice.
+    /// Cost of a point relative to the best, with a 95 % interval if points were repeated. `None` if one has no cost.
     pub fn beside_best(&self, other: &Tried) -> Option<(f64, Option<(f64, f64)>)> {
         let best = self.best()?;
         let change = other.mean()? - best.mean()?;
         let interval = self.noise.map(|noise| {
-            let reach = reach(noise, best.runs(), other.runs());
+            let reach = half_width(noise, best.runs(), other.runs());
             ((change - reach).exp(), (change + reach).exp())
         });
         Some((change.exp(), interval))
     }
 
-    /// The points that noise does not tell from the best, which is one of them.
+    /// The points that noise does not distinguish from the best, including the best.
     pub fn within_noise(&self) -> Vec<&Tried> {
         let near = |tried: &&Tried| match self.beside_best(tried) {
             Some((_, Some((low, _)))) => low <= 1.0,
@@ -163,8 +163,8 @@ impl Found {
     }
 }
 
-/// Half the interval of the difference of two means of so many runs.
-fn reach((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
+/// Half the width of the interval of the difference of two means, of `a` and `b` runs.
+fn half_width((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
     student(freedom as f64) * noise * (1.0 / a as f64 + 1.0 / b as f64).sqrt()
 }
 
@@ -190,7 +190,7 @@ impl<O: Objective> State<'_, O> {
         }
     }
 
-    /// A descent from the best point, and one from another start each time that there is room for it.
+    /// Descends from the best point, and from other starts while the budget lasts.
     fn descents(&mut self, starts: &mut usize) -> Step<(), O> {
         loop {
             let start = match *starts {
@@ -203,18 +203,18 @@ impl<O: Objective> State<'_, O> {
         }
     }
 
-    /// The better of a few points that nobody has looked at: a random one is rarely good.
+    /// The most distant of several random untried points; `None` if there is none.
     fn another_start(&mut self) -> Option<Point> {
         let few = 2 + self.search.axes.len();
         let drawn: Vec<Point> = (0..16 * few).map(|_| self.drawn()).collect();
         let mut new: Vec<Point> = drawn.into_iter().filter(|point| !self.tried.contains_key(point)).collect();
         new.truncate(few);
-        // Far from all that is known: another basin, if there is one.
+        // Distance to the nearest known point, to reach another basin.
         let apart = |point: &Point| self.tried.keys().map(|known| self.apart(point, known)).min().unwrap_or(0);
         new.into_iter().map(|point| (apart(&point), point)).max().map(|(_, point)| point)
     }
 
-    /// How far two points lie apart, in thousandths of the axes.
+    /// Distance of two points, in thousandths of the axes.
     fn apart(&self, a: &[usize], b: &[usize]) -> usize {
         let along = |(axis, (a, b)): (&SearchAxis, (&usize, &usize))| match (a == b, axis.ordered) {
             (true, _) => 0,
@@ -233,7 +233,8 @@ impl<O: Objective> State<'_, O> {
         (0..self.search.axes.len()).map(|axis| self.draw(self.search.axes[axis].values)).collect()
     }
 
-    /// A Latin hypercube: each axis is cut into as many parts as there are points, and each point has another part.
+    /// A Latin hypercube: each axis is divided into as many parts as there are points, and each point is in a different
+    /// part.
     fn spread(&mut self, count: usize) -> Vec<Point> {
         let mut points = vec![Vec::new(); count];
         for axis in 0..self.search.axes.len() {
@@ -252,7 +253,7 @@ impl<O: Objective> State<'_, O> {
         points
     }
 
-    /// The mean logarithm of a point's runs, which is run where it has not been; infinite where it fails.
+    /// Mean logarithm of a point's costs. Runs the point if needed; infinite if it fails.
     fn mean(&mut self, point: &Point) -> Step<f64, O> {
         if !self.tried.contains_key(point) {
             if !self.objective.fits(point) {
@@ -280,7 +281,7 @@ impl<O: Objective> State<'_, O> {
         Ok(())
     }
 
-    /// Goes from a point to one of which no neighbour is better.
+    /// Moves from a point to a local minimum.
     fn descend(&mut self, start: Point) -> Step<(), O> {
         let longest = self.search.axes.iter().filter(|axis| axis.ordered).map(|axis| axis.values).max().unwrap_or(1);
         let mut step = (longest / 4).max(1);
@@ -295,7 +296,7 @@ impl<O: Objective> State<'_, O> {
                 step /= 2;
                 continue;
             }
-            // As far again in the direction that has helped, as long as that helps too.
+            // Repeat the same step in a direction that helped, as long as it helps.
             while better < value {
                 let ahead = self.ahead(&base, &next);
                 (base, value) = (next.clone(), better);
@@ -311,7 +312,7 @@ impl<O: Objective> State<'_, O> {
         }
     }
 
-    /// The point that lies as far beyond `to` as that lies from `from`. On an axis without an order it is that of `to`.
+    /// The point as far beyond `to` as `to` is from `from`. Stays at `to` on an axis without an order.
     fn ahead(&self, from: &[usize], to: &[usize]) -> Point {
         let beyond = |(axis, (from, to)): (&SearchAxis, (&usize, &usize))| match axis.ordered {
             true => (2 * to).saturating_sub(*from).min(axis.values - 1),
@@ -320,7 +321,7 @@ impl<O: Objective> State<'_, O> {
         self.search.axes.iter().zip(from.iter().zip(to)).map(beyond).collect()
     }
 
-    /// A step along each axis, in a drawn order; each that helps is kept.
+    /// Tries a step along each axis, in random order; keeps each improvement.
     fn around(&mut self, mut point: Point, mut value: f64, step: usize) -> Step<(Point, f64), O> {
         let axes = self.search.axes.len();
         let mut order: Vec<usize> = (0..axes).collect();
@@ -344,7 +345,7 @@ impl<O: Objective> State<'_, O> {
         Ok((point, value))
     }
 
-    /// Where a step along an axis leads.
+    /// Values reached by a step along an axis.
     fn places(&mut self, axis: usize, from: usize, step: usize) -> Vec<usize> {
         let SearchAxis { values, ordered } = self.search.axes[axis];
         if !ordered {
@@ -356,7 +357,7 @@ impl<O: Objective> State<'_, O> {
         both.into_iter().filter(|place| *place != from).collect()
     }
 
-    /// Runs again what noise does not tell from the best.
+    /// Repeats the points that noise does not distinguish from the best.
     fn race(&mut self) -> Step<(), O> {
         loop {
             let found = self.found();
@@ -373,7 +374,7 @@ impl<O: Objective> State<'_, O> {
         }
     }
 
-    /// What is known by now.
+    /// The results so far.
     fn found(&self) -> Found {
         let mut tried: Vec<Tried> = self.first.iter().map(|point| self.tried[point].clone()).collect();
         tried.sort_by(|a, b| {
@@ -383,7 +384,7 @@ impl<O: Objective> State<'_, O> {
         let known = || tried.iter().filter_map(|tried| Moments::of(&tried.logs));
         let squares: f64 = known().map(|moments| moments.squares).sum();
         let freedom: usize = known().map(|moments| moments.n - 1).sum();
-        // Few repetitions say little of how much runs differ.
+        // With few repetitions the noise estimate would be unreliable.
         let noise = (freedom >= SCOUTS).then(|| ((squares / freedom as f64).sqrt(), freedom));
         Found { tried, runs: self.runs, noise }
     }

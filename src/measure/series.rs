@@ -1,45 +1,45 @@
-//! What a series of samples is like besides its statistics: whether it drifts, has two modes, or remembers.
+//! Properties of a series of samples: trend, two modes, autocorrelation.
 //!
-//! All tests go by ranks or medians, so that a few wild samples neither raise nor hide an alarm. Knows no unit.
+//! All tests use ranks or medians, so that outliers neither cause nor hide an alarm. Independent of units.
 
 use super::stats::{median, percentile};
 
-/// Fewest samples of which a trend is told.
+/// Minimum number of samples for a trend.
 pub const TREND_SAMPLES: usize = 10;
 
-/// Fewest samples of which two modes are told.
+/// Minimum number of samples for two modes.
 pub const MODE_SAMPLES: usize = 50;
 
-/// The deviation of a rank correlation, in standard deviations, that chance exceeds once in a hundred series.
+/// Significance level of a rank correlation, in standard deviations: chance exceeds it in one of a hundred series.
 const SIGNIFICANT: f64 = 2.576;
 
-/// A trend of less than this share of the median is none that matters, however certain it is.
+/// Trends below this share of the median are ignored.
 const TREND: f64 = 0.01;
 
-/// Modes closer than this share of the median are none that matter.
+/// Modes closer than this share of the median are ignored.
 const MODES: f64 = 0.02;
 
-/// Distance between two modes, in their pooled spread, from which on they are two. Any split of a normal distribution
-/// gives about 2.3, of a uniform one 2.7.
+/// Minimum distance of two modes, in their pooled spread. Any split of a normal distribution gives about 2.3, of a
+/// uniform one 2.7.
 const APART: f64 = 6.0;
 
-/// The share of the samples that the smaller mode has at least, and their number.
+/// Minimum share and number of samples of the smaller mode.
 const SMALLER: f64 = 0.1;
 const FEWEST: usize = 5;
 
-/// Two groups that the samples fall into.
+/// Two modes of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Modes {
-    /// The groups' medians.
+    /// The modes' medians.
     pub low: f64,
     pub high: f64,
-    /// The share of the samples that belong to the upper group.
+    /// Share of the samples in the upper mode.
     pub upper: f64,
 }
 
-/// Each sample as a share of the median of its own slot, of a program with that many slots: what is left does not come
-/// from the work. A sample that is the only one of its slot becomes 1.
-pub fn beside_own_slot(samples: &[f64], slots: usize) -> Vec<f64> {
+/// Each sample relative to the median of its own slot, which removes differences between slots. The only sample of a
+/// slot becomes 1.
+pub fn relative_to_slot(samples: &[f64], slots: usize) -> Vec<f64> {
     let slots = slots.max(1);
     let medians: Vec<f64> = (0..slots.min(samples.len()))
         .map(|slot| median(&samples.iter().skip(slot).step_by(slots).copied().collect::<Vec<_>>()))
@@ -51,12 +51,12 @@ pub fn beside_own_slot(samples: &[f64], slots: usize) -> Vec<f64> {
     samples.iter().enumerate().map(share).collect()
 }
 
-/// Samples from which a trend is worked out at most.
+/// Maximum number of samples that a trend is computed from.
 const MOST_OF_A_TREND: usize = 1 << 14;
 
-/// How much the last third's median lies over the first third's, as a share of the whole's. Nothing where ranks do not
-/// correlate with time at the level of 1 % (Spearman), where it is less than 1 %, or where samples are fewer than 10. Of a
-/// series of more than 16384, evenly spaced samples stand for all: a million would keep Ctrl-C waiting.
+/// Relative change from the first third's median to the last third's. `None` if ranks do not correlate with time at the
+/// level of 1 % (Spearman), if the change is below 1 %, or with fewer than 10 samples. Of more than 16384 samples,
+/// evenly spaced ones are used: a million would delay Ctrl-C.
 pub fn trend(samples: &[f64]) -> Option<f64> {
     let spaced: Vec<f64> = samples.iter().copied().step_by(samples.len().div_ceil(MOST_OF_A_TREND).max(1)).collect();
     let (samples, n) = (&spaced[..], spaced.len());
@@ -70,11 +70,11 @@ pub fn trend(samples: &[f64]) -> Option<f64> {
     (certain.abs() > SIGNIFICANT && change.abs() > TREND && change.signum() == certain.signum()).then_some(change)
 }
 
-/// The two groups of a series that has two modes, each with a tenth of the samples at least.
+/// The two modes of a bimodal series, each with at least a tenth of the samples; `None` if it is not bimodal.
 ///
-/// The series is split where the variance between both sides is largest, outliers cut to the 5th and the 95th
-/// percentile. The groups are modes where their medians lie six times their pooled spread apart; the spread is the
-/// median absolute deviation, as that of a normal distribution.
+/// The series is split to maximize the variance between both parts, with outliers clipped to the 5th and 95th
+/// percentile. The parts are modes if their medians are six times their pooled spread apart; the spread is the median
+/// absolute deviation, scaled as for a normal distribution.
 pub fn modes(samples: &[f64]) -> Option<Modes> {
     let n = samples.len();
     if n < MODE_SAMPLES {
@@ -90,7 +90,7 @@ pub fn modes(samples: &[f64]) -> Option<Modes> {
     distinct.then_some(Modes { low, high, upper: upper.len() as f64 / n as f64 })
 }
 
-/// Where to split sorted samples so that the variance between both parts is largest.
+/// Index that splits sorted samples with the largest variance between both parts; `None` if no split is allowed.
 fn split(sorted: &[f64]) -> Option<usize> {
     let n = sorted.len();
     let (floor, ceiling) = (percentile(sorted, 5.0), percentile(sorted, 95.0));
@@ -102,7 +102,7 @@ fn split(sorted: &[f64]) -> Option<usize> {
     for index in 0..n - least {
         sum += cut(index);
         let left = index + 1;
-        // Equal samples belong to one group.
+        // Equal samples stay in one part.
         if left < least || sorted[index] == sorted[left] {
             continue;
         }
@@ -115,14 +115,14 @@ fn split(sorted: &[f64]) -> Option<usize> {
     best.map(|(_, left)| left)
 }
 
-/// The median absolute deviation, scaled to the standard deviation of a normal distribution.
+/// Median absolute deviation, scaled to the standard deviation of a normal distribution.
 fn spread(samples: &[f64], median_of: f64) -> f64 {
     let deviations: Vec<f64> = samples.iter().map(|sample| (sample - median_of).abs()).collect();
     1.4826 * median(&deviations)
 }
 
-/// How much neighbours resemble each other: the correlation of the samples' ranks with those of the samples before.
-/// Nothing where chance explains it (two standard deviations), or for fewer than 10 samples.
+/// Rank correlation of each sample with the previous one. `None` if chance explains it (two standard deviations), or
+/// with fewer than 10 samples.
 pub fn autocorrelation(samples: &[f64]) -> Option<f64> {
     let n = samples.len();
     if n < TREND_SAMPLES {
@@ -133,7 +133,7 @@ pub fn autocorrelation(samples: &[f64]) -> Option<f64> {
     (rho.abs() > 2.0 / (n as f64).sqrt()).then_some(rho)
 }
 
-/// The rank of each sample, from 1; equal ones share the mean of theirs.
+/// Rank of each sample, from 1; equal samples share their mean rank.
 fn ranks(samples: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..samples.len()).collect();
     order.sort_by(|&a, &b| samples[a].total_cmp(&samples[b]));
@@ -147,7 +147,7 @@ fn ranks(samples: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// The linear correlation; nothing where one of the two does not vary.
+/// Linear correlation; `None` if one of the two is constant.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len() as f64;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn work_that_differs_is_no_trend() {
         let growing: Vec<f64> = (0..30).map(|index| 100.0 + 10.0 * f64::from(index % 15)).collect();
-        assert_eq!(beside_own_slot(&growing, 15), [1.0; 30]);
-        assert_eq!(beside_own_slot(&growing[..15], 15), [1.0; 15]);
-        assert_eq!(beside_own_slot(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
+        assert_eq!(relative_to_slot(&growing, 15), [1.0; 30]);
+        assert_eq!(relative_to_slot(&growing[..15], 15), [1.0; 15]);
+        assert_eq!(relative_to_slot(&[2.0, 8.0, 4.0, 8.0], 2), [2.0 / 3.0, 1.0, 4.0 / 3.0, 1.0]);
     }
 
     #[test]

@@ -1,43 +1,47 @@
-//! Ranks beside each other: how far apart they begin, who comes last where ranks meet, and how long others wait for it.
+//! Skew between ranks: how far apart they begin, which arrives last at collectives, and how long others wait for it.
 //!
-//! From records of ranks alone, wherever they ran. A rank is named only where it is later than all others beyond the
-//! error of the clocks and the spread of the samples together.
+//! Uses only the records of ranks. Names a straggler only if its delay exceeds the errors of the clocks and the spread
+//! of the samples.
 
 use indexmap::IndexMap;
 
 use crate::base::Nanos;
 
 use super::balance;
-use super::meetings::{Meetings, Party};
-use super::record::{LateRecord, MeetingRecord, MomentRecord, RankRecord, SkewRecord};
+use super::meetings::{MatchedOperation, MatchedOperations};
+use super::record::{CollectiveRecord, LateRecord, MomentRecord, RankRecord, SkewRecord};
 use super::stats::Summary;
 
-/// Fewest observed iterations in which a rank is named.
+/// Minimum number of observed iterations for naming a straggler.
 const FEWEST: usize = 3;
 
-/// How far the ranks are apart; nothing where they have nothing in common.
+/// Computes the skew between ranks; `None` if they share no operations.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
-    let meetings = Meetings::of(&sides);
+    let meetings = MatchedOperations::of(&sides);
     let together = meetings.together();
-    let collectives: Vec<MeetingRecord> =
+    let collectives: Vec<CollectiveRecord> =
         together.iter().filter_map(|parties| meeting(ranks, &meetings, parties)).collect();
     if collectives.is_empty() {
         return None;
     }
     let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
-    let begin = Arrivals::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
+    let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
     let straggler = straggler(&collectives);
     let (begin_ns, begin_error_ns) = (begin.map(|told| told.value()), begin.map(|told| told.error()));
     let balance = balance::of(ranks, &collectives, straggler);
     Some(SkewRecord { begin_ns, begin_error_ns, straggler, balance, collectives })
 }
 
-/// What operations of several ranks that meet have in common.
-fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Option<MeetingRecord> {
+/// Record of matching operations; `None` if some were not observed.
+fn meeting(
+    ranks: &[RankRecord],
+    meetings: &MatchedOperations,
+    parties: &[&MatchedOperation],
+) -> Option<CollectiveRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
-    let operation = of_first.operations.get(first.visit.id as usize)?;
+    let operation = of_first.operations.get(first.arrival.id as usize)?;
     let waits: Vec<Vec<Nanos>> = parties.iter().map(|party| meetings.waits(party)).collect();
     let iterations = waits.iter().map(Vec::len).min()?;
     let shortest = |at: usize| {
@@ -47,15 +51,15 @@ fn meeting(ranks: &[RankRecord], meetings: &Meetings, parties: &[&Party]) -> Opt
     let median = |samples: &[f64]| Some(round(Summary::of(samples)?.p50));
     let wait = |waits: &Vec<Nanos>| median(&waits.iter().map(|wait| wait.0 as f64).collect::<Vec<_>>());
     let origins: Vec<&[MomentRecord]> = parties.iter().map(|party| party.origins).collect();
-    let start = |party: usize, at: usize| parties[party].visit.starts_ns.get(at).copied().unwrap_or_default();
-    let arrivals = Arrivals::of(&origins, start);
-    let skew = arrivals.as_ref().and_then(Arrivals::skew);
+    let start = |party: usize, at: usize| parties[party].arrival.starts_ns.get(at).copied().unwrap_or_default();
+    let arrivals = ArrivalTimes::of(&origins, start);
+    let skew = arrivals.as_ref().and_then(ArrivalTimes::skew);
     let last = arrivals.and_then(|arrivals| arrivals.last());
-    Some(MeetingRecord {
+    Some(CollectiveRecord {
         name: operation.name.clone(),
         operation: operation.operation.clone(),
         ranks: parties.iter().map(|party| party.rank).collect(),
-        ids: parties.iter().map(|party| party.visit.id).collect(),
+        ids: parties.iter().map(|party| party.arrival.id).collect(),
         transfer_ns: median(&(0..iterations).map(shortest).collect::<Vec<_>>())?,
         wait_ns: waits.iter().map(wait).collect::<Option<_>>()?,
         skew_ns: skew.map(|told| told.value()),
@@ -68,8 +72,8 @@ fn round(time: f64) -> Nanos {
     Nanos(time.round() as i64)
 }
 
-/// The rank that is named last with the most time, over all collectives.
-fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
+/// The rank with the largest total delay over all collectives; `None` if no rank is ever last beyond the error.
+fn straggler(collectives: &[CollectiveRecord]) -> Option<u32> {
     let mut late: IndexMap<u32, i64> = IndexMap::new();
     for last in collectives.iter().filter_map(|meeting| meeting.last) {
         *late.entry(last.rank).or_default() += last.late_ns.0;
@@ -77,24 +81,24 @@ fn straggler(collectives: &[MeetingRecord]) -> Option<u32> {
     late.into_iter().max_by_key(|&(rank, time)| (time, std::cmp::Reverse(rank))).map(|(rank, _)| rank)
 }
 
-/// A median and how far it may be off.
+/// A median with its error.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Estimate {
     median: f64,
     error: f64,
 }
 
-impl Told {
-    /// Of samples that a clock's error is in. Where they are too few for an interval of their median, all that lies
-    /// between the least and the greatest counts as doubt.
-    fn of(samples: &[f64], clocks: f64) -> Option<Told> {
+impl Estimate {
+    /// From samples with a clock error of `clocks`. If they are too few for an interval of the median, the error is
+    /// their whole range.
+    fn of(samples: &[f64], clocks: f64) -> Option<Estimate> {
         let summary = Summary::of(samples)?;
         let median = summary.p50;
         let spread = match summary.interval {
             Some((low, high)) => (median - low).max(high - median),
             None => summary.max - summary.min,
         };
-        Some(Told { median, error: spread + clocks })
+        Some(Estimate { median, error: spread + clocks })
     }
 
     fn value(self) -> Nanos {
@@ -106,36 +110,36 @@ impl Told {
     }
 }
 
-/// When each rank came, iteration by iteration, on one clock.
-struct Arrivals {
-    /// By rank. From a moment that all have in common, in ns.
+/// Arrivals of each rank in each iteration, on a common clock.
+struct ArrivalTimes {
+    /// By rank, in ns from a common origin.
     times: Vec<Vec<f64>>,
-    /// How far each rank's clock may be off.
+    /// Clock error of each rank, in ns.
     errors: Vec<f64>,
 }
 
-impl Arrivals {
-    /// From the beginnings of iterations, and what came behind each on a rank; nothing where a beginning is not known, or
-    /// hosts have clocks of their own.
-    fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<Arrivals> {
+impl ArrivalTimes {
+    /// Arrivals `behind(rank, iteration)` after the begins of iterations; `None` if a begin is unknown, or if ranks
+    /// have different clocks.
+    fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
         let iterations = origins.iter().map(|of| of.len()).min().filter(|count| *count > 0)?;
         if origins.iter().any(|of| of[0].clock != origins[0][0].clock) {
             return None;
         }
-        // Host clocks count from long ago: what is left as a float has to be exact.
+        // Subtract the origin first: host times are too large for exact floats.
         let zero = origins[0][0].at_ns;
         let time = |rank: usize, at: usize| (origins[rank][at].at_ns - zero + behind(rank, at)).0 as f64;
         let times = (0..origins.len()).map(|rank| (0..iterations).map(|at| time(rank, at)).collect()).collect();
         let worst = |of: &&[MomentRecord]| of.iter().map(|moment| moment.error_ns.0).max().unwrap_or(0) as f64;
-        Some(Arrivals { times, errors: origins.iter().map(worst).collect() })
+        Some(ArrivalTimes { times, errors: origins.iter().map(worst).collect() })
     }
 
     fn iterations(&self) -> usize {
         self.times[0].len()
     }
 
-    /// From the first to the last.
-    fn skew(&self) -> Option<Told> {
+    /// From the first to the last arrival.
+    fn skew(&self) -> Option<Estimate> {
         let skew = |at: usize| {
             let all = || self.times.iter().map(|of| of[at]);
             all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)
@@ -143,10 +147,10 @@ impl Arrivals {
         let samples: Vec<f64> = (0..self.iterations()).map(skew).collect();
         let mut errors = self.errors.clone();
         errors.sort_by(f64::total_cmp);
-        Told::of(&samples, errors.iter().rev().take(2).sum())
+        Estimate::of(&samples, errors.iter().rev().take(2).sum())
     }
 
-    /// The one that comes behind all others, by its place; nothing where that may be chance.
+    /// Index and delay of the rank that arrives after all others; `None` if chance may explain it.
     fn last(&self) -> Option<(usize, LateRecord)> {
         if self.iterations() < FEWEST {
             return None;
@@ -159,7 +163,7 @@ impl Arrivals {
                 self.times[rank][at] - last
             };
             let samples: Vec<f64> = (0..self.iterations()).map(behind).collect();
-            let told = Told::of(&samples, clocks)?;
+            let told = Estimate::of(&samples, clocks)?;
             let times = samples.iter().filter(|late| **late > clocks).count();
             let late = LateRecord { rank: 0, late_ns: told.value(), error_ns: told.error(), times, of: samples.len() };
             (told.median > told.error).then_some((rank, late))
@@ -170,7 +174,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::{OperationRecord, VisitRecord};
+    use crate::measure::record::{ArrivalRecord, OperationRecord};
 
     /// Ranks that come to one collective at these times of the host's clock, and leave it together.
     fn ranks(arrivals: &[&[i64]], error: i64) -> Vec<RankRecord> {
@@ -187,14 +191,14 @@ mod tests {
                     .clone()
                     .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error), clock: 7 })
                     .collect(),
-                collectives: vec![VisitRecord {
+                collectives: vec![ArrivalRecord {
                     id: 0,
                     ranks: (0..3).collect(),
                     stream: "comm".to_owned(),
                     number: 0,
                     starts_ns: count.clone().map(|at| Nanos(arrivals[at] - begin(at))).collect(),
                     ends_ns: count.map(|at| Nanos(end(at) - begin(at))).collect(),
-                    ..VisitRecord::default()
+                    ..ArrivalRecord::default()
                 }],
                 ..RankRecord::default()
             }

@@ -1,17 +1,17 @@
-//! Programs whose iterations differ: samples by slot, and by round.
+//! Programs whose iterations differ: samples by slot and by round.
 //!
-//! A program repeats after a cycle of iterations. Each member of the cycle is a *slot*, and one run through all slots is
-//! a *round*. Iterations of one slot do the same work, and so do rounds: only these can be set beside each other.
+//! A program repeats after a cycle of iterations. Each member of the cycle is a *slot*, and one pass through all slots
+//! is a *round*. Iterations of one slot do the same work, and so do rounds: only these are comparable.
 
-/// The mean of each whole round, in the order of the samples. Where all iterations are alike, the samples themselves. Less
-/// than a round, as of a run that was ended early, counts as one.
+/// Mean of each complete round, in order; the samples themselves if there is one slot. Less than a round, as of an
+/// interrupted run, counts as one.
 pub fn rounds(samples: &[f64], slots: usize) -> Vec<f64> {
     let slots = slots.clamp(1, samples.len().max(1));
     samples.chunks_exact(slots).map(|round| round.iter().sum::<f64>() / slots as f64).collect()
 }
 
-/// The samples of each slot, as many of each as there are whole rounds; of less than a round, one of some slots. `first` is
-/// the number of the first sample's iteration.
+/// Samples of each slot, limited to complete rounds; with less than a round, one sample of some slots. `first` is the
+/// iteration number of the first sample.
 pub fn by_slot(samples: &[f64], slots: usize, first: u64) -> Vec<Vec<f64>> {
     let slots = slots.max(1);
     let whole = if samples.len() < slots { samples } else { &samples[..samples.len() / slots * slots] };
@@ -20,8 +20,8 @@ pub fn by_slot(samples: &[f64], slots: usize, first: u64) -> Vec<Vec<f64>> {
     (0..slots).map(of).collect()
 }
 
-/// How much samples vary around the mean of their own slot, as a share of it: what the file does not cause. `None` where
-/// no slot has two samples.
+/// Variation of samples around the mean of their own slot, as a share of it, which excludes differences between slots.
+/// `None` if no slot has two samples.
 pub fn variation(samples: &[f64], slots: usize) -> Option<f64> {
     let slots = slots.clamp(1, samples.len().max(1));
     let freedom = samples.len().saturating_sub(slots);

@@ -1,13 +1,13 @@
-//! Stretches of time as sets: unions, intersections, lengths. Times are plain numbers.
+//! Sets of time intervals: union, intersection, length. Times are plain numbers.
 
-/// From a beginning to an end.
-pub type Stretch = (f64, f64);
+/// Begin and end.
+pub type TimeRange = (f64, f64);
 
-/// Stretches joined where they touch or overlap, in order.
-pub fn union(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+/// Merges intervals that touch or overlap; sorts them.
+pub fn union(mut stretches: Vec<TimeRange>) -> Vec<TimeRange> {
     stretches.retain(|(start, end)| end > start);
     stretches.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut joined: Vec<Stretch> = Vec::new();
+    let mut joined: Vec<TimeRange> = Vec::new();
     for (start, end) in stretches {
         match joined.last_mut() {
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
@@ -17,8 +17,8 @@ pub fn union(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     joined
 }
 
-/// What two unions have in common.
-pub fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+/// Intersection of two unions.
+pub fn common(a: &[TimeRange], b: &[TimeRange]) -> Vec<TimeRange> {
     let (mut i, mut j) = (0, 0);
     let mut common = Vec::new();
     while i < a.len() && j < b.len() {
@@ -31,19 +31,19 @@ pub fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     common
 }
 
-/// How long a union lasts.
-pub fn length(stretches: &[Stretch]) -> f64 {
+/// Total length of a union.
+pub fn length(stretches: &[TimeRange]) -> f64 {
     stretches.iter().map(|(start, end)| end - start).sum()
 }
 
-/// How long a union lasts beside another.
-pub fn beside(stretches: &[Stretch], other: &[Stretch]) -> f64 {
+/// Total length of a union outside of another.
+pub fn beside(stretches: &[TimeRange], other: &[TimeRange]) -> f64 {
     length(stretches) - length(&common(stretches, other))
 }
 
-/// A union in which each stretch is moved by whole periods to lie between 0 and the period; one that lasts longer than that
-/// covers all of it. Empty where the period is 0.
-pub fn folded(stretches: &[Stretch], period: f64) -> Vec<Stretch> {
+/// Shifts each interval by whole periods into 0 to `period`; one longer than a period covers all of it. Empty if the
+/// period is 0.
+pub fn folded(stretches: &[TimeRange], period: f64) -> Vec<TimeRange> {
     if period <= 0.0 {
         return Vec::new();
     }

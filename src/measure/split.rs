@@ -1,8 +1,8 @@
-//! What an observed iteration spent its time on, along the chain that it waited for.
+//! Splits the time of an observed iteration along the chain of operations that it waited for.
 //!
-//! The chain is walked from the iteration's end to its beginning: from the operation that ended last to the last of
-//! those that it waited for, and so on. Each moment of the iteration belongs to one link of the chain, or lies before
-//! one, so the parts add up to the iteration whatever the times are.
+//! The chain is followed backwards: from the operation that ended last, to the last of those that it waited for, and so
+//! on. Each moment of the iteration belongs to one link or to the gap before one, so the parts always add up to the
+//! iteration's time.
 
 use crate::base::{Nanos, OpId};
 use crate::exec::{Span, Trace};
@@ -12,32 +12,32 @@ use super::alone::Alone;
 use super::meetings::Iteration;
 use super::record::SplitRecord;
 
-/// What the split has to know besides the trace.
-pub struct Around<'a> {
+/// Context of the split besides the trace.
+pub struct SplitContext<'a> {
     pub step: &'a StepPlan,
     pub alone: Option<&'a Alone>,
-    /// The host issues too slowly: what waits for no reason that the trace shows waits for the host.
+    /// True if the host issues too slowly: unexplained gaps are then attributed to the host.
     pub host_bound: bool,
-    /// The hardware queue that an operation goes by; nothing for one that goes by none.
+    /// Hardware queue of an operation; `None` if it uses none.
     pub queue: &'a dyn Fn(&Span) -> Option<u32>,
 }
 
-/// A part of the chain: an operation, with the part of the iteration in which it works.
+/// A link of the chain: an operation, with the interval in which it works.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub op: OpId,
     pub time: i64,
 }
 
-/// Splits an iteration; the links come from its beginning to its end.
-pub fn split(iteration: &Iteration, around: &Around) -> (SplitRecord, Vec<Link>) {
+/// Splits an iteration. Returns the links from its begin to its end.
+pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
     let trace = iteration.trace;
     let mut split = SplitRecord { time_ns: trace.time, ..SplitRecord::default() };
     let mut links = Vec::new();
     let mut stretch = around.alone.map(|_| 0);
     let held_up = held_up(trace, around);
     let places = places(trace, around.step.operations());
-    // Everything from here on is accounted for.
+    // Everything after the cursor is attributed.
     let mut cursor = trace.time.0.max(0);
     let last = (0..trace.spans.len()).max_by_key(|&at| (trace.spans[at].end, std::cmp::Reverse(at)));
     let mut next: Option<usize> = None;
@@ -51,13 +51,13 @@ pub fn split(iteration: &Iteration, around: &Around) -> (SplitRecord, Vec<Link>)
         }
         let start = span.start.0.clamp(0, end);
         let whole = iteration.work(span).0;
-        // An operation waits for other ranks before it works.
+        // An operation first waits for other ranks, then works.
         let works = (span.end.0 - whole).clamp(start, end);
         split.wait_ns.0 += works - start;
         let time = end - works;
         let alone = around.alone.and_then(|alone| alone.of(trace.step, span.op));
         let own = match (alone, &mut stretch) {
-            // Of an operation that is on the chain in part, the same part of what it takes alone.
+            // If only a part of an operation is on the chain, the same part of its time alone counts.
             (Some(alone), Some(stretch)) if whole > 0 => {
                 let own = (alone * time as f64 / whole as f64).round() as i64;
                 *stretch += time - own;
@@ -80,9 +80,9 @@ pub fn split(iteration: &Iteration, around: &Around) -> (SplitRecord, Vec<Link>)
     (split, links)
 }
 
-/// Accounts for the time between the end of the last thing that an operation waited for and its start.
-fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &Around) {
-    // Where the host limits, what was issued before started late for the same reason.
+/// Attributes the gap between the end of the last dependency of an operation and its start.
+fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &SplitContext) {
+    // If the host limits, the operation that held the queue started late for the same reason.
     if around.host_bound {
         split.launch_ns.0 += to - from;
         return;
@@ -92,7 +92,7 @@ fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, a
     split.dependency_ns.0 += to - queued;
 }
 
-/// Where each operation stands in the trace.
+/// Index of each operation's span in the trace.
 fn places(trace: &Trace, operations: usize) -> Vec<Option<usize>> {
     let mut places = vec![None; operations];
     for (at, span) in trace.spans.iter().enumerate() {
@@ -101,10 +101,10 @@ fn places(trace: &Trace, operations: usize) -> Vec<Option<usize>> {
     places
 }
 
-/// For each span, when the one started that was issued last before it on the same hardware queue for another stream:
-/// a queue goes on when its head has started.
-fn held_up(trace: &Trace, around: &Around) -> Vec<Option<i64>> {
-    // For each queue the last span, and the last before it of another stream.
+/// For each span, the start of the operation issued last before it on the same hardware queue for another stream, since
+/// a queue advances when its head has started.
+fn held_up(trace: &Trace, around: &SplitContext) -> Vec<Option<i64>> {
+    // Last span of each queue, and last one of another stream.
     let mut last: Vec<(Option<Span>, Option<Span>)> = Vec::new();
     let mut starts = Vec::with_capacity(trace.spans.len());
     for span in &trace.spans {
@@ -153,7 +153,7 @@ step {
         [operations, stretch, split.launch_ns.0, split.queue_ns.0, split.dependency_ns.0, split.idle_ns.0]
     }
 
-    fn split(trace: &Trace, around: &Around) -> (SplitRecord, Vec<Link>) {
+    fn split(trace: &Trace, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
         super::split(&Iteration::alone(trace), around)
     }
 
@@ -165,7 +165,7 @@ step {
         let alone =
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-        let mut around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
+        let mut around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
         let (whole, _) = split(&observed, &around);
         // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 behind the last.
         assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
@@ -192,7 +192,7 @@ step {
         );
         // The second of b was issued behind the second of a, which started at 600: b's first ended at 150.
         let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
-        let around = Around { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
+        let around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
         let (split, links) = split(&observed, &around);
         assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(1, 140), (3, 370)]);
         assert_eq!(parts(&split), [510, 0, 0, 450, 20, 20]);
@@ -213,7 +213,7 @@ step {
             let alone: Vec<_> = alone.iter().map(|&long| (0, 0, long)).collect();
             let alone = trace(0, &alone);
             let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-            let around = Around {
+            let around = SplitContext {
                 step: &plan.steps[0],
                 alone: timed_alone.then_some(&alone),
                 host_bound,

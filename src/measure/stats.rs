@@ -1,18 +1,18 @@
-//! Statistics of samples. Knows no unit.
+//! Statistics of samples. Independent of units.
 
 use serde::{Deserialize, Serialize};
 
 use super::quantile::quantile;
 
-/// What is said of a series of samples. Percentiles are absent where the samples are too few to carry them.
+/// Statistics of a series. Percentiles are `None` if there are too few samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub n: usize,
     pub p50: f64,
-    /// The ends of an interval that holds the true median with 95 % confidence; absent below 6 independent samples.
+    /// Interval that contains the true median with 95 % confidence; `None` below 6 independent samples.
     pub interval: Option<(f64, f64)>,
     pub mean: f64,
-    /// Sample standard deviation (n - 1); absent for one sample.
+    /// Sample standard deviation (n - 1); `None` for one sample.
     pub std: Option<f64>,
     pub min: f64,
     pub max: f64,
@@ -21,13 +21,13 @@ pub struct Summary {
     pub p99: Option<f64>,
 }
 
-/// The smallest number of samples for which a percentile is told: with fewer, it is the maximum by another name.
+/// Minimum number of samples for a percentile. With fewer, the percentile is just the maximum.
 pub fn samples_for(percentile: f64) -> usize {
     let tail = (1.0 - percentile / 100.0).min(percentile / 100.0);
     (1.0 / tail).round() as usize
 }
 
-/// Nearest rank: the smallest sample that at least that share of all does not exceed. The median of an even number
+/// Nearest-rank percentile: the smallest sample that is not exceeded by that share of all. The median of an even number
 /// is the mean of the middle two.
 pub fn percentile(sorted: &[f64], percentile: f64) -> f64 {
     let n = sorted.len();
@@ -41,29 +41,29 @@ pub fn percentile(sorted: &[f64], percentile: f64) -> f64 {
     sorted[rank.clamp(1, n) - 1]
 }
 
-/// The middle sample; of an even number the mean of the middle two.
+/// Median; of an even number the mean of the middle two.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     percentile(&sorted, 50.0)
 }
 
-/// The logarithm of each value; `None` where a value is not positive and finite.
+/// Logarithm of each value; `None` if a value is not positive and finite.
 pub fn logs(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&value| (value > 0.0 && value.is_finite()).then(|| value.ln())).collect()
 }
 
-/// The mean of values, and how far they lie around it.
+/// Mean of values and their spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     pub n: usize,
     pub mean: f64,
-    /// The sum of the squared distances from the mean.
+    /// Sum of squared deviations from the mean.
     pub squares: f64,
 }
 
 impl Moments {
-    /// The moments of values; `None` without any.
+    /// Moments of values; `None` without values.
     pub fn of(values: &[f64]) -> Option<Moments> {
         let n = values.len();
         let mean = values.iter().sum::<f64>() / n as f64;
@@ -71,25 +71,24 @@ impl Moments {
         (n > 0).then_some(Moments { n, mean, squares })
     }
 
-    /// The sample variance (n - 1); `None` of a single value.
+    /// Sample variance (n - 1); `None` for a single value.
     pub fn variance(&self) -> Option<f64> {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
 
-    /// Half the width of the 95 % interval of the mean, after Student; `None` of a single value.
-    pub fn reach(&self) -> Option<f64> {
+    /// Half the width of Student's 95 % interval of the mean; `None` for a single value.
+    pub fn half_width(&self) -> Option<f64> {
         Some(student((self.n - 1) as f64) * (self.variance()? / self.n as f64).sqrt())
     }
 }
 
-/// Student's t that is exceeded to either side with 2.5 %, for 1, 2, 3, … degrees of freedom.
+/// Student's t for 2.5 % in each tail, for 1, 2, 3, … degrees of freedom.
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// Student's t for degrees of freedom. Between whole ones it is on the straight line, which lies above the curve: rather too
-/// wide.
+/// Student's t for any degrees of freedom. Interpolates linearly, which is slightly conservative.
 pub fn student(freedom: f64) -> f64 {
     let whole = (freedom as usize).max(1);
     let exact = |whole: usize| STUDENT.get(whole - 1).copied().unwrap_or(1.96 + 2.46 / whole as f64);
@@ -98,7 +97,7 @@ pub fn student(freedom: f64) -> f64 {
 }
 
 impl Summary {
-    /// The summary of a series in the order in which it was taken; nothing of an empty one.
+    /// Statistics of a series in the order in which it was taken; `None` if it is empty.
     pub fn of(samples: &[f64]) -> Option<Summary> {
         let n = samples.len();
         let mut sorted = samples.to_vec();
@@ -119,7 +118,7 @@ impl Summary {
         })
     }
 
-    /// The standard deviation as a share of the mean.
+    /// Coefficient of variation: standard deviation over mean.
     pub fn cv(&self) -> Option<f64> {
         self.std.filter(|_| self.mean != 0.0).map(|std| std / self.mean.abs())
     }

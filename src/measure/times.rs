@@ -1,4 +1,4 @@
-//! A series of times, as the record has it.
+//! A series of times in the record.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use crate::base::Nanos;
 use super::slots;
 use super::stats::Summary;
 
-/// A series of times with its statistics. Of a program whose iterations differ, each statistic is of rounds: of the mean
-/// time of an iteration over one run through all slots.
+/// A series of times with its statistics. For a program with several slots, statistics are over rounds: of the mean
+/// time of an iteration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
-    /// Iterations.
+    /// Number of iterations.
     pub n: usize,
     pub p50_ns: Option<Nanos>,
-    /// An interval that holds the true median with 95 % confidence.
+    /// Interval that contains the true median with 95 % confidence.
     pub p50_low_ns: Option<Nanos>,
     pub p50_high_ns: Option<Nanos>,
     pub mean_ns: Option<Nanos>,
@@ -24,25 +24,25 @@ pub struct Times {
     pub p5_ns: Option<Nanos>,
     pub p95_ns: Option<Nanos>,
     pub p99_ns: Option<Nanos>,
-    /// The standard deviation as a share of the mean.
+    /// Coefficient of variation: standard deviation over mean.
     pub cv: Option<f64>,
     /// Every sample, in the order in which it was taken.
     pub samples_ns: Vec<Nanos>,
-    /// The slot of the first sample; those of the others follow.
+    /// Slot of the first sample; those of the others follow.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_slot: usize,
-    /// The times of each slot; none where all iterations are alike.
+    /// Times of each slot; empty if all iterations are alike.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotTimes>,
 }
 
-/// The times of the iterations of one slot.
+/// Times of the iterations of one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotTimes {
-    /// Iterations.
+    /// Number of iterations.
     pub n: usize,
     pub p50_ns: Option<Nanos>,
-    /// An interval that holds the true median with 95 % confidence.
+    /// Interval that contains the true median with 95 % confidence.
     pub p50_low_ns: Option<Nanos>,
     pub p50_high_ns: Option<Nanos>,
     pub min_ns: Option<Nanos>,
@@ -63,8 +63,8 @@ impl Times {
         Times::of_slots(samples, 1, 0)
     }
 
-    /// Times of iterations of which `slots` make a round; `first` is the number of the first one. Less than a round counts as
-    /// one, and has no times of slots.
+    /// Times of iterations with `slots` slots; `first` is the number of the first iteration. Less than a round counts
+    /// as one, and has no times of slots.
     pub fn of_slots(samples: &[Nanos], slots: usize, first: u64) -> Times {
         let floats: Vec<f64> = samples.iter().map(|sample| sample.0 as f64).collect();
         let bare = Times { first_slot: (first % slots.max(1) as u64) as usize, ..Times::bare(samples) };
@@ -90,12 +90,12 @@ impl Times {
         }
     }
 
-    /// The samples alone, where no statistic of them can be believed.
+    /// Samples without statistics, for times that are refused.
     pub fn bare(samples: &[Nanos]) -> Times {
         Times { n: samples.len(), samples_ns: samples.to_vec(), ..Times::default() }
     }
 
-    /// Rounds that the statistics are of; iterations, where all are alike.
+    /// Number of rounds; of iterations, if all are alike.
     pub fn rounds(&self) -> usize {
         self.n / self.slots.len().max(1)
     }

@@ -1,7 +1,7 @@
-//! Whether a record that was read makes sense: a file may have been edited, cut or made up.
+//! Validates a record that was read: the file may have been edited, truncated or fabricated.
 //!
-//! Reports index lists by numbers of the record, add times up and repeat by counts. Here every such number is checked
-//! once, when a record is read, so that reports need not doubt it.
+//! Reports use numbers of the record as indices, summands and counts. Each is checked once here, so that reports can
+//! rely on them.
 
 use std::fmt::Display;
 
@@ -9,13 +9,13 @@ use crate::base::Nanos;
 use crate::config::MAX_CYCLE;
 
 use super::record::{
-    AnalysisRecord, MeetingRecord, OperationRecord, RankRecord, RunRecord, Times, Variant, VerificationRecord,
+    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, Times, Variant, VerificationRecord,
 };
 
-/// What is wrong with a record: the field, and why it cannot be so.
+/// The error names the field and the reason.
 type Checked = Result<(), String>;
 
-/// Fails with the first field of the record that contradicts others, such as `variants[0].ranks[1].trace[3].id`.
+/// Fails with the first field that is inconsistent with others, such as `variants[0].ranks[1].trace[3].id`.
 pub fn check(record: &RunRecord) -> Checked {
     let program = &record.program;
     require((1..=MAX_CYCLE as usize).contains(&program.cycle), "program.cycle", program.cycle, || {
@@ -81,7 +81,7 @@ fn check_variant(record: &RunRecord, variant: &Variant, at: &str) -> Checked {
     for (index, rank) in variant.ranks.iter().enumerate() {
         let at = format!("{at}.ranks[{index}]");
         check_rank(rank, cycle, &at)?;
-        // The lanes of a program are those of the first rank. A record of other programs may list none.
+        // The program's lanes are those of the first rank. Ranks with other programs may have more.
         let lanes = record.program.lanes.len();
         if index == 0 && lanes > 0 {
             for (index, operation) in rank.operations.iter().enumerate() {
@@ -172,11 +172,11 @@ fn check_rank(rank: &RankRecord, cycle: usize, at: &str) -> Checked {
         let at = format!("{at}.origins[{index}]");
         Bounds::of(1).times(&at, [("at_ns", Some(origin.at_ns)), ("error_ns", Some(origin.error_ns))])?;
     }
-    for (index, visit) in rank.collectives.iter().enumerate() {
+    for (index, arrival) in rank.collectives.iter().enumerate() {
         let at = format!("{at}.collectives[{index}]");
-        known(visit.id, format!("{at}.id"))?;
-        same_length(visit.ends_ns.len(), visit.starts_ns.len(), &format!("{at}.ends_ns"), "starts_ns")?;
-        for (name, times) in [("starts_ns", &visit.starts_ns), ("ends_ns", &visit.ends_ns)] {
+        known(arrival.id, format!("{at}.id"))?;
+        same_length(arrival.ends_ns.len(), arrival.starts_ns.len(), &format!("{at}.ends_ns"), "starts_ns")?;
+        for (name, times) in [("starts_ns", &arrival.starts_ns), ("ends_ns", &arrival.ends_ns)] {
             for (place, time) in times.iter().enumerate() {
                 bounds.time(*time, || format!("{at}.{name}[{place}]"))?;
             }
@@ -253,11 +253,11 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
     Ok(())
 }
 
-fn check_meeting(meeting: &MeetingRecord, at: &str) -> Checked {
+fn check_meeting(meeting: &CollectiveRecord, at: &str) -> Checked {
     let ranks = meeting.ranks.len();
     same_length(meeting.ids.len(), ranks, &format!("{at}.ids"), "ranks")?;
     same_length(meeting.wait_ns.len(), ranks, &format!("{at}.wait_ns"), "ranks")?;
-    // Their sum over all collectives of an iteration is told.
+    // Reports add them up over all collectives of an iteration.
     let bounds = Bounds::of(1 << 20);
     for (place, wait) in meeting.wait_ns.iter().enumerate() {
         bounds.time(*wait, || format!("{at}.wait_ns[{place}]"))?;
@@ -268,7 +268,7 @@ fn check_meeting(meeting: &MeetingRecord, at: &str) -> Checked {
     bounds.times(&format!("{at}.last"), late)
 }
 
-/// The largest values of which so many can be added up.
+/// Largest values of which a given number can be added up without overflow.
 struct Bounds {
     time: i64,
     bytes: u64,
@@ -277,7 +277,7 @@ struct Bounds {
 impl Bounds {
     fn of(count: usize) -> Bounds {
         let count = count as u64 + 1;
-        // A quarter: differences of two, and a shift of both.
+        // A quarter: reports take differences of two and add an offset.
         Bounds { time: i64::MAX / 4 / i64::try_from(count).unwrap_or(i64::MAX), bytes: u64::MAX / count }
     }
 
@@ -300,7 +300,7 @@ fn require(holds: bool, field: impl Display, value: impl Display, why: impl FnOn
     if holds { Ok(()) } else { Err(format!("`{field}` is {value}, and {}", why())) }
 }
 
-/// A list of slots has none, or one entry for each slot of the cycle.
+/// A list of slots is empty, or has one entry for each slot of the cycle.
 fn slots(length: usize, cycle: usize, field: &str) -> Checked {
     match length == 0 || length == cycle {
         true => Ok(()),

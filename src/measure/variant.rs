@@ -1,4 +1,4 @@
-//! What was measured of a variant, as the record has it.
+//! Builds the record of a variant from its samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,28 +16,33 @@ use super::metrics::{self, Known};
 use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
-use super::run::{RankRequest, Request, Sampled, Serial};
+use super::run::{RankRequest, Request, Serial, VariantSamples};
 use super::skew;
 use super::stats::Summary;
 use super::verdict;
 
-/// Disturbance by timing single operations beyond which a warning is given.
+/// Overhead of observation above which a warning is given.
 const OBSERVER: f64 = 0.02;
 
-/// The share of the headline from which on the host's time to issue is what limits.
+/// Share of the headline above which the host's issue time counts as the limit.
 const HOST: f64 = 0.9;
 
 /// Operations of a slot up to which an interrupted run lists them without a figure. To list a million takes seconds, and
 /// whoever has pressed Ctrl-C waits for it.
 const LISTED: usize = 50_000;
 
-/// A variant's record. Over ranks, its times are those of the slowest in each iteration.
-pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, warnings: &mut Vec<String>) -> Variant {
-    let Sampled { blocks, ungated, warmup, mode, .. } = sampled;
+/// Record of a variant. With several ranks, times are those of the slowest one in each iteration.
+pub fn record(
+    request: &Request,
+    sampled: &VariantSamples,
+    serial: Option<&Serial>,
+    warnings: &mut Vec<String>,
+) -> Variant {
+    let VariantSamples { blocks, ungated, warmup, mode, .. } = sampled;
     let samples = &blocks.samples;
     let limits = Limits(request.profile);
     let whole = request.times(&samples.slowest);
-    // What less than a round takes at least is not worked out.
+    // Less than a round has no minimum time to check against.
     let median = whole.p50_ns.filter(|_| whole.n >= request.slots());
     let checked = request.ranks.iter().map(|rank| match median {
         Some(median) => limits.check_round(rank.program, median.0 as f64),
@@ -51,12 +56,12 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     warnings.extend(doubts::of(name, &time, warmup, request.slots()));
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
-    // Held until it is issued, an iteration waits for the host no more.
+    // A gated iteration does not wait for the host.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
     let device = Device::new(&request.backend.device(), request.profile);
     let slot = longest_slot(&time, &sampled.traces);
     let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
-    let of = Of {
+    let of = VariantData {
         request,
         sampled,
         observations: &observations,
@@ -106,7 +111,7 @@ pub fn record(request: &Request, sampled: &Sampled, serial: Option<&Serial>, war
     }
 }
 
-/// A warning, where the host takes nearly as long to issue an iteration as the device to run it.
+/// Warning if the host needs nearly as long to issue an iteration as the device to run it.
 fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
     if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
@@ -122,26 +127,26 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
     ))
 }
 
-/// A variant while its record is made.
-struct Of<'a> {
+/// Data of a variant while its record is built.
+struct VariantData<'a> {
     request: &'a Request<'a>,
-    sampled: &'a Sampled,
+    sampled: &'a VariantSamples,
     observations: &'a Observations<'a>,
     serial: Option<&'a Serial>,
     host_bound: bool,
-    /// No device can be as fast as its times say.
+    /// True if no device can be as fast as its times.
     refused: bool,
     device: Device<'a>,
-    /// The slot that is looked into, operation by operation.
+    /// The slot that is analyzed operation by operation.
     slot: usize,
 }
 
-impl<'a> Of<'a> {
+impl<'a> VariantData<'a> {
     fn alone(&self, index: usize) -> Option<&'a Alone> {
         self.serial.and_then(|serial| serial.alone.get(index))
     }
 
-    /// The observed iterations of a rank; none where it was not observed.
+    /// Observed iterations of a rank; empty if it was not observed.
     fn iterations(&self, index: usize) -> &'a [Iteration<'a>] {
         self.observations.iterations.get(index).map_or(&[], Vec::as_slice)
     }
@@ -198,8 +203,8 @@ impl<'a> Of<'a> {
             time: time.p50_ns,
             peaks: peaks.as_ref(),
         });
-        let visits =
-            self.observations.visits.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
+        let arrivals =
+            self.observations.arrivals.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
         RankRecord {
             rank: of.number,
             slot: self.slot,
@@ -210,14 +215,14 @@ impl<'a> Of<'a> {
             },
             observer_effect,
             trace: spans(&iterations),
-            origins: visits.origins,
-            collectives: visits.visits,
+            origins: arrivals.origins,
+            collectives: arrivals.arrivals,
             time,
         }
     }
 }
 
-/// An expectation holds when it does on every rank.
+/// Evaluates expectations; each must hold on every rank.
 fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationRecord> {
     let declared = request.ranks[0].program.expectations.len();
     let each = (0..declared).zip(&request.expectations).map(|(index, (text, place))| {
@@ -235,7 +240,7 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
     each.flatten().collect()
 }
 
-/// The state of a device, as the record has it.
+/// Record of a device's state.
 pub(super) fn health_record(health: &Health) -> HealthRecord {
     HealthRecord {
         clock_mhz: health.clock_mhz,
@@ -247,16 +252,15 @@ pub(super) fn health_record(health: &Health) -> HealthRecord {
     }
 }
 
-/// The slot that takes longest, of those that were observed: most of a round's time is in such iterations. Of equal ones
-/// the first.
+/// The observed slot with the longest time, since most of a round is spent there. The first of equal ones.
 fn longest_slot(time: &Times, traces: &[Vec<Trace>]) -> usize {
     let observed: BTreeSet<usize> = traces.iter().flatten().map(|trace| trace.slot).collect();
     let median = |slot: &usize| time.slots.get(*slot).and_then(|times| times.p50_ns);
     observed.into_iter().rev().max_by_key(median).unwrap_or(0)
 }
 
-/// How much longer slots take while they are observed, as a share: the sum of their median times over the sum of what they
-/// take unobserved, less 1. `None` where nothing was observed.
+/// Relative slowdown of observed slots: the sum of their median times over the sum of their unobserved medians, minus
+/// 1. `None` if nothing was observed.
 fn observer_effect(iterations: &[Iteration], time: &Times) -> Option<f64> {
     let mut observed: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for trace in iterations.iter().map(|iteration| iteration.trace) {
@@ -270,7 +274,7 @@ fn observer_effect(iterations: &[Iteration], time: &Times) -> Option<f64> {
     (sums.1 > 0.0).then(|| sums.0 / sums.1 - 1.0)
 }
 
-/// The spans of the last of some observed iterations.
+/// Spans of the last observed iteration.
 fn spans(iterations: &[&Iteration]) -> Vec<SpanRecord> {
     iterations.last().map_or_else(Vec::new, |iteration| {
         iteration

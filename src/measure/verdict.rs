@@ -1,19 +1,19 @@
-//! What an iteration waits for most, in words, and what usually helps.
+//! The verdict of an analysis: what an iteration waits for most, in words, and what usually helps.
 
 use crate::base::Nanos;
 
 use super::record::{AnalysisRecord, BalanceRecord, BoundRecord};
 
-/// The share of an iteration from which on a tail is told.
+/// Share of an iteration from which on a tail is mentioned.
 const TAIL: f64 = 0.25;
 
-/// Parts of an iteration that are less than this share of it make no verdict.
+/// Share of an iteration below which a part is no verdict.
 const LITTLE: f64 = 0.25;
 
-/// Percent of a resource's peak below which the peak has nothing to do with how long operations take.
+/// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
-/// The verdict on a rank's iteration, and what usually helps. `balance` says why ranks wait for each other.
+/// Verdict on a rank's iteration, and what usually helps. `balance` tells why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;
@@ -27,7 +27,7 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         ("idle", split.idle_ns),
     ]);
     let whole = split.time_ns.0.max(1) as f64;
-    // Of equal parts, the first.
+    // The first of equal parts.
     let largest = parts.iter().rev().max_by_key(|(_, time)| *time).copied();
     let Some((part, time)) = largest.filter(|(_, time)| time.0 > 0) else {
         return ("nothing ran".to_owned(), String::new());
@@ -59,7 +59,7 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     }
     let mut verdict =
         format!("{name}: {:.0} % of the iteration is {what} ({time} of {}){of_peak}", share * 100.0, split.time_ns);
-    // Where waiting decides, the end waits too.
+    // If waiting dominates, the tail consists of waiting too.
     let works = categories.iter().any(|category| category.category == part);
     let tail = analysis.tail_ns.unwrap_or_default().0 as f64 / whole;
     if works && tail > TAIL {
@@ -68,14 +68,14 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     (verdict, help.to_owned())
 }
 
-/// What bounds most of a category's part of the chain, with the name of the resource.
+/// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
 fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundRecord, &'a str)> {
     let own = analysis.bounds.iter().filter(|bound| bound.category == category);
     let most = own.max_by_key(|bound| bound.chain_ns)?;
     Some((most, most.resource.as_deref()?))
 }
 
-/// The verdict's name where a rank mostly waits for others, what it waits for, and what usually helps.
+/// Verdict for a rank that mostly waits for others: its name, what it waits for, and what usually helps.
 fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
     let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
     let late = balance.map_or(&[][..], |balance| &balance.ranks);
@@ -95,7 +95,7 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
     (name.to_owned(), what, help)
 }
 
-/// What a resource of that name is called in a sentence, and what helps operations that it bounds.
+/// The resource's name in a sentence, and what helps operations that it bounds.
 fn words_of(resource: &str) -> (String, &'static str) {
     const FEWER: &str =
         "move fewer bytes: a smaller type, fewer passes over the data, operations joined with their neighbours";
@@ -115,9 +115,9 @@ fn words_of(resource: &str) -> (String, &'static str) {
     }
 }
 
-/// How a part of an iteration is called.
+/// Texts about a part of an iteration.
 struct Words {
-    /// The verdict's name, where no resource is at its limit.
+    /// Name of the verdict, if no resource is at its limit.
     name: &'static str,
     what: &'static str,
     /// What usually helps.
@@ -183,7 +183,7 @@ fn words(part: &str) -> Words {
     Words { name, what, help }
 }
 
-/// What a resource is called in a sentence: `memory bandwidth`.
+/// Name of a resource in a sentence: `memory bandwidth`.
 pub fn resource(name: &str) -> String {
     words_of(name).0
 }

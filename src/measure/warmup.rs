@@ -1,4 +1,4 @@
-//! Warm-up: iterations that are thrown away, until their times show no trend.
+//! Warm-up: iterations are discarded until their times show no trend.
 
 use crate::base::Nanos;
 use crate::exec::{Control, ExecError, LaunchMode, Ranks};
@@ -6,15 +6,16 @@ use crate::exec::{Control, ExecError, LaunchMode, Ranks};
 use super::record::WarmupRecord;
 use super::series;
 
-/// Fewest iterations to warm up of which a trend is told; fewer are run as they are asked for.
+/// Minimum number of warm-up iterations for a trend test. Shorter warm-ups are run as requested.
 const JUDGED: u64 = series::TREND_SAMPLES as u64;
 
-/// Rounds of warm-up at most.
+/// Maximum number of warm-up rounds.
 const ROUNDS: u64 = 10;
 
-/// Warms up, and says how many more iterations go right before the measured ones. Rounds of `warmup` iterations are run
-/// until one shows no trend, ten at most; `lead` more let the host get ahead again. Fewer than ten show no trend, nor do
-/// fewer than two rounds of the program's slots: then they are run once, right before.
+/// Warms up, and returns the number of iterations to discard directly before the measured ones. Runs rounds of `warmup`
+/// iterations until one shows no trend, ten at most; then `lead` more let the host get ahead. Fewer than ten
+/// iterations, or than two rounds of the program's slots, cannot show a trend and are run once, directly before the
+/// measurement.
 pub fn settle(
     session: &mut Ranks,
     mode: LaunchMode,
@@ -31,7 +32,7 @@ pub fn settle(
     while rounds < ROUNDS && !control.stopped() {
         let samples = session.iterate(mode, 0, warmup, control)?.slowest;
         rounds += 1;
-        trend = series::trend(&beside_own_slot(&samples.time, slots));
+        trend = series::trend(&relative_to_slot(&samples.time, slots));
         if trend.is_none() {
             break;
         }
@@ -40,7 +41,7 @@ pub fn settle(
     Ok((record, lead))
 }
 
-/// Times without what follows from the work of their slot.
-pub fn beside_own_slot(times: &[Nanos], slots: usize) -> Vec<f64> {
-    series::beside_own_slot(&times.iter().map(|time| time.0 as f64).collect::<Vec<_>>(), slots)
+/// Times relative to their slot's median.
+pub fn relative_to_slot(times: &[Nanos], slots: usize) -> Vec<f64> {
+    series::relative_to_slot(&times.iter().map(|time| time.0 as f64).collect::<Vec<_>>(), slots)
 }

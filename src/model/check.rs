@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
-use crate::ops::{self, Input, Kind, Operation};
+use crate::ops::{self, Input, Operation, OptionType};
 use crate::syntax::ast::*;
 
 use super::callee::MARKERS;
@@ -16,7 +16,7 @@ use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;
 use super::mistakes::MAX_ERRORS;
-use super::unknown::{self, Place};
+use super::unknown::{self, NameRole};
 use super::unknown_operation::unknown_operation;
 
 /// Names that no declaration may take.
@@ -38,7 +38,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         later: FxHashMap::default(),
         step_labels: FxHashMap::default(),
         inner_labels: FxHashMap::default(),
-        place: Place::Any,
+        place: NameRole::Any,
         has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Use { .. } | DeclKind::Later { .. })),
         streams: ast.decls.iter().filter_map(stream_name).collect(),
         worded: ast.decls.iter().filter_map(|decl| worded_name(decl, words)).collect(),
@@ -64,7 +64,7 @@ struct Checker<'a> {
     step_labels: FxHashMap<Symbol, SrcSpan>,
     inner_labels: FxHashMap<Symbol, Symbol>,
     /// What the expression that is checked could be.
-    place: Place,
+    place: NameRole,
     has_mesh: bool,
     /// Parameters that list words.
     worded: FxHashSet<Symbol>,
@@ -338,14 +338,14 @@ impl<'a> Checker<'a> {
                 }
             }
             StmtKind::On { stream, after, body } => {
-                self.expr_at(stream, Place::Stream);
+                self.expr_at(stream, NameRole::Stream);
                 for edge in after {
                     if let Some(when) = &edge.when {
                         self.expr(when);
                     }
                     match edge.previous {
                         true => self.previous(&edge.label),
-                        false => self.expr_at(&edge.label, Place::Label),
+                        false => self.expr_at(&edge.label, NameRole::Label),
                     }
                 }
                 self.block(body);
@@ -392,23 +392,23 @@ impl<'a> Checker<'a> {
         for (index, arg) in call.inputs.iter().enumerate() {
             let input = operation.and_then(|operation| operation.signature().inputs.get(index));
             self.place = match input {
-                Some(Input::Tensor(_) | Input::Optional(_)) => Place::Operand,
-                None if call.callee.iter().all(|callee| self.names.name(callee.symbol) == "wait") => Place::Label,
-                _ => Place::Any,
+                Some(Input::Tensor(_) | Input::Optional(_)) => NameRole::Operand,
+                None if call.callee.iter().all(|callee| self.names.name(callee.symbol) == "wait") => NameRole::Label,
+                _ => NameRole::Any,
             };
             self.expr_of(&arg.value, matches!(input, Some(Input::Expression)));
-            self.place = Place::Any;
+            self.place = NameRole::Any;
         }
         for arg in &call.outputs {
             if arg.value.as_name().is_none_or(|symbol| self.names.name(symbol) != "_") {
-                self.expr_at(&arg.value, Place::Operand);
+                self.expr_at(&arg.value, NameRole::Operand);
             }
         }
         for setting in &call.options {
             let key = self.names.name(setting.key.symbol);
             let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
             match option.map(|option| &option.kind) {
-                Some(Kind::Word(words)) => self.setting(setting, words),
+                Some(OptionType::Word(words)) => self.setting(setting, words),
                 // An option that does not exist may have had words.
                 None => self.setting(setting, &[]),
                 _ => self.expr(&setting.value),
@@ -465,8 +465,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Where a group of ranks is expected.
-    fn group(&self) -> Place {
-        Place::Group { mesh: self.has_mesh }
+    fn group(&self) -> NameRole {
+        NameRole::Group { mesh: self.has_mesh }
     }
 
     /// Why a name is not known.
@@ -517,7 +517,7 @@ impl<'a> Checker<'a> {
     }
 
     /// An expression that could be only one thing. What stands in its brackets may be any.
-    fn expr_at(&mut self, expr: &Expr, place: Place) {
+    fn expr_at(&mut self, expr: &Expr, place: NameRole) {
         let outer = std::mem::replace(&mut self.place, place);
         self.expr(expr);
         self.place = outer;
@@ -549,7 +549,7 @@ impl<'a> Checker<'a> {
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));
             }
             ExprKind::Index { base, items } => {
-                let of_family = if self.place == Place::Label { Place::LabelFamily } else { self.place };
+                let of_family = if self.place == NameRole::Label { NameRole::LabelFamily } else { self.place };
                 self.expr_at(base, of_family);
                 let outer = std::mem::take(&mut self.place);
                 self.exprs(items);

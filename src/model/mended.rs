@@ -1,7 +1,7 @@
 //! A call as it was probably meant: operands that were given by name, options, outputs and groups in the place of inputs.
 
 use crate::base::{DType, suggest};
-use crate::ops::{Input, Kind, Operation, OptionSpec, Preset};
+use crate::ops::{Input, Operation, OptionSpec, OptionType, Preset};
 use crate::syntax::ast::{Call, DeclKind, Expr, ExprKind};
 use crate::syntax::{walk, written};
 
@@ -176,10 +176,10 @@ impl Analyzer<'_> {
                 Role::Value(Value::Number(_)) if takes_values && !parts.outputs.is_empty() => {}
                 Role::Group if parts.over.is_none() => parts.over = Some(extra),
                 Role::Value(value) => {
-                    let numbers = left.iter().filter(|option| matches!(option.kind, Kind::Int(..))).count();
+                    let numbers = left.iter().filter(|option| matches!(option.kind, OptionType::Int(..))).count();
                     let clear = |option: &OptionSpec| match option.kind {
-                        Kind::Int(..) => numbers == 1,
-                        Kind::DType | Kind::Bool => true,
+                        OptionType::Int(..) => numbers == 1,
+                        OptionType::DType | OptionType::Bool => true,
                         _ => false,
                     };
                     let option = taken(&mut left, |option| is_required(option) && fits(&option.kind, &value))
@@ -210,14 +210,14 @@ fn taken(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -> boo
 }
 
 /// Whether a value is of the kind that an option takes.
-fn fits(kind: &Kind, value: &Value) -> bool {
+fn fits(kind: &OptionType, value: &Value) -> bool {
     match (kind, value) {
-        (Kind::Int(..), Value::Number(number)) => {
+        (OptionType::Int(..), Value::Number(number)) => {
             number.dimension == crate::base::units::Dimension::NONE && matches!(number.value, Scalar::Int(_))
         }
-        (Kind::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
-        (Kind::Bool, Value::Bool(_)) | (Kind::DType, Value::DType(_)) => true,
-        (Kind::Axes | Kind::Counts, Value::List(_)) => true,
+        (OptionType::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
+        (OptionType::Bool, Value::Bool(_)) | (OptionType::DType, Value::DType(_)) => true,
+        (OptionType::Axes | OptionType::Counts, Value::List(_)) => true,
         _ => false,
     }
 }

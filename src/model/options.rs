@@ -2,7 +2,7 @@
 
 use crate::base::SrcSpan;
 use crate::base::units::Dimension;
-use crate::ops::{Attr, Attrs, Counts, Kind, Operation, OptionSpec, Preset, usage};
+use crate::ops::{Attr, Attrs, Counts, Operation, OptionSpec, OptionType, Preset, usage};
 use crate::syntax::ast::{Call, Expr};
 
 use super::analyzer::Analyzer;
@@ -63,26 +63,26 @@ impl Analyzer<'_> {
 
     /// An option's value, checked against what it may be.
     pub(super) fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
-        if let Kind::Word(words) = &option.kind {
+        if let OptionType::Word(words) = &option.kind {
             return self.word_of(expr, words).map(Attr::Word);
         }
         let value = self.eval(expr);
         let attr = match (&option.kind, &value) {
             (_, Value::Unknown) => return None,
-            (Kind::Int(min, max), Value::Number(number)) if number.dimension == Dimension::NONE => {
+            (OptionType::Int(min, max), Value::Number(number)) if number.dimension == Dimension::NONE => {
                 let whole = self.whole(*number, expr.span)?;
                 (*min..=*max).contains(&whole).then_some(Attr::Int(whole))
             }
-            (Kind::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
+            (OptionType::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
                 Some(Attr::Number(number.value.float()))
             }
             // A plain number counts operations as well.
-            (Kind::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
+            (OptionType::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
                 Some(Attr::Number(number.value.float()))
             }
-            (Kind::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
-            (Kind::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
-            (Kind::Axes, Value::List(items)) => items
+            (OptionType::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
+            (OptionType::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
+            (OptionType::Axes, Value::List(items)) => items
                 .iter()
                 .map(|item| match item {
                     Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),
@@ -90,7 +90,7 @@ impl Analyzer<'_> {
                 })
                 .collect::<Option<Vec<i64>>>()
                 .map(Attr::Axes),
-            (Kind::Counts, Value::List(items)) => counts(items).map(|counts| Attr::Counts(counts.into())),
+            (OptionType::Counts, Value::List(items)) => counts(items).map(|counts| Attr::Counts(counts.into())),
             _ => None,
         };
         match attr {
@@ -98,12 +98,14 @@ impl Analyzer<'_> {
             None => {
                 let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
                 let help = match option.kind {
-                    Kind::Bool => Some("write `true` or `false`".to_owned()),
+                    OptionType::Bool => Some("write `true` or `false`".to_owned()),
                     _ if matches!(value, Value::Group(_)) => Some(
                         "`tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one".to_owned(),
                     ),
-                    Kind::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
-                    Kind::Number(Dimension::BYTES) if plain => Some("write its unit behind it: `64MiB`".to_owned()),
+                    OptionType::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
+                    OptionType::Number(Dimension::BYTES) if plain => {
+                        Some("write its unit behind it: `64MiB`".to_owned())
+                    }
                     _ => None,
                 };
                 let found = value.describe(&self.names);

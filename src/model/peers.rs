@@ -88,7 +88,7 @@ struct Comer {
 }
 
 /// A place of the text at which ranks copy: the slot, the statement, and how often it came before.
-type Place = (usize, u32, u32);
+type CopySite = (usize, u32, u32);
 
 /// Adds to the programs of all ranks, in the order of their numbers, what their copies write on each other. Without it the
 /// copies of a program are as if nothing arrived.
@@ -112,8 +112,8 @@ pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
 }
 
 /// Who comes by each place, by the number of the rank.
-fn places(programs: &[Program]) -> BTreeMap<Place, BTreeMap<u32, Comer>> {
-    let mut places: BTreeMap<Place, BTreeMap<u32, Comer>> = BTreeMap::new();
+fn places(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, Comer>> {
+    let mut places: BTreeMap<CopySite, BTreeMap<u32, Comer>> = BTreeMap::new();
     for (rank, program) in programs.iter().enumerate() {
         for (index, step) in program.cycle.iter().enumerate() {
             let mut turns: FxHashMap<u32, u32> = FxHashMap::default();

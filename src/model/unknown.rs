@@ -55,7 +55,7 @@ const DEVICE: &str = "device";
 
 /// What a name at a place could be declared as.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Place {
+pub(super) enum NameRole {
     #[default]
     Any,
     /// It is read or written by an operation.
@@ -117,7 +117,7 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
 }
 
 /// What to write in place of a name, of which `known` are near.
-pub(super) fn help<'a>(name: &str, place: Place, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Item = &'a str>) -> String {
     if let Some((_, dtype)) = TYPES.iter().find(|(names, _)| names.contains(&name)) {
         return format!("that element type is `{dtype}` here");
     }
@@ -135,19 +135,19 @@ pub(super) fn help<'a>(name: &str, place: Place, known: impl IntoIterator<Item =
         return format!("did you mean `{near}`?");
     }
     match place {
-        Place::Any if name == DEVICE => {
+        NameRole::Any if name == DEVICE => {
             "a program is the same on every machine: what the device has is known in `metric` and `expect` alone"
                 .to_owned()
         }
-        Place::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
-        Place::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
-        Place::Label => format!("give an operation above that label: `{name}: nop()`"),
-        Place::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
-        Place::Stream => format!("declare it above: `stream {name}`"),
-        Place::Group { mesh: false } => {
+        NameRole::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
+        NameRole::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
+        NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
+        NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
+        NameRole::Stream => format!("declare it above: `stream {name}`"),
+        NameRole::Group { mesh: false } => {
             format!("declare the group above: `mesh {name} = world`; a collective without `over` runs over all ranks")
         }
-        Place::Group { mesh: true } => {
+        NameRole::Group { mesh: true } => {
             format!(
                 "make it a factor of the mesh, such as `mesh dp = world / 4, {name} = 4`; `over world` is all ranks"
             )

@@ -12,7 +12,7 @@ use super::{Crossing, Spec};
 #[derive(Debug)]
 pub struct OptionSpec {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: OptionType,
     pub default: Preset,
     /// One line for people.
     pub doc: &'static str,
@@ -20,7 +20,7 @@ pub struct OptionSpec {
 
 /// What an option may be.
 #[derive(Debug)]
-pub enum Kind {
+pub enum OptionType {
     /// A whole number in a range, both ends included.
     Int(i64, i64),
     /// A number of that dimension.
@@ -35,18 +35,18 @@ pub enum Kind {
     Counts,
 }
 
-impl Kind {
+impl OptionType {
     /// What a message says was expected.
     pub fn describe(&self) -> String {
         match self {
-            Kind::Int(min, i64::MAX) => format!("a whole number from {min}"),
-            Kind::Int(min, max) => format!("a whole number from {min} to {max}"),
-            Kind::Number(dimension) => dimension.describe(),
-            Kind::Bool => "`true` or `false`".to_owned(),
-            Kind::Word(words) => format!("one of {}", crate::base::suggest::listed(words)),
-            Kind::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
-            Kind::DType => "an element type, such as `f16`".to_owned(),
-            Kind::Counts => {
+            OptionType::Int(min, i64::MAX) => format!("a whole number from {min}"),
+            OptionType::Int(min, max) => format!("a whole number from {min} to {max}"),
+            OptionType::Number(dimension) => dimension.describe(),
+            OptionType::Bool => "`true` or `false`".to_owned(),
+            OptionType::Word(words) => format!("one of {}", crate::base::suggest::listed(words)),
+            OptionType::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
+            OptionType::DType => "an element type, such as `f16`".to_owned(),
+            OptionType::Counts => {
                 "whole numbers from 0, a list for each sender, such as `[[2, 1], [0, 3]]`, or one list".to_owned()
             }
         }

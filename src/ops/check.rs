@@ -24,7 +24,7 @@ pub struct Elements<'a> {
 }
 
 /// Gives the values that the outputs of an operation held before it ran.
-pub type Before<'a> = &'a dyn Fn() -> Vec<Vec<f64>>;
+pub type PriorOutputs<'a> = &'a dyn Fn() -> Vec<Vec<f64>>;
 
 /// How an output was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -105,7 +105,7 @@ impl Operation for Copy {
             outputs: &["dst"],
             options: &[OptionSpec {
                 name: "via",
-                kind: Kind::Word(&["auto", "dma", "kernel"]),
+                kind: OptionType::Word(&["auto", "dma", "kernel"]),
                 default: Preset::Word("auto"),
                 doc: "a copy engine, a kernel, or what the runtime takes by itself",
             }],
@@ -215,7 +215,7 @@ impl Operation for Memset {
         &Signature {
             inputs: &[Input::Scalar(OptionSpec {
                 name: "value",
-                kind: Kind::Int(0, 255),
+                kind: OptionType::Int(0, 255),
                 default: Preset::Required,
                 doc: "the byte",
             })],

@@ -79,7 +79,7 @@ impl Operation for Map {
         }
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         let compare = |expression| vec![compare(expression, spec, inputs, &actual[0])];
         spec.expression.as_deref().map_or(Vec::new(), compare)
     }
@@ -120,7 +120,7 @@ impl Operation for Cast {
             outputs: &["y"],
             options: &[OptionSpec {
                 name: "to",
-                kind: Kind::DType,
+                kind: OptionType::DType,
                 default: Preset::Absent,
                 doc: "the element type, where no output is given",
             }],
@@ -176,7 +176,7 @@ impl Operation for Fill {
         &Signature {
             inputs: &[Input::Scalar(OptionSpec {
                 name: "value",
-                kind: Kind::Number(Dimension::NONE),
+                kind: OptionType::Number(Dimension::NONE),
                 default: Preset::Required,
                 doc: "the value",
             })],
@@ -201,7 +201,7 @@ impl Operation for Fill {
         outputs[0].fill(spec.attrs.number("value"));
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         vec![compare(&Expression::constant(spec.attrs.number("value")), spec, inputs, &actual[0])]
     }
 

@@ -31,9 +31,9 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
-pub use attr::{Attr, Attrs, Counts, Kind, OptionSpec, Preset};
+pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
 pub use check::{
-    Before, Check, Elements, Method, Pieces, Room, Share, Tolerance, Worst, check, check_exchange, compare,
+    Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
 pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
 pub use copies::copied;
@@ -89,7 +89,7 @@ pub trait Operation: Sync {
     }
 
     /// Compares what a device computed from these inputs with what it should have. `before` gives what the outputs held.
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         let mut expected = before();
         let tolerances = self.enclose(spec, inputs, &mut expected);
         check::compare_all(spec, actual, &expected, &tolerances)

@@ -42,7 +42,7 @@ impl Operation for Transpose {
             outputs: &["y"],
             options: &[OptionSpec {
                 name: "dims",
-                kind: Kind::Axes,
+                kind: OptionType::Axes,
                 default: Preset::Absent,
                 doc: "which dimension of the input stands at each place of the output",
             }],
@@ -314,7 +314,7 @@ impl Operation for Scatter {
             outputs: &["y"],
             options: &[OptionSpec {
                 name: "combine",
-                kind: Kind::Word(&["set", "add"]),
+                kind: OptionType::Word(&["set", "add"]),
                 default: Preset::Word("set"),
                 doc: "what happens where an index occurs twice",
             }],

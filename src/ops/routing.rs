@@ -31,19 +31,19 @@ impl Operation for Route {
             options: &[
                 OptionSpec {
                     name: "k",
-                    kind: Kind::Int(1, 1024),
+                    kind: OptionType::Int(1, 1024),
                     default: Preset::Required,
                     doc: "experts that each row chooses; of equal ones the earlier",
                 },
                 OptionSpec {
                     name: "capacity",
-                    kind: Kind::Int(1, 1 << 30),
+                    kind: OptionType::Int(1, 1 << 30),
                     default: Preset::Required,
                     doc: "rows that an expert takes",
                 },
                 OptionSpec {
                     name: "normalize",
-                    kind: Kind::Bool,
+                    kind: OptionType::Bool,
                     default: Preset::Bool(false),
                     doc: "divide the weights of a row by the sum of its k",
                 },

@@ -108,7 +108,7 @@ impl Operation for TopK {
             outputs: &["values", "indices"],
             options: &[OptionSpec {
                 name: "k",
-                kind: Kind::Int(1, 1024),
+                kind: OptionType::Int(1, 1024),
                 default: Preset::Required,
                 doc: "how many of each row",
             }],

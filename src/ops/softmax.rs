@@ -126,7 +126,7 @@ impl Operation for Softmax {
             outputs: &["y"],
             options: &[OptionSpec {
                 name: "scale",
-                kind: Kind::Number(Dimension::NONE),
+                kind: OptionType::Number(Dimension::NONE),
                 default: Preset::Number(1.0),
                 doc: "a factor before the exponential",
             }],

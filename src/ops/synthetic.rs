@@ -61,14 +61,14 @@ impl Operation for Spin {
         &Signature {
             inputs: &[Input::Scalar(OptionSpec {
                 name: "time",
-                kind: Kind::Number(Dimension::TIME),
+                kind: OptionType::Number(Dimension::TIME),
                 default: Preset::Required,
                 doc: "how long each block spins",
             })],
             outputs: &[],
             options: &[OptionSpec {
                 name: "units",
-                kind: Kind::Int(1, 65_535),
+                kind: OptionType::Int(1, 65_535),
                 default: Preset::Int(1),
                 doc: "compute units to hold",
             }],
@@ -188,13 +188,13 @@ impl Operation for Work {
             options: &[
                 OptionSpec {
                     name: "flops",
-                    kind: Kind::Number(Dimension::FLOPS),
+                    kind: OptionType::Number(Dimension::FLOPS),
                     default: Preset::Number(0.0),
                     doc: "operations, such as `2GFLOP`",
                 },
                 OptionSpec {
                     name: "bytes",
-                    kind: Kind::Number(Dimension::BYTES),
+                    kind: OptionType::Number(Dimension::BYTES),
                     default: Preset::Number(0.0),
                     doc: "bytes to read, such as `64MiB`",
                 },

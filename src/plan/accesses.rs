@@ -1,4 +1,4 @@
-//! Who touched each slice last: the writer, and the readers since then.
+//! Last accesses of each slice: its writer, and the readers since then.
 
 use crate::base::{OpId, StreamId, ViewId};
 use crate::model::{MemoryKind, Program};
@@ -7,7 +7,7 @@ use super::graph::Hazard;
 use super::latest::Latest;
 use super::regions::Regions;
 
-/// An operation of an iteration that touched a slice.
+/// An operation of an iteration that accessed a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Access {
     pub at: At,
@@ -15,16 +15,17 @@ pub struct Access {
     pub view: ViewId,
 }
 
-/// An operation of an iteration, in the order of issue. Iterations are counted over the whole walk, not in the cycle.
+/// An operation of an iteration, in the order of issue. Iterations are numbered over the whole walk, not within the
+/// cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
-    /// The iteration's number, counted from 1, so that there is something before all of them.
+    /// Number of the iteration, from 1, so that 0 precedes all of them.
     turn: u32,
     pub op: OpId,
 }
 
 impl At {
-    /// Before everything.
+    /// Precedes every operation.
     const NEVER: At = At { turn: 0, op: OpId(0) };
 
     pub fn new(iteration: u32, op: OpId) -> At {
@@ -36,13 +37,12 @@ impl At {
     }
 }
 
-/// The accesses of the iterations that may be under way. A write stands for everything before it, since it waited for
-/// that.
+/// Accesses of the iterations that may be under way. A write replaces everything before it, since it waited for that.
 pub struct Accesses<'a> {
     program: &'a Program,
     regions: &'a Regions,
     writers: Vec<(At, StreamId)>,
-    /// The readers of a slice since its last write, one for each stream.
+    /// Readers of a slice since its last write, one per stream.
     readers: Latest<At>,
     /// Slices that have a writer or readers.
     touched: Vec<ViewId>,
@@ -60,7 +60,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Forgets scratch memory, which each iteration under way has for its own, or everything.
+    /// Ends an iteration: forgets accesses of scratch memory, of which each iteration has its own copy, or all
+    /// accesses.
     pub fn end_iteration(&mut self, all: bool) {
         let program = self.program;
         let mut touched = std::mem::take(&mut self.touched);
@@ -81,8 +82,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// What an access through `view` has to come after, with the reason: everything on the slice itself, and what is new
-    /// on those that overlap it. The slice's own writer has waited for all before it there, and whatever the stream
+    /// Collects the accesses that an access through `view` must follow, with the hazard: all on the slice itself, and
+    /// newer ones on overlapping slices. The slice's own writer has waited for all before it there, and what the stream
     /// has read here has waited for the writers before it.
     pub fn conflicts(&self, view: ViewId, stream: StreamId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
         self.found_on(view, writes, (At::NEVER, At::NEVER), found);

@@ -1,13 +1,13 @@
-//! Sums of whole multiples of variables, as indices mostly are: `4 * l + i - 3`.
+//! Affine functions of loop variables, as most indices are: `4 * l + i - 3`.
 
-/// A sum of variables, each times a factor, and a constant.
+/// A sum of variables with integer factors, and a constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Affine {
     pub factors: Vec<i64>,
     pub constant: i64,
 }
 
-/// Points among which two are looked for that differ in one variable alone.
+/// Number of points among which pairs that differ in one variable only are searched.
 const COMPARED: usize = 64;
 
 impl Affine {
@@ -20,7 +20,7 @@ impl Affine {
         Affine { constant: 0, ..self.clone() }
     }
 
-    /// As it is written with these names of the variables.
+    /// Formats the function with these variable names.
     pub fn text(&self, names: &[&str]) -> String {
         let term = |factor: i64, name: &str| match factor.unsigned_abs() {
             1 => name.to_owned(),
@@ -31,7 +31,7 @@ impl Affine {
         if self.constant != 0 || parts.is_empty() {
             parts.push((self.constant >= 0, self.constant.unsigned_abs().to_string()));
         }
-        // What is added comes first, so that a minus stands between two parts.
+        // Positive terms first, so that no text starts with a minus if possible.
         parts.sort_by_key(|(plus, _)| !plus);
         let mut text = String::new();
         for (place, (plus, part)) in parts.iter().enumerate() {
@@ -47,8 +47,8 @@ impl Affine {
     }
 }
 
-/// The sum that has these values; `None` where there is none. A variable that the points say nothing of has the factor of
-/// `hint`, or 0.
+/// Returns the function through these points; `None` if there is none. A variable that the points do not determine gets
+/// the factor of `hint`, or 0.
 pub fn fit(points: &[(Vec<i64>, i64)], hint: Option<&Affine>) -> Option<Affine> {
     let (origin, value) = points.first()?;
     let count = origin.len();

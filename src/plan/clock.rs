@@ -1,12 +1,12 @@
-//! One clock: how many operations of each queue are known to be complete.
+//! One vector clock: the number of operations of each queue that are known to be complete.
 
 use std::rc::Rc;
 
-/// Queues of a chunk.
+/// Queues per chunk.
 const WIDTH: usize = 32;
 
-/// A number for each queue. Clocks share the chunks in which they are equal, since what one of them knows mostly comes
-/// from another: a copy costs nothing, and with hundreds of queues only the chunks that differ take memory.
+/// A number for each queue. Clocks share chunks that are equal, since most knowledge is copied from another clock: a
+/// copy is free, and with hundreds of queues only differing chunks take memory.
 #[derive(Clone, Debug)]
 pub struct Clock {
     chunks: Rc<[Rc<[u32]>]>,
@@ -22,12 +22,12 @@ impl Clock {
         self.chunks[queue as usize / WIDTH][queue as usize % WIDTH]
     }
 
-    /// The numbers of all queues.
+    /// Numbers of all queues.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().copied())
     }
 
-    /// Knows the first `number` operations of a queue.
+    /// Adds the knowledge that the first `number` operations of a queue are complete.
     pub fn raise(&mut self, queue: u32, number: u32) {
         if self.get(queue) < number {
             let chunk = &mut Rc::make_mut(&mut self.chunks)[queue as usize / WIDTH];
@@ -35,7 +35,7 @@ impl Clock {
         }
     }
 
-    /// Knows what the other knows, too.
+    /// Adds the knowledge of another clock.
     pub fn join(&mut self, other: &Clock) {
         if Rc::ptr_eq(&self.chunks, &other.chunks) {
             return;

@@ -1,25 +1,24 @@
 //! Vector clocks over queues: what is known to be complete when an operation starts.
 //!
-//! A queue runs its operations in order, so "the first n operations of queue q are complete" says everything about q.
-//! A clock holds such an n for each queue. Used on the program's streams to find races, and on a schedule's lanes to
-//! find which waits are needed.
+//! A queue runs its operations in order, so a clock holds for each queue the number of its operations that are
+//! complete. Used on the program's streams to find races, and on a schedule's lanes to find the necessary waits.
 
 use std::collections::VecDeque;
 
 use super::clock::Clock;
 
-/// A place in a queue: behind its `number`-th operation, counted from 1.
+/// A position in a queue: after its `number`-th operation, counted from 1.
 ///
-/// Where `mark` is not 0, it is a place at which nothing runs, such as that of a `signal`, and stands for what is known
-/// there: the operations before it, on its queue and on others.
+/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It stands for what is known there: the
+/// operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct QueuePosition {
     pub queue: u32,
     pub number: u32,
     pub mark: u32,
 }
 
-/// The clocks of all queues, walked in the order of issue.
+/// The clocks of all queues, advanced in the order of issue.
 #[derive(Debug)]
 pub struct Clocks {
     queues: Vec<Queue>,
@@ -27,29 +26,29 @@ pub struct Clocks {
 
 #[derive(Debug)]
 struct Queue {
-    /// What is known behind its last operation. Of the queue itself, `length` tells.
+    /// Knowledge after its last operation about other queues; `length` has that about its own.
     clock: Clock,
-    /// Its operations.
+    /// Number of its operations.
     length: u32,
-    /// Its marks.
+    /// Number of its marks.
     marks: u32,
-    /// What was known behind operations that something will still wait for, by their number.
+    /// Clocks after operations that something will still wait for, by number.
     operations: Window,
-    /// The same of marks.
+    /// Clocks at marks that something will still wait for.
     marked: Window,
 }
 
-/// What was known at one place.
+/// The clock at one position.
 #[derive(Debug)]
 struct Saved {
     clock: Clock,
-    /// Operations of its own queue.
+    /// Number of operations of its own queue.
     length: u32,
-    /// Who will still wait for it.
+    /// Number of operations that will still wait for it.
     uses: u32,
 }
 
-/// What is saved of a queue, from the first place that is still needed on.
+/// Saved clocks of a queue, from the first position that is still needed.
 #[derive(Debug, Default)]
 struct Window {
     first: u32,
@@ -70,7 +69,7 @@ impl Window {
         }
     }
 
-    /// One use fewer.
+    /// Removes one use.
     fn release(&mut self, number: u32) {
         let Some(index) = number.checked_sub(self.first) else { return };
         let Some(slot) = self.saved.get_mut(index as usize) else { return };
@@ -100,8 +99,8 @@ impl Clocks {
         Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
 
-    /// Whether the next operation of `queue` starts only after everything that `place` stands for.
-    pub fn knows(&self, queue: u32, place: Place) -> bool {
+    /// Whether the next operation of `queue` starts after everything that `place` stands for.
+    pub fn knows(&self, queue: u32, place: QueuePosition) -> bool {
         if queue == place.queue {
             return true;
         }
@@ -113,13 +112,13 @@ impl Clocks {
             Some(saved) => (0..)
                 .zip(known.iter().zip(saved.clock.iter()))
                 .all(|(of, (known, needed))| of == queue || known >= needed),
-            // Where it is a mark, whoever asked for it last has let it go: nobody can ask again.
+            // A released mark has no further waiters, so the answer does not matter.
             None => true,
         }
     }
 
-    /// Whether waiting for the operation at `by` implies waiting for the one at `place`; the first has to be saved.
-    pub fn implies(&self, by: Place, place: Place) -> bool {
+    /// Whether a wait for `by` implies a wait for `place`. The clock at `by` must be saved.
+    pub fn implies(&self, by: QueuePosition, place: QueuePosition) -> bool {
         let known = match self.queues[by.queue as usize].saved(by) {
             Some(saved) if by.queue != place.queue => saved.clock.get(place.queue),
             Some(_) | None if by.queue == place.queue => by.number,
@@ -128,9 +127,9 @@ impl Clocks {
         known >= place.number
     }
 
-    /// How many operations are complete where `place` is; it has to be saved. Of two places, the one that implies the
-    /// other has more, and those that imply each other have the same.
-    pub fn weight(&self, place: Place) -> u64 {
+    /// Number of complete operations at `place`, whose clock must be saved. If one position implies another it has
+    /// more; equivalent positions have equally many.
+    pub fn weight(&self, place: QueuePosition) -> u64 {
         match self.queues[place.queue as usize].saved(place) {
             Some(saved) => {
                 let all: u64 = saved.clock.iter().map(u64::from).sum();
@@ -140,9 +139,9 @@ impl Clocks {
         }
     }
 
-    /// The next operation of `queue` waits for the one at `place`.
-    pub fn wait(&mut self, queue: u32, place: Place) {
-        // A queue knows all of its own.
+    /// Makes the next operation of `queue` wait for `place`.
+    pub fn wait(&mut self, queue: u32, place: QueuePosition) {
+        // A queue always knows its own operations.
         if let Ok([own, other]) = self.queues.get_disjoint_mut([queue as usize, place.queue as usize]) {
             if let Some(saved) = other.saved(place) {
                 own.clock.join(&saved.clock);
@@ -152,8 +151,8 @@ impl Clocks {
         self.release(place);
     }
 
-    /// An operation that was to wait for `place` does not have to: one use fewer.
-    pub fn release(&mut self, place: Place) {
+    /// Removes one use of `place`: an operation does not have to wait for it after all.
+    pub fn release(&mut self, place: QueuePosition) {
         let queue = &mut self.queues[place.queue as usize];
         match place.mark {
             0 => queue.operations.release(place.number),
@@ -161,25 +160,25 @@ impl Clocks {
         }
     }
 
-    /// Adds an operation to `queue`; its clock is kept until `uses` operations have waited for it.
-    pub fn push(&mut self, queue: u32, uses: u32) -> Place {
+    /// Adds an operation to `queue`. Its clock is kept until `uses` operations have waited for it.
+    pub fn push(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
         own.length += 1;
         let saved = own.save(uses);
         own.operations.push(own.length, saved);
-        Place { queue, number: own.length, mark: 0 }
+        QueuePosition { queue, number: own.length, mark: 0 }
     }
 
-    /// Adds a place at which nothing runs.
-    pub fn mark(&mut self, queue: u32, uses: u32) -> Place {
+    /// Adds a mark, a position at which nothing runs.
+    pub fn mark(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
         own.marks += 1;
         let saved = own.save(uses);
         own.marked.push(own.marks, saved);
-        Place { queue, number: own.length, mark: own.marks }
+        QueuePosition { queue, number: own.length, mark: own.marks }
     }
 
-    /// Every queue knows that the operations up to these places are complete.
+    /// Lets every queue know that the operations up to these positions are complete.
     pub fn complete(&mut self, places: &[u32]) {
         let complete = Clock::from(places);
         for queue in &mut self.queues {
@@ -187,14 +186,14 @@ impl Clocks {
         }
     }
 
-    /// For each queue, how many operations it has.
+    /// Number of operations of each queue.
     pub fn lengths(&self) -> Vec<u32> {
         self.queues.iter().map(|queue| queue.length).collect()
     }
 }
 
 impl Queue {
-    fn saved(&self, place: Place) -> Option<&Saved> {
+    fn saved(&self, place: QueuePosition) -> Option<&Saved> {
         match place.mark {
             0 => self.operations.get(place.number),
             mark => self.marked.get(mark),

@@ -1,31 +1,30 @@
-//! The chain of operations that no stream can shorten, and how much room the others have beside it.
+//! The critical path and the slack of operations.
 //!
-//! Counted are durations and dependencies, and nothing else: as if every stream had the device for itself, and as if
-//! issuing took no time.
+//! Uses durations and dependencies only: as if every stream had the device for itself, and issuing took no time.
 
 use crate::base::OpId;
 
 use super::graph::{Edge, StepPlan};
 
-/// The longest chain of an iteration under given durations.
+/// The longest chain of dependencies of an iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
-    /// The sum of its durations, in their unit.
+    /// Sum of its durations, in their unit.
     pub length: f64,
     pub ops: Vec<OpId>,
 }
 
-/// When each operation could run, under given durations and in their unit.
+/// Possible times of each operation, in the unit of the given durations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
     pub path: CriticalPath,
-    /// The earliest start, from the beginning of the iteration.
+    /// Earliest start, from the begin of the iteration.
     pub starts: Vec<f64>,
-    /// How much later an operation may end without making the critical path longer. The path's own have none.
+    /// How much later each operation may end without lengthening the critical path; 0 on the path itself.
     pub slack: Vec<f64>,
 }
 
-/// The earliest starts and ends, and through which dependency each operation starts as late as it does.
+/// Earliest starts and ends, and the dependency that determines each start.
 struct Forward {
     starts: Vec<f64>,
     ends: Vec<f64>,
@@ -33,16 +32,16 @@ struct Forward {
 }
 
 impl StepPlan {
-    /// The longest chain of dependencies when operation `i` takes `durations[i]`. Of equal ones, the first in the text.
+    /// Returns the longest chain if operation `i` takes `durations[i]`. Of equal chains, the first in the text.
     pub fn critical_path(&self, durations: &[f64]) -> CriticalPath {
         self.forward(durations).path()
     }
 
-    /// The longest chain, with every operation's earliest start and its slack.
+    /// Returns the longest chain, with every operation's earliest start and slack.
     pub fn timing(&self, durations: &[f64]) -> Timing {
         let forward = self.forward(durations);
         let path = forward.path();
-        // Nothing has to end before the path does, and everything before what waits for it has to start.
+        // Latest end of each operation: the end of the path, or the latest start of its dependents.
         let mut latest = vec![path.length; self.operations()];
         for index in (0..self.operations()).rev() {
             let start = latest[index] - durations[index];
@@ -52,7 +51,7 @@ impl StepPlan {
             }
         }
         let Forward { starts, ends, .. } = forward;
-        // Sums of the same numbers in another order may differ in their last bits.
+        // Sums of the same numbers in different orders differ by rounding.
         let mut slack: Vec<f64> = latest.iter().zip(&ends).map(|(latest, end)| (latest - end).max(0.0)).collect();
         path.ops.iter().for_each(|op| slack[op.index()] = 0.0);
         Timing { path, starts, slack }
@@ -62,7 +61,7 @@ impl StepPlan {
         let count = self.operations();
         let (mut starts, mut ends) = (vec![0.0f64; count], vec![0.0f64; count]);
         let mut through: Vec<Option<OpId>> = vec![None; count];
-        // The order of the text is one in which everything comes after what it waits for.
+        // The order of the text is topological.
         for index in 0..count {
             let mut start = 0.0;
             for Edge { from, .. } in self.incoming(OpId::from(index)) {

@@ -1,4 +1,4 @@
-//! Mistakes in the order of operations.
+//! Errors in the order of operations.
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -17,7 +17,7 @@ pub enum PlanError {
         first: String,
         second: String,
         memory: String,
-        /// What to write for the dependency that is not there.
+        /// The text that declares the missing dependency.
         missing: Box<str>,
         #[label("{first_does} {first_slice} on stream `{first_stream}`")]
         first_at: SourceSpan,
@@ -29,7 +29,7 @@ pub enum PlanError {
         second_does: &'static str,
         second_slice: String,
         second_stream: Box<str>,
-        /// Of which iteration the second is, if of another.
+        /// Text about the second operation's iteration, if it is in another one.
         second_when: &'static str,
     },
 
@@ -56,7 +56,7 @@ pub enum PlanError {
         what: &'static str,
         #[label("{here}")]
         at: SourceSpan,
-        /// What the first rank does there; both, where they do it at one place.
+        /// What the first rank does; both ranks, if at one location.
         here: String,
         #[label("{there}")]
         second_at: Option<SourceSpan>,
@@ -85,7 +85,7 @@ pub enum PlanError {
         who: String,
         #[label("{here}")]
         at: SourceSpan,
-        /// What the first rank waits for there; the second too, where it is at the same place.
+        /// What the first rank waits for; the second too, if at the same location.
         here: String,
         #[label("{there}")]
         second_at: Option<SourceSpan>,

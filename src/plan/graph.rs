@@ -1,40 +1,39 @@
-//! The graph of an iteration's operations.
+//! The dependency graph of an iteration.
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::base::{OpId, SrcSpan, ViewId};
 
-/// What waits for what, for each slot of the program's cycle.
+/// The dependencies for each slot of the program's cycle.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub steps: Vec<StepPlan>,
 }
 
-/// The dependencies of one iteration. Operations are numbered in the order of the text, which is one that fits.
+/// Dependencies of one iteration. Operations are numbered in the order of the text, which is topological.
 #[derive(Debug, Default)]
 pub struct StepPlan {
     graph: DiGraph<(), Reason>,
-    /// For each operation, the first edge that leads to it or to one behind it: edges are added in that order.
+    /// For each operation, the index of the first edge to it or to a later one: edges are sorted by target.
     starts: Vec<u32>,
-    /// Dependencies on earlier iterations, in the order of the operations that wait; none where an iteration begins
-    /// when the last is complete.
+    /// Dependencies on earlier iterations, by target. Empty if iterations do not overlap.
     pub across: Vec<Across>,
 }
 
 /// Why one operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// A stream runs its operations in order.
+    /// Both are on the same stream.
     Stream,
-    /// The later operation touches, through `view`, memory that the earlier one touches too, there through `source`.
+    /// Both access overlapping memory: the later operation through `view`, the earlier one through `source`.
     Data { hazard: Hazard, view: ViewId, source: ViewId },
-    /// The text says so.
+    /// The file declares it.
     After { span: SrcSpan },
-    /// A `sync()` lies between.
+    /// A `sync()` lies in between.
     Sync,
 }
 
-/// What two operations do to the same memory, the later first.
+/// Accesses of two operations to the same memory, the later operation first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hazard {
     ReadAfterWrite,
@@ -69,7 +68,7 @@ impl StepPlan {
         StepPlan { graph, starts: Vec::with_capacity(operations), across: Vec::new() }
     }
 
-    /// Adds what the next operation waits for within its iteration, in the order of the text.
+    /// Adds the dependencies of the next operation within its iteration, in the order of the text.
     pub(super) fn push(&mut self, waits: impl Iterator<Item = (OpId, Reason)>) {
         let to = NodeIndex::new(self.starts.len());
         self.starts.push(self.graph.edge_count() as u32);
@@ -78,25 +77,25 @@ impl StepPlan {
         }
     }
 
-    /// Gives back the room that was taken ahead.
+    /// Releases unused capacity.
     pub(super) fn finish(mut self) -> StepPlan {
         self.graph.shrink_to_fit();
         self
     }
 
-    /// What an operation waits for within its iteration, in the order of the text.
+    /// Dependencies of an operation within its iteration, in the order of the text.
     pub fn before(&self, op: OpId) -> Vec<Edge> {
         self.incoming(op).collect()
     }
 
-    /// As [`StepPlan::before`], one by one.
+    /// Like [`StepPlan::before`], as an iterator.
     pub fn incoming(&self, op: OpId) -> impl Iterator<Item = Edge> {
         let edges = self.graph.raw_edges();
         let end = self.starts.get(op.index() + 1).map_or(edges.len(), |&start| start as usize);
         edges[self.starts[op.index()] as usize..end].iter().map(edge)
     }
 
-    /// Every dependency within the iteration, in the order of the text.
+    /// All dependencies within the iteration, in the order of the text.
     pub fn all(&self) -> impl Iterator<Item = Edge> {
         self.graph.raw_edges().iter().map(edge)
     }
@@ -115,8 +114,8 @@ fn edge(edge: &petgraph::graph::Edge<Reason>) -> Edge {
 }
 
 impl Plan {
-    /// How often each operation of an iteration is waited for by one of another queue, in its own iteration and in
-    /// those that may be under way beside it, `depth` in all; `queue` tells the queue of a step's operation.
+    /// Counts for each operation of an iteration the operations of other queues that wait for it, in its own iteration
+    /// and in the following ones under way, `depth` in all. `queue` returns the queue of a step's operation.
     pub fn waiters(&self, step: usize, depth: u32, queue: impl Fn(usize, OpId) -> u32) -> Vec<u32> {
         let mut waiters = vec![0; self.steps[step].operations()];
         for edge in self.steps[step].all() {

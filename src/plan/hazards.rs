@@ -1,5 +1,4 @@
-//! Dependencies: from the streams, from what the text declares, from exact slices of memory, within an iteration and
-//! across iterations.
+//! Finds dependencies: from stream order, declarations, and overlapping slices of memory, within and across iterations.
 
 use crate::base::{MemoryId, OpId, StreamId};
 use crate::model::{OpKind, Program, Step, Sync};
@@ -10,7 +9,7 @@ use super::graph::{Across, Hazard, Plan, Reason, StepPlan};
 use super::races;
 use super::regions::{MAX_PAIRS, Regions};
 
-/// The error for a memory whose slices overlap too often, at the first operation that uses it.
+/// Error for a memory with too many overlapping slices, at the first operation that uses it.
 fn tangled(program: &Program, memory: MemoryId) -> PlanError {
     let uses = |step: &Step, op: OpId| {
         let views = step.inputs(op).iter().chain(step.outputs(op));
@@ -28,9 +27,9 @@ fn tangled(program: &Program, memory: MemoryId) -> PlanError {
 /// Dependencies of one operation while they are collected: the last operation of each stream, with the reason.
 struct Waits {
     by_stream: Vec<Option<(At, Reason)>>,
-    /// Streams that have one.
+    /// Streams with a dependency.
     streams: Vec<StreamId>,
-    /// Those of the operation, in the order of issue.
+    /// The dependencies in the order of issue.
     sorted: Vec<(At, Reason)>,
 }
 
@@ -41,7 +40,7 @@ impl Waits {
 
     fn add(&mut self, stream: StreamId, at: At, reason: Reason) {
         match &mut self.by_stream[stream.index()] {
-            // What the text says is found there again; what memory says, nowhere else.
+            // Prefer the reason that memory gives: a declared one is recorded elsewhere.
             Some((known, why @ Reason::After { .. })) if *known == at && matches!(reason, Reason::Data { .. }) => {
                 *why = reason;
             }
@@ -54,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// Everything that has been added, with the last operation of the own stream in the place of what was found there.
+    /// Returns all dependencies; stream order replaces what was found on the own stream.
     fn take(&mut self, stream: StreamId, before: Option<At>) -> &[(At, Reason)] {
         self.sorted.clear();
         for other in self.streams.drain(..) {
@@ -67,8 +66,8 @@ impl Waits {
     }
 }
 
-/// Walks the slots of the cycle, twice where they overlap: the second time around, what earlier iterations left is
-/// known. Without `declared`, what the text says with `after` and `wait` is left out.
+/// Walks the slots of the cycle, twice if iterations overlap: the second pass knows what earlier iterations left.
+/// Without `declared`, ignores `after` and `wait`.
 pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
@@ -99,16 +98,16 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     Ok(plan)
 }
 
-/// How far the streams have come, over all iterations that may be under way.
+/// Progress of the streams, over all iterations that may be under way.
 struct Streams {
-    /// The last operation of each.
+    /// Last operation of each stream.
     last: Vec<Option<At>>,
-    /// The last `sync()` with its stream, and how many there have been.
+    /// The last `sync()` with its stream, and the number of syncs so far.
     sync: Option<(At, StreamId)>,
     syncs: u32,
-    /// For each stream, how many there had been when it last went on.
+    /// For each stream, the number of syncs at its last operation.
     seen: Vec<Option<u32>>,
-    /// Streams that have gone on since.
+    /// Streams with operations since the last `sync()`.
     moved: Vec<StreamId>,
 }
 
@@ -162,8 +161,8 @@ impl Walk<'_, '_> {
         At::new(self.iteration, op)
     }
 
-    /// What a `sync()` asks for: it waits for each stream that has gone on since the one before, in whichever
-    /// iteration, and each stream's next operation waits for it.
+    /// Dependencies of a `sync()`: on each stream that has advanced since the previous one, in any iteration. Each
+    /// stream's next operation will depend on it.
     fn synced(&mut self, op: OpId, waits: &mut Waits) {
         let (info, at) = (self.step.op(op), self.at(op));
         let streams = &mut *self.streams;

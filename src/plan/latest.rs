@@ -1,21 +1,21 @@
-//! For each of many things the last access of each queue: a list for each thing, all in one table.
+//! The last access per queue, for each of many numbered items: one linked list per item, all in one table.
 
 use rustc_hash::FxHashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// Places of a list that are gone through for a queue; those behind them are found by their hash.
+/// Length up to which a list is searched linearly; entries after that are found by a hash table.
 const NEAR: usize = 8;
 
-/// The last accesses of things that are numbered from 0 on.
+/// Last accesses of items that are numbered from 0.
 #[derive(Debug)]
 pub struct Latest<T> {
-    /// For each thing, the first place of its list.
+    /// Index of the first node of each item's list.
     first: Vec<u32>,
     nodes: Vec<Node<T>>,
-    /// The first of the places that are free, which hang together too.
+    /// First node of the list of free nodes.
     free: u32,
-    /// Places that lie far in their list, by thing and queue.
+    /// Nodes far from the begin of their list, by item and queue.
     far: FxHashMap<(u32, u32), u32>,
 }
 
@@ -35,7 +35,7 @@ impl<T: Copy> Latest<T> {
         self.first[thing as usize] == NONE
     }
 
-    /// The accesses of a thing, each with its queue.
+    /// Accesses of an item, each with its queue.
     pub fn of(&self, thing: u32) -> impl Iterator<Item = (u32, T)> {
         let mut at = self.first[thing as usize];
         std::iter::from_fn(move || {
@@ -45,19 +45,19 @@ impl<T: Copy> Latest<T> {
         })
     }
 
-    /// The queue's last access of a thing.
+    /// Last access of an item by a queue; `None` without one.
     pub fn get(&self, thing: u32, queue: u32) -> Option<T> {
         let mut near = self.of(thing).take(NEAR + 1);
         if let Some((_, access)) = near.by_ref().take(NEAR).find(|(other, _)| *other == queue) {
             return Some(access);
         }
-        // Nothing is far where nothing is behind those that are near.
+        // Short lists have no entries in the hash table.
         near.next()?;
         let far = self.far.get(&(thing, queue))?;
         Some(self.nodes[*far as usize].access)
     }
 
-    /// Puts an access in the place of the queue's last one.
+    /// Replaces the queue's last access of an item.
     pub fn note(&mut self, thing: u32, queue: u32, access: T) {
         let mut at = self.first[thing as usize];
         let mut last = NONE;
@@ -97,7 +97,7 @@ impl<T: Copy> Latest<T> {
         }
     }
 
-    /// Forgets the accesses of a thing.
+    /// Removes all accesses of an item.
     pub fn clear(&mut self, thing: u32) {
         let mut at = std::mem::replace(&mut self.first[thing as usize], NONE);
         let mut place = 0;

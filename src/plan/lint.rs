@@ -1,4 +1,4 @@
-//! Dependencies that are spelled out and would be there without that.
+//! Warns about explicit dependencies that exist anyway.
 
 use miette::{Diagnostic, SourceSpan};
 use rustc_hash::FxHashMap;
@@ -7,11 +7,11 @@ use thiserror::Error;
 use crate::base::{OpId, SrcSpan};
 use crate::model::{OpKind, Program, Step, Sync};
 
-use super::clocks::{Clocks, Place};
+use super::clocks::{Clocks, QueuePosition};
 use super::graph::StepPlan;
 use super::hazards;
 
-/// What a plan shows to be needless.
+/// A warning about a plan.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum PlanWarning {
     #[error("`after {label}` adds nothing")]
@@ -28,11 +28,11 @@ pub enum PlanWarning {
     },
 }
 
-/// Every `after` that nothing would miss, at any turn; `label` gives the text of a place. Nothing where the text alone
-/// declares the order: what is spelled out there is the point.
+/// Finds every `after` that is redundant in all loop iterations; `label` returns the text of a location. Finds none if
+/// the file declares its whole order itself, since redundancy is intended there.
 pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWarning> {
     let declared = program.cycle.iter().any(|step| step.ids().any(|op| !step.after(op).is_empty()));
-    // What adds nothing on this rank may be what another one needs.
+    // A dependency that is redundant on this rank may be needed on another.
     let of_others = program.by_rank && program.world > 1;
     if !declared || of_others || program.step.declared_order {
         return Vec::new();
@@ -59,7 +59,7 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Implied,
-    /// Of the iteration before, where iterations do not overlap.
+    /// On the previous iteration, if iterations do not overlap.
     Previous,
     Needed,
 }
@@ -68,8 +68,8 @@ enum Verdict {
 struct Walk<'a> {
     program: &'a Program,
     clocks: Clocks,
-    places: Vec<Place>,
-    /// How often each operation is waited for.
+    places: Vec<QueuePosition>,
+    /// Number of operations that wait for each operation.
     uses: Vec<u32>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What an operation waits for besides its stream; with the place of the `after` where that is why.
+    /// Dependencies of an operation besides stream order, with the location of the `after` if that is the reason.
     fn before(&self, step: &Step, graph: &StepPlan, op: OpId) -> Vec<(OpId, Option<SrcSpan>)> {
         let inferred = graph.before(op).into_iter().map(|edge| (edge.from, None));
         let spelled = step.after(op).iter().filter(|after| !after.previous);
@@ -114,14 +114,14 @@ impl<'a> Walk<'a> {
         inferred.chain(spelled).collect()
     }
 
-    /// Whether something else makes an operation on `queue` come after `from`.
+    /// Whether something else makes an operation on `queue` run after `from`.
     ///
-    /// Of several that spell the same out, the first in the text stays: so what implies another is never itself left
-    /// away for that other, and all that is needless can be removed at once.
+    /// Of several equivalent declarations the first in the text is kept: one that implies another is never removed
+    /// because of that other, so all redundant ones can be removed at once.
     fn implied(&self, queue: u32, from: OpId, span: SrcSpan, before: &[(OpId, Option<SrcSpan>)]) -> bool {
         let place = self.places[from.index()];
         if queue == place.queue {
-            // Which member of a family it is may be a parameter's choice, and another value takes another.
+            // The member of a family may depend on a parameter, so its stream order is not guaranteed.
             return self.program.streams[queue as usize].member.is_none();
         }
         self.clocks.knows(queue, place)
@@ -132,12 +132,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether what an operation waits for stands at a block: a `wait` is there to be issued.
+/// Whether the dependencies of an operation were declared at a block: an explicit `wait` is always issued.
 fn is_block(step: &Step, op: OpId) -> bool {
     step.op(op).kind != OpKind::Wait
 }
 
-/// One turn in which it is needed is enough.
+/// A declaration is needed if it is needed in one loop iteration.
 fn note(needed: &mut FxHashMap<SrcSpan, Verdict>, span: SrcSpan, verdict: Verdict) {
     let known = needed.entry(span).or_insert(verdict);
     if verdict == Verdict::Needed {

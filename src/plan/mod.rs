@@ -1,6 +1,6 @@
-//! Program to plan: the graph of what waits for what, and why.
+//! From program to plan: the graph of dependencies with their reasons.
 //!
-//! Knows no device and no real stream. The only module that knows petgraph.
+//! Independent of devices and real streams. The only module that uses petgraph.
 
 mod accesses;
 mod affine;
@@ -17,7 +17,7 @@ pub mod ranks;
 mod regions;
 mod remedy;
 
-pub use clocks::{Clocks, Place};
+pub use clocks::{Clocks, QueuePosition};
 pub use critical_path::{CriticalPath, Timing};
 pub use error::PlanError;
 pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
@@ -27,7 +27,7 @@ pub use ranks::Rank;
 
 use crate::model::Program;
 
-/// Finds every dependency of the program, and the races where it declares its order itself.
+/// Finds every dependency of the program, and races if the file declares its order itself.
 pub fn build(program: &Program) -> Result<Plan, Vec<PlanError>> {
     hazards::find(program, true)
 }

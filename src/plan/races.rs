@@ -1,5 +1,5 @@
-//! Races: two operations that touch the same memory, at least one writing, with no order between them, where the text
-//! declares the order itself.
+//! Finds races in programs that declare their own order: two operations access the same memory, at least one writes,
+//! and neither is ordered after the other.
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -8,29 +8,29 @@ use crate::base::{SrcSpan, StreamId, ViewId};
 use crate::model::{Op, Program, Sync};
 
 use super::accesses::{Access, Accesses, At};
-use super::clocks::{Clocks, Place};
+use super::clocks::{Clocks, QueuePosition};
 use super::error::PlanError;
 use super::graph::{Hazard, Plan};
 use super::regions::Regions;
 use super::remedy::{Collision, remedies};
 
-/// Races shown of one file.
+/// Maximum number of reported races.
 const MAX_RACES: usize = 20;
 
-/// Collisions of a race that are looked at.
+/// Maximum number of examined collisions per race.
 const MAX_COLLISIONS: usize = 4096;
 
 /// Two statements that race.
 struct Race {
-    /// The operations of theirs that collide, at least one pair.
+    /// Pairs of their operations that collide, at least one.
     collisions: Vec<Collision>,
-    /// What the second of the first collision works on, what it collides with, and how.
+    /// The second operation's slice in the first collision; the following fields describe the other one and the hazard.
     view: ViewId,
     access: Access,
     hazard: Hazard,
 }
 
-/// Walks that many iterations and looks at each access, whether the clocks know of those that it has to come after.
+/// Walks `iterations` iterations and checks that the clocks order each access after those that it must follow.
 pub fn check(program: &Program, plan: &Plan, regions: &Regions, iterations: u32) -> Result<(), Vec<PlanError>> {
     let depth = program.step.under_way();
     let mut races = Races {
@@ -61,11 +61,11 @@ struct Races<'a> {
     plan: &'a Plan,
     accesses: Accesses<'a>,
     clocks: Clocks,
-    /// The places of the operations of the iterations that may be under way, which take turns.
-    places: Vec<Vec<Place>>,
-    /// How many operations each stream had at the end of these iterations.
+    /// Positions of the operations of the iterations that may be under way, as a ring.
+    places: Vec<Vec<QueuePosition>>,
+    /// Number of operations of each stream at the end of these iterations.
     ends: Vec<Vec<u32>>,
-    /// By the places of both statements.
+    /// By the source locations of both statements.
     races: IndexMap<(SrcSpan, SrcSpan), Race, FxBuildHasher>,
 }
 
@@ -76,7 +76,7 @@ impl Races<'_> {
         let step = &program.cycle[index];
         let graph = &self.plan.steps[index];
         let turn = |iteration: u32| (iteration % depth) as usize;
-        // Iterations that can no longer be under way are complete for everybody.
+        // Iterations that can no longer be under way are complete for all streams.
         if iteration >= depth {
             self.clocks.complete(&self.ends[turn(iteration)]);
         }
@@ -114,13 +114,13 @@ impl Races<'_> {
         self.accesses.end_iteration(program.step.sync == Sync::Iteration);
     }
 
-    fn wait(&mut self, stream: StreamId, place: Place) {
+    fn wait(&mut self, stream: StreamId, place: QueuePosition) {
         if place.queue != stream.0 {
             self.clocks.wait(stream.0, place);
         }
     }
 
-    /// Notes a race; of those between the same two statements, each collision.
+    /// Records a race. Collisions between the same two statements are one race.
     fn report(&mut self, at: At, view: ViewId, access: Access, hazard: Hazard) {
         let program = self.program;
         let op = |at: At| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);

@@ -1,16 +1,16 @@
-//! Which slices of a program have elements in common.
+//! Finds slices of a program that have elements in common.
 
 use crate::base::{MemoryId, ViewId};
 use crate::model::{Extent, Program, Views};
 
-/// For each slice the others that overlap it.
+/// For each slice, the overlapping ones.
 #[derive(Debug)]
 pub struct Regions {
     starts: Vec<u32>,
     neighbours: Vec<Neighbour>,
 }
 
-/// A slice that overlaps another: its number, and in the lowest bit whether it lies inside the other as a whole.
+/// An overlapping slice: its number, and in the lowest bit whether it lies completely inside the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Neighbour(u32);
 
@@ -28,11 +28,11 @@ impl Neighbour {
     }
 }
 
-/// Pairs of overlapping slices that are kept at most: a hundred megabytes.
+/// Maximum number of stored pairs, about a hundred megabytes.
 pub const MAX_PAIRS: usize = 1 << 23;
 
 impl Regions {
-    /// The overlaps of all slices, or the memory at which there are too many.
+    /// Returns the overlaps of all slices, or the memory that has too many.
     pub fn new(program: &Program) -> Result<Regions, MemoryId> {
         let views = &program.views;
         let mut pairs: Vec<(ViewId, ViewId)> = Vec::new();
@@ -45,7 +45,7 @@ impl Regions {
             }
         }
         drop(ordered);
-        // Each slice's neighbours stand together: counted, then put in their places, then in order.
+        // Counting sort of the pairs by slice.
         let mut starts = vec![0u32; views.len() + 1];
         for (a, b) in &pairs {
             starts[a.index() + 1] += 1;
@@ -71,13 +71,13 @@ impl Regions {
         Ok(Regions { starts, neighbours })
     }
 
-    /// The other slices that overlap this one.
+    /// Slices that overlap this one.
     pub fn of(&self, view: ViewId) -> &[Neighbour] {
         &self.neighbours[self.starts[view.index()] as usize..self.starts[view.index() + 1] as usize]
     }
 }
 
-/// The slices in the order of their memories, and where each memory's end.
+/// Slices ordered by memory, and the end of each memory's slices.
 fn by_memory(program: &Program) -> (Vec<u32>, Vec<ViewId>) {
     let views = || (0..program.views.len()).map(ViewId::from);
     let mut ends = vec![0u32; program.memories.len()];
@@ -97,7 +97,7 @@ fn by_memory(program: &Program) -> (Vec<u32>, Vec<ViewId>) {
     (ends, ordered)
 }
 
-/// A stretch along which slices are compared: one dimension, or the order of the elements in memory.
+/// Interval of a slice along one dimension, or in memory order.
 fn stretch(extents: &[Extent], strides: &[u64], axis: Option<usize>) -> (u64, u64) {
     match axis {
         Some(axis) => (extents[axis].start, extents[axis].end()),
@@ -109,10 +109,10 @@ fn stretch(extents: &[Extent], strides: &[u64], axis: Option<usize>) -> (u64, u6
     }
 }
 
-/// A slice on a stretch: where it begins and ends there.
+/// Begin and end of a slice on an axis, and its id.
 type Placed = (u64, u64, ViewId);
 
-/// The slices of a group on a stretch, in order, and how densely they fill it.
+/// Slices of a group sorted along an axis, and their density there.
 fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>) -> (f64, Vec<Placed>) {
     let mut placed: Vec<Placed> = group
         .iter()
@@ -128,7 +128,7 @@ fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>)
     (filled / (high - low) as f64, placed)
 }
 
-/// Where the slices fall into parts that lie apart: the places behind the last of each part.
+/// Ends of the maximal runs of slices that are connected by overlaps on the axis.
 fn parts(placed: &[Placed]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut reach = 0;
@@ -142,9 +142,9 @@ fn parts(placed: &[Placed]) -> Vec<usize> {
     ends
 }
 
-/// Finds the overlapping pairs among the slices of one memory. Along each stretch they are cut into parts that lie
-/// apart, until they no longer fall apart: tiles of a matrix do along its rows and then along its columns. What is left
-/// is swept along the stretch on which it is the least dense. False when there are too many pairs.
+/// Finds the overlapping pairs among the slices of one memory. Divides them along each axis into separate parts until
+/// they cannot be divided further: tiles of a matrix separate by rows and then by columns. Then sweeps along the axis
+/// with the lowest density. False if there are too many pairs.
 fn overlapping(program: &Program, group: Vec<ViewId>, pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
     let Some(&first) = group.first() else { return true };
     let strides = program.layout(program.views.memory(first)).dims.contiguous_strides();
@@ -156,7 +156,7 @@ fn overlapping(program: &Program, group: Vec<ViewId>, pairs: &mut Vec<(ViewId, V
         for axis in std::iter::once(None).chain((0..rank).map(Some)) {
             let (density, placed) = placed(&program.views, &strides, &group, axis);
             let ends = parts(&placed);
-            // Cuts come to an end, so that the time does not grow with their number.
+            // Limit the number of cuts, and with it the time.
             if ends.len() > 1 && cuts <= rank {
                 let starts = std::iter::once(0).chain(ends.iter().copied());
                 let several = starts.zip(&ends).map(|(start, &end)| &placed[start..end]).filter(|part| part.len() > 1);
@@ -176,7 +176,7 @@ fn overlapping(program: &Program, group: Vec<ViewId>, pairs: &mut Vec<(ViewId, V
     true
 }
 
-/// Adds the overlapping pairs of slices that stand in the order of a stretch.
+/// Adds the overlapping pairs among slices that are sorted along an axis.
 fn swept(program: &Program, placed: &[Placed], pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
     let mut open: Vec<(u64, ViewId)> = Vec::new();
     for &(start, end, view) in placed {

@@ -1,7 +1,7 @@
-//! The order that a text is missing: what to write so that one operation waits for another.
+//! Suggests the text that declares a missing dependency.
 //!
-//! In a loop that works on several buffers in turn, the operation to wait for is mostly not that of the turn before: it
-//! is the one that used the same buffer last. So the turn is not assumed but read off from the accesses that collide.
+//! In a loop over several buffers, the operation to wait for is usually not in the previous loop iteration: it is the
+//! one that used the same buffer last. So the loop iteration is inferred from the colliding accesses.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +11,7 @@ use crate::model::{Program, Step, TurnOf};
 use super::accesses::At;
 use super::affine::{Affine, fit};
 
-/// Two operations that touch the same memory with no order between them, in the order of their issue.
+/// Two unordered operations that access the same memory, in the order of their issue.
 #[derive(Clone, Copy, Debug)]
 pub struct Collision {
     pub first: At,
@@ -19,65 +19,67 @@ pub struct Collision {
 }
 
 impl Collision {
-    /// Iterations between the two.
+    /// Number of iterations between the two.
     fn before(&self) -> u32 {
         self.second.iteration() - self.first.iteration()
     }
 }
 
-/// An operation, or the call that it comes from, as a statement of the block that both sides of a collision stand in.
+/// An operation, or the call that contains it, as a statement of the block that contains both sides of a collision.
 #[derive(Clone, Debug)]
 struct Statement {
     op: OpId,
     span: SrcSpan,
-    /// What is called.
+    /// Name of the operation or definition.
     callee: String,
-    /// Whether it is the call of a definition.
+    /// Whether it is a call of a definition.
     is_call: bool,
     /// Its own label.
     label: Option<LabelId>,
-    /// The loop turns around it, the outermost first.
+    /// The loop iterations around it, outermost first.
     loops: Vec<TurnId>,
 }
 
-/// How the members of a family of labels are told apart.
+/// How members of a family of labels are numbered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
-    /// By the index that the text gives them.
+    /// By the index in the text.
     Own,
-    /// By the variables of the loops around.
+    /// By the variables of the surrounding loops.
     Variables,
-    /// By one number that counts all turns.
+    /// By one number that counts all loop iterations.
     Count,
 }
 
-/// The collisions of two statements with as many iterations between them: at most one.
+/// Collisions of two statements with the same number of iterations between them, at most one.
 struct Group {
     before: u32,
     pairs: Vec<(Statement, Statement)>,
-    /// Every operation of the first statement in its iteration, and of the second.
+    /// All operations of the first statement in its iteration, and of the second.
     firsts: Vec<Statement>,
     seconds: Vec<Statement>,
-    /// The streams of the second's operations.
+    /// Streams of the second statement's operations.
     streams: Vec<StreamId>,
-    /// Loop turns in which the second stands, also those in which it is left out, by the values of their variables.
+    /// Loop iterations around the second statement, including those in which it does not run, by the values of their
+    /// variables.
     turns: FxHashSet<Vec<i64>>,
 }
 
-/// What a statement that others have to wait for is called.
+/// Label of a statement that others must wait for.
 struct Naming {
     name: String,
-    /// How the label has to be written; `None` where it stands in the text as it has to be.
+    /// Label that must be added; `None` if the text has it already.
     give: Option<String>,
-    /// Nothing where the label has no index.
+    /// `None` if the label has no index.
     numbering: Option<Numbering>,
 }
 
-/// For each race of two statements, given as their collisions, what to write so that the second waits for the first.
+/// Suggests for each race of two statements, given as its collisions, the text that makes the second wait for the
+/// first.
 pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
     let search = Search { program };
     let groups: Vec<Vec<Group>> = races.iter().map(|collisions| search.groups(collisions)).collect();
-    // A statement has one label, whoever waits for it.
+    // A statement gets one label for all waiters.
     let mut waited_for: Vec<(SrcSpan, Vec<&Group>)> = Vec::new();
     for group in groups.iter().flatten() {
         match waited_for.iter_mut().find(|(span, _)| *span == group.first().span) {
@@ -113,7 +115,7 @@ impl<'a> Search<'a> {
 
     // --- Collisions -----------------------------------------------------------------------------------------------
 
-    /// The collisions of a race that a wait can mend: of those with one stream, it waits for the last.
+    /// The collisions of a race that a wait can resolve. On one stream, a wait for the last operation suffices.
     fn groups(&self, collisions: &[Collision]) -> Vec<Group> {
         let mut last: FxHashMap<(At, u32, StreamId), Collision> = FxHashMap::default();
         for collision in collisions {
@@ -135,7 +137,7 @@ impl<'a> Search<'a> {
             chain.get(..depth).map(<[TurnId]>::to_vec)
         };
         let own = frame(second, second.op);
-        // Where a definition is called several times, each call has the same collisions: one suffices.
+        // Calls of the same definition have the same collisions, so one call suffices.
         let pairs = collisions.iter().filter(|collision| frame(collision.second, collision.second.op) == own);
         let pairs = pairs.map(|collision| {
             let of = |at: At| self.statement(self.step(at), at.op, depth);
@@ -154,8 +156,8 @@ impl<'a> Search<'a> {
         Group { before: collisions[0].before(), pairs: pairs.collect(), firsts: all(first), seconds, streams, turns }
     }
 
-    /// How many of the turns around an operation lead to the innermost definition that both of a collision are in. Of
-    /// another iteration, only labels of the step itself can be named.
+    /// Number of enclosing turns of an operation up to the innermost definition that contains both sides. Across
+    /// iterations, only labels of the step itself can be named.
     fn depth(&self, collision: &Collision) -> usize {
         if collision.before() > 0 {
             return 0;
@@ -168,7 +170,7 @@ impl<'a> Search<'a> {
         common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
     }
 
-    /// The statement of an operation in the block that the first `depth` turns around it lead to.
+    /// The statement that contains an operation, in the block at that depth.
     fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
         let turns = &self.program.turns;
         let chain = turns.around(step.turn(op));
@@ -214,7 +216,7 @@ impl<'a> Search<'a> {
         statement.label.map_or(&[], |label| &self.program.labels[label.index()].index)
     }
 
-    /// What the first statement of all these groups is to be called.
+    /// Label for the first statement of these groups.
     fn naming(&self, groups: &[&Group], free: &mut dyn FnMut() -> String) -> Naming {
         let first = groups[0].first();
         let own = first.label.and_then(|label| self.program.labels[label.index()].name);
@@ -244,14 +246,15 @@ impl<'a> Search<'a> {
         Naming { name, give, numbering: Some(numbering) }
     }
 
-    /// The number of a first statement's turn, counted over all loops, in their variables.
+    /// Consecutive number of a first statement's loop iteration, as an expression in its variables; `None` if there is
+    /// none.
     fn count(&self, group: &Group) -> Option<String> {
         let points = group.firsts.iter().zip(0..).map(|(first, place)| Some((self.values(first)?, place)));
         let count = fit(&points.collect::<Option<Vec<_>>>()?, None)?;
         Some(count.text(&self.names(group.first())))
     }
 
-    /// The index of a first statement's label.
+    /// Index of a first statement's label.
     fn numbers(&self, numbering: Numbering, group: &Group, first: &Statement) -> Option<Vec<i64>> {
         match numbering {
             Numbering::Own => Some(self.index(first).to_vec()),
@@ -265,7 +268,7 @@ impl<'a> Search<'a> {
 
     // --- Waits ----------------------------------------------------------------------------------------------------
 
-    /// What to write for these groups of one race: one wait, unless they are about different statements.
+    /// Suggested waits for these groups of one race: one wait, unless they are for different statements.
     fn waits(&self, groups: &[Group], names: &FxHashMap<SrcSpan, Naming>) -> Vec<String> {
         let place = |group: &Group| (group.first().span, group.second().span);
         let waits = groups.chunk_by(|a, b| place(a) == place(b)).map(|groups| {
@@ -286,7 +289,7 @@ impl<'a> Search<'a> {
         waits.collect()
     }
 
-    /// What stands behind `after`: a member of a family where a rule says which, else all that there are.
+    /// Text after `after`: one member of a family if a rule determines it, otherwise the whole family.
     fn edge(&self, naming: &Naming, group: &Group) -> String {
         let member = naming.numbering.and_then(|numbering| self.member(numbering, group, &naming.name));
         let (label, guards) = member.unwrap_or((naming.name.clone(), Vec::new()));
@@ -294,8 +297,8 @@ impl<'a> Search<'a> {
         if guards.is_empty() { label } else { format!("{label} when {}", guards.join(" and ")) }
     }
 
-    /// The member of the family `name` that the second statement waits for, in the variables of its own loops, and the
-    /// conditions under which there is one; `None` where no such rule holds for all collisions.
+    /// The member of the family `name` that the second statement must wait for, as an expression in its loop variables,
+    /// and the conditions under which it exists; `None` if no such rule fits all collisions.
     fn member(&self, numbering: Numbering, group: &Group, name: &str) -> Option<(String, Vec<String>)> {
         let names = self.names(group.second());
         if names.is_empty() {
@@ -321,7 +324,7 @@ impl<'a> Search<'a> {
         let guarded = |turn: &&Vec<i64>| guards.iter().all(|guard| guard.holds(turn));
         let given = group.turns.iter().filter(guarded).all(|turn| {
             let index: Vec<i64> = rules.iter().map(|rule| rule.of(turn)).collect();
-            // Nothing may wait for what comes later, or never.
+            // A statement cannot wait for a later operation or for one that does not run.
             let first = members.get(&index);
             first.is_some_and(|first| group.before > 0 || seconds.get(turn).is_none_or(|second| first < second))
         });
@@ -330,7 +333,7 @@ impl<'a> Search<'a> {
         given.then(|| (format!("{name}[{}]", index.join(", ")), guards))
     }
 
-    /// How an index of the first follows from the variables of the second.
+    /// How an index of the first statement depends on the variables of the second.
     fn rule(
         &self,
         numbering: Numbering,
@@ -339,7 +342,7 @@ impl<'a> Search<'a> {
         pairs: &[(Vec<i64>, Vec<i64>)],
         dim: usize,
     ) -> Option<Affine> {
-        // Where both stand in the same loops, the index changes as that of the first statement does.
+        // If both are in the same loops, the index usually changes like that of the first statement.
         let alike = self.names(group.first()) == names;
         let own = group
             .firsts
@@ -361,7 +364,7 @@ impl Group {
         &self.pairs[0].1
     }
 
-    /// Whether the first statement stands above the second in the same turn of all loops around it.
+    /// Whether the first statement precedes the second in the same iteration of all surrounding loops.
     fn in_one_turn(&self) -> bool {
         let together = |(first, second): &(Statement, Statement)| {
             second.loops.starts_with(&first.loops) && first.span <= second.span
@@ -370,7 +373,7 @@ impl Group {
     }
 }
 
-/// A condition that leaves turns out.
+/// A condition that excludes loop iterations.
 struct Guard {
     rule: Affine,
     least: i64,
@@ -384,7 +387,7 @@ impl Guard {
     }
 }
 
-/// The conditions that keep each index between the least and the most that there is; `None` where an index has none.
+/// Conditions that keep each index within its bounds; `None` if an index has none.
 fn guards(
     rules: &[Affine],
     members: &FxHashMap<Vec<i64>, OpId>,

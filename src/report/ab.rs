@@ -1,7 +1,7 @@
 //! Two variants beside each other, as text.
 
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
-use crate::measure::ab::{AbRecord, Judged, SideRecord, Way};
+use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
 use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, FEWEST, Paired};
 
@@ -43,13 +43,13 @@ fn header(record: &AbRecord) -> Vec<String> {
     lines
 }
 
-fn place(side: &SideRecord) -> String {
+fn place(side: &AbSideRecord) -> String {
     let run = &side.run;
     let ranks = if run.settings.ranks > 1 { format!("{} ranks, each on ", run.settings.ranks) } else { String::new() };
     format!("{ranks}{}, {}", device(run), launched(&side.launch))
 }
 
-fn table(record: &AbRecord, judged: &Judged) -> Table {
+fn table(record: &AbRecord, judged: &AbResult) -> Table {
     let simulated = if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" };
     let first = format!("an iteration{simulated}");
     let mut table = Table::new([&first, "a", "b", "b beside a", "95 % interval", "verdict"]).left(5);
@@ -59,7 +59,7 @@ fn table(record: &AbRecord, judged: &Judged) -> Table {
         table.row([name.to_owned(), time(a), time(b), change(ratio), cell(interval.map(between)), verdict]);
     };
     let turns = &judged.turns;
-    let how = if record.way == Way::Fresh { "in turn, fresh" } else { "in turn" };
+    let how = if record.way == BlockMode::Fresh { "in turn, fresh" } else { "in turn" };
     row(how, turns.a, turns.b, turns.ratio, turns.interval, judged.verdict);
     if let Some(apart) = &judged.apart {
         row("apart", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
@@ -95,7 +95,7 @@ fn percent(share: f64) -> String {
 }
 
 /// The verdict, and why it is none.
-fn sentence(record: &AbRecord, judged: &Judged) -> String {
+fn sentence(record: &AbRecord, judged: &AbResult) -> String {
     let turns = &judged.turns;
     let threshold = percent(turns.threshold);
     match judged.verdict {
@@ -146,9 +146,9 @@ fn itself(turns: &Paired) -> Option<String> {
 }
 
 /// What measuring in turn and apart say of each other.
-fn ways(record: &AbRecord, judged: &Judged) -> Vec<String> {
+fn ways(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     let mut lines = Vec::new();
-    if record.way == Way::Fresh {
+    if record.way == BlockMode::Fresh {
         let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
         lines.push(format!(
             "Each block had a process of its own{}. Set-up and warm-up lie between blocks, and what differs from process \

@@ -7,7 +7,7 @@ use crate::measure::cases::{Case, Header, Status};
 use crate::measure::order::Order;
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{RunRecord, Times, Variant};
-use crate::measure::scaling::{self, Point, Unit};
+use crate::measure::scaling::{self, CurvePoint, Unit};
 
 use super::curve::rate_text;
 use super::page::{ABSENT, Check, Outcome, cell};
@@ -144,8 +144,8 @@ impl<'a> Columns<'a> {
     fn row(&self, case: &Case, record: &RunRecord, variant: &Variant) -> Vec<String> {
         let times = self.pace.times(variant);
         let seconds = scaling::seconds(times, record.simulated);
-        let point = Point::of(case, "", self.pace).zip(seconds);
-        let rate = point.map(|(point, time)| Point { time, ..point }.rate(self.unit).value);
+        let point = CurvePoint::of(case, "", self.pace).zip(seconds);
+        let rate = point.map(|(point, time)| CurvePoint { time, ..point }.rate(self.unit).value);
         let mut row: Vec<String> = Vec::from_iter(self.launch.then(|| variant.launch.clone()));
         if self.pace == Pace::Host {
             let held = pace::held(variant) != Some(false);

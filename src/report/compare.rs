@@ -2,7 +2,9 @@
 
 use crate::base::units::{Count, plain};
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
-use crate::measure::compare::{Against, Comparison, Difference, Lone, OperationRow, Pair, Row, SideRecord};
+use crate::measure::compare::{
+    CaseComparison, Comparison, Difference, MetricRow, OperationRow, SideComparison, SideSummary, UnmatchedCase,
+};
 use crate::measure::effect::Verdict;
 
 use super::page::{Check, Outcome, Page, Section, Table, cell};
@@ -22,7 +24,7 @@ pub fn compare(comparison: &Comparison) -> Vec<Page> {
     comparison.others.iter().map(|against| page(comparison, against)).collect()
 }
 
-fn page(comparison: &Comparison, against: &Against) -> Page {
+fn page(comparison: &Comparison, against: &SideComparison) -> Page {
     let base = &comparison.base;
     let mut page = Page {
         command: "aorta compare",
@@ -44,7 +46,7 @@ fn page(comparison: &Comparison, against: &Against) -> Page {
     page
 }
 
-fn case(pair: &Pair, marked: bool) -> Section {
+fn case(pair: &CaseComparison, marked: bool) -> Section {
     let runs = match (pair.base_runs, pair.other_runs) {
         (1, 1) => String::new(),
         (base, other) => format!(", runs {base} and {other}"),
@@ -74,7 +76,7 @@ fn case(pair: &Pair, marked: bool) -> Section {
     }
 }
 
-fn operations(pair: &Pair) -> Section {
+fn operations(pair: &CaseComparison) -> Section {
     let names = ["operation", "kind", "place", "count", "base", "of peak", "other", "of peak", "change"];
     let mut table = Table::new(names);
     pair.operations.iter().take(OPERATIONS).for_each(|row| table.row(operation(row)));
@@ -109,8 +111,8 @@ fn operation(row: &OperationRow) -> [String; 9] {
 }
 
 /// A check for each metric of each case, and one for each case that a side lacks.
-fn checks(comparison: &Comparison, against: &Against) -> Vec<Check> {
-    let metric = |pair: &Pair, row: &Row| {
+fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
+    let metric = |pair: &CaseComparison, row: &MetricRow| {
         let (outcome, why, figures) = match row.verdict {
             _ if comparison.fails_on(row) => (Outcome::Failed, sentence(row), String::new()),
             Verdict::CannotTell => (Outcome::Skipped, sentence(row), String::new()),
@@ -119,7 +121,7 @@ fn checks(comparison: &Comparison, against: &Against) -> Vec<Check> {
         let kind = if pair.refused.is_empty() { word(row.verdict) } else { "refused" };
         Check { class: pair.case.clone(), name: row.metric.clone(), outcome, kind, why, figures, seconds: None }
     };
-    let missing = |lone: &Lone| Check {
+    let missing = |lone: &UnmatchedCase| Check {
         class: lone.case.clone(),
         name: "present".to_owned(),
         outcome: if comparison.misses() { Outcome::Failed } else { Outcome::Skipped },
@@ -160,12 +162,12 @@ fn percent(ratio: f64) -> String {
 }
 
 /// The change of a metric; nothing where there is no ratio.
-fn changed(row: &Row) -> Option<String> {
+fn changed(row: &MetricRow) -> Option<String> {
     row.effect.map(|effect| change(effect.ratio))
 }
 
 /// The interval of the change; nothing where there is none, or chance decides nothing.
-fn interval(row: &Row) -> Option<String> {
+fn interval(row: &MetricRow) -> Option<String> {
     let effect = row.effect.filter(|effect| effect.is_uncertain())?;
     effect.interval.map(|(low, high)| match is_large(low) || is_large(high) {
         true => format!("× {} to {}", plain(low), plain(high)),
@@ -173,7 +175,7 @@ fn interval(row: &Row) -> Option<String> {
     })
 }
 
-fn threshold(row: &Row) -> String {
+fn threshold(row: &MetricRow) -> String {
     let percent = (1e4 * row.threshold).round() / 100.0;
     format!("{percent} %")
 }
@@ -188,7 +190,7 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 /// `simulated`, or `simulated against measured`; nothing of what both have measured.
-fn figures(pair: &Pair) -> Option<String> {
+fn figures(pair: &CaseComparison) -> Option<String> {
     match (pair.base_figures.as_str(), pair.other_figures.as_str()) {
         ("measured", "measured") => None,
         (base, other) if base == other => Some(base.to_owned()),
@@ -203,7 +205,7 @@ fn difference(difference: &Difference) -> String {
 }
 
 /// `a.json: 3 cases, 9 runs`.
-fn side(side: &SideRecord) -> String {
+fn side(side: &SideSummary) -> String {
     let cases = counted(side.cases, "case");
     match side.runs == side.cases {
         true => format!("{}: {cases}", side.name),
@@ -212,13 +214,13 @@ fn side(side: &SideRecord) -> String {
 }
 
 /// A case without a counterpart, as `only in a.json: …`.
-fn lone(of: &str, lone: &Lone) -> String {
+fn lone(of: &str, lone: &UnmatchedCase) -> String {
     let why = lone.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     format!("only in {of}: {}{why}", lone.case)
 }
 
 /// `1 worse, 2 better, 3 same, 4 cannot be told`.
-fn summary(against: &Against) -> String {
+fn summary(against: &SideComparison) -> String {
     let counts = against.counts();
     let all = [
         (counts.worse, "worse"),
@@ -235,7 +237,7 @@ fn summary(against: &Against) -> String {
 }
 
 /// A metric in one sentence.
-fn sentence(row: &Row) -> String {
+fn sentence(row: &MetricRow) -> String {
     let mut text =
         format!("{} went from {} to {}", row.metric, value(row.base, &row.unit), value(row.other, &row.unit));
     if let Some(change) = changed(row) {

@@ -3,7 +3,7 @@
 use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::pace::Pace;
-use crate::measure::scaling::{self, Along, AxisEffect, Baseline, Curve, Growth, Interval, Point, Unit};
+use crate::measure::scaling::{self, Along, AxisEffect, Baseline, Curve, CurvePoint, Growth, Interval, Unit};
 
 use super::page::{Section, Table};
 use super::run::percent;
@@ -60,7 +60,7 @@ fn held(curve: &Curve) -> String {
     curve.held.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
 }
 
-fn rate(curve: &Curve, point: &Point) -> f64 {
+fn rate(curve: &Curve, point: &CurvePoint) -> f64 {
     point.rate(curve.unit).value
 }
 
@@ -72,7 +72,7 @@ pub(super) fn rate_text(unit: Unit, rate: f64) -> String {
     }
 }
 
-fn share(curve: &Curve, point: &Point) -> f64 {
+fn share(curve: &Curve, point: &CurvePoint) -> f64 {
     rate(curve, point) / rate(curve, &curve.points[curve.best])
 }
 
@@ -100,14 +100,14 @@ fn bar(share: f64) -> String {
 /// A character for each point.
 fn sparks(curve: &Curve) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let height = |point: &Point| HEIGHTS[((share(curve, point) * 8.0).ceil() as usize).clamp(1, 8) - 1];
+    let height = |point: &CurvePoint| HEIGHTS[((share(curve, point) * 8.0).ceil() as usize).clamp(1, 8) - 1];
     curve.points.iter().map(height).collect()
 }
 
 /// What the work does, and what efficiency is measured against.
 fn work(curve: &Curve) -> String {
     let (first, last) = (&curve.points[0], &curve.points[curve.points.len() - 1]);
-    let change = |text: fn(&Point) -> String| match (text(first), text(last)) {
+    let change = |text: fn(&CurvePoint) -> String| match (text(first), text(last)) {
         (first, last) if first == last => first,
         (first, last) => format!("{first} to {last}"),
     };

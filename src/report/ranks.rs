@@ -2,7 +2,7 @@
 
 use crate::base::Nanos;
 use crate::measure::compare::plain_name;
-use crate::measure::record::{BalanceRecord, LateRecord, MeetingRecord, RankRecord, RunRecord, SkewRecord, Variant};
+use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
 use super::operations::{cut, groups};
 use super::page::{ABSENT, Section, Table, cell};
@@ -48,7 +48,7 @@ fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
         lines.extend(skew.balance.as_ref().map(reason));
         let begin = skew.begin_ns.zip(skew.begin_error_ns).filter(|begin| *begin != (Nanos(0), Nanos(0)));
         lines.extend(begin.map(|(begin, error)| format!("ranks begin an iteration within {}", within(begin, error))));
-        let of = |meeting: &MeetingRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
+        let of = |meeting: &CollectiveRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
         let worst = skew.collectives.iter().filter_map(|meeting| Some((of(meeting)?, meeting)));
         lines.extend(worst.max_by_key(|(last, _)| last.late_ns).map(|(last, meeting)| {
             let LateRecord { rank, late_ns, error_ns, times, of } = last;
@@ -142,7 +142,7 @@ struct Row<'a> {
     name: String,
     operation: &'a str,
     ranks: Vec<u32>,
-    meetings: Vec<&'a MeetingRecord>,
+    meetings: Vec<&'a CollectiveRecord>,
 }
 
 impl Row<'_> {

@@ -1,5 +1,4 @@
-//! How long each operation takes by the model when nothing runs beside it: the same figures for plans, advice and the
-//! simulator.
+//! Modelled duration of each operation without concurrent operations, shared by plans, advice and the simulator.
 
 use crate::base::Space;
 use crate::config::Profile;
@@ -9,9 +8,9 @@ use crate::model::{OpKind, Program};
 
 use super::{Command, Schedule, StepSchedule};
 
-/// For each iteration of the cycle the duration of each operation, by its number, in ns; 0 for markers. Each operation has
-/// the device and all links alone, finds in the cache what the operations before it have left there, and meets no late
-/// rank. `rank` is the one that runs the schedule.
+/// Duration of each operation in ns, by slot of the cycle and number of the operation; 0 for markers. Assumes that each
+/// operation has the device and all links alone, finds in the cache what earlier operations left there, and waits for
+/// no other rank. `rank` is the one that runs the schedule.
 pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Profile) -> Vec<Vec<f64>> {
     let mut durations: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
     let members: Vec<Vec<u32>> = program.groups.iter().map(|group| group.members_with(rank).collect()).collect();
@@ -26,8 +25,8 @@ pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Pr
     durations
 }
 
-/// The share of each operation's bytes in device memory that the cache serves by the model, from 0 to 1: for each
-/// iteration of the cycle, by the operation's number. `cold` says that the cache is emptied before each iteration.
+/// Share, from 0 to 1, of each operation's bytes in device memory that the cache serves by the model: by slot of the
+/// cycle and number of the operation. `cold` says that the cache is flushed before each iteration.
 pub fn cached(program: &Program, schedule: &Schedule, cold: bool, profile: &Profile) -> Vec<Vec<f64>> {
     let mut cached: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
     for ((planned, op, _), share) in shares(program, schedule, cold, profile) {

@@ -1,21 +1,20 @@
-//! The commands of each iteration, with the fewest events that keep every dependency.
+//! Computes the commands of each iteration, with the minimum of events that keeps every dependency.
 //!
-//! A wait is needed only where neither the lane's own order nor another wait implies it. Vector clocks tell, in one
-//! pass in the order of issue; what is left is the transitive reduction of the dependencies across lanes, which is
-//! unique. So no wait can be taken away, and the waits with the lanes' orders imply exactly the plan and these orders.
-//! A `signal` and a `wait` that the file spells out are issued as they stand, needed or not: they are there to
-//! reproduce a pattern.
+//! A wait is needed only if neither the lane's order nor another wait implies it. Vector clocks decide this in one pass
+//! in the order of issue. The result is the transitive reduction of the dependencies between lanes, which is unique: no
+//! wait can be removed, and waits and lane orders together imply exactly the plan. An explicit `signal` or `wait` of
+//! the file is always issued, since it reproduces a pattern.
 
 use std::cmp::Reverse;
 
 use crate::base::{EventId, LaneId, OpId, gcd};
 use crate::model::{OpKind, Program};
-use crate::plan::{Clocks, Place, Plan};
+use crate::plan::{Clocks, Plan, QueuePosition};
 
 use super::memory::Placer;
 use super::{Command, Lane, Options, Schedule, StepSchedule};
 
-/// Places what every iteration of the period issues.
+/// Computes the commands of every iteration of the period.
 pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneId>, options: &Options) -> Schedule {
     let depth = program.step.under_way();
     let cycle = program.cycle.len() as u32;
@@ -31,7 +30,7 @@ pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneI
         depth,
         before: Vec::new(),
     };
-    // Iterations that overlap are walked until those before them no longer differ from what repeats.
+    // With overlapping iterations, walk until the first ones, which differ, are over.
     let start = if depth > 1 { period.max(depth) } else { 0 };
     let mut steps = Vec::with_capacity(period as usize);
     for iteration in 0..start + period {
@@ -46,13 +45,13 @@ pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneI
     Schedule { memory: placer.finish(), lanes, lane_of, period: steps, events, sync: program.step.sync, depth }
 }
 
-/// The events of a period: each operation of each of its iterations may have one.
+/// Events of a period. Each operation of each of its iterations may have one.
 struct Events {
-    /// For each iteration of the period, the number of its first operation's event.
+    /// For each iteration of the period, the event number of its first operation.
     first: Vec<u32>,
-    /// Those that are needed: waited for in the period, or spelled out.
+    /// Events that are waited for in the period, or that are explicit in the file.
     needed: Vec<bool>,
-    /// Whether what is waited for now is in the period, not in an iteration before it that differs.
+    /// True once the walk is in the period; waits of the iterations before it, which differ, do not count.
     counts: bool,
 }
 
@@ -67,7 +66,7 @@ impl Events {
         Events { first, needed: vec![false; count], counts: false }
     }
 
-    /// The event behind an operation.
+    /// The event after an operation.
     fn of(&self, iteration: u32, op: OpId) -> EventId {
         EventId(self.first[iteration as usize % self.first.len()] + op.0)
     }
@@ -76,7 +75,7 @@ impl Events {
         self.needed[event.index()] |= self.counts;
     }
 
-    /// Takes out the records that nothing needs and numbers the events anew, without gaps. Says how many there are.
+    /// Removes unneeded records and renumbers the events without gaps. Returns their number.
     fn number(self, steps: &mut [StepSchedule]) -> u32 {
         for step in &mut *steps {
             step.commands.retain(|command| match command {
@@ -102,20 +101,20 @@ impl Events {
     }
 }
 
-/// Places of an iteration that may be under way, and how many operations each lane had at its end.
+/// Positions of an iteration that may be under way, and the number of operations on each lane at its end.
 #[derive(Default)]
 struct UnderWay {
-    places: Vec<Place>,
+    places: Vec<QueuePosition>,
     ends: Vec<u32>,
 }
 
-/// An operation that another waits for.
+/// An operation that another one might have to wait for.
 #[derive(Clone, Copy)]
-struct Before {
-    place: Place,
+struct WaitCandidate {
+    place: QueuePosition,
     event: EventId,
     across: bool,
-    /// The text spells this wait out: it is issued, needed or not.
+    /// True if the file spells this wait out, so that it must be issued.
     spelled: bool,
 }
 
@@ -124,12 +123,12 @@ struct Walk<'a> {
     plan: &'a Plan,
     lane_of: &'a [LaneId],
     clocks: Clocks,
-    /// The iterations that may be under way, which take turns.
+    /// Iterations that may be under way, as a ring.
     under_way: Vec<UnderWay>,
     events: Events,
     depth: u32,
-    /// What an operation waits for on other lanes, while it is placed.
-    before: Vec<Before>,
+    /// Operations on other lanes that the current operation depends on.
+    before: Vec<WaitCandidate>,
 }
 
 impl Walk<'_> {
@@ -137,7 +136,7 @@ impl Walk<'_> {
         self.lane_of[self.program.cycle[step].op(op).stream.index()]
     }
 
-    /// One iteration's commands.
+    /// Computes the commands of one iteration.
     fn iteration(&mut self, iteration: u32, placer: &mut Placer) -> StepSchedule {
         let index = iteration as usize % self.program.cycle.len();
         let step = &self.program.cycle[index];
@@ -151,7 +150,7 @@ impl Walk<'_> {
         let waiters = self.plan.waiters(index, self.depth, |step, op| self.lane(step, op).0);
         let mut across = graph.across.iter().peekable();
         let mut ends = Ends::new(self.clocks.lengths().len());
-        // As many as there can be; most programs come close.
+        // The upper bound; most programs come close.
         let records = waiters.iter().filter(|count| **count > 0).count();
         let waits: usize = waiters.iter().map(|count| *count as usize).sum();
         let mut commands = Vec::with_capacity(step.ops.len() + records + waits);
@@ -172,7 +171,7 @@ impl Walk<'_> {
                 }
             }
             self.choose(lane);
-            for Before { place, event, across, .. } in self.before.drain(..) {
+            for WaitCandidate { place, event, across, .. } in self.before.drain(..) {
                 commands.push(Command::Wait { event, lane, across });
                 self.events.need(event);
                 ends.wait(place);
@@ -190,7 +189,7 @@ impl Walk<'_> {
             ends.add(place);
             placer.after(step, op, place);
             let event = self.events.of(iteration, op);
-            // What is never waited for is taken out at the end, but for what is spelled out.
+            // Unneeded records are removed at the end; explicit ones are kept.
             if info.kind == OpKind::Signal {
                 self.events.need(event);
             }
@@ -207,17 +206,17 @@ impl Walk<'_> {
     fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, spelled: bool) {
         let place = self.under_way[(iteration % self.depth) as usize].places[from.index()];
         if place.queue != lane.0 {
-            self.before.push(Before { place, event: self.events.of(iteration, from), across, spelled });
+            self.before.push(WaitCandidate { place, event: self.events.of(iteration, from), across, spelled });
         }
     }
 
-    /// Waits for what is spelled out, and of the rest for what the lane does not know and nothing else that it waits for
-    /// implies; keeps these, in order of their places. Whoever implies another knows more, and so comes first. Of those
-    /// that stand for the same (marks), the first is waited for.
+    /// Reduces the candidates to the necessary waits: explicit ones, and those that neither the lane's knowledge nor
+    /// another candidate implies; sorts them by position. A candidate that implies another knows more, so candidates
+    /// are tried in the order of decreasing knowledge. Of equivalent ones (marks) the first is kept.
     fn choose(&mut self, lane: LaneId) {
         let clocks = &mut self.clocks;
         if self.before.len() > 1 {
-            let order = |before: &Before| (!before.spelled, Reverse(clocks.weight(before.place)), before.place);
+            let order = |before: &WaitCandidate| (!before.spelled, Reverse(clocks.weight(before.place)), before.place);
             self.before.sort_by_cached_key(order);
         }
         self.before.retain(|before| {
@@ -232,11 +231,11 @@ impl Walk<'_> {
     }
 }
 
-/// How an iteration ends on each lane.
+/// State of each lane at the end of an iteration.
 struct Ends {
-    last: Vec<Option<Place>>,
-    /// The last place of the lane that another lane waits for.
-    waited: Vec<Option<Place>>,
+    last: Vec<Option<QueuePosition>>,
+    /// The last position of the lane that another lane waits for.
+    waited: Vec<Option<QueuePosition>>,
 }
 
 impl Ends {
@@ -244,11 +243,11 @@ impl Ends {
         Ends { last: vec![None; lanes], waited: vec![None; lanes] }
     }
 
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: QueuePosition) {
         self.last[place.queue as usize] = Some(place);
     }
 
-    fn wait(&mut self, place: Place) {
+    fn wait(&mut self, place: QueuePosition) {
         let waited = &mut self.waited[place.queue as usize];
         *waited = (*waited).max(Some(place));
     }
@@ -258,7 +257,7 @@ impl Ends {
         (0..self.last.len()).filter(|&lane| self.last[lane].is_some()).map(LaneId::from).collect()
     }
 
-    /// Lanes whose end no other waits for.
+    /// Lanes whose last operation no other lane waits for.
     fn leaves(&self) -> Vec<LaneId> {
         let mut used = self.used();
         used.retain(|lane| self.last[lane.index()] != self.waited[lane.index()]);

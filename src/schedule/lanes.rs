@@ -1,4 +1,4 @@
-//! Logical streams to real ones, and these to hardware queues.
+//! Maps the program's streams to real streams, and these to hardware queues.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::model::{Priority, Program, Units};
 
 use super::{Lane, Topology};
 
-/// Each declared stream is a real one, unless the ceiling is lower. Then single streams keep their own while they can,
-/// and the members of families share what is left in turn; streams of unlike priority or units share only when
-/// there are fewer lanes than kinds.
+/// Maps each declared stream to a real one, up to the limit. Beyond it, single streams keep their own while possible,
+/// and members of families share the rest round-robin. Streams of different priority or units share only if there are
+/// fewer lanes than classes.
 pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (Vec<Lane>, Vec<LaneId>) {
     let streams = &program.streams;
     let ceiling = ceiling.map_or(streams.len(), |ceiling| ceiling.max(1) as usize);
@@ -19,7 +19,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     } else {
         let (single, member): (Vec<usize>, Vec<usize>) =
             (0..streams.len()).partition(|&stream| streams[stream].member.is_none());
-        // One lane at least has to be left for the members, if there are any.
+        // Family members need at least one lane.
         let own = single.len() + usize::from(!member.is_empty()) <= ceiling;
         if own {
             groups.extend(single.iter().map(|&stream| vec![stream]));
@@ -37,7 +37,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     for group in groups {
         let lane = LaneId::from(lanes.len());
         group.iter().for_each(|&stream| lane_of[stream] = lane);
-        let Kind { priority, units } = kind(program, group[0]);
+        let LaneClass { priority, units } = kind(program, group[0]);
         let queue = if topology.units_apart && units.is_some() {
             apart += 1;
             queues.saturating_add(apart - 1)
@@ -57,21 +57,22 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     (lanes, lane_of)
 }
 
-/// What streams that share a lane have in common.
+/// Properties that streams should have in common to share a lane.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct LaneClass {
     priority: Priority,
     units: Option<Units>,
 }
 
-fn kind(program: &Program, stream: usize) -> Kind {
+fn kind(program: &Program, stream: usize) -> LaneClass {
     let stream = &program.streams[stream];
-    Kind { priority: stream.priority, units: stream.units }
+    LaneClass { priority: stream.priority, units: stream.units }
 }
 
-/// Spreads streams over `count` lanes: each kind gets its share of the lanes, and deals its streams out in turn.
+/// Distributes streams over `count` lanes: each class gets a proportional share of lanes, and assigns its streams
+/// round-robin.
 fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Vec<usize>>) {
-    let mut by_kind: BTreeMap<Kind, Vec<usize>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<LaneClass, Vec<usize>> = BTreeMap::new();
     for &stream in streams {
         by_kind.entry(kind(program, stream)).or_default().push(stream);
     }
@@ -79,8 +80,8 @@ fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Ve
         deal(streams, count, groups);
         return;
     }
-    // A lane for each kind, and the rest where the most streams would share.
-    let mut lanes: Vec<(Kind, usize)> = by_kind.keys().map(|&kind| (kind, 1)).collect();
+    // One lane per class, and the rest where most streams would share one.
+    let mut lanes: Vec<(LaneClass, usize)> = by_kind.keys().map(|&kind| (kind, 1)).collect();
     for _ in by_kind.len()..count {
         let crowded = lanes
             .iter_mut()

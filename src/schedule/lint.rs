@@ -1,5 +1,5 @@
-//! What a device makes of a schedule: memory that it does not have, queues that streams have to share, work that is
-//! shorter than its launch. Every figure here is modelled on a profile, never measured.
+//! Advice about a schedule on a device: too little memory, shared hardware queues, operations shorter than their
+//! launch. All times are modelled from a profile, never measured.
 
 use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use rustc_hash::FxHashMap;
@@ -85,10 +85,10 @@ pub enum ScheduleAdvice {
     },
 }
 
-/// Operations that are shown as shorter than their launch.
+/// Maximum number of operations that are listed as shorter than their launch.
 const MAX_SHORT: usize = 5;
 
-/// The error of a program that takes more device memory than there is, before anything is allocated. `has` says who has
+/// Fails if a program needs more device memory than there is, before anything is allocated. `has` names the owner of
 /// the memory: `an NVIDIA H200 has`.
 pub fn check_memory(
     program: &Program,
@@ -125,14 +125,14 @@ pub fn check_memory(
     }))
 }
 
-/// What could be better on the device of a profile.
+/// Returns advice for the device of a profile.
 pub fn lint(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<ScheduleAdvice> {
     let queues = shared_queues(program, schedule, profile);
     let branches = graph_branches(program, schedule, profile);
     queues.into_iter().chain(branches).chain(launch_bound(program, plan, schedule, profile)).collect()
 }
 
-/// The streams that have work, in order.
+/// Streams with work, in order.
 fn used(schedule: &Schedule) -> Vec<LaneId> {
     let mut used: Vec<LaneId> = schedule.period.iter().flat_map(|step| &step.used).copied().collect();
     used.sort_unstable();
@@ -140,9 +140,9 @@ fn used(schedule: &Schedule) -> Vec<LaneId> {
     used
 }
 
-/// Streams beyond the branches of a graph that AMD's runtime lets run side by side.
+/// Advice if a graph has more streams than AMD's runtime runs concurrently.
 fn graph_branches(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
-    /// Unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise.
+    /// Default of DEBUG_HIP_FORCE_GRAPH_QUEUES.
     const BRANCHES: usize = 4;
     let used = used(schedule);
     let &beyond = used.get(BRANCHES).filter(|_| profile.vendor == "amd")?;
@@ -154,10 +154,10 @@ fn graph_branches(program: &Program, schedule: &Schedule, profile: &Profile) -> 
     })
 }
 
-/// Streams with work beyond the hardware queues that they are spread over.
+/// Advice if more streams have work than there are hardware queues.
 fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
     let used = used(schedule);
-    // A queue is one of its priority where each has its own.
+    // With queues per priority, streams compete only within their priority.
     let queue = |lane: LaneId| {
         let info = &schedule.lanes[lane.index()];
         (profile.queues.by_priority.then_some(info.priority), info.queue)
@@ -188,16 +188,16 @@ fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> O
     })
 }
 
-/// What the host needs to issue something, in ns.
+/// Host time for issuing an operation, in ns.
 fn launch_cost(program: &Program, kind: OpKind, profile: &Profile) -> f64 {
     let OpKind::Run(spec) = kind else { return 0.0 };
     program.spec(spec).launch().iter().map(|launch| cost::issue(launch, profile)).sum()
 }
 
-/// Iterations that the host cannot issue as fast as the device could work, with the operations that make it so.
+/// Advice if the host issues an iteration more slowly than the device runs it, with the operations that cause this.
 fn launch_bound(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
     let (mut host, mut path) = (0.0, 0.0);
-    // For each place in the text: how often, the work, and the launches.
+    // For each source location: number of launches, device time, and launch time.
     let mut places: FxHashMap<SrcSpan, (usize, f64, f64)> = FxHashMap::default();
     let mut known: FxHashMap<OpKind, f64> = FxHashMap::default();
     let durations = durations(program, schedule, program.rank, profile);

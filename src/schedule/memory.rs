@@ -1,47 +1,47 @@
-//! Where each memory lies.
+//! Memory layout: offsets of all buffers and of scratch memory.
 
 use std::collections::BTreeMap;
 
 use crate::base::{MemoryId, OpId, Space, StreamId};
 use crate::model::{MemoryKind, Program, Step};
-use crate::plan::{Clocks, Latest, Place};
+use crate::plan::{Clocks, Latest, QueuePosition};
 
-/// Every memory begins at a multiple of this many bytes.
+/// Alignment of memories in bytes.
 const ALIGN: u64 = 512;
 
-/// Blocks of one size that are looked at for one to use again.
+/// Maximum number of free blocks of one size that are tried.
 const TRIES: usize = 16;
 
-/// Sizes that are looked at.
+/// Maximum number of sizes that are tried.
 const SIZES: usize = 64;
 
-/// Where scratch memory lies that has no place yet.
+/// Offset of scratch memory that is not placed yet.
 const NOWHERE: u64 = u64::MAX;
 
-/// One stretch of memory for each space, and where in it everything lies.
+/// The layout: one allocation per space, and the offset of everything in it.
 #[derive(Debug)]
 pub struct MemoryPlan {
     placements: Vec<Placement>,
-    /// Bytes of what lives as long as the run, by space.
+    /// Bytes per space that are allocated for the whole run.
     fixed: [u64; 3],
-    /// Bytes of one copy of the scratch memory, which lies in `device`.
+    /// Bytes of one copy of the scratch memory, in `device`.
     pub scratch: u64,
-    /// Copies of it.
+    /// Number of copies of the scratch memory.
     pub copies: u32,
 }
 
-/// Where a memory lies.
+/// Position of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub space: Space,
-    /// Bytes from the beginning of the space; of scratch, from the beginning of its copy.
+    /// Offset in bytes from the begin of the space; for scratch memory, of its copy.
     pub offset: u64,
     pub bytes: u64,
     pub scratch: bool,
 }
 
 impl MemoryPlan {
-    /// Where a memory begins, for an iteration that uses the `copy`-th copy of scratch memory.
+    /// Space and offset of a memory, for an iteration that uses the `copy`-th copy of scratch memory.
     pub fn offset(&self, memory: MemoryId, copy: u32) -> (Space, u64) {
         let placement = &self.placements[memory.index()];
         let base = if placement.scratch { self.fixed[0] + self.scratch * u64::from(copy) } else { 0 };
@@ -69,36 +69,35 @@ fn space_index(space: Space) -> usize {
     }
 }
 
-/// Lays out memory while the events are placed: the clocks say what is complete when.
+/// Lays out memory while events are placed; the clocks tell what is complete.
 pub(super) struct Placer<'a> {
     program: &'a Program,
     share: bool,
     plan: MemoryPlan,
-    /// End of what one iteration has taken.
+    /// End of the memory that one iteration uses.
     end: u64,
-    /// Blocks that nothing will touch again in this iteration, by size.
+    /// Blocks that this iteration does not touch again, by size.
     free: BTreeMap<u64, Vec<Block>>,
-    /// For each memory, accesses that are still to come in this iteration; counted for scratch alone.
+    /// Remaining accesses of each memory in this iteration; only counted for scratch.
     left: Vec<u32>,
-    /// For each scratch memory, the order of its accesses in this iteration.
+    /// Order of the accesses to each scratch memory in this iteration.
     order: Vec<Order>,
-    /// For each scratch memory, the number of the last operation of each lane that touched it, until its block is used
-    /// again.
+    /// For each scratch memory, the last operation of each lane that touched it, until its block is reused.
     last: Latest<u32>,
 }
 
-/// How the accesses of one memory in one iteration follow each other.
+/// How the accesses to one memory in one iteration are ordered.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    /// The stream of all accesses so far; None once there are two.
+    /// The stream of all accesses so far; `None` if there is more than one.
     stream: Option<StreamId>,
-    /// Whether every other access waits for the first one: it writes the whole memory, and nothing may race.
+    /// True if all other accesses depend on the first one: it writes the whole memory, and races are excluded.
     after_first: bool,
 }
 
 impl Order {
-    /// Whether whatever is complete when the first access starts is complete for all others too. Only then may the memory
-    /// lie where another one has been.
+    /// Whether everything that is complete when the first access starts is also complete for all others. Only then may
+    /// the memory reuse another one's block.
     fn is_kept(self) -> bool {
         self.after_first || self.stream.is_some()
     }
@@ -107,7 +106,7 @@ impl Order {
 #[derive(Debug)]
 struct Block {
     offset: u64,
-    /// What lay there last.
+    /// The memory that used the block last.
     memory: MemoryId,
 }
 
@@ -141,7 +140,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Begins an iteration: counts the accesses of each scratch memory, and finds out how they follow each other.
+    /// Begins an iteration: counts the accesses of each scratch memory and determines their order.
     pub fn begin(&mut self, step: &Step) {
         self.end = 0;
         for block in std::mem::take(&mut self.free).into_values().flatten() {
@@ -168,7 +167,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Gives scratch memory to what an operation touches first; `clocks` knows what is complete when it starts.
+    /// Places scratch memory that an operation is the first to touch. `clocks` tells what is complete when it starts.
     pub fn before(&mut self, step: &Step, op: OpId, lane: u32, clocks: &Clocks) {
         for (view, _) in step.operands(op) {
             let memory = self.program.views.memory(view);
@@ -187,11 +186,11 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// A block that is large enough, not wasteful, and surely no longer in use.
+    /// Takes a free block that is large enough, not too large, and certainly unused by now; `None` if there is none.
     fn take(&mut self, size: u64, lane: u32, clocks: &Clocks) -> Option<u64> {
         let done = |block: &Block| {
             let mut last = self.last.of(block.memory.0);
-            last.all(|(queue, number)| clocks.knows(lane, Place { queue, number, mark: 0 }))
+            last.all(|(queue, number)| clocks.knows(lane, QueuePosition { queue, number, mark: 0 }))
         };
         let sizes = self.free.range(size..=size.saturating_mul(2)).take(SIZES);
         let (size, index) = sizes.into_iter().find_map(|(&size, blocks)| {
@@ -207,8 +206,8 @@ impl<'a> Placer<'a> {
         Some(block.offset)
     }
 
-    /// Notes that an operation has been issued at `place`, and frees what it was the last to touch.
-    pub fn after(&mut self, step: &Step, op: OpId, place: Place) {
+    /// Records that an operation was issued at `place`, and frees the memory that it was the last to touch.
+    pub fn after(&mut self, step: &Step, op: OpId, place: QueuePosition) {
         for (view, _) in step.operands(op) {
             let memory = self.program.views.memory(view);
             let placement = self.plan.placements[memory.index()];

@@ -1,7 +1,6 @@
-//! Plan to schedule: real streams and hardware queues, the order of issue, the fewest events, memory.
+//! From plan to schedule: real streams and hardware queues, order of issue, events, memory layout.
 //!
-//! Knows how many queues the device has and how many streams the caller allows; nothing else of the device, and no
-//! handle of any kind.
+//! The only properties of a device that it uses are its hardware queues.
 
 mod durations;
 mod events;
@@ -18,49 +17,49 @@ pub use durations::{cached, durations};
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
 pub use memory::{MemoryPlan, Placement};
 
-/// What runs where, when it is issued and what it waits for.
+/// The schedule of one rank.
 #[derive(Debug)]
 pub struct Schedule {
     pub lanes: Vec<Lane>,
     /// The lane of each of the program's streams.
     pub lane_of: Vec<LaneId>,
     pub memory: MemoryPlan,
-    /// The iterations of the period, which then repeats.
+    /// The iterations of the period, which repeats.
     pub period: Vec<StepSchedule>,
     pub events: u32,
     pub sync: Sync,
-    /// Iterations that may be under way; 1 where they do not overlap.
+    /// Number of iterations that may be under way; 1 if they do not overlap.
     pub depth: u32,
 }
 
 /// A real stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lane {
-    /// The program's stream, or the first of those that share the lane.
+    /// Name of the program's stream, or of the first that shares the lane.
     pub name: String,
     pub streams: Vec<StreamId>,
     pub priority: Priority,
-    /// The part of the device that it keeps to, where its streams say so.
+    /// The share of compute units that it is limited to; `None` for all.
     pub units: Option<Units>,
-    /// The hardware queue that it is expected on.
+    /// The predicted hardware queue.
     pub queue: u32,
 }
 
 /// One iteration.
 #[derive(Debug)]
 pub struct StepSchedule {
-    /// Which slot of the program's cycle it is.
+    /// Slot of the program's cycle.
     pub step: usize,
-    /// Which copy of the scratch memory it uses.
+    /// The copy of the scratch memory that it uses.
     pub copy: u32,
     pub commands: Vec<Command>,
     /// Lanes with work in this iteration.
     pub used: Vec<LaneId>,
-    /// Lanes whose end no other lane waits for: when these are done, the iteration is.
+    /// Lanes whose last operation no other lane waits for. When all of them are done, so is the iteration.
     pub leaves: Vec<LaneId>,
 }
 
-/// What the host issues, in this order.
+/// A command that the host issues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Launch {
@@ -71,7 +70,7 @@ pub enum Command {
         event: EventId,
         lane: LaneId,
     },
-    /// `across`: the event is an earlier iteration's.
+    /// `across`: the event was recorded in an earlier iteration.
     Wait {
         event: EventId,
         lane: LaneId,
@@ -79,32 +78,32 @@ pub enum Command {
     },
 }
 
-/// What the schedule has to know of a device.
+/// The hardware queues of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Hardware queues that streams are spread over.
+    /// Number of hardware queues that streams are distributed over.
     pub queues: u32,
-    /// Each priority has queues of its own.
+    /// True if each priority has its own queues.
     pub by_priority: bool,
-    /// A stream that keeps to a part of the device has a queue of its own, beyond those that the others share.
+    /// True if a stream that is limited to some compute units has its own queue, in addition to the shared ones.
     pub units_apart: bool,
 }
 
 impl Topology {
-    /// That of a device with a profile. Where priorities have queues of their own, as ROCm makes them, so have streams
-    /// that keep to a part.
+    /// The queues of a device with a profile. Where priorities have their own queues, as with ROCm, so do streams with
+    /// limited units.
     pub fn of(profile: &Profile) -> Topology {
         let by_priority = profile.queues.by_priority;
         Topology { queues: profile.queues.count.value() as u32, by_priority, units_apart: by_priority }
     }
 }
 
-/// What the caller decides about a schedule.
+/// Options of scheduling.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Real streams at most.
+    /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
-    /// Scratch tensors may lie in the same memory when their lives do not meet.
+    /// Whether scratch tensors may share memory if their lifetimes do not overlap.
     pub share_scratch: bool,
 }
 
@@ -114,14 +113,14 @@ impl Default for Options {
     }
 }
 
-/// Places a program on a device's streams.
+/// Schedules a program on a device's streams.
 pub fn place(program: &Program, plan: &Plan, topology: Topology, options: &Options) -> Schedule {
     let (lanes, lane_of) = lanes::assign(program, topology, options.streams);
     events::walk(program, plan, lanes, lane_of, options)
 }
 
 impl Schedule {
-    /// Waits between lanes, in one round of the period.
+    /// Number of waits between lanes in one period.
     pub fn waits(&self) -> usize {
         let waits = |step: &StepSchedule| {
             step.commands.iter().filter(|command| matches!(command, Command::Wait { .. })).count()
@@ -129,7 +128,7 @@ impl Schedule {
         self.period.iter().map(waits).sum()
     }
 
-    /// Bytes in a space, all copies of scratch memory included.
+    /// Bytes used in a space, including all copies of scratch memory.
     pub fn bytes(&self, space: Space) -> u64 {
         self.memory.bytes(space)
     }

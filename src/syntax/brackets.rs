@@ -4,7 +4,7 @@
 use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
-use super::lex::{Kind, Token, span};
+use super::lex::{Token, TokenKind, span};
 use super::split::DECLARATIONS;
 
 /// The tokens of a text with the structure that brackets give them.
@@ -61,7 +61,7 @@ impl Outline {
         self.tokens.len()
     }
 
-    pub fn kind(&self, index: usize) -> Option<Kind> {
+    pub fn kind(&self, index: usize) -> Option<TokenKind> {
         self.tokens.get(index).map(|token| token.kind)
     }
 
@@ -93,10 +93,10 @@ impl Outline {
         self.condition_end = (1..=count as u32 + 1).collect();
         for index in (0..count).rev() {
             self.brace[index] = match self.tokens[index].kind {
-                Kind::Open(b'{') => index as u32,
-                Kind::Open(_) => self.brace[self.past(index)],
-                Kind::Close(_) => count as u32,
-                Kind::Word if self.is_condition(index, text, base) => {
+                TokenKind::Open(b'{') => index as u32,
+                TokenKind::Open(_) => self.brace[self.past(index)],
+                TokenKind::Close(_) => count as u32,
+                TokenKind::Word if self.is_condition(index, text, base) => {
                     self.condition_end[index] = self.past_condition(index, text, base);
                     self.brace[self.condition_end[index] as usize]
                 }
@@ -122,8 +122,8 @@ impl Outline {
             return next as u32;
         }
         match self.kind(next + 1) {
-            Some(Kind::Open(b'{')) => self.past(next + 1) as u32,
-            Some(Kind::Word) if self.says(next + 1, "if", text, base) => self.condition_end[next + 1],
+            Some(TokenKind::Open(b'{')) => self.past(next + 1) as u32,
+            Some(TokenKind::Word) if self.says(next + 1, "if", text, base) => self.condition_end[next + 1],
             _ => next as u32 + 1,
         }
     }
@@ -137,11 +137,11 @@ impl Outline {
 pub fn balance(tokens: &[Token]) -> bool {
     let mut open = Vec::new();
     let fit = tokens.iter().all(|token| match token.kind {
-        Kind::Open(bracket) => {
+        TokenKind::Open(bracket) => {
             open.push(bracket);
             true
         }
-        Kind::Close(bracket) => open.pop().is_some_and(|opened| fits(opened, bracket)),
+        TokenKind::Close(bracket) => open.pop().is_some_and(|opened| fits(opened, bracket)),
         _ => true,
     });
     fit && open.is_empty()
@@ -173,14 +173,14 @@ fn match_brackets(
         let beside = (broken && first_on_line).then_some(lines.indentation);
         indentations.truncate(open.len());
         match token.kind {
-            Kind::Word if clues != Clues::None && begins_declaration(token, text, base) => {
+            TokenKind::Word if clues != Clues::None && begins_declaration(token, text, base) => {
                 for (inner, opened) in open.drain(..) {
                     closing[inner] = index as u32 - 1;
                     note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
                 }
                 broken = clues == Clues::Indentation && !balance(declaration(tokens, index, text, base));
             }
-            Kind::Open(bracket) => {
+            TokenKind::Open(bracket) => {
                 open.push((index, bracket));
                 indentations.push(lines.indentation);
                 if open.len() > max_nesting {
@@ -188,7 +188,7 @@ fn match_brackets(
                     return None;
                 }
             }
-            Kind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
+            TokenKind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
                 // Of another kind, on the line of the one that it was to close; a brace closes far more than that.
                 None if bracket != b'}'
                     && open.last().is_some_and(|&(inner, opened)| {

@@ -9,7 +9,7 @@ use super::error::{SyntaxError, note};
 use super::slashes;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum TokenKind {
     Word,
     Number,
     Text,
@@ -25,7 +25,7 @@ pub enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub span: SrcSpan,
 }
 
@@ -83,15 +83,15 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
             b'/' if slashes == Slashes::Division && slashes::divides(text, base, at, &tokens) => {
                 at += 2;
                 note(errors, 1, slashes::division(text, base, start, &tokens));
-                Kind::Punct
+                TokenKind::Punct
             }
             b'/' if rest.starts_with("//") => {
                 at = line_end(text, at);
                 let line = &text[start..at];
                 if line.starts_with("//!") {
-                    Kind::About
+                    TokenKind::About
                 } else if line.starts_with("///") && !line.starts_with("////") {
-                    Kind::Doc
+                    TokenKind::Doc
                 } else {
                     trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
                     continue;
@@ -103,30 +103,30 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                     at = line_end(text, start);
                     note(errors, 1, SyntaxError::UnclosedText { at: span(base, start, at).into() });
                 }
-                Kind::Text
+                TokenKind::Text
             }
             b'0'..=b'9' => {
                 at = number_end(bytes, at);
-                Kind::Number
+                TokenKind::Number
             }
             b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
                 while at < bytes.len() && is_word_byte(bytes[at]) {
                     at += 1;
                 }
-                Kind::Word
+                TokenKind::Word
             }
             open @ (b'(' | b'[' | b'{') => {
                 at += 1;
-                Kind::Open(open)
+                TokenKind::Open(open)
             }
             close @ (b')' | b']' | b'}') => {
                 at += 1;
-                Kind::Close(close)
+                TokenKind::Close(close)
             }
             b'=' | b'!' | b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%' | b'.' | b',' | b':' | b'~' => {
                 let long = OPERATORS.iter().find(|operator| rest.starts_with(**operator));
                 at += long.map_or(1, |operator| operator.len());
-                Kind::Punct
+                TokenKind::Punct
             }
             // What has no meaning still stands between two operands: the piece around it is not cut in two.
             mark @ (b'&' | b'|') => {
@@ -142,7 +142,7 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                         at: span(base, start, at).into(),
                     },
                 );
-                Kind::Punct
+                TokenKind::Punct
             }
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
@@ -156,7 +156,7 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                     trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
                     continue;
                 }
-                Kind::Punct
+                TokenKind::Punct
             }
         };
         tokens.push(Token { kind, span: span(base, start, at) });

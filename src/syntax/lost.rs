@@ -1,6 +1,6 @@
 //! The names that a text would have given, had it been understood. Their uses elsewhere are no mistakes.
 
-use super::lex::{Kind, Slashes, lex};
+use super::lex::{Slashes, TokenKind, lex};
 
 /// Words that stand between two values, or before one: the word behind them is used and not declared.
 const BEFORE_VALUES: [&str; 12] = ["after", "and", "at", "else", "if", "in", "like", "not", "on", "or", "over", "when"];
@@ -8,17 +8,17 @@ const BEFORE_VALUES: [&str; 12] = ["after", "and", "at", "else", "if", "in", "li
 /// The words of `text` that stand where a name is declared, given to a result, or written.
 pub fn declared(text: &str) -> Vec<&str> {
     let tokens = lex(text, 0, Slashes::Comment, &mut Vec::new()).tokens;
-    let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == Kind::Word);
+    let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word);
     let says = |index: usize, what: &[&str]| tokens.get(index).is_some_and(|token| what.contains(&token.text(text, 0)));
     let mut declared = Vec::new();
     let mut depth = 0usize;
     let mut behind_arrow = false;
     for (index, token) in tokens.iter().enumerate() {
         match token.kind {
-            Kind::Open(_) => depth += 1,
-            Kind::Close(_) => (depth, behind_arrow) = (depth.saturating_sub(1), false),
+            TokenKind::Open(_) => depth += 1,
+            TokenKind::Close(_) => (depth, behind_arrow) = (depth.saturating_sub(1), false),
             _ if says(index, &["->"]) => behind_arrow = true,
-            Kind::Word => {
+            TokenKind::Word => {
                 let behind_word =
                     index > 0 && is_word(index - 1) && !says(index - 1, &BEFORE_VALUES) && !says(index, &BEFORE_VALUES);
                 // `buffer a, b: f32[4]`, and the outputs of an operation.
@@ -37,11 +37,11 @@ pub fn declared(text: &str) -> Vec<&str> {
 fn past_indices(tokens: &[super::lex::Token], index: usize) -> usize {
     /// Tokens of an index that are looked at: whatever is longer names no family.
     const MOST: usize = 64;
-    if tokens.get(index).is_none_or(|token| token.kind != Kind::Open(b'[')) {
+    if tokens.get(index).is_none_or(|token| token.kind != TokenKind::Open(b'[')) {
         return index;
     }
     let behind = tokens[index..].iter().take(MOST);
-    behind.clone().position(|token| token.kind == Kind::Close(b']')).map_or(index, |length| index + length + 1)
+    behind.clone().position(|token| token.kind == TokenKind::Close(b']')).map_or(index, |length| index + length + 1)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::ast::*;
 use super::error::SyntaxError;
-use super::lex::{Kind, Slashes, Token, lex, span};
+use super::lex::{Slashes, Token, TokenKind, lex, span};
 use super::walk;
 
 /// What a text is, and probably should not be.
@@ -58,10 +58,10 @@ fn is_value(text: &str, names: &[&str]) -> bool {
     let mut expects_operand = true;
     for token in &tokens {
         let operand = match token.kind {
-            Kind::Number => true,
-            Kind::Word => names.contains(&token.text(text, 0)),
-            Kind::Punct if ["+", "-", "*", "/", "%"].contains(&token.text(text, 0)) => false,
-            Kind::Open(b'(') | Kind::Close(b')') => continue,
+            TokenKind::Number => true,
+            TokenKind::Word => names.contains(&token.text(text, 0)),
+            TokenKind::Punct if ["+", "-", "*", "/", "%"].contains(&token.text(text, 0)) => false,
+            TokenKind::Open(b'(') | TokenKind::Close(b')') => continue,
             _ => return false,
         };
         if operand != expects_operand {
@@ -77,14 +77,14 @@ pub fn divides(text: &str, base: u32, at: usize, tokens: &[Token]) -> bool {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let here = tokens.iter().rev().take_while(|token| (token.span.start - base) as usize >= line);
     let depth = here.clone().fold(0i32, |depth, token| match token.kind {
-        Kind::Open(b'(' | b'[') => depth + 1,
-        Kind::Close(b')' | b']') => depth - 1,
+        TokenKind::Open(b'(' | b'[') => depth + 1,
+        TokenKind::Close(b')' | b']') => depth - 1,
         _ => depth,
     });
     let behind_value = here
         .clone()
         .next()
-        .is_some_and(|token| matches!(token.kind, Kind::Number | Kind::Word | Kind::Close(b')' | b']')));
+        .is_some_and(|token| matches!(token.kind, TokenKind::Number | TokenKind::Word | TokenKind::Close(b')' | b']')));
     depth > 0 && behind_value && text[at..].starts_with("//") && divisor(&text[at + 2..]).is_some()
 }
 
@@ -102,7 +102,9 @@ fn divisor(comment: &str) -> Option<&str> {
 pub fn division(text: &str, base: u32, at: usize, tokens: &[Token]) -> SyntaxError {
     // Only a single value before it is surely all that was to be divided.
     let (left, before) = match tokens {
-        [.., before, left] if matches!(before.kind, Kind::Open(_)) => (left.text(text, base), before.text(text, base)),
+        [.., before, left] if matches!(before.kind, TokenKind::Open(_)) => {
+            (left.text(text, base), before.text(text, base))
+        }
         _ => ("a", ""),
     };
     let right = divisor(&text[at + 2..]).filter(|_| !before.is_empty()).unwrap_or("b");

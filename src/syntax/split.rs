@@ -10,7 +10,7 @@ use crate::base::SrcSpan;
 
 use super::brackets::{self, Clues, Outline};
 use super::error::{SyntaxError, note};
-use super::lex::{Kind, Slashes, Trivia, lex};
+use super::lex::{Slashes, TokenKind, Trivia, lex};
 
 /// Words that cannot be names.
 pub const RESERVED: [&str; 15] =
@@ -102,7 +102,7 @@ impl<'a> Splitter<'a> {
 
     fn word(&self, index: usize) -> &'a str {
         match self.kind(index) {
-            Some(Kind::Word) => self.token_text(index),
+            Some(TokenKind::Word) => self.token_text(index),
             _ => "",
         }
     }
@@ -115,13 +115,13 @@ impl<'a> Splitter<'a> {
         self.outline.tokens[index].span
     }
 
-    fn kind(&self, index: usize) -> Option<Kind> {
+    fn kind(&self, index: usize) -> Option<TokenKind> {
         self.outline.kind(index)
     }
 
     fn file(&mut self) -> (Vec<SrcSpan>, Vec<Piece>) {
         let mut about = Vec::new();
-        while self.kind(about.len()) == Some(Kind::About) {
+        while self.kind(about.len()) == Some(TokenKind::About) {
             about.push(self.span(about.len()));
         }
         let decls = self.pieces(about.len(), self.outline.len(), true);
@@ -140,20 +140,20 @@ impl<'a> Splitter<'a> {
         while at < end {
             let token = self.outline.tokens[at];
             match token.kind {
-                Kind::Doc if top => {
+                TokenKind::Doc if top => {
                     docs.push(token.span);
                     at += 1;
                 }
-                Kind::Doc | Kind::About => {
+                TokenKind::Doc | TokenKind::About => {
                     self.note(SyntaxError::StrayDoc {
-                        mark: if token.kind == Kind::Doc { "///" } else { "//!" },
+                        mark: if token.kind == TokenKind::Doc { "///" } else { "//!" },
                         at: token.span.into(),
                     });
                     at += 1;
                 }
                 // Reported when the brackets were matched.
-                Kind::Close(_) => at += 1,
-                Kind::Word => {
+                TokenKind::Close(_) => at += 1,
+                TokenKind::Word => {
                     let piece = self.piece(at, end, top, std::mem::take(&mut docs));
                     at = piece.tokens.end;
                     pieces.push(piece);
@@ -181,9 +181,9 @@ impl<'a> Splitter<'a> {
     /// The end of a stretch that begins with no word: up to the next word that could begin a piece.
     fn skip(&self, at: usize, end: usize) -> usize {
         let mut next = at;
-        while next < end && !matches!(self.kind(next), Some(Kind::Word | Kind::Doc)) {
+        while next < end && !matches!(self.kind(next), Some(TokenKind::Word | TokenKind::Doc)) {
             next = match self.kind(next) {
-                Some(Kind::Open(_)) => self.outline.past(next),
+                Some(TokenKind::Open(_)) => self.outline.past(next),
                 _ => next + 1,
             };
         }
@@ -193,11 +193,11 @@ impl<'a> Splitter<'a> {
     fn piece(&mut self, at: usize, end: usize, top: bool, docs: Vec<SrcSpan>) -> Piece {
         let lead = self.word(at);
         let known: &[&str] = if top { &DECLARATIONS } else { &STATEMENTS };
-        let next_is_word = self.kind(at + 1) == Some(Kind::Word) && at + 1 < end;
+        let next_is_word = self.kind(at + 1) == Some(TokenKind::Word) && at + 1 < end;
         let is_keyword = match lead {
             // Ordinary words in another place: an operation may be labelled `phase`.
             "phase" | "buffer" if !top => next_is_word,
-            "group" if !top => self.kind(at + 1) == Some(Kind::Open(b'{')),
+            "group" if !top => self.kind(at + 1) == Some(TokenKind::Open(b'{')),
             lead => known.contains(&lead),
         };
         let unknown = !is_keyword && (top || (next_is_word && !CONTINUING.contains(&self.word(at + 1))));
@@ -221,10 +221,10 @@ impl<'a> Splitter<'a> {
         let mut after_keyword = is_keyword || unknown;
         while index < end {
             match self.outline.tokens[index].kind {
-                Kind::Open(b'{') if takes_block => return self.block(at, index, end, lead, docs),
-                Kind::Open(_) => index = self.outline.past(index),
-                Kind::Close(_) | Kind::Doc | Kind::About => break,
-                Kind::Word => {
+                TokenKind::Open(b'{') if takes_block => return self.block(at, index, end, lead, docs),
+                TokenKind::Open(_) => index = self.outline.past(index),
+                TokenKind::Close(_) | TokenKind::Doc | TokenKind::About => break,
+                TokenKind::Word => {
                     let word = self.word(index);
                     // `let` and the like can stand in no expression; `stream s` in none either.
                     // The formatter moves lines of blocks: where they begin decides nothing there.
@@ -264,7 +264,7 @@ impl<'a> Splitter<'a> {
     fn begins_line(&self, index: usize) -> bool {
         let start = (self.span(index).start - self.base) as usize;
         let first = start == 0 || self.text.as_bytes()[start - 1] == b'\n';
-        let follows = matches!(self.kind(index + 1), Some(Kind::Word | Kind::Open(b'{' | b'(')));
+        let follows = matches!(self.kind(index + 1), Some(TokenKind::Word | TokenKind::Open(b'{' | b'(')));
         first && follows && DECLARATIONS.contains(&self.word(index))
     }
 
@@ -278,12 +278,12 @@ impl<'a> Splitter<'a> {
         }
         // The token behind the name and its index.
         let behind = match self.kind(index + 2) {
-            Some(Kind::Open(b'[')) => self.outline.past(index + 2),
+            Some(TokenKind::Open(b'[')) => self.outline.past(index + 2),
             _ => index + 2,
         };
         match self.word(index) {
             word if top => word != "let" && DECLARATIONS.contains(&word) && !DECLARATIONS.contains(&name),
-            "phase" => self.kind(behind) == Some(Kind::Open(b'{')) && name != "group",
+            "phase" => self.kind(behind) == Some(TokenKind::Open(b'{')) && name != "group",
             // `buffer f: map(…)` is the operand `buffer`, and an operation with a label.
             "buffer" => self.is_punct(behind, ":") && !self.is_call(behind + 1),
             _ => false,
@@ -291,13 +291,13 @@ impl<'a> Splitter<'a> {
     }
 
     fn is_punct(&self, index: usize, mark: &str) -> bool {
-        self.kind(index) == Some(Kind::Punct) && self.token_text(index) == mark
+        self.kind(index) == Some(TokenKind::Punct) && self.token_text(index) == mark
     }
 
     /// Whether the word at `index` is called, as an operation is.
     fn is_call(&self, index: usize) -> bool {
-        let called = self.kind(index + 1) == Some(Kind::Open(b'(')) || self.is_punct(index + 1, ".");
-        self.kind(index) == Some(Kind::Word) && called
+        let called = self.kind(index + 1) == Some(TokenKind::Open(b'(')) || self.is_punct(index + 1, ".");
+        self.kind(index) == Some(TokenKind::Word) && called
     }
 
     /// A piece whose block opens at `open`.
@@ -352,12 +352,12 @@ impl<'a> Splitter<'a> {
     /// Whether an expression may end with the token at `index`.
     fn ends_operand(&self, index: usize, lead: &str) -> bool {
         match self.outline.tokens[index].kind {
-            Kind::Word => {
+            TokenKind::Word => {
                 let word = self.word(index);
                 let like = word == "like" && lead == "buffer";
                 !like && (!RESERVED.contains(&word) || matches!(word, "true" | "false"))
             }
-            Kind::Number | Kind::Text | Kind::Close(_) => true,
+            TokenKind::Number | TokenKind::Text | TokenKind::Close(_) => true,
             // `..` as an index ends inside brackets only.
             _ => false,
         }

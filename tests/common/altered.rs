@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aorta::base::{Nanos, Space};
-use aorta::exec::{Backend, Breaker, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, Progress, Repeat};
+use aorta::exec::{
+    Backend, CommMonitor, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, Progress, Repeat,
+};
 use aorta::schedule::Topology;
 
 /// Does something to the image of a rank.
@@ -361,8 +363,8 @@ impl Driver for AlteredDriver {
         self.inner.stuck()
     }
 
-    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
-        self.inner.breaker()
+    fn comm_monitor(&self) -> Option<Arc<dyn CommMonitor>> {
+        self.inner.comm_monitor()
     }
 
     fn reset(&mut self) -> Call {

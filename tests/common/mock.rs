@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use aorta::base::{Nanos, Space};
-use aorta::exec::{Backend, Breaker, Control, DeviceInfo, Driver, ExecError, Fault, Health, Image};
+use aorta::exec::{Backend, CommMonitor, Control, DeviceInfo, Driver, ExecError, Fault, Health, Image};
 use aorta::schedule::Topology;
 
 /// What each look at the host's clock adds to it.
@@ -96,13 +96,13 @@ impl Hold {
 }
 
 /// What the watchdog has of a mock.
-struct MockBreaker {
+struct MockCommMonitor {
     script: Script,
     hold: Arc<Hold>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
-impl Breaker for MockBreaker {
+impl CommMonitor for MockCommMonitor {
     fn failure(&self) -> Option<(u32, Box<Fault>)> {
         let fault = || Box::new(Fault { call: "commState", code: 6, message: "remote error".to_owned(), late: false });
         self.script.comm_fails.then(|| (0, fault()))
@@ -406,10 +406,10 @@ impl Driver for MockDriver {
         Ok(!self.busy[lane as usize])
     }
 
-    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+    fn comm_monitor(&self) -> Option<Arc<dyn CommMonitor>> {
         let Script { stays, comm_fails, .. } = self.script;
         let log = self.log.clone().filter(|_| stays.is_some() || comm_fails)?;
-        Some(Arc::new(MockBreaker { script: self.script.clone(), hold: self.hold.clone(), log }))
+        Some(Arc::new(MockCommMonitor { script: self.script.clone(), hold: self.hold.clone(), log }))
     }
 
     fn reset(&mut self) -> Result<(), Box<Fault>> {

@@ -1,6 +1,6 @@
 //! Cases are matched by what they are cases of, never by where they stand.
 
-use aorta::measure::compare::{Comparison, FailOn, Lone, compare};
+use aorta::measure::compare::{Comparison, FailOn, UnmatchedCase, compare};
 use aorta::measure::effect::Verdict;
 use serde_json::json;
 
@@ -11,8 +11,8 @@ fn labels(comparison: &Comparison) -> Vec<&str> {
     comparison.others[0].pairs.iter().map(|pair| pair.case.as_str()).collect()
 }
 
-fn lone(case: &str, why: Option<&str>) -> Lone {
-    Lone { case: case.to_owned(), why: why.map(str::to_owned) }
+fn lone(case: &str, why: Option<&str>) -> UnmatchedCase {
+    UnmatchedCase { case: case.to_owned(), why: why.map(str::to_owned) }
 }
 
 fn at(median: f64) -> Result<Fixture, &'static str> {

@@ -5,7 +5,7 @@ mod forms;
 mod matching;
 mod verdicts;
 
-use aorta::measure::compare::{Comparison, FailOn, Options, Row, RunSet, Thresholds, compare};
+use aorta::measure::compare::{Comparison, FailOn, MetricRow, Options, RunSet, Thresholds, compare};
 
 /// A side of texts, each as if it were a file of its own.
 pub fn side(name: &str, texts: &[String]) -> RunSet {
@@ -33,7 +33,7 @@ pub fn compared(base: &[String], other: &[String]) -> Comparison {
 }
 
 /// A metric of the first case.
-pub fn row<'a>(comparison: &'a Comparison, metric: &str) -> &'a Row {
+pub fn row<'a>(comparison: &'a Comparison, metric: &str) -> &'a MetricRow {
     let rows = &comparison.others[0].pairs[0].rows;
     rows.iter().find(|row| row.metric == metric).unwrap_or_else(|| panic!("{metric} is not there"))
 }

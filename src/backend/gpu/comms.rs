@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::backend::collective::{Collectives, Comm};
-use crate::exec::{Breaker, Fault};
+use crate::exec::{CommMonitor, Fault};
 
 /// How long the library may take to end communicators. It gives memory back, and may wait for the device to do so.
 const ENDING: Duration = Duration::from_secs(3);
@@ -52,7 +52,7 @@ impl Comms {
     }
 }
 
-impl Breaker for Comms {
+impl CommMonitor for Comms {
     fn failure(&self) -> Option<(u32, Box<Fault>)> {
         let collectives = self.collectives.as_ref()?;
         let alive = self.alive();

@@ -9,13 +9,13 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
-use crate::exec::{Breaker, Driver, Fault, Health, Image};
+use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 
-use super::abroad::Abroad;
 use super::api::{Api, Call};
 use super::comms::Comms;
 use super::flags::Flags;
 use super::gate::Gates;
+use super::inter_process::InterProcessMemory;
 use super::kernels::Kernels;
 use super::lower::{Args, Calls, Prepared};
 use super::pageable::Pageable;
@@ -45,7 +45,7 @@ pub struct GpuDriver<A: Api> {
     /// By which it meets others where they copy to each other.
     flags: Flags,
     /// What it has opened of other processes, to copy to them.
-    abroad: Abroad,
+    inter_process: InterProcessMemory,
     collectives: Option<Collectives>,
     graphs: Vec<A::Graph>,
     gates: Option<Gates<A>>,
@@ -303,7 +303,7 @@ impl<A: Api> Driver for GpuDriver<A> {
         Ok(true)
     }
 
-    fn breaker(&self) -> Option<Arc<dyn Breaker>> {
+    fn comm_monitor(&self) -> Option<Arc<dyn CommMonitor>> {
         Some(self.shared.clone())
     }
 
@@ -328,7 +328,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             // What waits for the device, or frees what it uses, would not come back. The context stays open too, and the
             // host's memory stays where it is: copies and kernels that are under way still use it.
             std::mem::forget(self.api.clone());
-            std::mem::forget(std::mem::take(&mut self.abroad));
+            std::mem::forget(std::mem::take(&mut self.inter_process));
             self.flags.hide();
             std::mem::forget(std::mem::take(&mut self.flags));
             std::mem::forget(std::mem::take(&mut self.pageable.words));
@@ -354,7 +354,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
                 self.api.free(address);
             }
-            self.abroad.free(self.api.as_ref(), (self.image.rank, &self.flags));
+            self.inter_process.free(self.api.as_ref(), (self.image.rank, &self.flags));
             self.flags.free(self.api.as_ref());
             if self.scratch != 0 {
                 self.api.free(self.scratch);

@@ -250,13 +250,13 @@ impl<'a, A: Api> Probe<'a, A> {
 /// One line for each direction and way, with the sizes that each maker made.
 fn told(found: &[(Tried, Maker)]) -> Vec<String> {
     /// The direction, whether to another device, whether an engine was asked for, whether in rows.
-    type Kind = (Direction, bool, bool, bool);
-    let mut kinds: BTreeMap<Kind, Vec<(u64, Maker)>> = BTreeMap::new();
+    type CopyKind = (Direction, bool, bool, bool);
+    let mut kinds: BTreeMap<CopyKind, Vec<(u64, Maker)>> = BTreeMap::new();
     for ((copy, away), maker) in found {
         let kind = (copy.direction, *away, copy.engine, copy.rows > 1);
         kinds.entry(kind).or_default().push((copy.bytes(), *maker));
     }
-    let line = |((direction, away, engine, rows), mut sizes): (Kind, Vec<(u64, Maker)>)| {
+    let line = |((direction, away, engine, rows), mut sizes): (CopyKind, Vec<(u64, Maker)>)| {
         let way = match direction {
             Direction::HostToDevice => "to the device",
             Direction::DeviceToHost => "to the host",

@@ -13,7 +13,7 @@ use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
 
 use super::api::{Api, Step};
 use super::kernels::Kernels;
-use super::peers::{self, Part, Places};
+use super::peers::{self, Part, PeerDevices};
 
 /// One call to make, with everything that it needs.
 pub enum Prepared<A: Api> {
@@ -175,7 +175,7 @@ pub struct Context<'a, A: Api> {
     /// Device memory that barriers may use.
     pub scratch: u64,
     /// All ranks of the process.
-    pub places: &'a Places<A>,
+    pub places: &'a PeerDevices<A>,
 }
 
 impl<A: Api> Context<'_, A> {

@@ -2,13 +2,13 @@
 //!
 //! Generic over an [`Api`], which is all that a vendor adds.
 
-mod abroad;
 mod api;
 mod comms;
 mod driver;
 mod engines;
 mod flags;
 mod gate;
+mod inter_process;
 mod kernels;
 mod lower;
 mod opening;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backend::collective::Meeting;
+use crate::backend::collective::IdExchange;
 use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
 use crate::ops::Source;
@@ -136,9 +136,9 @@ impl<A: Api> Backend for Gpu<A> {
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
         }
-        let meeting = Arc::new(Meeting::new(images.len(), self.peers.clone()));
-        let places = Arc::new(peers::Places::new(&images, self.peers.clone()));
-        let make = |api: &Arc<A>, image, meeting: Arc<Meeting>| {
+        let meeting = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
+        let places = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
+        let make = |api: &Arc<A>, image, meeting: Arc<IdExchange>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
             let places = places.clone();
             move || -> Result<Box<dyn Driver>, ExecError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::backend::collective::Meeting;
+use crate::backend::collective::IdExchange;
 use crate::base::{Nanos, parallel};
 use crate::exec::{Driver, ExecError};
 
@@ -19,7 +19,7 @@ type Made = Result<Box<dyn Driver>, ExecError>;
 
 /// Makes the drivers of all ranks, each on a thread of its own. A thread that is inside the library, which waits for a
 /// rank that never comes, cannot be ended: it is left behind.
-pub fn together<F>(makers: Vec<F>, meeting: &Arc<Meeting>, timeout: Nanos) -> Result<Vec<Box<dyn Driver>>, ExecError>
+pub fn together<F>(makers: Vec<F>, meeting: &Arc<IdExchange>, timeout: Nanos) -> Result<Vec<Box<dyn Driver>>, ExecError>
 where
     F: FnOnce() -> Made + Send + 'static,
 {
@@ -85,7 +85,7 @@ where
 }
 
 /// Held by a rank that prepares itself: when it goes, also by a panic, the others hear of it.
-struct Alive(Arc<Meeting>);
+struct Alive(Arc<IdExchange>);
 
 impl Drop for Alive {
     fn drop(&mut self) {

@@ -1,5 +1,5 @@
 //! Copies between ranks of one host: where their memory lies, which devices reach each other, and the flags by which they
-//! meet on the devices, so that no host waits for another. Ranks in other processes are told of by [`super::abroad`].
+//! meet on the devices, so that no host waits for another. Ranks in other processes are told of by [`super::inter_process`].
 //!
 //! The receiver raises the sender's flag when its own text has come to the place; the sender waits for it, copies, and
 //! raises the receiver's flag; the receiver waits for that. A flag is lowered by who has waited for it, before it can be
@@ -33,15 +33,15 @@ pub fn source() -> Arc<Source> {
 }
 
 /// The ranks that meet, each with what the others need to know of it.
-pub struct Places<A: Api> {
+pub struct PeerDevices<A: Api> {
     /// Their numbers, in order.
     ranks: Vec<u32>,
     peers: Option<Arc<dyn Peers>>,
-    places: Mutex<BTreeMap<u32, Arc<Place<A>>>>,
+    places: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
 }
 
 /// What other ranks need to know of one.
-pub struct Place<A: Api> {
+pub struct PeerDevice<A: Api> {
     /// Its device; nothing where another process has it.
     pub api: Option<Arc<A>>,
     /// Where its flags begin: those for ranks whose devices it reaches, and the others.
@@ -51,14 +51,14 @@ pub struct Place<A: Api> {
     crossings: Crossings,
 }
 
-impl<A: Api> Places<A> {
+impl<A: Api> PeerDevices<A> {
     /// Those of this process, or one of a world whose other ranks have processes of their own.
-    pub fn new(images: &[Image], peers: Option<Arc<dyn Peers>>) -> Places<A> {
+    pub fn new(images: &[Image], peers: Option<Arc<dyn Peers>>) -> PeerDevices<A> {
         let ranks = match &peers {
             Some(peers) => (0..peers.world()).collect(),
             None => images.iter().map(|image| image.rank).collect(),
         };
-        Places { ranks, peers, places: Mutex::default() }
+        PeerDevices { ranks, peers, places: Mutex::default() }
     }
 
     /// The processes of the other ranks, where each has one.
@@ -73,20 +73,20 @@ impl<A: Api> Places<A> {
 
     /// Tells the others of a rank: its flags, and where its device's memory begins.
     pub fn publish(&self, api: &Arc<A>, image: &Image, flags: &Flags, base: u64) {
-        let place = Place { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
+        let place = PeerDevice { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
         self.insert(image.rank, place);
     }
 
     /// A rank of another process: where its flags and its device's memory begin here.
     pub fn publish_other(&self, rank: u32, flags: u64, base: u64, crossings: Crossings) {
-        self.insert(rank, Place { api: None, flags: [flags; 2], base, crossings });
+        self.insert(rank, PeerDevice { api: None, flags: [flags; 2], base, crossings });
     }
 
-    fn insert(&self, rank: u32, place: Place<A>) {
+    fn insert(&self, rank: u32, place: PeerDevice<A>) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
     }
 
-    fn of(&self, rank: u32) -> Result<Arc<Place<A>>, ExecError> {
+    fn of(&self, rank: u32) -> Result<Arc<PeerDevice<A>>, ExecError> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.get(&rank).cloned().ok_or_else(|| ExecError::Device {
             fault: format!("rank {rank} has not said where its memory is: a bug in what brings ranks together"),
@@ -95,7 +95,7 @@ impl<A: Api> Places<A> {
     }
 
     /// Which flags a copy needs: that the receiver is ready, that it has arrived. What goes by way of the host needs both.
-    fn needed(sender: &Place<A>, (to, receiver): (u32, &Place<A>), direct: bool, crossing: u32) -> [bool; 2] {
+    fn needed(sender: &PeerDevice<A>, (to, receiver): (u32, &PeerDevice<A>), direct: bool, crossing: u32) -> [bool; 2] {
         match direct {
             true => receiver.crossings.needs(to, &sender.crossings, crossing),
             false => [true; 2],
@@ -103,17 +103,17 @@ impl<A: Api> Places<A> {
     }
 
     /// The flag of a rank that says that what it sends may be written.
-    fn ready(&self, place: &Place<A>, direct: bool, crossing: u32) -> u64 {
+    fn ready(&self, place: &PeerDevice<A>, direct: bool, crossing: u32) -> u64 {
         self.flag(place, direct, crossing, 0)
     }
 
     /// The flag of a rank that says that what `from` sends has arrived.
-    fn arrived(&self, place: &Place<A>, direct: bool, crossing: u32, from: u32) -> u64 {
+    fn arrived(&self, place: &PeerDevice<A>, direct: bool, crossing: u32, from: u32) -> u64 {
         let sender = self.ranks.iter().position(|&rank| rank == from).unwrap_or(0);
         self.flag(place, direct, crossing, 1 + sender as u64)
     }
 
-    fn flag(&self, place: &Place<A>, direct: bool, crossing: u32, slot: u64) -> u64 {
+    fn flag(&self, place: &PeerDevice<A>, direct: bool, crossing: u32, slot: u64) -> u64 {
         let base = place.flags[usize::from(!direct)];
         base + (u64::from(crossing) * (1 + self.ranks.len() as u64) + slot) * FLAG
     }
@@ -131,15 +131,15 @@ pub enum Part<'a, A: Api> {
 
 /// The parts of a rank in a copy between ranks, in their order.
 pub fn parts<'a, A: Api>(
-    places: &Places<A>,
-    own: &Place<A>,
+    places: &PeerDevices<A>,
+    own: &PeerDevice<A>,
     (crossing, peer): (u32, &'a Peer),
     sharing: Sharing,
 ) -> Result<Vec<Part<'a, A>>, ExecError> {
     let mut parts = Vec::new();
     let (mut first, mut last) = (Vec::new(), Vec::new());
-    let needed = |sender: &Place<A>, receiver: (u32, &Place<A>), direct: bool| match sharing {
-        Sharing::Rows => Places::needed(sender, receiver, direct, crossing),
+    let needed = |sender: &PeerDevice<A>, receiver: (u32, &PeerDevice<A>), direct: bool| match sharing {
+        Sharing::Rows => PeerDevices::needed(sender, receiver, direct, crossing),
         Sharing::Nothing => [true; 2],
     };
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
@@ -166,7 +166,7 @@ pub fn parts<'a, A: Api>(
 
 /// Where a rank meets another that it sends to: the flag that lets it, and the flag that tells of it.
 struct Met<A: Api> {
-    receiver: Arc<Place<A>>,
+    receiver: Arc<PeerDevice<A>>,
     direct: bool,
     ready: u64,
     arrived: u64,
@@ -174,8 +174,8 @@ struct Met<A: Api> {
 
 /// What a rank sends, and, where it goes to another rank, how they meet.
 fn send<'a, A: Api>(
-    places: &Places<A>,
-    own: &Place<A>,
+    places: &PeerDevices<A>,
+    own: &PeerDevice<A>,
     (crossing, rank, sent): (u32, u32, &'a Sent),
 ) -> Result<(Part<'a, A>, Option<Met<A>>), ExecError> {
     let Sent { to, launch } = sent;
@@ -206,7 +206,7 @@ fn send<'a, A: Api>(
 }
 
 /// Whether two devices write each other's memory; from then on this one may.
-fn reach<A: Api>(own: &Place<A>, other: &Place<A>) -> Result<bool, ExecError> {
+fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, ExecError> {
     // What another process has told of is open.
     let (Some(api), Some(other)) = (&own.api, &other.api) else { return Ok(true) };
     let reach = || -> Call<bool> {
@@ -219,7 +219,7 @@ fn reach<A: Api>(own: &Place<A>, other: &Place<A>) -> Result<bool, ExecError> {
 }
 
 /// Which way the copies of an image take, one line for each rank that gets some, and how many share a meeting.
-pub fn notes<A: Api>(places: &Places<A>, image: &Image) -> Result<Vec<String>, ExecError> {
+pub fn notes<A: Api>(places: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);
     let receivers: std::collections::BTreeSet<u32> = sent.filter(|to| *to != image.rank).collect();
     let own = places.of(image.rank)?;
@@ -243,13 +243,13 @@ pub fn notes<A: Api>(places: &Places<A>, image: &Image) -> Result<Vec<String>, E
 }
 
 /// How many copies to a rank share the meeting of the one before.
-fn shared<A: Api>(places: &Places<A>, image: &Image, own: &Place<A>) -> Result<Option<String>, ExecError> {
+fn shared<A: Api>(places: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -> Result<Option<String>, ExecError> {
     let (mut shared, mut all) = (0, 0);
     for op in &image.ops {
         let from = peer_of(image, op).map(|peer| peer.from.as_ref()).unwrap_or_default();
         for &from in from.iter().filter(|from| **from != image.rank) {
             let sender = places.of(from)?;
-            let [ready, _] = Places::needed(&sender, (image.rank, own), reach(own, &sender)?, op.crossing);
+            let [ready, _] = PeerDevices::needed(&sender, (image.rank, own), reach(own, &sender)?, op.crossing);
             shared += u32::from(!ready);
             all += 1;
         }
@@ -262,9 +262,9 @@ fn shared<A: Api>(places: &Places<A>, image: &Image, own: &Place<A>) -> Result<O
     }))
 }
 
-impl<A: Api> Places<A> {
+impl<A: Api> PeerDevices<A> {
     /// What a rank has published of itself.
-    pub fn own(&self, image: &Image) -> Result<Arc<Place<A>>, ExecError> {
+    pub fn own(&self, image: &Image) -> Result<Arc<PeerDevice<A>>, ExecError> {
         self.of(image.rank)
     }
 }

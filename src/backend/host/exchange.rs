@@ -1,4 +1,4 @@
-//! Where ranks meet: collectives of several ranks on the CPU, each by the reference of its operation.
+//! Collectives and copies between ranks on the CPU, computed by the operations' reference implementations.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,26 +7,26 @@ use crate::base::computing::compute;
 use crate::exec::Comm;
 use crate::ops::{Collective, CollectiveKind, Member, Peer, Sent, Spec};
 
-/// The communicators of all ranks of the process, and the places at which they copy to each other.
+/// Communicators of all ranks of the process, and their copies between ranks.
 #[derive(Debug, Default)]
-pub struct Meetings {
-    comms: Mutex<BTreeMap<Comm, Arc<Meeting>>>,
-    pub crossings: Arc<Crossings>,
+pub struct CommStates {
+    comms: Mutex<BTreeMap<Comm, Arc<CommState>>>,
+    pub crossings: Arc<CopiesInFlight>,
 }
 
-/// What goes from one rank to another at a place of the text: its number, the sender and the receiver.
+/// One direction of a copy between ranks: its number, the sender and the receiver.
 type Way = (u32, u32, u32);
 
-/// What is under way from one rank to another.
+/// Data that was sent and not yet received.
 #[derive(Debug, Default)]
-pub struct Crossings {
+pub struct CopiesInFlight {
     sent: Mutex<BTreeMap<Way, VecDeque<Vec<f64>>>>,
     changed: Condvar,
 }
 
-impl Crossings {
-    /// Takes part in a copy between ranks: what is sent is `inputs`, what arrives goes to `outputs`. Waits for the others
-    /// as long as it takes.
+impl CopiesInFlight {
+    /// Takes part in a copy between ranks: sends `inputs`, and stores what arrives in `outputs`. Blocks until the other
+    /// ranks have taken part.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(Sent { to, .. }), Some(values)) = (&peer.sends, inputs.first()) {
@@ -44,32 +44,32 @@ impl Crossings {
     }
 }
 
-impl Meetings {
-    /// The meeting of a communicator, the same for all of its ranks.
-    pub fn of(&self, comm: &Comm) -> Arc<Meeting> {
+impl CommStates {
+    /// The meeting of a communicator, shared by its ranks.
+    pub fn of(&self, comm: &Comm) -> Arc<CommState> {
         let mut comms = self.comms.lock().unwrap_or_else(PoisonError::into_inner);
-        comms.entry(comm.clone()).or_insert_with(|| Arc::new(Meeting::new(comm.ranks.len()))).clone()
+        comms.entry(comm.clone()).or_insert_with(|| Arc::new(CommState::new(comm.ranks.len()))).clone()
     }
 }
 
-/// One communicator.
+/// State of one communicator.
 #[derive(Debug)]
-pub struct Meeting {
+pub struct CommState {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What each rank has brought to the collective under way.
+    /// Contributions of each rank to the current collective.
     shares: Vec<Option<Share>>,
-    /// The results are there, and that many ranks have still to fetch theirs.
+    /// Number of ranks that have yet to fetch their results.
     to_fetch: usize,
-    /// What was sent from one rank to another and has not been received.
+    /// Data that was sent from one rank to another and not yet received.
     sent: BTreeMap<(u32, u32), VecDeque<Vec<f64>>>,
-    /// Ranks have come with different collectives: this one is never complete.
+    /// True if ranks have arrived with different collectives; this one never completes.
     mismatched: bool,
-    /// A rank has failed: nobody waits any more, and what operations leave means nothing.
+    /// True once a rank has failed: nobody waits any more, and results are meaningless.
     broken: bool,
 }
 
@@ -82,42 +82,42 @@ struct Share {
 }
 
 impl Share {
-    /// Whether another rank has come with the same collectives.
+    /// Whether another rank has arrived with the same collectives.
     fn meets(&self, others: &[Collective]) -> bool {
         let pairs = self.collectives.iter().zip(others);
         self.collectives.len() == others.len() && pairs.into_iter().all(|(one, other)| one.meets(other))
     }
 }
 
-impl Meeting {
-    fn new(ranks: usize) -> Meeting {
+impl CommState {
+    fn new(ranks: usize) -> CommState {
         let state = State {
             shares: (0..ranks).map(|_| None).collect(),
             to_fetch: 0,
             sent: BTreeMap::new(),
             ..State::default()
         };
-        Meeting { state: Mutex::new(state), changed: Condvar::new() }
+        CommState { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all have come, and not with the same.
+    /// Whether all ranks have arrived, but with different collectives.
     pub fn is_mismatched(&self) -> bool {
         let state = self.lock();
         state.mismatched && state.shares.iter().all(Option::is_some)
     }
 
-    /// Lets everybody go who waits here, now and later.
+    /// Releases all ranks that wait here, now and later.
     pub fn break_off(&self) {
         self.lock().broken = true;
         self.changed.notify_all();
     }
 
-    /// Takes part in an operation of that rank, whose outputs come in as they lie in memory and go out as they have to
-    /// be. Waits for the others as long as it takes, unless the meeting is broken off.
+    /// Takes part in an operation of a rank. `outputs` has the current contents of its outputs, and receives the
+    /// results. Blocks until the other ranks have taken part, unless the meeting is aborted.
     pub fn take_part(
         &self,
         rank: u32,
@@ -134,7 +134,7 @@ impl Meeting {
         }
     }
 
-    /// Sends everything first, so that two ranks that exchange do not wait for each other.
+    /// Sends everything before it receives anything, so that two ranks that exchange data do not deadlock.
     fn transfer(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut state = self.lock();
         for one in collectives {
@@ -167,7 +167,7 @@ impl Meeting {
         outputs: &mut [Vec<f64>],
     ) {
         let rank = rank as usize;
-        // The collective before has to be over for everybody.
+        // The previous collective must be finished by all ranks.
         let state = self.lock();
         let waited = self.changed.wait_while(state, |state| state.to_fetch > 0 && !state.broken);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);

@@ -1,20 +1,20 @@
-//! Memory that threads share, without a word of `unsafe`.
+//! Memory that threads share without `unsafe`.
 //!
-//! A schedule orders conflicting accesses, but a file may permit races, and neighbours of a slice may be written at the
-//! same time by others: so memory is made of atomic words, and bytes of a word are changed without touching the rest.
+//! A schedule orders conflicting accesses, but a file may permit races, and other threads may write adjacent bytes. So
+//! memory consists of atomic words, and a write to some bytes of a word does not affect the others.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::backend::exhausted::may_be_refused;
 
-/// Bytes that begin at 0.
+/// A range of bytes with offsets from 0.
 #[derive(Debug, Default)]
 pub struct Memory {
     words: Vec<AtomicU32>,
 }
 
 impl Memory {
-    /// Memory of that size, poisoned; nothing when the system has no room for it.
+    /// Allocates poisoned memory; `None` if the system has not enough.
     pub fn new(bytes: u64, poison: u8) -> Option<Memory> {
         let count = usize::try_from(bytes.div_ceil(4)).ok()?;
         let mut words = Vec::new();
@@ -60,7 +60,7 @@ impl Memory {
             } else {
                 let mut mask = [0; 4];
                 mask[from..from + count].fill(0xff);
-                // In two steps: whoever writes the other bytes meanwhile is not disturbed by either.
+                // Two atomic steps, neither of which affects the other bytes of the word.
                 place.fetch_and(!u32::from_le_bytes(mask), Ordering::Relaxed);
                 place.fetch_or(word, Ordering::Relaxed);
             }

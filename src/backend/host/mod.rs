@@ -1,4 +1,4 @@
-//! The CPU: a thread for each stream, real memory, the reference result of every operation.
+//! The CPU backend: one thread per stream, real memory, and the reference implementation of every operation.
 
 mod exchange;
 mod memory;
@@ -14,7 +14,7 @@ use crate::base::{Bytes, DType, Nanos, Space};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, Progress, check_peers};
 use crate::schedule::Topology;
 
-use exchange::Meetings;
+use exchange::CommStates;
 use memory::Memory;
 use worker::{Event, Message, Pace, Shared, Stamp};
 
@@ -40,13 +40,13 @@ impl Backend for Host {
     }
 
     fn topology(&self) -> Topology {
-        // A thread is a queue of its own.
+        // Each thread is a queue of its own.
         Topology { queues: u32::MAX, by_priority: false, units_apart: false }
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
-        let meetings = Meetings::default();
+        let meetings = CommStates::default();
         let driver = |image| Ok(Box::new(HostDriver::new(image, &meetings)?) as Box<dyn Driver>);
         images.into_iter().map(driver).collect()
     }
@@ -58,7 +58,7 @@ struct Graph {
     notes: Vec<(u32, Note)>,
 }
 
-/// What a captured lane is told. Events get their turns when the graph is launched.
+/// A captured command of a lane. Events get their turn numbers when the graph is launched.
 #[derive(Clone, Copy, Debug)]
 enum Note {
     Run(u32),
@@ -71,18 +71,18 @@ struct HostDriver {
     shared: Arc<Shared>,
     lanes: Vec<Sender<Message>>,
     threads: Vec<JoinHandle<()>>,
-    /// How often each event has been told to be recorded. The last two serve the graphs.
+    /// How many records of each event were sent. The last two events serve graphs.
     turns: Vec<u64>,
     graphs: Vec<Graph>,
     capture: Option<Graph>,
-    /// Lanes have been told something since they were last waited for.
+    /// True if lanes were sent commands since the last synchronization.
     busy: bool,
-    /// A stream does not come to its end: nobody waits for it.
+    /// True if a lane may never finish; nothing waits for it.
     abandoned: bool,
 }
 
 impl HostDriver {
-    fn new(image: Image, meetings: &Meetings) -> Result<Self, ExecError> {
+    fn new(image: Image, meetings: &CommStates) -> Result<Self, ExecError> {
         let memory = |index: usize, space: Space| {
             Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(image.bytes[index]).to_string(),
@@ -208,7 +208,7 @@ impl Driver for HostDriver {
         let graph = std::mem::take(&mut self.graphs[number]);
         let begin = self.shared.image.events;
         let end = begin + 1;
-        // The capture's own forks and joins tie the other lanes to its origin.
+        // The captured forks and joins connect the other lanes to the origin.
         self.record_now(begin, lane)?;
         self.wait_now(graph.origin, begin)?;
         for &(lane, note) in &graph.notes {
@@ -284,7 +284,7 @@ impl Driver for HostDriver {
     }
 
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
-        // A lane that has nothing else to do takes a record at once.
+        // An idle lane processes a record at once.
         let event = self.shared.image.events;
         self.record_now(event, lane)?;
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -303,7 +303,7 @@ impl Driver for HostDriver {
 
     fn abandon(&mut self) {
         self.abandoned = true;
-        // Whoever waits for this rank goes on, so that its thread can end.
+        // Release lanes that wait for other ranks, so that their threads can end.
         self.shared.meetings.iter().for_each(|meeting| meeting.break_off());
     }
 
@@ -325,7 +325,7 @@ impl Driver for HostDriver {
 
 impl Drop for HostDriver {
     fn drop(&mut self) {
-        // Lanes end when nobody can send them anything.
+        // Threads end when their channels close.
         self.lanes.clear();
         if self.abandoned {
             return;

@@ -1,4 +1,4 @@
-//! A thread for each lane: runs what it is sent, in order.
+//! The thread of a lane, which runs the commands that it is sent, in order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -11,14 +11,14 @@ use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, stretches};
 
-use super::exchange::{Crossings, Meeting};
+use super::exchange::{CommState, CopiesInFlight};
 use super::memory::Memory;
 
-/// What a lane is told.
+/// A command to a lane.
 #[derive(Clone, Copy, Debug)]
 pub enum Message {
     Run(u32),
-    /// Says that an event has reached its `turn`-th record.
+    /// Reports that an event has reached its `turn`-th record.
     Record {
         event: u32,
         turn: u64,
@@ -31,7 +31,7 @@ pub enum Message {
     WaitStamp(u32),
 }
 
-/// How often an event has been recorded.
+/// Counts how many times an event has been recorded.
 #[derive(Debug, Default)]
 pub struct Event {
     turn: Mutex<u64>,
@@ -56,7 +56,7 @@ impl Event {
     }
 }
 
-/// When a stamp was reached; nothing while it has not been.
+/// Time at which a stamp was reached; `None` before.
 #[derive(Debug, Default)]
 pub struct Stamp {
     time: Mutex<Option<Nanos>>,
@@ -84,28 +84,28 @@ impl Stamp {
     }
 }
 
-/// How far a lane has come.
+/// Progress of a lane.
 #[derive(Debug, Default)]
 pub struct Pace {
     pub ended: AtomicU64,
     pub running: AtomicBool,
 }
 
-/// What all lanes share.
+/// State shared by all lanes of a rank.
 #[derive(Debug)]
 pub struct Shared {
     pub image: Image,
-    /// For each lane.
+    /// Progress of each lane.
     pub paces: Vec<Pace>,
     pub device: Memory,
     pub pinned: Memory,
     pub host: Memory,
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,
-    /// Where its communicators meet, by their numbers in the image.
-    pub meetings: Vec<Arc<Meeting>>,
-    /// Where ranks copy to each other.
-    pub crossings: Arc<Crossings>,
+    /// The meeting of each communicator, by its number in the image.
+    pub meetings: Vec<Arc<CommState>>,
+    /// Data of copies between ranks.
+    pub crossings: Arc<CopiesInFlight>,
 }
 
 impl Shared {
@@ -118,7 +118,7 @@ impl Shared {
     }
 }
 
-/// Room that operations use again and again.
+/// Buffers that are reused between operations.
 #[derive(Debug, Default)]
 struct Workspace {
     inputs: Vec<Vec<f64>>,
@@ -126,10 +126,10 @@ struct Workspace {
     bytes: Vec<u8>,
 }
 
-/// Inputs that an operation may have.
+/// Maximum number of inputs of an operation.
 const MAX_INPUTS: usize = 32;
 
-/// The life of a lane: until nobody can send it anything.
+/// Runs a lane until its channel closes.
 pub fn work(shared: &Arc<Shared>, messages: &Receiver<Message>) {
     let mut workspace = Workspace::default();
     while let Ok(message) = messages.recv() {
@@ -153,7 +153,7 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
     let op = &shared.image.ops[op as usize];
     let spec = &shared.image.works[op.work as usize].spec;
     if let Some(time) = spec.cost().hold {
-        // A lane that spins would take the CPU from those that compute.
+        // A spinning lane would take the CPU from those that compute.
         std::thread::sleep(Duration::from_nanos(time.0.max(0) as u64));
         return;
     }
@@ -190,8 +190,8 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
     }
 }
 
-/// Where an operation meets those of other ranks, and what it does there; nothing for one that runs by itself.
-fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a Meeting, &'a [Collective])> {
+/// The meeting and the collectives of an operation; `None` for one without other ranks.
+fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a CommState, &'a [Collective])> {
     let comm = shared.image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
     let launches = &shared.image.works[op.work as usize].launches;
     let collectives = launches.iter().find_map(|launch| match launch {

@@ -1,82 +1,82 @@
-//! Messages between two processes of a run: frames of a bounded length, each with its seal. A longer message goes in pieces,
-//! so that heartbeats and alarms do not wait for all of it.
+//! Messages between two processes of a run: frames of bounded length, each authenticated by a seal. A longer message is
+//! sent in pieces, so that heartbeats and alarms need not wait for its end.
 
 use std::io::{self, Read, Write};
 
 use super::seal::{Seal, TAG};
 
-/// Bytes of a frame's head: kind, rank, turn, and the lengths of its text and its bytes.
+/// Bytes of a frame's header: kind, rank, turn, and the lengths of its text and its bytes.
 const HEAD: usize = 21;
 
-/// The error of a frame whose tag is wrong.
+/// Error of a frame with a wrong tag.
 pub const UNSEALED: &str = "its messages were altered on the way, or are not its own";
 
-/// Bytes of a frame's text at most.
+/// Maximum bytes of a frame's text.
 const TEXT: usize = 4096;
 
-/// Bytes that a frame carries at most. Few in this file's tests, so that there are many pieces.
+/// Maximum payload bytes of a frame. Small in this file's tests, to get many pieces.
 const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
-/// The kind of a frame.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// All ranks are there.
+pub enum FrameKind {
+    /// All ranks have joined.
     Begin,
-    /// What a rank says at a place of its run.
-    Said,
-    /// The same, of a rank that failed there.
+    /// A rank's message at one step of the run.
+    Message,
+    /// The message of a rank that failed at this step.
     Failed,
-    /// What all ranks said.
-    All,
-    /// Some rank has failed before that place.
+    /// Rank 0's answer to all messages of a step.
+    Answer,
+    /// A rank has failed before this step.
     Alarm,
-    /// A rank is gone, and why.
+    /// A rank is gone, with the reason.
     Gone,
-    /// The sender is through.
+    /// The sender has finished.
     Bye,
-    /// A heartbeat: how far the sender is.
-    Alive,
-    /// A piece of what the sender says: the rest follows.
+    /// A heartbeat with the sender's progress.
+    Heartbeat,
+    /// A piece of a longer message; more follows.
     Piece,
-    /// Rank 0 takes the sender as the rank that it says it is.
+    /// Rank 0 accepts the sender.
     Welcome,
-    /// Rank 0 of another run listens here: the one that is looked for may be at another port.
+    /// Rank 0 of another run listens here. The wanted one may be at another port.
     Elsewhere,
-    /// Rank 0 does not take the sender, and why.
+    /// Rank 0 rejects the sender, with the reason.
     Refused,
 }
 
-/// Every kind, by its number.
-pub const KINDS: [Kind; 12] = [
-    Kind::Begin,
-    Kind::Said,
-    Kind::Failed,
-    Kind::All,
-    Kind::Alarm,
-    Kind::Gone,
-    Kind::Bye,
-    Kind::Alive,
-    Kind::Piece,
-    Kind::Welcome,
-    Kind::Elsewhere,
-    Kind::Refused,
+/// All kinds, by number.
+pub const KINDS: [FrameKind; 12] = [
+    FrameKind::Begin,
+    FrameKind::Message,
+    FrameKind::Failed,
+    FrameKind::Answer,
+    FrameKind::Alarm,
+    FrameKind::Gone,
+    FrameKind::Bye,
+    FrameKind::Heartbeat,
+    FrameKind::Piece,
+    FrameKind::Welcome,
+    FrameKind::Elsewhere,
+    FrameKind::Refused,
 ];
 
-/// A frame. What a kind has no use for is empty.
+/// A frame. Fields that its kind does not use are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The rank that it is about.
     pub rank: u32,
-    /// The number of the place, counted from 0.
+    /// Number of the step, counted from 0.
     pub turn: u64,
-    /// The name of the place, or a reason.
+    /// Name of the step, or a reason.
     pub text: String,
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    pub fn new(kind: Kind, rank: u32, turn: u64) -> Frame {
+    pub fn new(kind: FrameKind, rank: u32, turn: u64) -> Frame {
         Frame { kind, rank, turn, text: String::new(), bytes: Vec::new() }
     }
 
@@ -89,17 +89,17 @@ impl Frame {
         Frame { bytes, ..self }
     }
 
-    /// The frames that carry this one: pieces, and in the end this frame with what is left.
+    /// Splits the frame into pieces, followed by itself with the rest.
     pub fn pieces(mut self) -> impl Iterator<Item = Frame> {
         let (rank, turn) = (self.rank, self.turn);
         let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;
         let left = self.bytes.split_off(last);
         let bytes = std::mem::replace(&mut self.bytes, left);
-        let piece = move |at| Frame::new(Kind::Piece, rank, turn).with_bytes(bytes[at..at + BYTES].to_vec());
+        let piece = move |at| Frame::new(FrameKind::Piece, rank, turn).with_bytes(bytes[at..at + BYTES].to_vec());
         (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
-    /// Writes the frame with its seal, at once: frames of several threads do not mix as long as each holds the writer.
+    /// Writes the frame with its seal in one call. Threads must hold the writer, so that frames do not mix.
     pub fn write(&self, out: &mut impl Write, seal: &mut Seal) -> io::Result<()> {
         if self.bytes.len() > BYTES {
             return Err(io::Error::other(format!("{} bytes are more than may be sent at once", self.bytes.len())));
@@ -118,8 +118,8 @@ impl Frame {
         out.flush()
     }
 
-    /// Reads a whole frame, and checks its seal. The lengths count only where the head's own tag is right, and no more
-    /// memory is taken than has arrived.
+    /// Reads a whole frame and checks its seal. Uses the lengths only if the header's own tag is right, and allocates
+    /// no more memory than has arrived.
     pub fn read(from: &mut impl Read, seal: &mut Seal) -> io::Result<Frame> {
         let head = array::<HEAD>(from)?;
         if !seal.holds("head", &[&head], &array::<TAG>(from)?) {
@@ -148,7 +148,7 @@ fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// That many bytes, which are no more than `most`.
+/// Reads `length` bytes; fails if that exceeds `most`.
 pub fn exactly(from: &mut impl Read, length: u32, most: usize) -> io::Result<Vec<u8>> {
     if length as usize > most {
         return Err(io::Error::other(format!("it announced {length} bytes, and {most} are the most")));
@@ -196,23 +196,24 @@ mod tests {
     fn a_long_frame_goes_in_pieces() {
         for length in [0, 1, BYTES - 1, BYTES, BYTES + 1, 3 * BYTES, 10 * BYTES + 7] {
             let bytes: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
-            let frame = Frame::new(Kind::Said, 7, 3).with_text("iterations").with_bytes(bytes.clone());
+            let frame = Frame::new(FrameKind::Message, 7, 3).with_text("iterations").with_bytes(bytes.clone());
             let pieces: Vec<Frame> = frame.pieces().collect();
             assert!(!written(&pieces).is_empty(), "{length} bytes");
             let (last, pieces) = pieces.split_last().expect("there is a last");
-            assert_eq!((last.kind, last.text.as_str()), (Kind::Said, "iterations"));
-            assert!(pieces.iter().all(|piece| piece.kind == Kind::Piece));
+            assert_eq!((last.kind, last.text.as_str()), (FrameKind::Message, "iterations"));
+            assert!(pieces.iter().all(|piece| piece.kind == FrameKind::Piece));
             let all: Vec<u8> = pieces.iter().chain([last]).flat_map(|piece| piece.bytes.clone()).collect();
             assert_eq!(all, bytes);
         }
-        let long = Frame::new(Kind::Said, 0, 0).with_bytes(vec![0; BYTES + 1]);
+        let long = Frame::new(FrameKind::Message, 0, 0).with_bytes(vec![0; BYTES + 1]);
         assert!(long.write(&mut Vec::new(), &mut seal()).is_err(), "it has to go in pieces");
     }
 
     /// Each bit of a frame counts; a frame comes once, in its turn, and under its own key.
     #[test]
     fn an_altered_frame_is_refused() {
-        let frames = [1, 2].map(|turn| Frame::new(Kind::Said, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
+        let frames =
+            [1, 2].map(|turn| Frame::new(FrameKind::Message, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
         let sent = written(&frames);
         let (first, second) = sent.split_at(sent.len() / 2);
         for bit in 0..first.len() * 8 {
@@ -234,7 +235,7 @@ mod tests {
     /// A length that nobody sealed is not believed, and one that is too large takes no memory.
     #[test]
     fn a_declared_length_takes_no_memory() {
-        let mut long = written(&[Frame::new(Kind::Said, 0, 0)]);
+        let mut long = written(&[Frame::new(FrameKind::Message, 0, 0)]);
         long[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(read(&long).unwrap_err().to_string(), UNSEALED);
         let tag = seal().tag("head", &[&long[..HEAD]]);

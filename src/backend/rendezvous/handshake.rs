@@ -1,9 +1,9 @@
-//! How two processes get to know each other, before either believes anything that the other says.
+//! Mutual authentication of two processes, before either trusts anything from the other.
 //!
-//! The one that connects sends a fresh number. Rank 0 answers with one of its own and proves that it knows the secret; then
-//! the other says which rank of which run it is, and proves the same. Both proofs, and the keys of both directions, follow
-//! from all that was said before, under a label for each use. So nothing that was recorded or reflected proves anything,
-//! and the keys belong to this rank, this run and this connection.
+//! The connecting process sends a nonce. Rank 0 answers with its own nonce and a proof that it knows the secret. Then
+//! the other process tells its rank and run, with the same proof. Both proofs and the keys of both directions are
+//! derived from everything sent before, with a label for each use. So recorded or reflected messages prove nothing, and
+//! keys are bound to this rank, run and connection.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 use super::seal::{Seal, TAG, holds, tag};
 use super::stream::Stream;
 
-/// The first bytes of either side: the protocol and its version.
+/// First bytes of either side: the protocol and its version.
 const MAGIC: [u8; 8] = *b"aorta\0/2";
 
-/// Bytes of the fresh number of either side.
+/// Bytes of a nonce.
 const NONCE: usize = 32;
 
-/// Bytes that either side begins with.
+/// Bytes of either side's opening: magic and nonce.
 const OPENING: usize = MAGIC.len() + NONCE;
 
-/// Bytes at most of what a rank says of itself.
+/// Maximum bytes of a rank's introduction.
 const HELLO: usize = 4096;
 
-/// How long a connection may take until its rank is known.
+/// Time until a connection must be authenticated.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it may take to send its first bytes, which a rank does at once.
+/// Time until its first bytes must arrive, which a rank sends at once.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// Which rank of which run connects.
+/// Identifies the connecting rank and its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     pub version: String,
@@ -41,7 +41,7 @@ pub struct Hello {
     pub world: u32,
 }
 
-/// The seals of a connection.
+/// The seals of both directions of a connection.
 pub struct Seals {
     pub sent: Seal,
     pub received: Seal,
@@ -54,28 +54,28 @@ fn opening() -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// The labels of both proofs.
+/// Labels of the two proofs.
 const FIRST: &str = "aorta: rank 0 knows the secret";
 const OTHERS: &str = "aorta: another rank knows the secret";
 
-/// The keys to rank 0 and from it.
+/// Keys to rank 0 and from it.
 fn keys(secret: &[u8], begun: &[u8], hello: &[u8]) -> (Seal, Seal) {
     let key = |label| Seal::new(tag(secret, label, &[begun, hello]));
     (key("aorta: frames to rank 0"), key("aorta: frames from rank 0"))
 }
 
-/// Why there is no conversation with whoever listens.
+/// Why a connection to a listener failed.
 #[derive(Debug)]
-pub enum Stranger {
-    /// It does not know the secret, or is no aorta.
+pub enum ConnectError {
+    /// The listener does not know the secret, or is not aorta.
     Unknown,
     /// The connection could not be made.
     Unreachable(io::Error),
 }
 
-/// The side of a rank that connects. Nothing that the other side sends is read but its number and its proof.
-pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, Stranger> {
-    let own = opening().map_err(Stranger::Unreachable)?;
+/// Authenticates to rank 0 and checks its proof. Reads nothing from the other side but its nonce and proof.
+pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, ConnectError> {
+    let own = opening().map_err(ConnectError::Unreachable)?;
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
     let mut stream = stream.until(deadline);
     let mut answer = [0; OPENING + TAG];
@@ -83,34 +83,34 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
     let (other, proof) = answer.split_at(OPENING);
     let begun = [&own, other].concat();
     if heard.is_err() || !other.starts_with(&MAGIC) || !holds(secret, FIRST, &[&begun], proof) {
-        return Err(Stranger::Unknown);
+        return Err(ConnectError::Unknown);
     }
     let proof = tag(secret, OTHERS, &[&begun, &hello]);
     let said = [(hello.len() as u32).to_le_bytes().as_slice(), &hello, &proof].concat();
-    stream.write_all(&said).map_err(|_| Stranger::Unknown)?;
+    stream.write_all(&said).map_err(|_| ConnectError::Unknown)?;
     let (sent, received) = keys(secret, &begun, &hello);
     Ok(Seals { sent, received })
 }
 
-/// A process that has connected to rank 0 and has not yet said who it is. Until it has proved
-/// that it knows the secret it takes a few KiB at most, and nothing that it sends is understood.
+/// A process that has connected to rank 0 and is not authenticated yet. Until then it uses a few KiB at most, and its
+/// data is not interpreted.
 pub struct Guest {
     stream: Stream,
     pub from: Option<IpAddr>,
     since: Instant,
     heard: Vec<u8>,
-    /// What both sides have begun with; `None` until the guest has.
+    /// The opening of both sides; `None` until it has arrived.
     begun: Option<Vec<u8>>,
 }
 
-/// How far a guest is.
-pub enum Arrival {
-    /// More has to come.
+/// State of a guest after some progress.
+pub enum GuestState {
+    /// More data must arrive.
     Pending(Guest),
-    /// It has proved that it knows the secret, and said who it is.
+    /// It is authenticated.
     Known(Hello, Stream, Seals),
-    /// It has not, and is gone.
-    Stranger,
+    /// It failed to authenticate, and was disconnected.
+    ConnectError,
 }
 
 impl Guest {
@@ -119,19 +119,19 @@ impl Guest {
         Guest { stream, from, since: Instant::now(), heard: Vec::new(), begun: None }
     }
 
-    /// Takes what has come since the last time, and never waits.
-    pub fn advance(mut self, secret: &[u8]) -> Arrival {
+    /// Processes the data that has arrived, without blocking.
+    pub fn advance(mut self, secret: &[u8]) -> GuestState {
         let patience = if self.begun.is_none() { SHORT } else { PATIENCE };
         if self.since.elapsed() > patience {
-            return Arrival::Stranger;
+            return GuestState::ConnectError;
         }
         match self.take(secret) {
             Ok(Some((hello, seals))) => match self.stream.set_nonblocking(false) {
-                Ok(()) => Arrival::Known(hello, self.stream, seals),
-                Err(_) => Arrival::Stranger,
+                Ok(()) => GuestState::Known(hello, self.stream, seals),
+                Err(_) => GuestState::ConnectError,
             },
-            Ok(None) => Arrival::Pending(self),
-            Err(_) => Arrival::Stranger,
+            Ok(None) => GuestState::Pending(self),
+            Err(_) => GuestState::ConnectError,
         }
     }
 
@@ -146,7 +146,7 @@ impl Guest {
             let own = opening()?;
             let begun = [self.heard.as_slice(), &own].concat();
             let answer = [own.as_slice(), &tag(secret, FIRST, &[&begun])].concat();
-            // A connection that has sent nothing before takes this at once.
+            // The send buffer of a new connection is empty, so this does not block.
             self.stream.write_all(&answer)?;
             self.begun = Some(begun);
             self.heard.clear();
@@ -171,7 +171,7 @@ impl Guest {
         Ok(Some((hello, Seals { sent, received })))
     }
 
-    /// Reads until that many bytes have been heard; `false` where they have not come yet.
+    /// Reads until `length` bytes have been received; `false` if they have not all arrived yet.
     fn fill(&mut self, length: usize) -> io::Result<bool> {
         let mut buffer = [0; 512];
         while self.heard.len() < length {

@@ -1,4 +1,4 @@
-//! The side of the other ranks: each looks for rank 0, and says who it is.
+//! The other ranks' side of the rendezvous: each finds rank 0 and authenticates to it.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use crate::exec::ExecError;
 
-use super::frame::{Frame, Kind};
-use super::handshake::{Hello, PATIENCE, Seals, Stranger, introduce};
+use super::frame::{Frame, FrameKind};
+use super::handshake::{ConnectError, Hello, PATIENCE, Seals, introduce};
 use super::stream::{Address, Stream};
-use super::{Place, Transport, local};
+use super::{JoinOptions, Transport, local};
 
-/// Between two rounds of looking for rank 0.
+/// Pause between two attempts to find rank 0.
 pub(super) const ROUND: Duration = Duration::from_millis(50);
 
-/// How long a port is waited for that rank 0 takes only where other runs have those before it.
+/// Connection timeout of the ports after the first, which rank 0 uses only if other runs have those before.
 const FURTHER: Duration = Duration::from_millis(500);
 
-/// How long one is waited for at the end of the time.
+/// Minimum connection timeout, near the end of the time.
 const LAST: Duration = Duration::from_millis(20);
 
-/// A connection whose both ends are known.
+/// An authenticated connection.
 pub(super) struct Connection {
     pub stream: Stream,
     pub seals: Seals,
@@ -40,8 +40,8 @@ pub(super) fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// The error of ranks that do not meet.
-pub(super) fn failed(why: String, place: &Place) -> ExecError {
+/// Error of ranks that do not find each other.
+pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
     let help = match &place.transport {
         Transport::Host { advice, .. } => advice.clone(),
         Transport::Network { address, .. } => {
@@ -57,21 +57,21 @@ pub(super) fn failed(why: String, place: &Place) -> ExecError {
     ExecError::Rendezvous { why, help }
 }
 
-/// The answer of rank 0 to one that it knows.
+/// Rank 0's answer to an authenticated rank.
 pub(super) enum Answer {
     Welcome(Connection),
-    /// It is of another run: the one that is looked for may be at another port.
+    /// It belongs to another run. The wanted one may be at another port.
     Elsewhere,
     Refused(String),
 }
 
-/// Returns the connection of another rank to rank 0. Whoever else listens where rank 0 should is told of in the end, and
-/// changes nothing until then.
-pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
+/// Returns the connection of another rank to rank 0. Other listeners at rank 0's addresses are only mentioned in the
+/// final error.
+pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let (mut stranger, mut last) = (None, String::from("nobody listens"));
     if let Transport::Host { folder, .. } = &place.transport {
-        // What is wrong with the folder does not change by waiting, as the address of a host may.
+        // A problem with the folder is permanent, unlike one with a host's address, so fail at once.
         local::address(folder, &place.job).map_err(|why| failed(why, place))?;
     }
     loop {
@@ -82,13 +82,13 @@ pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
         for (index, address) in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
             let patience = if index == 0 { PATIENCE } else { FURTHER };
-            match knock(&address, place, left.clamp(LAST, patience)) {
+            match connect(&address, place, left.clamp(LAST, patience)) {
                 Ok(Answer::Welcome(connection)) => return Ok(connection),
                 Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), place)),
                 Ok(Answer::Elsewhere) => last = format!("another run listens at {address}"),
-                Err(Stranger::Unknown) => stranger = Some(address),
-                Err(Stranger::Unreachable(error)) => {
-                    // That nobody listens at a port says nothing of one where somebody does.
+                Err(ConnectError::Unknown) => stranger = Some(address),
+                Err(ConnectError::Unreachable(error)) => {
+                    // If nobody listens at one port, an error at another port is more informative.
                     if !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) {
                         last = format!("{address}: {error}");
                     }
@@ -115,8 +115,8 @@ pub(super) fn look(place: &Place) -> Result<Connection, ExecError> {
     }
 }
 
-/// The addresses where rank 0 may be, each with the number of its port; or why none is known.
-fn addresses(place: &Place) -> Result<Vec<(usize, Address)>, String> {
+/// Addresses at which rank 0 may listen, each with the index of its port; or why none is known.
+fn addresses(place: &JoinOptions) -> Result<Vec<(usize, Address)>, String> {
     match &place.transport {
         Transport::Host { folder, .. } => Ok(vec![(0, local::address(folder, &place.job)?)]),
         Transport::Network { address, .. } => {
@@ -128,22 +128,22 @@ fn addresses(place: &Place) -> Result<Vec<(usize, Address)>, String> {
     }
 }
 
-/// Connects to an address, and says who this is to one that proves to be rank 0.
-pub(super) fn knock(address: &Address, place: &Place, patience: Duration) -> Result<Answer, Stranger> {
+/// Connects to an address and authenticates to rank 0.
+pub(super) fn connect(address: &Address, place: &JoinOptions, patience: Duration) -> Result<Answer, ConnectError> {
     let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
-    let mut stream = Stream::connect(address, patience).map_err(Stranger::Unreachable)?;
+    let mut stream = Stream::connect(address, patience).map_err(ConnectError::Unreachable)?;
     let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + PATIENCE)?;
     let mut connection = Connection { stream, seals };
-    let answer = connection.receive(PATIENCE).map_err(Stranger::Unreachable)?;
+    let answer = connection.receive(PATIENCE).map_err(ConnectError::Unreachable)?;
     match answer.kind {
-        Kind::Welcome => Ok(Answer::Welcome(connection)),
-        Kind::Elsewhere => Ok(Answer::Elsewhere),
-        Kind::Refused => Ok(Answer::Refused(answer.text)),
-        _ => Err(Stranger::Unknown),
+        FrameKind::Welcome => Ok(Answer::Welcome(connection)),
+        FrameKind::Elsewhere => Ok(Answer::Elsewhere),
+        FrameKind::Refused => Ok(Answer::Refused(answer.text)),
+        _ => Err(ConnectError::Unknown),
     }
 }
 
-/// The addresses of a host.
+/// Resolves a host name to addresses.
 pub(super) fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
     let found =
         (host, 0).to_socket_addrs().map_err(|error| format!("the address of `{host}` is not known: {error}"))?;

@@ -1,7 +1,8 @@
-//! The side of rank 0: it listens, and takes the other ranks until all are there.
+//! Rank 0's side of the rendezvous: it listens, and accepts the other ranks until all have joined.
 //!
-//! Whoever reaches the port may connect, so nobody is waited for: connections are looked at in turn, those that have not
-//! proved to be ranks are few, and the oldest of the address that has the most makes room for the next.
+//! Anybody who reaches the port may connect, so nothing blocks on a single connection: connections are processed in
+//! turn, the number of unauthenticated ones is limited, and the oldest one from the address with the most makes room
+//! for a new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -10,33 +11,33 @@ use std::time::{Duration, Instant};
 
 use crate::exec::ExecError;
 
-use super::frame::{Frame, Kind};
-use super::handshake::{Arrival, Guest, Hello, PATIENCE, Seals, Stranger};
-use super::join::{Answer, Connection, ROUND, failed, knock, resolve, version};
+use super::frame::{Frame, FrameKind};
+use super::handshake::{ConnectError, Guest, GuestState, Hello, PATIENCE, Seals};
+use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
 use super::stream::{Address, Listener, Stream};
-use super::{Place, Transport, local};
+use super::{JoinOptions, Transport, local};
 
-/// Connections at most whose rank is not known.
+/// Maximum number of unauthenticated connections.
 const GUESTS: usize = 256;
 
-/// Connections that are taken before the others are looked at again.
+/// Maximum number of connections accepted before existing ones are processed again.
 const AT_ONCE: usize = 64;
 
-/// The pause where nothing has come.
+/// Pause when nothing has arrived.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Refusals, and addresses of strangers, that a message names.
+/// Maximum number of refusals and unknown addresses in a message.
 const TOLD: usize = 4;
 
-/// How often a port is tried at which nobody answers, and which cannot be had.
+/// Number of attempts at a port that cannot be bound although nobody answers there.
 const TRIES: usize = 20;
 
 /// Returns the connections of rank 0, by rank.
-pub(super) fn listen(place: &Place) -> Result<BTreeMap<u32, Connection>, ExecError> {
+pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let listener = bind(place)?;
     let (come, strangers) = (BTreeMap::new(), BTreeSet::new());
-    let mut door = Door { place, come, guests: Vec::new(), refused: Vec::new(), strangers };
+    let mut door = Acceptor { place, come, guests: Vec::new(), refused: Vec::new(), strangers };
     while door.come.len() + 1 < place.world as usize {
         if Instant::now() > deadline {
             return Err(door.missing(&listener));
@@ -49,18 +50,17 @@ pub(super) fn listen(place: &Place) -> Result<BTreeMap<u32, Connection>, ExecErr
     Ok(door.come)
 }
 
-/// What comes of the wish to listen at an address.
+/// Result of trying to listen at an address.
 enum Claim {
     Ours(Listener),
-    /// Rank 0 of another run has it, which knows the same secret.
+    /// Rank 0 of another run with the same secret has it.
     OtherRun,
-    /// It is no address of this host.
+    /// It is not an address of this host.
     Elsewhere,
 }
 
-/// Listens at the address of the place. A port that another run of the same user has is left to it; one that anybody else
-/// has is an error.
-fn bind(place: &Place) -> Result<Listener, ExecError> {
+/// Binds rank 0's address. Skips ports used by other runs of the same user; fails if anybody else uses one.
+fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     let (host, port) = match &place.transport {
         Transport::Host { folder, .. } => {
             local::sweep(folder);
@@ -90,7 +90,7 @@ fn bind(place: &Place) -> Result<Listener, ExecError> {
     Err(failed(why, place))
 }
 
-fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
+fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
         let Transport::Network { .. } = place.transport else { return failed(why, place) };
@@ -105,15 +105,15 @@ fn claim(address: &Address, place: &Place) -> Result<Claim, ExecError> {
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot(error.to_string())),
             Err(_) => {}
         }
-        match knock(address, place, PATIENCE) {
+        match connect(address, place, PATIENCE) {
             Ok(Answer::Elsewhere) => return Ok(Claim::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
             Ok(Answer::Welcome(_)) => {
                 return Err(cannot("another process takes this one for a rank of its own".to_owned()));
             }
-            Err(Stranger::Unknown) => break,
-            // Nobody listens any more, or not yet.
-            Err(Stranger::Unreachable(_)) => {
+            Err(ConnectError::Unknown) => break,
+            // Nobody listens there any more, or not yet.
+            Err(ConnectError::Unreachable(_)) => {
                 #[cfg(unix)]
                 if let Address::Host(path) = address
                     && local::is_abandoned(path)
@@ -131,18 +131,18 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
     all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-struct Door<'a> {
-    place: &'a Place,
+struct Acceptor<'a> {
+    place: &'a JoinOptions,
     come: BTreeMap<u32, Connection>,
-    /// Who has connected and is not known yet, the oldest first.
+    /// Unauthenticated connections, the oldest first.
     guests: Vec<Guest>,
     refused: Vec<String>,
-    /// Addresses from which connections came that did not prove that they know the secret.
+    /// Addresses of connections that failed to authenticate.
     strangers: BTreeSet<IpAddr>,
 }
 
-impl Door<'_> {
-    /// Takes the connections that wait. Returns whether there were any.
+impl Acceptor<'_> {
+    /// Accepts waiting connections. Returns whether there were any.
     fn admit(&mut self, listener: &Listener) -> bool {
         for taken in 0..AT_ONCE {
             match listener.accept() {
@@ -154,7 +154,7 @@ impl Door<'_> {
                 }
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return taken > 0,
-                // The process may have as many files open as it can.
+                // The process may have reached its limit of open files.
                 Err(_) => {
                     self.make_room();
                     return taken > 0;
@@ -164,7 +164,7 @@ impl Door<'_> {
         true
     }
 
-    /// Closes the oldest connection of the address that has the most.
+    /// Closes the oldest connection from the address with the most connections.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
         self.guests.iter().for_each(|guest| *counts.entry(guest.from).or_default() += 1);
@@ -174,42 +174,42 @@ impl Door<'_> {
         }
     }
 
-    /// Goes on with every connection as far as that takes no waiting. Returns whether any said who it is.
+    /// Processes every connection without blocking. Returns whether any was authenticated.
     fn attend(&mut self) -> bool {
         let mut is_busy = false;
         for guest in std::mem::take(&mut self.guests) {
             let from = guest.from;
             match guest.advance(self.place.key()) {
-                Arrival::Pending(guest) => self.guests.push(guest),
-                Arrival::Known(hello, stream, seals) => {
+                GuestState::Pending(guest) => self.guests.push(guest),
+                GuestState::Known(hello, stream, seals) => {
                     is_busy = true;
                     self.receive(&hello, stream, seals);
                 }
-                Arrival::Stranger if self.strangers.len() < TOLD => self.strangers.extend(from),
-                Arrival::Stranger => {}
+                GuestState::ConnectError if self.strangers.len() < TOLD => self.strangers.extend(from),
+                GuestState::ConnectError => {}
             }
         }
         is_busy
     }
 
-    /// Answers one that is known, and keeps its connection where it belongs here.
+    /// Answers an authenticated process, and keeps its connection if it belongs to this run.
     fn receive(&mut self, hello: &Hello, stream: Stream, seals: Seals) {
         let (kind, why) = match self.judge(hello) {
-            Ok(()) => (Kind::Welcome, String::new()),
-            Err(None) => (Kind::Elsewhere, String::new()),
-            Err(Some(why)) => (Kind::Refused, why),
+            Ok(()) => (FrameKind::Welcome, String::new()),
+            Err(None) => (FrameKind::Elsewhere, String::new()),
+            Err(Some(why)) => (FrameKind::Refused, why),
         };
         let mut connection = Connection { stream, seals };
         let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), PATIENCE);
-        if kind == Kind::Refused && self.refused.len() < TOLD {
+        if kind == FrameKind::Refused && self.refused.len() < TOLD {
             self.refused.push(why);
         }
-        if kind == Kind::Welcome && said.is_ok() {
+        if kind == FrameKind::Welcome && said.is_ok() {
             self.come.insert(hello.rank, connection);
         }
     }
 
-    /// Whether one that knows the secret is a rank that is missing: otherwise why not, or nothing where it is of another
+    /// Whether an authenticated process is a missing rank; otherwise the reason, or `None` if it belongs to another
     /// run.
     fn judge(&self, hello: &Hello) -> Result<(), Option<String>> {
         let place = self.place;

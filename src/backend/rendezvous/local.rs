@@ -1,20 +1,20 @@
-//! Where the ranks of one user meet on one host: a Unix socket in a folder that nobody else may enter.
+//! The rendezvous of one user's ranks on one host: a Unix socket in a private folder.
 
 use std::path::Path;
 
 use super::stream::Address;
 
-/// Bytes of a socket's path at most: the system's own limit is 104 or 108.
+/// Maximum bytes of a socket's path; the system's limit is 104 or 108.
 const PATH: usize = 100;
 
-/// The ending of a socket's name.
+/// File extension of sockets.
 const SOCKET: &str = "socket";
 
-/// Age after which a socket at which nobody listens is removed: its process was killed.
+/// Age after which a socket without a listener is removed: its process was killed.
 #[cfg(unix)]
 const STALE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Returns the address of a run in a folder, which is made where it is missing; or why the folder cannot be used.
+/// Returns the address of a run in a folder, which is created if missing; or why the folder cannot be used.
 #[cfg(unix)]
 pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
     use sha2::{Digest, Sha256};
@@ -43,7 +43,7 @@ pub fn address(_folder: &Path, _job: &str) -> Result<Address, String> {
     Err("this system has no Unix sockets".to_owned())
 }
 
-/// Removes the sockets of runs that were killed while they met.
+/// Removes the sockets of runs that were killed during their rendezvous.
 #[cfg(unix)]
 pub fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };

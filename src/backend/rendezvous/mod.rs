@@ -1,11 +1,11 @@
-//! Processes of one run, one for each rank, that tell each other what they have to know together: a star around rank 0.
+//! Communication between the processes of a run, one per rank: a star with rank 0 in the centre.
 //!
-//! Ranks of one user on one host meet at a Unix socket. Ranks of several hosts meet over TCP, and prove to each other that
-//! they know a secret. Every frame is sealed with a key of its connection.
+//! Ranks of one user on one host use a Unix socket. Ranks on several hosts use TCP, and authenticate by a shared
+//! secret. Every frame is sealed with a key of its connection.
 //!
-//! A thread for each connection reads what comes, so that a rank that fails or dies is known at once, also while the
-//! others wait for their devices. Nothing is sent while iterations are measured but a heartbeat now and then. It carries
-//! how far a rank is: one that is alive and makes no progress is not waited for without end.
+//! One thread per connection reads incoming frames, so that a failed or dead rank is noticed at once, even while the
+//! others wait for their devices. While iterations are measured, only occasional heartbeats are sent. They carry each
+//! rank's progress, so that a rank that is alive but makes no progress is not waited for forever.
 
 mod frame;
 mod handshake;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::exec::{ExecError, MOST, Peers};
 
-use frame::{Frame, Kind};
+use frame::{Frame, FrameKind};
 use join::Connection;
 use progress::Progress;
 use seal::Seal;
@@ -37,62 +37,62 @@ use stream::Stream;
 pub use secret::{SHORTEST, Secret, SecretFault};
 pub use stream::is_loopback;
 
-/// Ports that rank 0 tries, from the first on: others may be taken.
+/// Number of ports that rank 0 tries, since some may be in use.
 const PORTS: u16 = 16;
 
-/// Between two signs of life.
+/// Interval of heartbeats.
 const PULSE: Duration = Duration::from_secs(5);
 
-/// Silence after which a process counts as gone, though its connection stands: its machine may be.
+/// Silence after which a process counts as gone, even if its connection is open: its machine may be down.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How long a process that waits for its device, or in a library, may take to end when another is gone.
+/// Time for a process that waits for its device or a library to end by itself after another is gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The same when another has failed, and still tells why: what is under way, such as a compiler, may end first.
+/// The same after another has failed, but still reports its error: current work, such as a compilation, may end first.
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
-/// How long rank 0 waits for the others to be through, in the end.
+/// Time that rank 0 waits for the others at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a rank may have said before anybody asks.
+/// Maximum number of messages from a rank that are queued unread.
 const AHEAD: usize = 4;
 
-/// Where the processes of a run meet, and which one this is.
+/// Rendezvous of a run's processes, with the rank of this one.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct JoinOptions {
     pub rank: u32,
     pub world: u32,
     pub transport: Transport,
-    /// The name of the run, which tells it from others of the same user.
+    /// Name of the run, which distinguishes it from others of the same user.
     pub job: String,
-    /// How long each waits for the others to come.
+    /// How long a process waits for the others to join.
     pub timeout: Duration,
     /// How long a rank may make no progress while another waits for it.
     pub stall: Duration,
 }
 
-/// How the processes of a run reach rank 0.
+/// How processes reach rank 0.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// A Unix socket, for processes of one user on one host.
     Host {
-        /// The folder of the socket, which only this user may enter. Made where it is missing.
+        /// Private folder of the socket; created if missing.
         folder: PathBuf,
-        /// How ranks can meet that this does not suit: the help of an error.
+        /// Help of the error if ranks do not meet: alternatives to this transport.
         advice: String,
     },
     /// TCP, for processes that know the secret.
     Network {
-        /// The host of rank 0.
+        /// Host of rank 0.
         address: String,
-        /// The first port that rank 0 tries.
+        /// First port that rank 0 tries.
         port: u16,
         secret: Secret,
     },
 }
 
-impl Place {
+impl JoinOptions {
     fn ports(&self) -> Vec<u16> {
         match self.transport {
             Transport::Host { .. } => Vec::new(),
@@ -100,7 +100,7 @@ impl Place {
         }
     }
 
-    /// The key of the first proofs. On one host the system says who the other is, and there is none.
+    /// Key of the proofs. Empty on one host, where the system identifies the other process.
     fn key(&self) -> &[u8] {
         match &self.transport {
             Transport::Host { .. } => &[],
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-/// What ends the process where it does not come back by itself.
+/// Ends the process if it does not end by itself.
 pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
@@ -126,7 +126,7 @@ struct Shared {
     changed: Condvar,
     rescue: Rescue,
     stall: Duration,
-    /// Counts what this process has done; what it counts does not matter, as long as it goes on.
+    /// Returns a number that changes whenever this process makes progress.
     work: OnceLock<Work>,
 }
 
@@ -136,7 +136,7 @@ type Work = Box<dyn Fn() -> u64 + Send + Sync>;
 struct Link {
     stream: Stream,
     seal: Seal,
-    /// A frame could not be sent whole: the next would make no sense.
+    /// True if a frame was sent incompletely, after which the connection is unusable.
     broken: bool,
 }
 
@@ -153,29 +153,29 @@ impl Link {
 
 #[derive(Default)]
 struct State {
-    /// What each connection has brought, whole.
+    /// Complete frames received from each rank.
     inbox: BTreeMap<u32, VecDeque<Frame>>,
-    /// Ranks that are through.
+    /// Ranks that have finished.
     through: BTreeSet<u32>,
-    /// The first rank that is gone, and why.
+    /// The first rank that is gone, with the reason.
     lost: Option<(u32, String)>,
-    /// The place that this process comes to next, counted from 0.
+    /// Number of this process's next step, counted from 0.
     turn: u64,
-    /// The name of the last place that this process came to; empty before the first.
+    /// Name of this process's last step; empty before the first.
     place: String,
-    /// This process waits for others at that place.
+    /// True if this process waits for others at that step.
     waiting: bool,
-    /// How far the others were when they were last heard of.
+    /// Progress of the others by their latest heartbeat.
     progress: BTreeMap<u32, Progress>,
-    /// The last place before which a rank has failed.
+    /// The last step before which a rank has failed, and that rank.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
-    /// This process is through.
+    /// True if this process has finished.
     closed: bool,
 }
 
 impl State {
-    /// What the process that is under way has to know.
+    /// Wakes the thread that waits for a change.
     fn wake(&self) {
         let failed = self.lost.is_some() || self.alarm.is_some_and(|(turn, _)| turn >= self.turn);
         if let Some(flag) = self.watched.as_ref().filter(|_| failed) {
@@ -185,20 +185,20 @@ impl State {
 }
 
 impl Rendezvous {
-    /// Meets the other processes; returns when all are there. `rescue` is called when another rank is gone, or has
-    /// failed, and this process does not come back from what it does; it does not return where it ends the process.
-    pub fn join(place: &Place, rescue: Rescue) -> Result<Rendezvous, ExecError> {
+    /// Joins the other processes; returns once all have joined. Calls `rescue` if another rank is gone or has failed
+    /// and this process does not end by itself; `rescue` may end the process.
+    pub fn join(place: &JoinOptions, rescue: Rescue) -> Result<Rendezvous, ExecError> {
         let connections = match place {
-            Place { world: 1, .. } => BTreeMap::new(),
-            Place { rank: 0, .. } => listen::listen(place)?,
-            _ => BTreeMap::from([(0, join::look(place)?)]),
+            JoinOptions { world: 1, .. } => BTreeMap::new(),
+            JoinOptions { rank: 0, .. } => listen::listen(place)?,
+            _ => BTreeMap::from([(0, join::find_rank_0(place)?)]),
         };
         let lost = |rank| move |error: io::Error| ExecError::LostRank { rank, why: reason(&error) };
         let mut readers = Vec::with_capacity(connections.len());
         let mut links = BTreeMap::new();
         for (rank, mut connection) in connections {
             if place.rank == 0 {
-                connection.send(&Frame::new(Kind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
+                connection.send(&Frame::new(FrameKind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
             } else {
                 await_begin(&mut connection, place.timeout + SILENCE)?;
             }
@@ -221,17 +221,16 @@ impl Rendezvous {
             start(move || reader.read(rank, stream, seal)).map_err(lost(rank))?;
         }
         let pulse = shared.clone();
-        start(move || pulse.beat()).map_err(lost(place.rank))?;
+        start(move || pulse.send_heartbeats()).map_err(lost(place.rank))?;
         Ok(Rendezvous { shared })
     }
 
-    /// From now on, heartbeats carry this count of what the process has done. A rank makes progress as long as it changes.
-    /// Only the first count is kept.
+    /// Sets the counter that heartbeats carry as this process's progress. Only the first one is kept.
     pub fn count_work(&self, work: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.shared.work.set(Box::new(work));
     }
 
-    /// Says good-bye: without a reason where this process has all that it needs, else with the reason for which it goes.
+    /// Says good-bye: without a reason if this process has finished, otherwise with the reason why it leaves.
     pub fn leave(&self, why: Option<&str>) {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -240,15 +239,15 @@ impl Rendezvous {
         }
         state.closed = true;
         let last = match (why, &state.lost) {
-            (None, _) => Frame::new(Kind::Bye, shared.rank, 0),
-            // The others may not know yet whom it goes for: the thread that found out may still be about to say so.
-            (Some(_), Some((rank, why))) => Frame::new(Kind::Gone, *rank, 0).with_text(why),
-            (Some(why), _) => Frame::new(Kind::Gone, shared.rank, 0).with_text(why),
+            (None, _) => Frame::new(FrameKind::Bye, shared.rank, 0),
+            // Name the lost rank: the thread that noticed it may not have told the others yet.
+            (Some(_), Some((rank, why))) => Frame::new(FrameKind::Gone, *rank, 0).with_text(why),
+            (Some(why), _) => Frame::new(FrameKind::Gone, shared.rank, 0).with_text(why),
         };
         drop(state);
         shared.changed.notify_all();
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
-        // Whoever closes first may take away what the other has not read yet.
+        // Closing first could discard what the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
             drop(shared.changed.wait_timeout_while(shared.state(), FAREWELL, all));
@@ -265,24 +264,24 @@ impl Drop for Rendezvous {
     }
 }
 
-/// Waits until rank 0 says that all ranks are there. Before that it says nothing.
+/// Waits until rank 0 reports that all ranks have joined.
 fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
     let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
         why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
         help: "what rank 0 printed says why".to_owned(),
     })?;
     match first.kind {
-        Kind::Begin => Ok(()),
+        FrameKind::Begin => Ok(()),
         _ => Err(ExecError::LostRank { rank: 0, why: "it did not begin as it should".to_owned() }),
     }
 }
 
-/// Starts a thread that nobody waits for.
+/// Starts a detached thread.
 fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name("rendezvous".to_owned()).spawn(work).map(drop)
 }
 
-/// Why a connection is over, in words.
+/// Describes why a connection ended.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
@@ -298,46 +297,46 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a frame, in pieces where it is long. Frames of other threads come in between.
+    /// Sends a frame, in pieces if it is long. Frames of other threads may come in between.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
         let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);
         frame.clone().pieces().try_for_each(write)
     }
 
-    /// Rank 0 hands on to the others what they have to know.
+    /// Forwards a frame from rank 0 to all ranks except `but`.
     fn relay(&self, frame: &Frame, but: u32) {
         if self.rank == 0 {
-            // One that cannot be reached is found out by whoever reads from it.
+            // If a rank cannot be reached, the thread that reads from it notices.
             self.links.keys().filter(|&&rank| rank != but).for_each(|&rank| drop(self.send(rank, frame)));
         }
     }
 
-    /// Takes what a connection brings, to its end.
+    /// Receives frames from a connection until it ends.
     fn read(self: Arc<Self>, from: u32, mut stream: Stream, mut seal: Seal) {
         let mut pieces: Vec<u8> = Vec::new();
         loop {
             match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
                 Ok(mut frame) => match frame.kind {
-                    Kind::Piece if pieces.len() + frame.bytes.len() > MOST => {
-                        self.lose(from, "it says more than it may: a bug of aorta", from);
+                    FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
+                        self.note_lost(from, "it says more than it may: a bug of aorta", from);
                     }
-                    Kind::Piece => pieces.append(&mut frame.bytes),
-                    Kind::Said | Kind::Failed | Kind::All => {
+                    FrameKind::Piece => pieces.append(&mut frame.bytes),
+                    FrameKind::Message | FrameKind::Failed | FrameKind::Answer => {
                         pieces.append(&mut frame.bytes);
                         self.put(from, frame.with_bytes(std::mem::take(&mut pieces)));
                     }
-                    Kind::Alarm => self.alarm(frame.turn, frame.rank),
-                    Kind::Gone => self.lose(frame.rank, &frame.text, from),
-                    Kind::Bye => {
+                    FrameKind::Alarm => self.alarm(frame.turn, frame.rank),
+                    FrameKind::Gone => self.note_lost(frame.rank, &frame.text, from),
+                    FrameKind::Bye => {
                         self.state().through.insert(from);
                         self.changed.notify_all();
                         return;
                     }
-                    Kind::Alive => self.hear_of(from, &frame),
-                    Kind::Begin | Kind::Welcome | Kind::Elsewhere | Kind::Refused => {}
+                    FrameKind::Heartbeat => self.note_heartbeat(from, &frame),
+                    FrameKind::Begin | FrameKind::Welcome | FrameKind::Elsewhere | FrameKind::Refused => {}
                 },
-                Err(error) => return self.lose(from, &reason(&error), from),
+                Err(error) => return self.note_lost(from, &reason(&error), from),
             }
             if self.state().lost.as_ref().is_some_and(|(rank, _)| *rank == from) {
                 return;
@@ -346,7 +345,7 @@ impl Shared {
     }
 
     fn put(self: &Arc<Self>, from: u32, frame: Frame) {
-        let (failed, turn) = (frame.kind == Kind::Failed, frame.turn);
+        let (failed, turn) = (frame.kind == FrameKind::Failed, frame.turn);
         let mut state = self.state();
         let inbox = state.inbox.entry(from).or_default();
         inbox.push_back(frame);
@@ -354,15 +353,15 @@ impl Shared {
         drop(state);
         self.changed.notify_all();
         if waiting > AHEAD {
-            self.lose(from, "it does not wait for the others: a bug of aorta", from);
+            self.note_lost(from, "it does not wait for the others: a bug of aorta", from);
         }
         if failed {
             self.alarm(turn, from);
-            self.relay(&Frame::new(Kind::Alarm, from, turn), from);
+            self.relay(&Frame::new(FrameKind::Alarm, from, turn), from);
         }
     }
 
-    /// A rank has failed before that place.
+    /// Notes that a rank has failed before step `turn`.
     fn alarm(self: &Arc<Self>, turn: u64, rank: u32) {
         let mut state = self.state();
         state.alarm = state.alarm.max(Some((turn, rank)));
@@ -373,8 +372,8 @@ impl Shared {
         }
     }
 
-    /// A rank is gone. `from` is where this is known from.
-    fn lose(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
+    /// Notes that a rank is gone. `from` is the rank that reported it.
+    fn note_lost(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
         let mut state = self.state();
         if state.closed || state.lost.is_some() {
             return;
@@ -383,11 +382,11 @@ impl Shared {
         state.wake();
         drop(state);
         self.changed.notify_all();
-        self.relay(&Frame::new(Kind::Gone, rank, 0).with_text(why), from);
+        self.relay(&Frame::new(FrameKind::Gone, rank, 0).with_text(why), from);
         self.rescue_after(GRACE, rank, why, |state| !state.closed);
     }
 
-    /// Ends the process after a while, if it is still stuck.
+    /// Calls `rescue` after a while, if this process has not ended by then.
     fn rescue_after(
         self: &Arc<Self>,
         grace: Duration,
@@ -396,7 +395,7 @@ impl Shared {
         stuck: impl Fn(&State) -> bool + Send + 'static,
     ) {
         let (shared, why) = (self.clone(), why.to_owned());
-        // Without a thread for it, the limit for an iteration is what is left.
+        // Without that thread, the iteration timeout must suffice.
         let _ = start(move || {
             let waited = shared.changed.wait_timeout_while(shared.state(), grace, |state| stuck(state));
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -408,8 +407,8 @@ impl Shared {
         });
     }
 
-    /// Says now and then that this process is there, and how far it is.
-    fn beat(&self) {
+    /// Sends heartbeats with this process's progress.
+    fn send_heartbeats(&self) {
         let pulse = PULSE.min(self.stall / 4);
         loop {
             let waited = self.changed.wait_timeout_while(self.state(), pulse, |state| !state.closed);
@@ -420,7 +419,7 @@ impl Shared {
             let alive = self.heartbeat(&state);
             drop(state);
             for link in self.links.values() {
-                // What is being sent to a rank shows it that this one is there; others need not wait for that.
+                // A link in use is already sending to that rank, which proves that this process is alive.
                 if let Ok(mut link) = link.try_lock() {
                     let _ = link.send(&alive);
                 }
@@ -428,7 +427,7 @@ impl Shared {
         }
     }
 
-    /// Waits for what a connection brings at a place.
+    /// Waits for a frame from a rank at step `turn`.
     fn next(self: &Arc<Self>, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
         let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
         let since = Instant::now();
@@ -449,7 +448,7 @@ impl Shared {
             }
             if let Some(why) = self.stalled(&state, from, what, since) {
                 drop(state);
-                self.lose(from, &why, from);
+                self.note_lost(from, &why, from);
                 state = self.state();
                 continue;
             }
@@ -458,7 +457,7 @@ impl Shared {
         }
     }
 
-    /// Rank 0 hears all, and answers all.
+    /// Rank 0's part of a step: receives all messages and sends the answer.
     fn collect(
         self: &Arc<Self>,
         turn: u64,
@@ -470,19 +469,19 @@ impl Shared {
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
-        let all = Frame::new(Kind::All, 0, turn).with_text(what).with_bytes(answer(parts));
+        let all = Frame::new(FrameKind::Answer, 0, turn).with_text(what).with_bytes(answer(parts));
         for &rank in self.links.keys() {
             self.send(rank, &all).map_err(|error| ExecError::LostRank { rank, why: reason(&error) })?;
         }
         Ok(all.bytes)
     }
 
-    /// The others tell rank 0, and hear its answer.
-    fn tell(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    /// The other ranks' part of a step: sends the message and receives rank 0's answer.
+    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
-        let kind = if failed { Kind::Failed } else { Kind::Said };
+        let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
         let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
-        // Where it cannot be reached, whoever reads from it knows why.
+        // If rank 0 cannot be reached, the thread that reads from it knows why.
         let sent = self.send(0, &own);
         let answer = self.next(0, turn, what)?;
         sent.map_err(|error| lost(reason(&error)))?;
@@ -511,11 +510,11 @@ impl Peers for Rendezvous {
         shared.changed.notify_all();
         let heard = if shared.rank == 0 {
             if failed {
-                shared.relay(&Frame::new(Kind::Alarm, 0, turn), 0);
+                shared.relay(&Frame::new(FrameKind::Alarm, 0, turn), 0);
             }
             shared.collect(turn, what, said, answer)
         } else {
-            shared.tell(turn, what, said, failed)
+            shared.ask_rank_0(turn, what, said, failed)
         };
         shared.state().waiting = false;
         heard

@@ -1,26 +1,26 @@
-//! How far each rank is: heartbeats carry it, so that a rank that is alive and stuck is told from one that works.
+//! Progress of ranks, carried by heartbeats, which distinguishes a rank that works from one that is stuck.
 
 use std::time::{Duration, Instant};
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::{Shared, State};
 
-/// How far another rank is, as its last heartbeat says.
+/// Progress of another rank by its latest heartbeat.
 pub(super) struct Progress {
-    /// The place that it comes to next, counted from 0.
+    /// Number of its next step, counted from 0.
     turn: u64,
-    /// Its count of what it has done.
+    /// Its progress counter.
     work: u64,
-    /// It waits for others.
+    /// True if it waits for others.
     waiting: bool,
-    /// The last place that it came to; empty before the first.
+    /// Name of its last step; empty before the first.
     place: String,
-    /// The moment when any of this changed last.
+    /// Time of the last change to any of these.
     since: Instant,
 }
 
 impl Shared {
-    /// This process comes to its next place. Returns the number of that.
+    /// Begins this process's next step. Returns its number.
     pub(super) fn enter(&self, what: &str) -> u64 {
         let mut state = self.state();
         let turn = state.turn;
@@ -30,22 +30,23 @@ impl Shared {
         turn
     }
 
-    /// A heartbeat: the number of the next place, the name of the last, and then whether this rank waits, and its work.
+    /// Returns a heartbeat: the number of the next step, the name of the last one, whether this rank waits, and its
+    /// progress counter.
     pub(super) fn heartbeat(&self, state: &State) -> Frame {
         let work = self.work.get().map_or(0, |work| work());
         let mut bytes = vec![u8::from(state.waiting)];
         bytes.extend(work.to_le_bytes());
-        Frame::new(Kind::Alive, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
+        Frame::new(FrameKind::Heartbeat, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
     }
 
-    /// Takes the heartbeat of another rank.
-    pub(super) fn hear_of(&self, from: u32, alive: &Frame) {
+    /// Processes the heartbeat of another rank.
+    pub(super) fn note_heartbeat(&self, from: u32, alive: &Frame) {
         let Some((waiting, work)) = alive.bytes.split_first_chunk::<1>() else { return };
         let Ok(work) = work.try_into().map(u64::from_le_bytes) else { return };
         let waiting = waiting[0] != 0;
         let mut state = self.state();
         let known = state.progress.get(&from).map(|known| (known.turn, known.work, known.waiting));
-        // As long as rank 0 waits for others, it sees to it that none of them is waited for without end.
+        // Rank 0, while it waits, supervises the others itself, so it does not count as stuck.
         let is_changed = known != Some((alive.turn, work, waiting)) || (from == 0 && waiting);
         if is_changed {
             let (turn, place, since) = (alive.turn, alive.text.clone(), Instant::now());
@@ -53,8 +54,8 @@ impl Shared {
         }
     }
 
-    /// Why a rank is waited for no longer at a place, where this one has waited from a moment on; `None` while the other
-    /// makes progress, or may.
+    /// Why a rank need not be waited for any longer at a step, given when the waiting began; `None` while it makes
+    /// progress, or may still.
     pub(super) fn stalled(&self, state: &State, from: u32, what: &str, since: Instant) -> Option<String> {
         let known = state.progress.get(&from);
         let still = known.map_or(since, |known| known.since.max(since)).elapsed();
@@ -71,7 +72,7 @@ impl Shared {
     }
 }
 
-/// A time in whole seconds, or as precise as it is where it is short.
+/// Formats a duration in whole seconds, or exactly if it is short.
 fn seconds(time: Duration) -> String {
     if time.as_secs() > 0 { format!("{} s", time.as_secs()) } else { format!("{time:?}") }
 }

@@ -1,5 +1,5 @@
-//! Authentication of a connection: tags by which each side proves that it knows the run's secret, and the seal that every
-//! frame carries in one direction.
+//! Authentication of messages: tags that prove knowledge of the run's secret, and the seal of one direction of a
+//! connection.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -9,7 +9,8 @@ pub const TAG: usize = 32;
 
 pub type Tag = [u8; TAG];
 
-/// Starts the HMAC of parts under a label. Each part has its length before it, so that no two lists of parts agree.
+/// Starts the HMAC of parts under a label. Each part is preceded by its length, so that different lists of parts
+/// differ.
 fn keyed(key: &[u8], label: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac = Hmac::new_from_slice(key).expect("HMAC takes keys of any length");
     for part in [label.as_bytes()].iter().chain(parts) {
@@ -19,18 +20,18 @@ fn keyed(key: &[u8], label: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// Returns the tag of some parts. The label says what the tag is for, so that none can be used for anything else.
+/// Returns the tag of some parts. The label states the tag's purpose, so that it cannot serve another one.
 pub fn tag(key: &[u8], label: &str, parts: &[&[u8]]) -> Tag {
     keyed(key, label, parts).finalize().into_bytes().into()
 }
 
-/// Compares a tag that came from outside, in a time that does not depend on where they differ.
+/// Compares a received tag in constant time.
 pub fn holds(key: &[u8], label: &str, parts: &[&[u8]], found: &[u8]) -> bool {
     keyed(key, label, parts).verify_slice(found).is_ok()
 }
 
-/// The seal of one direction of one connection: its key, and the number of the next frame. A frame that is altered,
-/// repeated, left out or moved has the wrong tag.
+/// The seal of one direction of a connection: its key and the number of the next frame. A frame that is altered,
+/// repeated, dropped or reordered has a wrong tag.
 pub struct Seal {
     key: Tag,
     next: u64,
@@ -53,7 +54,7 @@ impl Seal {
         holds(&self.key, what, &[&[number.as_slice()], bytes].concat(), found)
     }
 
-    /// Goes on to the next frame.
+    /// Advances to the next frame.
     pub fn advance(&mut self) {
         self.next += 1;
     }

@@ -1,12 +1,12 @@
-//! The secret of a user's runs: ranks on several hosts know each other by it.
+//! The secret of a user's runs, by which ranks on several hosts authenticate.
 
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Characters of a secret at least. Who records a meeting can try guesses at home, so a short one is none.
+/// Minimum number of characters. Whoever records a handshake can try guesses offline.
 pub const SHORTEST: usize = 16;
 
-/// Characters of a secret at most.
+/// Maximum number of characters.
 const LONGEST: usize = 1024;
 
 /// A text that only the processes of a user's runs know. It is never printed, recorded or sent.
@@ -19,12 +19,12 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why there is a secret and it cannot be used.
+/// Why an existing secret cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SecretFault {
     TooShort,
     TooLong,
-    /// The file is another user's, or others may read or write it.
+    /// The file belongs to another user, or others can read or write it.
     Open,
     /// The path is a link, a folder or another thing that is not a file.
     NoFile,
@@ -32,7 +32,7 @@ pub enum SecretFault {
 }
 
 impl Secret {
-    /// A secret, without the space around it.
+    /// Creates a secret; surrounding white space is removed.
     pub fn new(text: &[u8]) -> Result<Secret, SecretFault> {
         let text = text.trim_ascii();
         match text.len() {
@@ -42,13 +42,13 @@ impl Secret {
         }
     }
 
-    /// Reads the secret of a file that only this user may read; `None` where there is no such file.
+    /// Reads the secret from a file that only this user may access; `None` if there is no such file.
     pub fn read(path: &Path) -> Result<Option<Secret>, SecretFault> {
         let unreadable = |error: io::Error| SecretFault::Unreadable(error.to_string());
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(error)),
-            // Anything but a file could block whoever opens it.
+            // Opening anything but a regular file could block.
             Ok(found) if !found.is_file() => return Err(SecretFault::NoFile),
             Ok(_) => {}
         }
@@ -66,7 +66,7 @@ impl Secret {
     }
 }
 
-/// Whether a file or folder is this user's, and nobody else's business.
+/// Whether a file or folder belongs to this user and is inaccessible to others.
 #[cfg(unix)]
 pub(super) fn is_private(found: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

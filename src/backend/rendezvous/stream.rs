@@ -1,4 +1,4 @@
-//! A connection between two processes of a run: over the network, or over a Unix socket on one host.
+//! A connection between two processes of a run: TCP, or a Unix socket on one host.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -27,7 +27,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether an address, as it is written, is of this host alone.
+/// Whether an address, as text, is a loopback address.
 pub fn is_loopback(address: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -50,12 +50,12 @@ macro_rules! each {
 }
 
 impl Stream {
-    /// Connects to an address. Who owns the other end of a Unix socket is checked.
+    /// Connects to an address. Checks the owner of a Unix socket's other end.
     pub fn connect(address: &Address, patience: Duration) -> io::Result<Stream> {
         match address {
             Address::Network(address) => {
                 let stream = TcpStream::connect_timeout(address, patience)?;
-                // Where nobody listens, a connection to a port of this host may reach its own end.
+                // If nobody listens, TCP may connect a local port to itself.
                 if stream.local_addr()? == stream.peer_addr()? {
                     return Err(io::ErrorKind::ConnectionRefused.into());
                 }
@@ -73,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// The address of the other end; `None` for a process of this host.
+    /// Address of the other end; `None` for a process of this host.
     pub fn from(&self) -> Option<IpAddr> {
         match self {
             Stream::Network(stream) => stream.peer_addr().ok().map(|address| address.ip()),
@@ -82,7 +82,7 @@ impl Stream {
         }
     }
 
-    /// A second handle of the same connection.
+    /// Returns a second handle of the same connection.
     pub fn try_clone(&self) -> io::Result<Stream> {
         match self {
             Stream::Network(stream) => stream.try_clone().map(Stream::Network),
@@ -95,12 +95,12 @@ impl Stream {
         each!(self, stream => stream.set_nonblocking(on))
     }
 
-    /// Says that nothing more is sent.
+    /// Closes the sending direction.
     pub fn end(&self) -> io::Result<()> {
         each!(self, stream => stream.shutdown(Shutdown::Write))
     }
 
-    /// Reads and writes that take until a moment at most, all together.
+    /// Limits all following reads and writes together by a deadline.
     pub fn until(&mut self, deadline: Instant) -> Until<'_> {
         Until { stream: self, deadline }
     }
@@ -122,7 +122,7 @@ impl Write for Stream {
     }
 }
 
-/// A connection with a deadline, which counts for all calls together: not for each anew, however little one brings.
+/// A connection with a deadline for all calls together, so that a slow sender cannot extend it.
 pub struct Until<'a> {
     stream: &'a mut Stream,
     deadline: Instant,
@@ -155,7 +155,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// A socket at which rank 0 listens. The file of a Unix socket goes with it.
+/// A listening socket of rank 0. The file of a Unix socket is removed with it.
 #[derive(Debug)]
 pub enum Listener {
     Network(TcpListener),
@@ -178,7 +178,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The address of the network at which it listens; `None` for a Unix socket.
+    /// Network address at which it listens; `None` for a Unix socket.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Listener::Network(listener) => listener.local_addr().ok().map(|address| address.ip()),
@@ -187,7 +187,7 @@ impl Listener {
         }
     }
 
-    /// Takes the next connection, which does not block. That of another user to a Unix socket is closed at once.
+    /// Accepts the next connection, without blocking. Closes connections of other users to a Unix socket at once.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let stream = match self {
             Listener::Network(listener) => {
@@ -218,7 +218,7 @@ impl Drop for Listener {
     }
 }
 
-/// Connects to a Unix socket, or fails where that would take a while: nothing limits how long the system waits for it.
+/// Connects to a Unix socket; fails instead of blocking, since the system has no timeout for it.
 #[cfg(unix)]
 fn connect_now(path: &Path) -> io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
@@ -229,13 +229,13 @@ fn connect_now(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Whether the process at the other end of a Unix socket is this user's, as the kernel says.
+/// Whether the process at the other end of a Unix socket belongs to this user, according to the kernel.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_same_user(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// Elsewhere the folder of the socket, which only this user may enter, is what keeps others out.
+/// On other systems the private folder of the socket keeps other users out.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn is_same_user(_stream: &UnixStream) -> bool {
     true

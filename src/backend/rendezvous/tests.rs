@@ -10,7 +10,7 @@ use super::*;
 #[test]
 fn whoever_goes_first_is_the_one_that_all_hear_of() {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let place = |rank| Place {
+    let place = |rank| JoinOptions {
         rank,
         world: 3,
         transport: Transport::Host { folder: folder.path().join("run"), advice: String::new() },

@@ -1,20 +1,20 @@
-//! The state of a simulation without the time at which it is reached: equal digests go on alike.
+//! Digest of a simulation's state, independent of its time: equal digests continue equally.
 //!
-//! Times count from the present, tasks from the oldest that is kept, stamps from the iteration that is issued next. What
-//! cannot have an effect any more is left out.
+//! Times are relative to the present, tasks to the oldest one that is kept, stamps to the next iteration. State without
+//! further effect is left out.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use super::machine::{TaskId, Time};
 
-/// Where the stamps of one rank begin.
+/// Numbering of one rank's stamps.
 #[derive(Clone, Copy, Debug)]
 pub struct StampBase {
     /// The machine's number of its first stamp.
     pub first: u32,
-    /// Stamps of iterations, which are used again in turn.
+    /// Number of stamps of iterations, which form a ring.
     pub ring: u32,
-    /// The first stamp of the iteration that the rank issues next, from its first one.
+    /// Index of the first stamp of the rank's next iteration.
     pub next: u32,
 }
 
@@ -28,7 +28,7 @@ pub struct Digest<'a> {
 }
 
 impl<'a> Digest<'a> {
-    /// Of a state at a time in which `first` is the oldest task that is kept.
+    /// Begins a digest at time `now`; `first` is the oldest task that is kept.
     pub fn new(now: Time, first: TaskId, stamps: &'a [StampBase]) -> Self {
         Digest { hasher: DefaultHasher::new(), now, first, stamps }
     }
@@ -61,18 +61,18 @@ impl<'a> Digest<'a> {
         self.word(time as u64);
     }
 
-    /// A moment, counted from the present.
+    /// Adds a time, relative to the present.
     pub fn moment(&mut self, time: Time) {
         self.duration(time - self.now);
     }
 
-    /// A moment of which it only counts how far it is ahead.
+    /// Adds a time that only matters if it is in the future.
     pub fn not_before(&mut self, time: Time) {
         self.duration((time - self.now).max(0));
     }
 
     pub fn task(&mut self, task: TaskId) {
-        // A task that is not kept any more has ended long ago, whichever it was.
+        // A task that is no longer kept has ended long ago, so all such tasks are equal.
         self.word(task.checked_sub(self.first).map_or(0, |place| place + 1));
     }
 
@@ -81,7 +81,7 @@ impl<'a> Digest<'a> {
         tasks.for_each(|task| self.task(task));
     }
 
-    /// None and what has ended long ago are the same.
+    /// Adds a task; `None` and tasks that ended long ago are equal.
     pub fn maybe_task(&mut self, task: Option<TaskId>) {
         match task {
             None => self.word(0u64),

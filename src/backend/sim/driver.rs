@@ -1,4 +1,4 @@
-//! One rank of the simulation: what its host calls, and what that comes to on the machine.
+//! The simulated driver of one rank: translates host calls to tasks on the machine.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -18,26 +18,26 @@ struct Node {
     action: Action,
     priority: i32,
     after: Vec<u32>,
-    /// Stamps that its start and its end set.
+    /// Stamps that its start and its end record.
     observed: [Option<u32>; 2],
-    /// As [`Machine::count`] takes it.
+    /// Argument of [`Machine::count`].
     counted: Option<(u32, [bool; 2])>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Graph {
     nodes: Vec<Node>,
-    /// Nodes that nothing in the graph waits for.
+    /// Nodes without dependents in the graph.
     last: Vec<u32>,
-    /// Nodes that wait for nothing.
+    /// Number of nodes without dependencies.
     branches: u32,
 }
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug, Default)]
 struct Capture {
     nodes: Vec<Node>,
-    /// For each lane the last node, and what its next has to wait for.
+    /// For each lane the last node, and the dependencies of its next one.
     lanes: Vec<(Option<u32>, Vec<u32>)>,
     events: Vec<Vec<u32>>,
 }
@@ -58,44 +58,44 @@ struct Costs {
 
 struct SimDriver {
     world: Arc<World>,
-    place: Place,
+    place: RankBase,
     costs: Costs,
     /// The host's time.
     host: Time,
-    /// Calls since the last iteration was issued, and what was said of it.
+    /// Number of calls since the last iteration was issued, and its description.
     calls: u64,
     issued: Option<Issued>,
-    /// What each operation comes to.
+    /// Parts of each operation.
     ops: Vec<Op>,
     parts: Vec<Part>,
-    /// For each lane its placing, its last task, and what the next waits for.
+    /// For each lane its placement, its last task, and the dependencies of its next one.
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,
     graphs: Vec<Graph>,
-    /// What each gate that is shut holds up.
+    /// The task that holds each gate while it is shut.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
     observing: bool,
-    /// The stamp that the next operation's start sets.
+    /// The stamp that the next operation's start records.
     opening: Option<u32>,
-    /// What the last operation came to: a task, or a node of the capture under way.
+    /// The last operation, as a task or as a node of the current capture.
     last: Option<Launched>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Launched {
     Task(TaskId),
-    /// A task that had ended when its call returned, and when that was.
+    /// A task that had ended when its call returned, with its end.
     Ended(Time),
     Node(u32),
 }
 
-/// A driver for each image, all on one machine. With `each`, iterations are simulated also where they are equal to earlier
-/// ones.
+/// Opens a driver for each image, all on one machine. With `each`, every iteration is simulated, even if it equals an
+/// earlier one.
 pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
-    // Streams that keep to a part of the device have queues of their own behind those of all priorities.
+    // Streams with limited compute units have their own queues, after those of all priorities.
     let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
     let queues = shared + apart.max().unwrap_or(0);
     let lanes =
@@ -113,7 +113,7 @@ pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driv
     let world = Arc::new(World::new(machine, &stamps, each));
     let (mut first_lane, mut first_stamp) = (0, 0);
     let drivers = images.iter().zip(parts).enumerate().map(|(rank, (image, parts))| {
-        let place = Place { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
+        let place = RankBase { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
         first_lane += image.lanes.len() as u32;
         first_stamp += image.stamps;
         Box::new(SimDriver::new(profile, image, world.clone(), place, parts)) as Box<dyn Driver>
@@ -121,10 +121,10 @@ pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driv
     drivers.collect()
 }
 
-/// Where a rank's numbers begin on the machine.
+/// Offsets of a rank's numbers on the machine.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Which of the process's ranks it is.
+struct RankBase {
+    /// Index of the rank in this process.
     rank: usize,
     first_lane: u32,
     first_stamp: u32,
@@ -132,7 +132,7 @@ struct Place {
 }
 
 impl SimDriver {
-    fn new(profile: &Profile, image: &Image, world: Arc<World>, place: Place, (ops, parts): Parts) -> Self {
+    fn new(profile: &Profile, image: &Image, world: Arc<World>, place: RankBase, (ops, parts): Parts) -> Self {
         let queue_base = |priority: Priority| match (profile.queues.by_priority, priority) {
             (false, _) => 0,
             (true, Priority::High) => 1,
@@ -184,7 +184,7 @@ impl SimDriver {
         self.place.first_stamp + stamp
     }
 
-    /// Lets time pass until something has happened, and the host with it.
+    /// Advances the simulation until an event that is awaited has happened, and the host's clock with it.
     fn wait_for<'a>(
         &mut self,
         world: &'a World,
@@ -195,7 +195,7 @@ impl SimDriver {
         world.wait(state, self.place.rank, awaited, || self.view()).ok_or_else(|| Self::stuck(call))
     }
 
-    /// What decides what this rank does next.
+    /// State that determines what this rank does next.
     fn view(&self) -> View {
         let lane = |(_, last, waits): &(Placing, Option<TaskId>, Vec<TaskId>)| {
             std::iter::once(*last).chain(waits.iter().copied().map(Some)).collect()
@@ -203,7 +203,7 @@ impl SimDriver {
         let mut tasks: Vec<Vec<Option<TaskId>>> = self.lanes.iter().map(lane).collect();
         tasks.push(self.events.clone());
         if let Some(Issued { under_way, next_stamp, stamps, .. }) = self.issued {
-            // Those of the iteration that is being issued, of the ones under way, and of the one before.
+            // Stamps of the iteration being issued, of those under way, and of the one before.
             let window = under_way as u32 + 2;
             let ago = |list: &[Option<TaskId>], next: u32, ring: u32, count: u32| {
                 (0..count.min(ring))
@@ -216,13 +216,13 @@ impl SimDriver {
         View { clock: self.host, calls: self.calls, tasks }
     }
 
-    /// Puts a task behind a lane's last, and behind what the lane was told to wait for.
+    /// Submits a task after a lane's last one and the lane's pending dependencies.
     fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
         self.calls += 1;
         let world = self.world.clone();
         let mut state = world.lock();
         let (placing, last, waits) = &mut self.lanes[lane as usize];
-        // A mark has no gap before it: it is where the lane is.
+        // A mark has no gap before it, since it is a position on the lane.
         let (same, event) = match action {
             Action::Mark(_) | Action::Meet(_) => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
@@ -235,7 +235,7 @@ impl SimDriver {
         *last = Some(task);
         let lane = placing.lane;
         if state.machine.outstanding(lane) > self.costs.depth {
-            // The queue is full: the call returns when there is room.
+            // With a full queue, the call blocks until there is room.
             let room = Awaited::Room { lane, limit: self.costs.depth + 1 };
             state = self.wait_for(&world, state, room, "launch")?;
             self.host = self.host.max(state.machine.now());
@@ -255,7 +255,7 @@ impl SimDriver {
         node
     }
 
-    /// A stamp around an operation: the first of a pair is for the next operation's start, the second for its end.
+    /// Handles a stamp around an operation: the first of a pair records the next operation's start, the second its end.
     fn observe(&mut self, stamp: u32) {
         let number = self.stamp_of(stamp);
         match self.last.take() {
@@ -269,7 +269,7 @@ impl SimDriver {
         }
     }
 
-    /// Anything that a stamp has reached belongs to its last use.
+    /// Forgets the previous record of a stamp.
     fn forget(&mut self, stamp: u32) {
         let number = self.stamp_of(stamp) as usize;
         let mut state = self.world.lock();
@@ -362,7 +362,7 @@ impl Driver for SimDriver {
             return Ok(());
         }
         self.host += self.costs.stamp;
-        // What this stamp said before has been asked for: it is set anew.
+        // The stamp's previous time has been read, so it can be recorded anew.
         self.forget(stamp);
         let task = self.submit(lane, Action::Mark(Some(self.stamp_of(stamp))), None)?;
         self.stamps[stamp as usize] = Some(task);
@@ -446,7 +446,7 @@ impl Driver for SimDriver {
         true
     }
 
-    /// The gate's own call costs the host nothing: it is outside of everything that is told.
+    /// The call costs the host nothing, since it is outside of all measured times.
     fn hold(&mut self, gate: u32, lane: u32) -> Result<(), Box<Fault>> {
         let (placing, _, waits) = &mut self.lanes[lane as usize];
         let shut = self.world.lock().machine.hold(placing.lane);
@@ -475,7 +475,7 @@ impl Driver for SimDriver {
         true
     }
 
-    /// What lies in the cache was worked out with the image.
+    /// The effect of the flush is part of the image's precomputed costs.
     fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
         Ok(())
     }
@@ -484,7 +484,7 @@ impl Driver for SimDriver {
         Nanos(self.host)
     }
 
-    /// All ranks are on one machine, and their hosts go by its time.
+    /// All ranks are on one machine, whose time their hosts use.
     fn has_clock(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Collectives as the machine sees them: where ranks meet, and how long they take from then on.
+//! Collectives on the simulated machine: participants and durations.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
 use crate::ops::{Collective, CollectiveKind, Peer};
 
-use super::machine::{Action, Channel, Exchange, Machine, Side, Time, whole};
+use super::machine::{Action, Channel, ChannelSide, Exchange, Machine, Time, whole};
 
-/// The communicators of all ranks, each with a number.
+/// Communicators of all ranks, numbered.
 #[derive(Debug)]
 pub struct Exchanges<'a> {
     comms: FxHashMap<&'a Comm, u32>,
     profile: &'a Profile,
     floor: Time,
-    /// What each rank does where ranks copy to each other.
+    /// Each rank's copies to and from other ranks.
     crossings: BTreeMap<u32, Crossings>,
 }
 
@@ -33,9 +33,9 @@ impl<'a> Exchanges<'a> {
         Exchanges { comms, profile, floor: whole(profile.kernel_floor.value()), crossings }
     }
 
-    /// What a copy between ranks is on the machine, one after the other, as a GPU does it: the rank says that what arrives
-    /// may be written, and waits until the other has said so; then it sends; then it says that it has, and waits for what
-    /// arrives. Where copies in a row share a meeting, the flags between them are left out.
+    /// Actions of a copy between ranks, in the order of a GPU: signal that the destination is ready and wait for the
+    /// receivers' signals; send; signal arrival and wait for incoming data. Consecutive copies that share a
+    /// synchronization omit the flags in between.
     pub fn peer(
         &self,
         (crossing, sharing): (u32, Sharing),
@@ -56,13 +56,13 @@ impl<'a> Exchanges<'a> {
             let flag = self.profile.topology.flag.value();
             let side = |channel, receives, waits| {
                 let time = if waits { flag } else { 0.0 };
-                Side { channel, needed: 2, receives, waits, time, loads: Vec::new() }
+                ChannelSide { channel, needed: 2, receives, waits, time, loads: Vec::new() }
             };
             let out = sends.filter(|&to| needs(peer.rank, to, said));
             let out = out.map(|to| side(channel(peer.rank, to), false, sends_waits));
             let into = from().filter(|&from| needs(from, peer.rank, said));
             let into = into.map(|from| side(channel(from, peer.rank), true, !sends_waits));
-            let sides: Vec<Side> = out.into_iter().chain(into).collect();
+            let sides: Vec<ChannelSide> = out.into_iter().chain(into).collect();
             if sides.is_empty() {
                 return None;
             }
@@ -73,12 +73,12 @@ impl<'a> Exchanges<'a> {
         let send = peer.sends.as_ref().map(|_| Action::Run(task));
         let behind = meet(1, false);
         let actions: Vec<Action> = [before, send, behind].into_iter().flatten().collect();
-        // The middle of a row, at which only the place on the stream is left.
+        // In the middle of a row, only a position on the stream remains.
         if actions.is_empty() { vec![Action::Mark(None)] } else { actions }
     }
 
-    /// What an operation's collectives, which are issued together, are on the machine. Nothing where only one rank takes
-    /// part: then they are copies.
+    /// Action of an operation's collectives, which are issued as a group. `None` for a single rank, where they are
+    /// plain copies.
     pub fn action(
         &self,
         image: &Image,
@@ -100,7 +100,14 @@ impl<'a> Exchanges<'a> {
             };
             let needed = if pair.is_some() { 2 } else { comm.ranks.len() as u32 };
             let receives = collective.kind == CollectiveKind::Recv;
-            sides.push(Side { channel: Channel { comm: number, pair }, needed, receives, waits: true, time, loads });
+            sides.push(ChannelSide {
+                channel: Channel { comm: number, pair },
+                needed,
+                receives,
+                waits: true,
+                time,
+                loads,
+            });
         }
         let units = links.units.value() as u64;
         let calls = collectives.to_vec();

@@ -1,11 +1,11 @@
-//! Work whose speed depends on capacities that it shares with other work: memory bandwidth, links, network cards.
+//! Work that shares capacities: memory bandwidth, links, network cards.
 //!
-//! A flow at full speed takes a share of each capacity that it uses (its demand). Capacities are divided by dominant
-//! resource fairness (Ghodsi et al., NSDI 2011): the largest share that a flow takes of any capacity grows at the same pace
-//! for all flows, until the flow runs at full speed or a capacity is used up. With one capacity this is max-min fairness.
+//! A flow at full speed takes a share of each capacity that it uses, its demand. Capacities are divided by dominant
+//! resource fairness (Ghodsi et al., NSDI 2011): the dominant share of all flows grows at the same pace until a flow
+//! runs at full speed or a capacity is exhausted. With one capacity this is max-min fairness.
 //!
-//! Times are whole nanoseconds. Everything depends on differences of times alone, so that a run that repeats itself later
-//! gives exactly the same.
+//! Times are whole nanoseconds, and only differences of times matter, so that a repetition at a later time gives
+//! exactly the same results.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,25 +13,25 @@ use std::collections::BinaryHeap;
 use super::digest::Digest;
 use super::slots::Slots;
 
-/// A time or a duration, in whole ns.
+/// A time or duration in whole ns.
 pub type Time = i64;
 
-/// A capacity by its number.
+/// Number of a capacity.
 pub type Resource = u32;
 
-/// A flow by its number, which later flows use again.
+/// Number of a flow; reused after its end.
 pub type FlowId = u32;
 
-/// How far the demands on a capacity may exceed it before they are held back: rounding errors of their sum.
+/// How far the sum of demands may exceed a capacity by rounding without contention.
 const EXACT: f64 = 1.0 + 1e-9;
 
-/// Why a flow that is asked for is there.
+/// Panic message for a missing flow.
 const UNDER_WAY: &str = "capacities know flows that are under way";
 
-/// The least speed, as a share of the full one: rounding never stops a flow.
+/// Minimum speed as a share of the full one, so that rounding never stops a flow.
 const SLOWEST: f64 = 1e-9;
 
-/// The part of a capacity that a flow takes at full speed, from 0 to 1.
+/// Share of a capacity that a flow takes at full speed, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     pub resource: Resource,
@@ -41,48 +41,48 @@ pub struct Demand {
 #[derive(Clone, Debug)]
 struct Flow<T> {
     owner: T,
-    /// Time that is left at full speed, in ns, when `at` was.
+    /// Remaining time at full speed, in ns, as of `at`.
     left: f64,
     at: Time,
-    /// Speed, as a share of the full one; 0 before it has one.
+    /// Speed as a share of the full one; 0 before the first assignment.
     rate: f64,
     demands: Vec<Demand>,
     /// The largest of its demands.
     dominant: f64,
-    /// Counts the changes of its end, so that an end that was noted before is known as outdated.
+    /// Version of its end, which identifies outdated entries of the heap.
     version: u64,
-    /// The last round in which it was looked at.
+    /// The last round that visited it.
     seen: u64,
 }
 
 /// A capacity.
 #[derive(Clone, Debug, Default)]
 struct Capacity {
-    /// The flows that use it with the shares that they take at full speed, in the order of their numbers.
+    /// Flows that use it, with their demands, in the order of their numbers.
     users: Vec<(FlowId, f64)>,
     seen: u64,
 }
 
 impl Capacity {
-    /// Whether its users hold each other back.
+    /// Whether the demands exceed the capacity.
     fn contended(&self) -> bool {
         self.users.iter().map(|(_, share)| share).sum::<f64>() > EXACT
     }
 }
 
-/// All flows and the capacities that they share. `T` says whose a flow is.
+/// All flows and their capacities. `T` identifies a flow's owner.
 #[derive(Debug)]
 pub struct Flows<T> {
     flows: Slots<Flow<T>>,
     capacities: Vec<Capacity>,
-    /// When flows end, with their versions: the soonest first.
+    /// Ends of flows with their versions, the earliest first.
     ends: BinaryHeap<Reverse<(Time, FlowId, u64)>>,
     version: u64,
     round: u64,
 }
 
 impl<T: Copy> Flows<T> {
-    /// No flows, and that many capacities.
+    /// Creates a set of capacities without flows.
     pub fn new(resources: usize) -> Self {
         Flows {
             flows: Slots::default(),
@@ -99,7 +99,7 @@ impl<T: Copy> Flows<T> {
         self.capacities.len() as u32 - 1
     }
 
-    /// When the next flow ends, if nothing changes before.
+    /// Time of the next end of a flow, if nothing changes before; `None` without flows.
     pub fn next(&mut self) -> Option<Time> {
         while let Some(&Reverse((time, id, version))) = self.ends.peek() {
             if self.flows.get(id).is_some_and(|flow| flow.version == version) {
@@ -122,8 +122,8 @@ impl<T: Copy> Flows<T> {
         self.share_out(now, Some(id), Vec::new());
     }
 
-    /// Takes the flow that ends first out at its end, and returns whose it was and how many ns of it, at full speed, the
-    /// rounding of its end to whole ns has left out; negative where it has added some.
+    /// Removes the flow that ends first, at its end. Returns its owner and the time at full speed, in ns, that rounding
+    /// its end to whole ns has omitted; negative if added. `None` without flows.
     pub fn finish(&mut self) -> Option<(T, f64)> {
         let now = self.next()?;
         let Reverse((_, id, _)) = self.ends.pop()?;
@@ -140,7 +140,7 @@ impl<T: Copy> Flows<T> {
         Some((flow.owner, flow.left - (now - flow.at) as f64 * flow.rate))
     }
 
-    /// Adds the flows to a digest; `owner` adds whose one is.
+    /// Adds the flows to a digest; `owner` adds a flow's owner.
     pub fn digest(&self, digest: &mut Digest, owner: impl Fn(&mut Digest, T)) {
         digest.size(self.flows.iter().count());
         for (id, flow) in self.flows.iter() {
@@ -161,8 +161,8 @@ impl<T: Copy> Flows<T> {
         self.flows.get(id).expect(UNDER_WAY)
     }
 
-    /// Gives new speeds to a flow that has begun, to the users of capacities of which something came free, and to all that
-    /// share contended capacities with one of these.
+    /// Updates the speeds of a flow that has begun, of users of freed capacities, and of all flows that share contended
+    /// capacities with them.
     fn share_out(&mut self, now: Time, begun: Option<FlowId>, freed: Vec<Resource>) {
         self.round += 1;
         let round = self.round;
@@ -202,14 +202,14 @@ impl<T: Copy> Flows<T> {
         }
     }
 
-    /// The speeds of flows of which no others share the contended capacities: dominant resource fairness by filling up.
+    /// Speeds of a closed set of flows that share contended capacities, by progressive filling.
     fn rates(&self, mut flows: Vec<FlowId>, mut contended: Vec<Resource>) -> Vec<(FlowId, f64)> {
         flows.sort_unstable();
         contended.sort_unstable();
-        // The order of their ends, where they end together, must not depend on what was looked at first.
+        // Sort, so that the order of simultaneous ends does not depend on the traversal.
         let mut rates: Vec<(FlowId, Option<f64>)> = flows.into_iter().map(|id| (id, None)).collect();
         while !contended.is_empty() {
-            // The capacity that is used up at the lowest level decides, and those that use it are settled.
+            // The capacity that is exhausted first fixes the speeds of its users.
             let levels = contended.iter().map(|&resource| self.level(&rates, resource));
             let least = levels.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
             let (place, level) = least.expect("there is one at least");
@@ -225,10 +225,10 @@ impl<T: Copy> Flows<T> {
         rates.into_iter().map(|(id, rate)| (id, rate.unwrap_or(1.0))).collect()
     }
 
-    /// The dominant share at which the flows that are not settled use a capacity up; infinite where they cannot.
+    /// The dominant share at which unfixed flows exhaust a capacity; infinite if they cannot.
     fn level(&self, rates: &[(FlowId, Option<f64>)], resource: Resource) -> f64 {
         let mut left = 1.0;
-        // For each open flow its dominant share and the share of this capacity.
+        // Dominant share of each unfixed flow, and its share of this capacity.
         let mut takers: Vec<(f64, f64)> = Vec::new();
         for &(id, share) in &self.capacities[resource as usize].users {
             let place = rates.binary_search_by_key(&id, |(id, _)| *id).expect("all users of it were found");
@@ -238,7 +238,7 @@ impl<T: Copy> Flows<T> {
             }
         }
         takers.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // For each unit of the level, what the flows take that are not at full speed yet.
+        // Growth of the total demand per unit of dominant share, of flows below full speed.
         let mut slope: f64 = takers.iter().map(|(dominant, share)| share / dominant).sum();
         for (dominant, share) in takers {
             let level = f64::max(left, 0.0) / slope;

@@ -1,9 +1,9 @@
-//! The simulated devices, one of each rank: a discrete-event simulation between whose events rates are constant.
+//! The simulated devices, one per rank: a discrete-event simulation with constant rates between events.
 //!
-//! Kernels hold compute units by blocks and share the memory's bandwidth; copies hold an engine and share their link;
-//! hardware queues hold back what stands behind their head; exchanges hold units from where they begin on each device, and
-//! their transfers share links from when all that take part have come. Everything is deterministic: ties are broken by
-//! number. Times are whole nanoseconds, so that what happens does not depend on when it begins.
+//! Kernels occupy compute units by blocks and share memory bandwidth; copies occupy an engine and share links; hardware
+//! queues delay what is behind their head; exchanges occupy units from their start on each device, and their transfers
+//! share links once all participants have arrived. Everything is deterministic: ties are broken by number. Times are
+//! whole nanoseconds, so that results do not depend on the start time.
 
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -24,24 +24,24 @@ mod state;
 mod units;
 mod watched;
 
-use agenda::{Event, What};
+use agenda::{Event, EventKind};
 use meetings::TransferId;
-pub use meetings::{Channel, Exchange, Side};
+pub use meetings::{Channel, ChannelSide, Exchange};
 use paths::Paths;
 use units::Blocks;
 
-/// A task by its number, counted over the whole run.
+/// Number of a task, counted over the whole run.
 pub type TaskId = u64;
 
 /// What a task does.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
-    /// A place in a lane: the beginning or end of a graph, or a stamp, by its number.
+    /// A position in a lane: begin or end of a graph, or a stamp by its number.
     Mark(Option<u32>),
     Run(Task),
-    /// Takes part in an exchange, by the number that [`Machine::exchange`] gave.
+    /// Takes part in an exchange, by the number from [`Machine::exchange`].
     Exchange(u32),
-    /// The same without compute units: it is no kernel, and goes through no hardware queue.
+    /// The same without compute units: it is not a kernel, and uses no hardware queue.
     Meet(u32),
 }
 
@@ -49,9 +49,9 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Placing {
     pub lane: u32,
-    /// The hardware queue that it goes through; nothing for a node of a graph.
+    /// Its hardware queue; `None` for a node of a graph.
     pub queue: Option<u32>,
-    /// Less is more urgent.
+    /// Lower values are more urgent.
     pub priority: i32,
 }
 
@@ -59,21 +59,21 @@ pub struct Placing {
 struct State {
     action: Action,
     placing: Placing,
-    /// What it waits for and has not ended.
+    /// Number of dependencies that have not ended.
     open: u32,
-    /// The earliest time at which it may start.
+    /// Earliest start.
     ready: Time,
-    /// Whom it holds up, and how long after its end these may start.
+    /// Dependents, each with the minimum gap between this task's end and its start.
     followers: Vec<(TaskId, Time)>,
     end: Option<Time>,
-    /// Blocks of a kernel that have not begun, and that have not ended.
+    /// Number of a kernel's blocks that have not begun, and that have not ended.
     waiting: u64,
     running: u64,
-    /// What the rounding of ends to whole ns has left out of its blocks so far, in ns; the next ones make up for it.
+    /// Time in ns that rounding of ends to whole ns has omitted from its blocks so far; later blocks compensate for it.
     left_out: f64,
-    /// Stamps that its start and its end set.
+    /// Stamps that its start and its end record.
     observed: [Option<u32>; 2],
-    /// The lane for which it counts as an operation, and whether its start and its end do.
+    /// The lane for which it counts as an operation, and whether its start and its end count.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -89,22 +89,22 @@ struct Engines {
 struct Device {
     /// Free compute units, in 1/32.
     free: u64,
-    /// Kernels whose blocks wait for units: the most urgent first, then the earlier.
+    /// Kernels with waiting blocks: the most urgent first, then the oldest.
     admitted: Vec<TaskId>,
-    /// To the device, from the device, and to other devices.
+    /// Copy engines to the device, from the device, and to other devices.
     copies: [Engines; 3],
 }
 
-/// Whose a flow is.
+/// Owner of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// Blocks of a kernel that began together, by their number.
+    /// A kernel's blocks that began together, by their number.
     Blocks(u32),
     Copy(TaskId),
     Transfer(TransferId),
 }
 
-/// The copy engines that a task needs, by their place in [`Device::copies`]; None for a kernel.
+/// Index in [`Device::copies`] of the engines that a task uses; `None` for a kernel.
 fn engines_of(task: &Task) -> Option<usize> {
     match task {
         Task::Kernel { .. } => None,
@@ -113,12 +113,12 @@ fn engines_of(task: &Task) -> Option<usize> {
     }
 }
 
-/// A modelled time in whole ns.
+/// Rounds a modelled time to whole ns.
 pub fn whole(time: f64) -> Time {
     time.round() as Time
 }
 
-/// The devices.
+/// The simulated devices.
 #[derive(Debug)]
 pub struct Machine {
     now: Time,
@@ -129,35 +129,35 @@ pub struct Machine {
     tasks: VecDeque<State>,
     first: TaskId,
     devices: Vec<Device>,
-    /// The device of each lane.
+    /// Device of each lane.
     device_of: Vec<u32>,
     capacity: u64,
     /// The most urgent priority of all lanes.
     most_urgent: i32,
-    /// The longest time after a task's end at which what waits for it may start.
+    /// The longest gap between a task's end and a dependent's start.
     longest_gap: Time,
     blocks: Slots<Blocks>,
-    meetings: meetings::Meetings,
-    /// Tasks and lanes that a rank waits for, and whether one of them has moved.
+    meetings: meetings::ExchangeState,
+    /// Tasks and lanes that some rank waits for, and whether one of them has changed.
     awaited: FxHashSet<TaskId>,
     awaited_lanes: FxHashSet<u32>,
     moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
-    /// Calls whose work has not ended, by lane.
+    /// Number of calls per lane whose work has not ended.
     outstanding: Vec<u32>,
-    /// For each lane the compute units that it may hold at once, and those that it holds, in 1/32. Work of a graph is on
-    /// no lane's account.
+    /// For each lane the limit of compute units that it may occupy, and those that it does, in 1/32. Graphs are not
+    /// charged to a lane.
     parts: Vec<(u64, u64)>,
-    /// Stamps that have been reached, with their times.
+    /// Stamps that were reached, with their times.
     stamps: Vec<(u32, Time)>,
-    /// For each lane, operations that have begun, and that have ended.
+    /// For each lane the number of operations that have begun, and that have ended.
     paces: Vec<[u64; 2]>,
 }
 
 impl Machine {
-    /// Devices of one kind with that many hardware queues each, one for each of the ranks; `lanes` has the device of each
-    /// lane, and its priority: less is more urgent.
+    /// Creates one device per rank with `queues` hardware queues each. `lanes` has the device and the priority of each
+    /// lane; lower values are more urgent.
     pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> Machine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
@@ -191,7 +191,7 @@ impl Machine {
                 .fold(0, Time::max),
             most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
             blocks: Slots::default(),
-            meetings: meetings::Meetings::default(),
+            meetings: meetings::ExchangeState::default(),
             awaited: FxHashSet::default(),
             awaited_lanes: FxHashSet::default(),
             moved: false,
@@ -202,33 +202,33 @@ impl Machine {
         }
     }
 
-    /// Kernels of a lane hold no more than so many compute units at once.
+    /// Limits the compute units that kernels of a lane occupy at once.
     pub fn limit(&mut self, lane: u32, units: u32) {
         self.parts[lane as usize].0 = u64::from(units) * u64::from(Cost::WHOLE_UNIT);
     }
 
-    /// The lane on whose account a task holds units.
+    /// Unit limit and usage of the lane that a task is charged to; `None` without one.
     fn account(&mut self, task: TaskId) -> Option<&mut (u64, u64)> {
         let placing = self.state(task).placing;
         placing.queue.map(|_| &mut self.parts[placing.lane as usize])
     }
 
-    /// The devices' time.
+    /// The simulated time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Calls on a lane whose work has not ended; a graph is one.
+    /// Number of calls on a lane whose work has not ended; a graph counts as one.
     pub fn outstanding(&self, lane: u32) -> u32 {
         self.outstanding[lane as usize]
     }
 
     pub fn has_ended(&self, task: TaskId) -> bool {
-        // Tasks that were forgotten ended long ago.
+        // Tasks that are no longer kept ended long ago.
         task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())
     }
 
-    /// Submits a task that may start at `visible` at the earliest, and a given time after each of `after` has ended.
+    /// Submits a task that may start at `visible` at the earliest, and a given gap after each of `after` has ended.
     pub fn submit(
         &mut self,
         action: Action,
@@ -279,12 +279,12 @@ impl Machine {
             self.queues[queue as usize].push_back(id);
         }
         if open == 0 {
-            self.at(ready, What::Ready(id));
+            self.at(ready, EventKind::Ready(id));
         }
         id
     }
 
-    /// Submits what does not end before `release` says so, and takes no place in a lane.
+    /// Submits a task that ends only by `release`, and takes no position in a lane.
     pub fn hold(&mut self, lane: u32) -> TaskId {
         let placing = Placing { lane, queue: None, priority: 0 };
         self.tasks.push_back(State {
@@ -303,28 +303,28 @@ impl Machine {
         self.first + self.tasks.len() as u64 - 1
     }
 
-    /// Ends what was held, at `time`.
+    /// Ends a held task at `time`.
     pub fn release(&mut self, task: TaskId, time: Time) {
         self.state(task).open = 0;
-        self.at(time, What::Ready(task));
+        self.at(time, EventKind::Ready(task));
     }
 
-    /// Has [`Machine::moved`] tell when a task has ended.
+    /// Makes [`Machine::moved`] report the end of a task.
     pub fn await_end(&mut self, task: TaskId) {
         self.awaited.insert(task);
     }
 
-    /// Has [`Machine::moved`] tell when a lane has fewer tasks than before.
+    /// Makes [`Machine::moved`] report when a lane has fewer tasks.
     pub fn await_room(&mut self, lane: u32) {
         self.awaited_lanes.insert(lane);
     }
 
-    /// Nobody waits for room on a lane any more.
+    /// Cancels [`Machine::await_room`].
     pub fn has_room(&mut self, lane: u32) {
         self.awaited_lanes.remove(&lane);
     }
 
-    /// Whether something has happened that was waited for, since the last time.
+    /// Whether something awaited has happened since the last call.
     pub fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -334,7 +334,7 @@ impl Machine {
         self.device_of[lane as usize] as usize
     }
 
-    fn at(&mut self, time: Time, what: What) {
+    fn at(&mut self, time: Time, what: EventKind) {
         self.event_number += 1;
         self.events.push(Event { time: time.max(self.now), number: self.event_number, what });
     }
@@ -344,7 +344,7 @@ impl Machine {
         &mut self.tasks[index]
     }
 
-    /// The next thing that happens. False when there is none.
+    /// Processes the next event; false if there is none.
     pub fn step(&mut self) -> bool {
         match (self.flows.next(), self.events.peek().map(|event| event.time)) {
             (None, None) => return false,
@@ -359,22 +359,22 @@ impl Machine {
             _ => {
                 let event = self.events.pop().expect("peeked above");
                 self.now = event.time;
-                self.happen(event.what);
+                self.handle(event.what);
             }
         }
         true
     }
 
-    fn happen(&mut self, what: What) {
+    fn handle(&mut self, what: EventKind) {
         match what {
-            What::Ready(task) => self.ready(task),
-            What::Begin(task) => {
+            EventKind::Ready(task) => self.ready(task),
+            EventKind::Begin(task) => {
                 self.admit(task);
                 self.deal(self.device(task));
             }
-            What::BlocksEnd(group) => self.blocks_end(group, 0.0),
-            What::Transferred(transfer) => self.transferred(transfer),
-            What::CopyStarts(task) => {
+            EventKind::BlocksEnd(group) => self.blocks_end(group, 0.0),
+            EventKind::Transferred(transfer) => self.transferred(transfer),
+            EventKind::CopyStarts(task) => {
                 let Action::Run(run) = self.state(task).action else { unreachable!("only copies start as such") };
                 let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
@@ -382,17 +382,17 @@ impl Machine {
         }
     }
 
-    /// A task's predecessors have ended.
+    /// Called when a task's dependencies have ended.
     fn ready(&mut self, task: TaskId) {
         let state = self.state(task);
-        // From now on `open` says that it has come this far.
+        // From now on `open` marks this state.
         state.open = u32::MAX;
         let (action, placing) = (state.action, state.placing);
         match (action, placing.queue) {
             (Action::Mark(_), _) => self.ended(task),
             (Action::Meet(_), _) => {
                 self.started(task);
-                self.come(task);
+                self.arrive(task);
             }
             (Action::Run(run @ (Task::Copy { .. } | Task::Peer { .. })), _) => {
                 let engines = engines_of(&run).expect("copies have one");
@@ -402,13 +402,13 @@ impl Machine {
             }
             (_, None) => {
                 self.started(task);
-                self.at(self.now + self.floor(action), What::Begin(task));
+                self.at(self.now + self.floor(action), EventKind::Begin(task));
             }
             (_, Some(queue)) => self.pull(queue),
         }
     }
 
-    /// From the start of a kernel or an exchange until it takes units.
+    /// Time from the start of a kernel or an exchange until it occupies units.
     fn floor(&self, action: Action) -> Time {
         match action {
             Action::Run(Task::Kernel { floor, .. }) => whole(floor),
@@ -417,7 +417,7 @@ impl Machine {
         }
     }
 
-    /// Starts what stands at the head of a hardware queue, as far as it is ready.
+    /// Starts tasks at the head of a hardware queue that are ready.
     fn pull(&mut self, queue: u32) {
         while let Some(&head) = self.queues[queue as usize].front() {
             let now = self.now;
@@ -426,12 +426,12 @@ impl Machine {
             if state.open != u32::MAX {
                 return;
             }
-            // Marks the head of a serial queue as started, so that it is started once.
+            // Marks the head of a serial queue as started, so that it starts only once.
             state.open = u32::MAX - 1;
             let action = state.action;
             let floor = self.floor(action);
             self.started(head);
-            self.at(now + floor, What::Begin(head));
+            self.at(now + floor, EventKind::Begin(head));
             if rule == QueueRule::Serial {
                 return;
             }
@@ -446,11 +446,11 @@ impl Machine {
             engines.free -= 1;
             let latency = engines.latency;
             self.started(task);
-            self.at(self.now + latency, What::CopyStarts(task));
+            self.at(self.now + latency, EventKind::CopyStarts(task));
         }
     }
 
-    /// An engine is done with a copy.
+    /// Called when an engine has finished a copy.
     fn copied(&mut self, task: TaskId) {
         let Action::Run(run) = self.state(task).action else { unreachable!("only copies are copied") };
         let (device, engines) = (self.device(task), engines_of(&run).expect("copies have one"));
@@ -483,7 +483,7 @@ impl Machine {
             state.open -= 1;
             if state.open == 0 {
                 let ready = state.ready;
-                self.at(ready, What::Ready(follower));
+                self.at(ready, EventKind::Ready(follower));
             }
         }
         if let Some(queue) = placing.queue
@@ -493,7 +493,7 @@ impl Machine {
             self.queues[queue as usize].pop_front();
             self.pull(queue);
         }
-        // Until then, what is submitted behind a task has to know when it ended.
+        // A task's end is needed until no dependent can be submitted whose start it affects.
         let forgotten = now - self.longest_gap;
         while self.tasks.front().is_some_and(|task| task.end.is_some_and(|end| end <= forgotten)) {
             self.tasks.pop_front();

@@ -1,7 +1,7 @@
-//! A simulated device: a deterministic stand-in for a GPU, from a profile.
+//! The simulator: a deterministic model of a GPU, from a profile.
 //!
-//! The host's calls cost what the profile says and are visible to the device after its latency; what they launch runs
-//! on the machine. Nothing is computed: there is no memory. Every figure from here is simulated.
+//! Host calls take the profile's time and reach the device after its latency; the work then runs on the simulated
+//! machine. Nothing is computed, and there is no memory. All results are marked as simulated.
 
 mod digest;
 mod driver;
@@ -20,18 +20,17 @@ use crate::schedule::Topology;
 #[derive(Debug)]
 pub struct Sim {
     profile: Profile,
-    /// Every iteration is simulated, also those that are equal to earlier ones.
+    /// True to simulate every iteration, even those that equal earlier ones.
     each: bool,
 }
 
 impl Sim {
-    /// Devices of one kind, connected as their profile says.
+    /// Creates a simulator with devices of one kind, connected as their profile says.
     pub fn new(profile: Profile) -> Self {
         Sim { profile, each: false }
     }
 
-    /// The same without taking iterations from earlier ones that were equal: slower, and with the same figures, which tests
-    /// hold it to.
+    /// Simulates every iteration instead of reusing equal ones: slower, with the same results. Used by tests.
     pub fn each_iteration(self) -> Self {
         Sim { each: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! What an image's operations come to on the machine: for each what its host calls, and what that takes.
+//! Costs of an image's operations: for each, the host calls and the work on the machine.
 
 use std::ops::Range;
 
@@ -15,16 +15,16 @@ use crate::ops::Launch;
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Time, whole};
 
-/// What one launch is to the simulator.
+/// One launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub action: Action,
-    /// What the call costs the host.
+    /// Host time of the call.
     pub host: Time,
     pub holds_host: bool,
 }
 
-/// An operation's lane and parts, and its parts where operations are observed.
+/// An operation's lane and parts, and its parts in observed iterations.
 #[derive(Clone, Debug)]
 pub struct Op {
     pub lane: u32,
@@ -32,13 +32,13 @@ pub struct Op {
     pub observed: Range<u32>,
 }
 
-/// The parts of an image's operations.
+/// Operations and parts of an image.
 pub type Parts = (Vec<Op>, Vec<Part>);
 
-/// What launches of a kind cost the host, and whether they hold it.
+/// Host cost of each kind of launch, and whether it blocks the host.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// By work, share of its bytes in the cache, communicator, and place of a copy between ranks.
+    /// Parts by work, cache share, communicator, and number of a copy between ranks.
     ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
 }
 

@@ -1,10 +1,10 @@
-//! Items under numbers that are used again, the smallest first: which numbers are in use then depends on which items there
-//! are, and not on those that there were.
+//! A container that reuses numbers, smallest first, so that the numbers in use depend only on the present items, not on
+//! past ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Items by their numbers.
+/// Items by number.
 #[derive(Clone, Debug)]
 pub struct Slots<T> {
     items: Vec<Option<T>>,
@@ -32,7 +32,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Takes an item out; None where there is none of that number.
+    /// Removes an item; `None` if there is none of that number.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let item = self.items.get_mut(number as usize)?.take()?;
         self.free.push(Reverse(number));

@@ -1,11 +1,11 @@
-//! One simulated machine for all ranks of a process, and whose turn it is.
+//! One simulated machine for all ranks of a process, and the turns of ranks.
 //!
-//! Each rank has a thread and a host's clock of its own, but only one of them runs at a time: until it has to wait for
-//! the machine, or for the others to issue as much, when the next goes on. Time passes on the machine when all of them
-//! wait. So nothing is issued later than time has got, and every run is the same.
+//! Each rank has its own thread and host clock, but only one runs at a time, until it must wait for the machine or for
+//! the others to issue as much. Simulated time advances when all of them wait. So nothing is issued in the past, and
+//! every run is the same.
 //!
-//! Iterations soon become equal. When everything is as it was some iterations ago, what follows is what followed then: the
-//! ranks are told how many iterations they can take from there.
+//! Iterations soon repeat. When the whole state equals that of some iterations ago, the same must follow, and the ranks
+//! are told how many iterations they can reuse.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -21,20 +21,20 @@ use super::machine::{Machine, TaskId, Time};
 pub enum Awaited {
     /// The end of a task.
     End(TaskId),
-    /// Fewer tasks than that on a lane.
+    /// Fewer than `limit` tasks on a lane.
     Room { lane: u32, limit: u32 },
-    /// So many iterations issued by every rank.
+    /// That many iterations issued by every rank.
     Issued(u64),
 }
 
-/// Iterations of a rank whose time of issue is kept: more than it may have under way.
+/// Number of iterations whose time of issue is kept: more than a rank may have under way.
 const RING: u64 = 64;
 
 /// The iterations that a rank has issued since it entered.
 #[derive(Clone, Debug)]
 struct Count {
     count: u64,
-    /// When the last of them were issued, by their number.
+    /// Times at which the last of them were issued, as a ring.
     times: [Time; RING as usize],
 }
 
@@ -46,7 +46,8 @@ impl Count {
         self.times[(self.count % RING) as usize] = time;
     }
 
-    /// When the rank had issued that many; the beginning of time, where that is so long ago that nobody waits for it.
+    /// Time at which the rank had issued `count` iterations; the begin of time if it is no longer kept, since nobody
+    /// waits for it.
     fn time(&self, count: u64) -> Time {
         match self.count.checked_sub(count) {
             Some(since) if since < RING => self.times[(count % RING) as usize],
@@ -55,13 +56,13 @@ impl Count {
     }
 }
 
-/// What a driver holds that decides what it does next, when it lets others go on.
+/// State of a driver that determines what it does next, when it yields to others.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub clock: Time,
-    /// Calls since the last iteration was issued.
+    /// Number of calls since the last iteration was issued.
     pub calls: u64,
-    /// Lists of tasks: the last of each lane with what the lane's next has to wait for, events, stamps, gates.
+    /// Lists of tasks: the last of each lane with the next one's dependencies, events, stamps, gates.
     pub tasks: Vec<Vec<Option<TaskId>>>,
 }
 
@@ -69,37 +70,37 @@ pub struct View {
 #[derive(Debug)]
 struct Rank {
     present: bool,
-    /// What it waits for; None when it can go on.
+    /// What it waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: Count,
-    /// Its last iteration, where the coming ones may be like those before.
+    /// Its last iteration, if the next ones may equal earlier ones.
     last: Option<Issued>,
     view: View,
-    /// How its stamps are numbered.
+    /// Numbering of its stamps.
     stamps: StampBase,
-    /// Iterations that it can take from earlier ones, until it has been told.
+    /// Iterations that it can reuse, until it has been told.
     repeat: Option<Repeat>,
 }
 
-/// The machine with everything that ranks share.
+/// The machine and the state that ranks share.
 #[derive(Debug)]
 pub struct State {
     pub machine: Machine,
-    /// When each stamp was reached; None while it has not been.
+    /// Time of each stamp; `None` if it was not reached.
     pub times: Vec<Option<Time>>,
     ranks: Vec<Rank>,
-    /// Ranks that have entered, where they run side by side.
+    /// Number of ranks that have entered.
     entered: u32,
     together: bool,
     turn: usize,
-    /// Nothing is left to happen, and somebody waits.
+    /// True if no event is left and some rank waits.
     stuck: bool,
-    /// Digests of states, with the iterations that the first rank had issued then.
+    /// Digests of states, with the number of iterations that the first rank had issued.
     seen: FxHashMap<u64, u64>,
 }
 
 impl State {
-    /// Whether it has shown that somebody waits for what never happens.
+    /// Whether some rank waits for something that never happens.
     pub fn is_stuck(&self) -> bool {
         self.stuck
     }
@@ -112,19 +113,19 @@ impl State {
         }
     }
 
-    /// Takes over what has been reached.
+    /// Takes over the times of stamps that were reached.
     pub fn take_stamps(&mut self) {
         for (stamp, time) in self.machine.take_stamps() {
             self.times[stamp as usize] = Some(time);
         }
     }
 
-    /// Ranks whose threads are under way: all of them, or the only one, which enters nowhere.
+    /// Ranks whose threads are running: all of them, or the only one, which never enters.
     fn under_way(&self) -> impl Iterator<Item = &Rank> {
         self.ranks.iter().filter(|rank| rank.present || self.ranks.len() == 1)
     }
 
-    /// Finds iterations that all ranks can take from earlier ones, when the first of them has issued one.
+    /// Finds iterations that all ranks can reuse, when the first of them has issued one.
     fn find_repeat(&mut self, rank: usize) {
         let first = self.ranks.iter().position(|rank| rank.present).unwrap_or(0);
         let left = self.under_way().map(|rank| rank.last.and_then(|last| last.left)).min();
@@ -133,12 +134,12 @@ impl State {
         let now = self.ranks[rank].issued.count;
         let Some(before) = self.seen.insert(digest, now) else { return };
         let period = now - before;
-        // What a rank has begun to issue, it issues itself.
+        // A rank issues the iteration itself that it has begun to issue.
         let iterations = left.saturating_sub(1) / period * period;
         if iterations == 0 {
             return;
         }
-        // What follows is the end, which is like nothing before.
+        // The end of the run follows, which equals nothing before.
         self.seen.clear();
         let repeat = Repeat { period, iterations };
         let alone = self.ranks.len() == 1;
@@ -176,12 +177,12 @@ impl State {
                 digest.size(list.len());
                 list.iter().for_each(|&task| digest.maybe_task(task));
             }
-            // What was reached of the iterations under way, of the one before them, and of the one that is being issued.
+            // Stamps of the iterations under way, of the one before them, and of the one being issued.
             let since = issued.time(issued.count);
             for ago in 0..2 * (under_way as u32 + 2) {
                 let stamp = (base.next + 1 + base.ring - ago) % base.ring;
                 let time = self.times[(base.first + stamp) as usize];
-                // The places of the one that is being issued may hold what is long over.
+                // Stamps of the one being issued may still hold old times.
                 match time.filter(|&time| ago > 1 || time >= since) {
                     None => digest.word(0u64),
                     Some(time) => {
@@ -195,17 +196,17 @@ impl State {
     }
 }
 
-/// What the drivers of all ranks hold on to.
+/// State shared by the drivers of all ranks.
 #[derive(Debug)]
 pub struct World {
     state: Mutex<State>,
     turns: Vec<Condvar>,
-    /// Every iteration is simulated, also those that are equal to earlier ones.
+    /// True to simulate every iteration, even those that equal earlier ones.
     each: bool,
 }
 
 impl World {
-    /// `stamps` has the number of stamps of each rank.
+    /// Creates the world. `stamps` has the number of stamps of each rank.
     pub fn new(machine: Machine, stamps: &[u32], each: bool) -> World {
         let mut first = 0;
         let mut rank = |&all: &u32| {
@@ -239,7 +240,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rank's thread begins; it goes on when all have, and it is its turn.
+    /// A rank's thread begins. Blocks until all have entered and it is its turn.
     pub fn enter(&self, rank: usize) {
         let mut state = self.lock();
         state.entered += 1;
@@ -275,7 +276,7 @@ impl World {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the next rank go on that can: the one of the lowest number.
+    /// Gives the turn to the runnable rank with the lowest number.
     fn pass(&self, state: &mut State) {
         loop {
             let can = |rank: &usize| {
@@ -292,7 +293,7 @@ impl World {
             }
             while !state.machine.moved() {
                 if !state.machine.step() {
-                    // Whoever waits for the others to issue may be what they wait for.
+                    // No event is left. Release a rank that waits for others to issue: they may wait for it.
                     let waits = |rank: &&mut Rank| matches!(rank.waiting, Some(Awaited::Issued(_)));
                     match state.ranks.iter_mut().find(waits) {
                         Some(rank) => rank.waiting = None,
@@ -304,8 +305,8 @@ impl World {
         }
     }
 
-    /// A rank has issued one more iteration. Returns the time at which it goes on: when it waits for the others, that is when
-    /// all that run beside it have issued as many, in so far as they can before this one goes on.
+    /// Notes that a rank has issued an iteration. Returns the time at which it continues: with `wait`, when all other
+    /// ranks have issued as many, as far as they can before this one continues.
     pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> View) -> Time {
         let mut state = self.lock();
         let own = &mut state.ranks[rank];
@@ -315,7 +316,7 @@ impl World {
         (own.stamps.next, own.stamps.ring) = (issued.next_stamp, issued.stamps);
         own.last = Some(issued).filter(|issued| issued.left.is_some());
         if issued.left.is_none() {
-            // What was seen before is of other iterations.
+            // Earlier states belong to other iterations.
             state.seen.clear();
         }
         let own = &mut state.ranks[rank];
@@ -339,12 +340,12 @@ impl World {
         time
     }
 
-    /// Iterations that a rank can take from earlier ones, once.
+    /// Iterations that a rank can reuse; returned once.
     pub fn repeats(&self, rank: usize) -> Option<Repeat> {
         self.lock().ranks[rank].repeat.take()
     }
 
-    /// Lets time pass until a rank has what it waits for. Gives nothing when it never will.
+    /// Advances the simulation until a rank has what it waits for; `None` if that never happens.
     pub fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,

@@ -9,9 +9,9 @@ use crate::cli::child::Interrupt;
 use crate::cli::progress::Progress;
 use crate::exec::Control;
 use crate::measure::Block;
-use crate::measure::ab::{self, AbRecord, BlockRecord, SCHEMA, SideRecord, Way};
+use crate::measure::ab::{self, AbBlockRecord, AbRecord, AbSideRecord, BlockMode, SCHEMA};
 use crate::measure::pace::Pace;
-use crate::measure::paired::{self, OF_A_SIDE, ROUND, Side};
+use crate::measure::paired::{self, AbSide, OF_A_SIDE, ROUND};
 
 use super::side::SideArgs;
 use super::standing::{Failure, Standing};
@@ -54,7 +54,7 @@ struct AbRun<'a> {
     interrupt: &'a Interrupt,
     /// The processes that stay on the device; a side without one gets a process for each block.
     standing: [Option<Standing>; 2],
-    blocks: Vec<BlockRecord>,
+    blocks: Vec<AbBlockRecord>,
     /// Iterations of a block.
     iterations: u64,
     /// How long an iteration of each side should take.
@@ -80,10 +80,10 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
     }
     let plan = run.plan;
     let (way, rounds) = match run.standing {
-        [Some(_), Some(_)] => (Way::Interleaved, plan.rounds),
+        [Some(_), Some(_)] => (BlockMode::Interleaved, plan.rounds),
         // Fresh processes that were not asked for need not take hours.
-        _ if !plan.fresh => (Way::Fresh, plan.rounds.min(FRESH_ROUNDS)),
-        _ => (Way::Fresh, plan.rounds),
+        _ if !plan.fresh => (BlockMode::Fresh, plan.rounds.min(FRESH_ROUNDS)),
+        _ => (BlockMode::Fresh, plan.rounds),
     };
     let complete = match run.measure(&ready, way, rounds) {
         Ok(()) => true,
@@ -123,9 +123,9 @@ fn unlike(ready: &[Ready; 2]) -> Option<String> {
     })
 }
 
-fn side(args: &SideArgs, ready: Ready) -> SideRecord {
+fn side(args: &SideArgs, ready: Ready) -> AbSideRecord {
     let Ready { record, launch, period, warmup, notes, .. } = ready;
-    SideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
+    AbSideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
 }
 
 impl<'a> AbRun<'a> {
@@ -142,14 +142,14 @@ impl<'a> AbRun<'a> {
         }
     }
 
-    fn start(&mut self, side: Side) -> Result<Ready, Failure> {
+    fn start(&mut self, side: AbSide) -> Result<Ready, Failure> {
         let (standing, ready) = Standing::start(&self.plan.sides[side as usize], self.interrupt)?;
         self.standing[side as usize] = Some(standing);
         Ok(ready)
     }
 
     /// Ends the process of a side. What its first one has printed for people is kept.
-    fn finish(&mut self, side: Side) {
+    fn finish(&mut self, side: AbSide) {
         let said = self.standing[side as usize].take().map(Standing::finish).unwrap_or_default();
         if self.said[side as usize].is_empty() {
             self.said[side as usize] = said;
@@ -157,17 +157,17 @@ impl<'a> AbRun<'a> {
     }
 
     fn finish_all(&mut self) {
-        self.finish(Side::A);
-        self.finish(Side::B);
+        self.finish(AbSide::A);
+        self.finish(AbSide::B);
     }
 
     /// Starts both sides. Where b fails beside a and not by itself, the device does not take both: then only b is left
     /// standing, and the reason comes along.
     fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
-        let a = self.start(Side::A)?;
+        let a = self.start(AbSide::A)?;
         let mut why = None;
         if !self.plan.fresh {
-            match self.start(Side::B) {
+            match self.start(AbSide::B) {
                 Ok(b) => return Ok(([a, b], None)),
                 Err(Failure::Ended { message, error, .. }) if error.code() > 2 => {
                     why = Some(message.unwrap_or_else(|| error.to_string()));
@@ -175,14 +175,14 @@ impl<'a> AbRun<'a> {
                 Err(other) => return Err(other),
             }
         }
-        self.finish(Side::A);
-        let b = self.start(Side::B)?;
+        self.finish(AbSide::A);
+        let b = self.start(AbSide::B)?;
         Ok(([a, b], why))
     }
 
     /// Measures all blocks: in turn, and then apart where that was asked for.
-    fn measure(&mut self, ready: &[Ready; 2], way: Way, rounds: usize) -> Result<(), Failure> {
-        for side in [Side::B, Side::A] {
+    fn measure(&mut self, ready: &[Ready; 2], way: BlockMode, rounds: usize) -> Result<(), Failure> {
+        for side in [AbSide::B, AbSide::A] {
             // A side that does not stand takes about as long as the other, as far as anybody knows.
             self.expected[side as usize] = match &self.standing[side as usize] {
                 Some(_) => {
@@ -190,14 +190,14 @@ impl<'a> AbRun<'a> {
                     let time = ab::level(&probe.time_ns, ready[side as usize].period).unwrap_or(0.0).max(1.0);
                     Duration::from_nanos(time as u64)
                 }
-                None => self.expected[Side::B as usize],
+                None => self.expected[AbSide::B as usize],
             };
         }
         self.iterations = self.plan.iterations.unwrap_or_else(|| self.fitting(ready));
-        if way == Way::Fresh {
-            self.finish(Side::B);
+        if way == BlockMode::Fresh {
+            self.finish(AbSide::B);
         }
-        let apart = self.plan.apart && way == Way::Interleaved;
+        let apart = self.plan.apart && way == BlockMode::Interleaved;
         let blocks = rounds * ROUND * if apart { 2 } else { 1 };
         let _progress = Progress::start(self.done.clone(), blocks as u64 * self.iterations);
         for round in 0..rounds {
@@ -207,7 +207,7 @@ impl<'a> AbRun<'a> {
         }
         if apart {
             self.finish_all();
-            for side in [Side::A, Side::B] {
+            for side in [AbSide::A, AbSide::B] {
                 self.start(side)?;
                 for _ in 0..rounds * OF_A_SIDE {
                     self.keep(side, None)?;
@@ -219,7 +219,7 @@ impl<'a> AbRun<'a> {
     }
 
     /// Measures and keeps a block of a side; `round` is `None` of a side by itself.
-    fn keep(&mut self, side: Side, round: Option<usize>) -> Result<(), Failure> {
+    fn keep(&mut self, side: AbSide, round: Option<usize>) -> Result<(), Failure> {
         let fresh = self.standing[side as usize].is_none();
         if fresh {
             self.start(side)?;
@@ -229,12 +229,12 @@ impl<'a> AbRun<'a> {
             self.finish(side);
         }
         self.done.done.fetch_add(self.iterations, Ordering::Relaxed);
-        self.blocks.push(BlockRecord { side, round, block });
+        self.blocks.push(AbBlockRecord { side, round, block });
         Ok(())
     }
 
     /// A block of a side that stands.
-    fn block(&mut self, side: Side, iterations: u64) -> Result<Block, Failure> {
+    fn block(&mut self, side: AbSide, iterations: u64) -> Result<Block, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
         let standing = self.standing[side as usize].as_mut().expect("a block is asked of a side that stands");
         standing.block(iterations, expected, self.interrupt)

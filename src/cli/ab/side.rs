@@ -4,7 +4,7 @@ use crate::base::shell;
 use crate::cli::error::InputError;
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
-use crate::measure::paired::Side;
+use crate::measure::paired::AbSide;
 
 /// Options that may be given several times.
 const SEVERAL: [&str; 3] = ["--set", "--env", "--config"];
@@ -15,7 +15,7 @@ const GATE: &str = "--gate=";
 /// A side: which one, what was written for it, and the arguments of its `aorta exec`.
 #[derive(Clone, Debug)]
 pub struct SideArgs {
-    pub side: Side,
+    pub side: AbSide,
     /// The file, the options of both sides and its own.
     pub arguments: Vec<String>,
 }
@@ -25,7 +25,7 @@ impl SideArgs {
     ///
     /// # Errors
     /// The options are none of `aorta exec`, or are for a run by itself.
-    pub fn read(side: Side, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
+    pub fn read(side: AbSide, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
         let option = format!("`--{}`", side.name());
         let mistake = |why: &str, help: &str| InputError::bad_value(&option, given, why, help);
         let quotes = || mistake("a quote is not closed", "write the quote's other end");

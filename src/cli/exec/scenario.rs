@@ -17,7 +17,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
         return Ok(args);
     }
     let path = PathBuf::from(&args.file);
-    let text = load::read(&path, load::Kind::Scenario)?;
+    let text = load::read(&path, load::FileKind::Scenario)?;
     let scenario = Scenario::parse(&args.file, &text)?;
     let bad = |what: &str, value: &str, why: &str, instead: &str| InputError::BadValue {
         what: format!("`{what}` of {}", path.display()),

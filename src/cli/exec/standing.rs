@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::backend;
 use crate::config::LaunchSetting;
 use crate::exec::{self, ExecError, LaunchMode};
-use crate::measure::{Measured, Standing};
+use crate::measure::{Measured, WarmSessionOptions};
 
 use super::measuring::{Run, one};
 use crate::cli::blocks::{Message, Ready};
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 impl Run<'_> {
     /// Warms up, says so, and measures blocks until standard input ends.
-    pub(super) fn stand(&self) -> CliResult {
+    pub(super) fn measure_blocks(&self) -> CliResult {
         let mode = match self.launch {
             LaunchSetting::Stream => LaunchMode::Stream,
             LaunchSetting::Graph => LaunchMode::Graph,
@@ -31,7 +31,7 @@ impl Run<'_> {
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks: Vec<exec::Rank> = (first..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
-        let standing = Standing {
+        let options = WarmSessionOptions {
             ranks: &ranks,
             backend: self.chosen.backend.as_ref(),
             mode,
@@ -41,19 +41,19 @@ impl Run<'_> {
         };
         let failed = |error| self.failed(error);
         let started = jiff::Timestamp::now().to_string();
-        let mut stood = standing.open().map_err(failed)?;
+        let mut session = options.open().map_err(failed)?;
         let measured = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
         answer(&Message::Ready(Box::new(Ready {
             record: self.assemble(&schedules, measured, started, self.timer()),
             launch: mode.name().to_owned(),
-            period: stood.slots(),
-            held: stood.held(),
-            warmup: stood.warmup,
+            period: session.slots(),
+            held: session.held(),
+            warmup: session.warmup,
             timeout: self.settings.timeout,
-            notes: stood.notes(),
+            notes: session.notes(),
         })));
         for iterations in asked {
-            answer(&Message::Block(stood.block(iterations).map_err(failed)?));
+            answer(&Message::Block(session.block(iterations).map_err(failed)?));
         }
         Ok(if self.control.stopped() { INTERRUPTED } else { DONE })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::rendezvous::{Place, Rendezvous, Transport};
+use crate::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use crate::base::Nanos;
 use crate::cli::backends::OneOf;
 use crate::cli::diagnostics::DiagnosticsArg;
@@ -68,7 +68,7 @@ pub(super) fn run(
         None => return Err(secret::missing(&launcher).into()),
     };
     let rank = launcher.rank;
-    let place = Place { rank, world: launcher.world, transport, job: launcher.job.clone(), timeout, stall };
+    let place = JoinOptions { rank, world: launcher.world, transport, job: launcher.job.clone(), timeout, stall };
     let control = Arc::new(Control::default());
     let aftermath = failure::Aftermath::once(how, rank);
     // In a library that waits for a rank that is gone, a process cannot be reached: what ranks do together is ended, and

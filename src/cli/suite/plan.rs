@@ -56,7 +56,7 @@ impl Machine {
 /// A suite by its name or its path, with its text.
 pub fn find(name: &str) -> Result<(Suite, String), CliError> {
     if name.ends_with(".ron") || name.contains('/') {
-        let text = load::read(Path::new(name), load::Kind::Suite)?;
+        let text = load::read(Path::new(name), load::FileKind::Suite)?;
         return Ok((Suite::parse(name, &text)?, text));
     }
     let (name, text) = Suite::text(name)?;

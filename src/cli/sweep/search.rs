@@ -8,7 +8,7 @@ use crate::cli::error::CliError;
 use crate::cli::{CliResult, DONE, FAILED, INTERRUPTED, ab, output};
 use crate::measure::cases::{Axis, Case, Status};
 use crate::measure::pace::Pace;
-use crate::measure::paired::Side;
+use crate::measure::paired::AbSide;
 use crate::measure::scaling;
 use crate::measure::search::{self, Found, Objective, Search};
 use crate::report::{self, page};
@@ -138,7 +138,7 @@ impl Cases<'_> {
             default = worst.map_or(default, |worst| self.arguments(&worst.point));
             output::print("\nThe file does not run as it is: a is the worst point that was measured.\n\n");
         }
-        let sides = [(Side::A, default), (Side::B, self.arguments(&best.point))].map(|(side, mut arguments)| {
+        let sides = [(AbSide::A, default), (AbSide::B, self.arguments(&best.point))].map(|(side, mut arguments)| {
             arguments.retain(|word| !BY_ITSELF.iter().any(|option| word.starts_with(option)));
             ab::SideArgs { side, arguments }
         });

@@ -1,4 +1,4 @@
-//! What speaks against comparing two cases: what makes a verdict impossible, and what makes it doubtful.
+//! Reasons against comparing two cases: some prevent a verdict, others make it doubtful.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use indexmap::IndexMap;
 
 use crate::base::{Bytes, Flops, counted};
 
-use super::matching::Twins;
-use super::point::{self, Point, Value};
+use super::matching::MatchedCase;
+use super::point::{self, ComparedRun, Value};
 use crate::measure::pace::Pace;
 
-/// Why no verdict can be given.
-pub fn refused(twins: &Twins) -> Vec<String> {
+/// Reasons that prevent a verdict.
+pub fn refused(twins: &MatchedCase) -> Vec<String> {
     let mut refused = Vec::new();
     let [base, other] = [&twins.base, &twins.other];
-    let simulated = |points: &[&Point]| points.iter().any(|point| point.simulated);
-    let measured = |points: &[&Point]| points.iter().any(|point| !point.simulated);
+    let simulated = |points: &[&ComparedRun]| points.iter().any(|point| point.simulated);
+    let measured = |points: &[&ComparedRun]| points.iter().any(|point| !point.simulated);
     if simulated(base) && measured(other) {
         refused.push(apart("simulated", "measured"));
     } else if measured(base) && simulated(other) {
@@ -35,8 +35,8 @@ fn apart(base: &str, other: &str) -> String {
     format!("{base} against {other}: the ratio says how good the model is, and nothing of a regression")
 }
 
-/// Why a verdict is doubtful.
-pub fn doubts(twins: &Twins) -> Vec<String> {
+/// Reasons that make a verdict doubtful.
+pub fn doubts(twins: &MatchedCase) -> Vec<String> {
     let mut doubts = Vec::new();
     if !twins.differs.is_empty() {
         let both = twins.differs.iter().filter_map(|difference| {
@@ -48,7 +48,7 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
         }
     }
     if !twins.is_same_text() {
-        let hash = |points: &[&Point]| {
+        let hash = |points: &[&ComparedRun]| {
             let hash = points.iter().find_map(|point| point.sha256.as_ref());
             hash.map(|hash| point::short(hash).to_owned()).unwrap_or_default()
         };
@@ -65,7 +65,7 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
     if !twins.is_one_slot() {
         doubts.push("operations were observed in different slots, and are not compared".to_owned());
     }
-    let work = |points: &[&Point]| points.iter().find_map(|point| point.work);
+    let work = |points: &[&ComparedRun]| points.iter().find_map(|point| point.work);
     if let (Some(base), Some(other)) = (work(&twins.base), work(&twins.other))
         && base != other
     {
@@ -88,9 +88,9 @@ pub fn doubts(twins: &Twins) -> Vec<String> {
     doubts
 }
 
-/// Whether two of the measured runs have the same samples: chance does not do that.
-fn has_copies(points: &[&Point]) -> bool {
-    let series = |point: &&&Point| {
+/// Whether two runs have identical samples, so that one must be a copy of the other.
+fn has_copies(points: &[&ComparedRun]) -> bool {
+    let series = |point: &&&ComparedRun| {
         let time = point.figures.iter().find(|figure| figure.name == "time.p50")?;
         match &time.value {
             Value::Series { samples, .. } if samples.len() > 1 => {
@@ -104,8 +104,8 @@ fn has_copies(points: &[&Point]) -> bool {
     all.iter().collect::<BTreeSet<_>>().len() < all.len()
 }
 
-/// What is said of one side's runs, each kind once, with how many runs it is said of, and how it is said of the first.
-fn of_runs(side: &str, points: &[&Point], of: fn(&Point) -> &Vec<String>) -> Vec<String> {
+/// The distinct remarks about a side's runs, each with the number of runs that it applies to.
+fn of_runs(side: &str, points: &[&ComparedRun], of: fn(&ComparedRun) -> &Vec<String>) -> Vec<String> {
     let kind = |text: &String| text.split(':').next().unwrap_or_default().to_owned();
     let mut kinds: IndexMap<String, (&String, usize)> = IndexMap::new();
     for text in points.iter().flat_map(|point| of(point)) {

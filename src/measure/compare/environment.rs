@@ -1,4 +1,4 @@
-//! What of machines and settings is not the same on both sides: the first thing to look at when figures differ.
+//! Differences in machine and settings between two sides, which come first when results differ.
 
 use std::collections::BTreeSet;
 
@@ -8,23 +8,23 @@ use crate::base::Bytes;
 use crate::measure::record::{HealthRecord, RunRecord, Variant};
 
 use super::Difference;
-use super::point::Point;
+use super::point::ComparedRun;
 use super::side::RunSet;
 
-/// Values that are told of one side.
+/// Maximum number of values listed per side.
 const TOLD: usize = 3;
 
-/// By how much clocks may differ without being told, as a share: readings are never quite the same.
+/// Relative difference of clocks that is ignored, since readings vary.
 const CLOCK: f64 = 0.01;
 
-/// Facts of a device that are readings of one moment, or told under another name: no two runs have the same.
+/// Device facts that differ in every run, or that are reported under another name.
 const READINGS: [&str; 6] =
     ["clock_mhz", "memory_clock_mhz", "power_watts", "celsius", "max_clock_mhz", "power_limit_watts"];
 
-/// The clock that was read while measuring, in MHz; kept apart, since it differs a little from run to run.
+/// Name of the clock read during the measurement, in MHz. Compared with a tolerance, since it varies from run to run.
 const MEASURED_CLOCK: &str = "clock while measuring";
 
-/// All that is known of where and how a run ran, and is not what tells cases from each other.
+/// Facts about where and how a run was made, without those that identify its case.
 pub fn of_record(record: &RunRecord, variant: &Variant) -> IndexMap<String, String> {
     let mut known = IndexMap::new();
     let mut add = |name: &str, value: String| {
@@ -69,7 +69,7 @@ pub fn of_record(record: &RunRecord, variant: &Variant) -> IndexMap<String, Stri
     known
 }
 
-/// What both sides do not have alike, in the base's order.
+/// The differences between two sides, in the base's order.
 pub fn differences(base: &RunSet, other: &RunSet) -> Vec<Difference> {
     let [before, after] = [base, other].map(values);
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
@@ -83,10 +83,10 @@ pub fn differences(base: &RunSet, other: &RunSet) -> Vec<Difference> {
     differing.map(|name| difference(name)).collect()
 }
 
-/// Each name with all values that it has in the runs that were measured.
+/// Maps each name to all its values in measured runs.
 fn values(side: &RunSet) -> IndexMap<&String, BTreeSet<&String>> {
     let mut values: IndexMap<&String, BTreeSet<&String>> = IndexMap::new();
-    let measured = |point: &&Point| point.failed.is_none();
+    let measured = |point: &&ComparedRun| point.failed.is_none();
     for (name, value) in side.points.iter().filter(measured).flat_map(|point| &point.environment) {
         values.entry(name).or_default().insert(value);
     }
@@ -100,7 +100,7 @@ fn told(values: &BTreeSet<&String>) -> String {
     first.join(", ") + &more
 }
 
-/// Whether clocks are the same as far as readings go.
+/// Whether clocks are equal within the tolerance.
 fn alike(before: Option<&BTreeSet<&String>>, after: Option<&BTreeSet<&String>>) -> bool {
     let mean = |values: Option<&BTreeSet<&String>>| {
         let clocks: Vec<f64> = values?.iter().filter_map(|value| value.split(' ').next()?.parse().ok()).collect();

@@ -1,7 +1,7 @@
-//! Results of AORTA's Python harness: `results.json` of its `run` and of its `sweep`.
+//! Reads `results.json` of AORTA's Python harness, written by its `run` or `sweep`.
 //!
-//! A run is one object; a sweep has them in `results`. Their percentiles are worked out again from the times of the
-//! iterations, by the definitions of this program, where the times are there.
+//! A run is one object; a sweep has a list of them in `results`. Percentiles are recomputed from the iterations' times,
+//! if present, by this program's definitions.
 
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -9,9 +9,9 @@ use serde_json::Value as Json;
 
 use crate::base::json;
 
-use super::point::{self, Figure, Key, Point, Value};
+use super::point::{self, CaseKey, ComparedRun, Figure, Value};
 
-/// What tells such a file from others, and what is read of it.
+/// The fields of the file that are read.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema: Option<Json>,
@@ -43,7 +43,7 @@ struct Run {
     metadata: Json,
 }
 
-/// A number, or an object with one.
+/// A number, or an object that contains one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Throughput {
@@ -51,21 +51,21 @@ enum Throughput {
     Object { value: f64, unit: Option<String> },
 }
 
-/// Parts of the metadata that tell of the machine and of how it was measured.
+/// Metadata about the machine and the way of measuring.
 const TOLD: [&str; 5] = ["config", "device_info", "rocm_info", "driver_info", "system_info"];
 
-/// What of the configuration tells cases from each other, and stands in the key.
+/// Configuration values that identify the case, and are part of the key.
 const IN_KEY: [&str; 1] = ["config stream count"];
 
-/// Whether a text is meant to be such a file.
+/// Whether a text looks like such a file.
 pub fn is_meant(text: &str) -> bool {
     serde_json::from_str::<Head>(text).is_ok_and(|head| {
         head.schema.is_none() && (head.results.is_some() || (head.latency_ms.is_some() && head.throughput.is_some()))
     })
 }
 
-/// A point for each run of the file.
-pub fn points(text: &str) -> Result<Vec<Point>, String> {
+/// Returns a point for each run of the file.
+pub fn points(text: &str) -> Result<Vec<ComparedRun>, String> {
     let damaged = |error: serde_json::Error| format!("it looks like AORTA's results, and is damaged: {error}");
     let head: Head = json::read(text.as_bytes()).map_err(damaged)?;
     if head.results.is_none() {
@@ -76,8 +76,8 @@ pub fn points(text: &str) -> Result<Vec<Point>, String> {
     Ok(sweep.results.iter().map(|run| of_run(run, sweep.workload.as_deref(), &sweep.environment)).collect())
 }
 
-fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
-    let mut key = Key::new();
+fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
+    let mut key = CaseKey::new();
     let name = run.workload_name.as_deref().or(workload).unwrap_or("unnamed");
     key.insert("workload".to_owned(), name.to_owned());
     key.extend(run.stream_count.map(|streams| ("streams".to_owned(), streams.to_string())));
@@ -95,9 +95,9 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
         }
         _ => Vec::new(),
     };
-    // Its times are those of the host, whatever it measures.
+    // Its times are always host times.
     let figures = figures(run);
-    Point {
+    ComparedRun {
         key,
         device,
         host_paced: figures.clone(),
@@ -106,7 +106,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> Point {
         environment,
         harness: true,
         doubts,
-        ..Point::default()
+        ..ComparedRun::default()
     }
 }
 
@@ -152,7 +152,7 @@ fn throughput(run: &Run) -> Option<(f64, String)> {
     Some((value, unit.replace("/sec", "/s")))
 }
 
-/// Every text, number and truth in a JSON value, by the names on the way to it.
+/// Flattens a JSON value: collects texts, numbers and booleans by their path.
 fn flat(name: &str, value: &Json, into: &mut IndexMap<String, String>) {
     match value {
         Json::Object(fields) => {
@@ -161,7 +161,7 @@ fn flat(name: &str, value: &Json, into: &mut IndexMap<String, String>) {
         Json::String(text) => drop(into.insert(name.to_owned(), text.clone())),
         Json::Number(number) => drop(into.insert(name.to_owned(), number.to_string())),
         Json::Bool(truth) => drop(into.insert(name.to_owned(), truth.to_string())),
-        // Lists are of devices and measurements: not one thing of the machine.
+        // Lists describe devices and measurements, not the machine.
         Json::Null | Json::Array(_) => {}
     }
 }

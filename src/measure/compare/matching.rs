@@ -1,8 +1,8 @@
-//! Which cases of two sides are the same case: by what they are cases of, never by where they stand.
+//! Matches the cases of two sides by what they measure, not by their order in a file.
 //!
-//! First those whose every value is equal; then those that agree in all that both sides tell, where that leaves no choice;
-//! then the one case of a workload, where each side has just one, with what differs told. A workload is known by the name of
-//! its file: another text of that name is a version of it, another name another workload.
+//! First, cases whose values are all equal match. Then cases match that agree in every value that both have, if there
+//! is only one choice. Finally the only case of a workload on each side matches, and differences are reported. A
+//! workload is identified by its file name: other text under the same name is another version of it.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,73 +13,74 @@ use crate::exec::LaunchMode;
 use crate::measure::effect;
 use crate::measure::pace::Pace;
 
-use super::point::{Key, Point, sorted};
+use super::point::{CaseKey, ComparedRun, sorted};
 use super::side::RunSet;
-use super::{Difference, Lone};
+use super::{Difference, UnmatchedCase};
 
-/// The runs of a case, on both sides.
+/// The runs of a matched case on both sides.
 #[derive(Debug)]
-pub struct Twins<'a> {
-    pub key: Key,
-    pub base: Vec<&'a Point>,
-    pub other: Vec<&'a Point>,
-    /// What of the keys is not the same.
+pub struct MatchedCase<'a> {
+    pub key: CaseKey,
+    pub base: Vec<&'a ComparedRun>,
+    pub other: Vec<&'a ComparedRun>,
+    /// Differences between the keys.
     pub differs: Vec<Difference>,
 }
 
-/// Two sides, matched.
+/// Two matched sides.
 #[derive(Debug, Default)]
-pub struct Matched<'a> {
-    pub pairs: Vec<Twins<'a>>,
-    pub only_base: Vec<Lone>,
-    pub only_other: Vec<Lone>,
-    /// The values that tell cases from each other: the others go without saying.
+pub struct MatchedSides<'a> {
+    pub pairs: Vec<MatchedCase<'a>>,
+    pub only_base: Vec<UnmatchedCase>,
+    pub only_other: Vec<UnmatchedCase>,
+    /// Names of the values that distinguish cases. Others are omitted from labels.
     pub names: BTreeSet<String>,
 }
 
-/// The runs of a case, on one side.
+/// The runs of a case on one side.
 #[derive(Debug)]
 struct Group<'a> {
-    key: Key,
-    runs: Vec<&'a Point>,
+    key: CaseKey,
+    runs: Vec<&'a ComparedRun>,
     taken: bool,
 }
 
-impl Twins<'_> {
+impl MatchedCase<'_> {
     pub fn is_simulated(&self) -> bool {
         self.points().all(|point| point.simulated)
     }
 
-    /// Which times all runs of the case have alike.
+    /// The kind of times that all runs of the case have.
     pub fn pace(&self) -> Pace {
         Pace::of(self.points().map(|point| point.held))
     }
 
-    /// Whether operations were observed in the same slot everywhere.
+    /// Whether all runs observed operations in the same slot.
     pub fn is_one_slot(&self) -> bool {
         let observed = self.points().filter(|point| !point.operations.is_empty());
         observed.map(|point| point.slot).collect::<BTreeSet<_>>().len() < 2
     }
 
-    /// How much runs of this case are taken to differ, where a side has only one.
+    /// Assumed standard deviation between runs of this case, as a share, if a side has only one run.
     pub fn between_runs(&self) -> f64 {
-        let graph = |point: &Point| point.key.get("launch").is_some_and(|launch| launch == LaunchMode::Graph.name());
+        let graph =
+            |point: &ComparedRun| point.key.get("launch").is_some_and(|launch| launch == LaunchMode::Graph.name());
         effect::between_runs(self.points().all(graph))
     }
 
-    /// Both sides ran the same text, as far as they tell.
+    /// Whether both sides ran the same text, as far as known.
     pub fn is_same_text(&self) -> bool {
         let texts: BTreeSet<&String> = self.points().filter_map(|point| point.sha256.as_ref()).collect();
         texts.len() < 2
     }
 
-    pub fn points(&self) -> impl Iterator<Item = &Point> {
+    pub fn points(&self) -> impl Iterator<Item = &ComparedRun> {
         self.base.iter().chain(&self.other).copied()
     }
 }
 
 /// Matches the cases of two sides.
-pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> Matched<'a> {
+pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> MatchedSides<'a> {
     let split = places(&[base, other]);
     let mut bases = groups(base, &split);
     let mut others = groups(other, &split);
@@ -96,29 +97,29 @@ pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> Matched<'a> {
     settle(&bases, &others, &pairs)
 }
 
-/// The workload, wherever its file lies, and how it was launched.
-type Kind = (Option<String>, Option<String>);
+/// The workload's file name without its folder, and the launch mode.
+type CaseGroupKind = (Option<String>, Option<String>);
 
-fn kind(group: &Group) -> Kind {
+fn kind(group: &Group) -> CaseGroupKind {
     let name = |path: &String| path.rsplit('/').next().unwrap_or(path).to_owned();
     (group.key.get("workload").map(name), group.key.get("launch").cloned())
 }
 
-/// How many cases there are of each kind.
-fn kinds(groups: &[Group]) -> BTreeMap<Kind, usize> {
+/// Counts the cases of each kind.
+fn kinds(groups: &[Group]) -> BTreeMap<CaseGroupKind, usize> {
     let mut counts = BTreeMap::new();
     groups.iter().for_each(|group| *counts.entry(kind(group)).or_default() += 1);
     counts
 }
 
-/// What may tell cases of one side from each other, besides their keys.
+/// Properties that may distinguish cases of one side in addition to their keys.
 const PLACES: [&str; 2] = ["backend", "device"];
 
-fn place<'a>(point: &'a Point, name: &str) -> &'a String {
+fn place<'a>(point: &'a ComparedRun, name: &str) -> &'a String {
     if name == "backend" { &point.backend } else { &point.device }
 }
 
-/// Those of the places that do so: the same case ran at several of them.
+/// The properties that do so: the same case ran with several of their values.
 fn places(sides: &[&RunSet]) -> Vec<&'static str> {
     let several = |side: &RunSet, name: &str| {
         let mut seen = BTreeMap::new();
@@ -128,7 +129,8 @@ fn places(sides: &[&RunSet]) -> Vec<&'static str> {
     PLACES.into_iter().filter(|name| sides.iter().any(|side| several(side, name))).collect()
 }
 
-/// The cases of a side: workloads as they come, those of one by their values. A sweep's file has them in any order.
+/// Groups a side's runs by case: workloads in the order of appearance, cases of a workload by their values, since a
+/// sweep's file has them in any order.
 fn groups<'a>(side: &'a RunSet, split: &[&'static str]) -> Vec<Group<'a>> {
     let mut groups: IndexMap<Vec<(String, String)>, Group> = IndexMap::new();
     for point in &side.points {
@@ -153,8 +155,8 @@ fn workload(group: &Group) -> String {
     group.key.get("workload").cloned().unwrap_or_default()
 }
 
-/// Numbers by their size, all else by its letters. How a case was launched says nothing of its place.
-fn by_values(a: &Key, b: &Key) -> Ordering {
+/// Compares keys: numbers by value, other values as text. The launch mode does not affect the order.
+fn by_values(a: &CaseKey, b: &CaseKey) -> Ordering {
     let values = a.iter().filter(|(name, _)| *name != "launch").filter_map(|(name, a)| Some((a, b.get(name)?)));
     let number = |text: &String| text.parse::<f64>().ok();
     let ordered = values.map(|(a, b)| match (number(a), number(b)) {
@@ -164,7 +166,7 @@ fn by_values(a: &Key, b: &Key) -> Ordering {
     ordered.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Takes the groups that are the same by a rule that leaves no choice on either side.
+/// Pairs groups by a rule wherever it leaves no choice on either side.
 fn unique(
     bases: &mut [Group],
     others: &mut [Group],
@@ -198,24 +200,24 @@ fn same_case(a: &Group, b: &Group) -> bool {
     name(a).is_some_and(|case| name(b) == Some(case)) && a.key.get("workload") == b.key.get("workload") && launch(a, b)
 }
 
-/// No two that were launched differently.
+/// Whether the launch modes of two groups are compatible.
 fn launch(a: &Group, b: &Group) -> bool {
     a.key.get("launch").zip(b.key.get("launch")).is_none_or(|(a, b)| a == b)
 }
 
-/// Whether all that both tell is equal.
+/// Whether all values that both groups have are equal.
 fn agree(a: &Group, b: &Group) -> bool {
     let workload = a.key.get("workload").zip(b.key.get("workload")).is_some_and(|(a, b)| a == b);
     workload && a.key.iter().all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))
 }
 
-fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> Matched<'a> {
+fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> MatchedSides<'a> {
     let names = varying(bases.iter().chain(others));
     let twins = |&(a, b): &(usize, usize)| {
         let (a, b) = (&bases[a], &others[b]);
-        Twins { differs: differences(&a.key, &b.key), key: a.key.clone(), base: figures(a), other: figures(b) }
+        MatchedCase { differs: differences(&a.key, &b.key), key: a.key.clone(), base: figures(a), other: figures(b) }
     };
-    Matched {
+    MatchedSides {
         pairs: pairs.iter().map(twins).collect(),
         only_base: alone(bases, others, &names),
         only_other: alone(others, bases, &names),
@@ -223,9 +225,9 @@ fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)
     }
 }
 
-/// The cases of one side without a counterpart, with what became of them on the other side. A case without figures is
-/// told where the other side has not even tried it.
-fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<Lone> {
+/// The cases of one side without a match, with their outcome on the other side. A case without results is reported only
+/// if the other side has not tried it.
+fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<UnmatchedCase> {
     let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
     let same = |a: &Group, b: &Group| same_case(a, b) || agree(a, b);
     let lone = |group: &Group| {
@@ -234,7 +236,7 @@ fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<Lone>
             false if others.iter().any(|other| same(group, other)) => return None,
             false => failed(group),
         };
-        Some(Lone { case: label(&group.key, names), why })
+        Some(UnmatchedCase { case: label(&group.key, names), why })
     };
     own.iter().filter(|group| !group.taken).filter_map(lone).collect()
 }
@@ -243,12 +245,12 @@ fn measured(group: &Group) -> bool {
     group.runs.iter().any(|run| run.failed.is_none())
 }
 
-/// The runs that have figures.
-fn figures<'a>(group: &Group<'a>) -> Vec<&'a Point> {
+/// The runs of a group that have results.
+fn figures<'a>(group: &Group<'a>) -> Vec<&'a ComparedRun> {
     group.runs.iter().copied().filter(|run| run.failed.is_none()).collect()
 }
 
-fn differences(base: &Key, other: &Key) -> Vec<Difference> {
+fn differences(base: &CaseKey, other: &CaseKey) -> Vec<Difference> {
     let names = base.keys().chain(other.keys().filter(|name| !base.contains_key(*name)));
     let differing = names.filter(|name| base.get(*name) != other.get(*name));
     let difference = |name: &String| Difference {
@@ -259,7 +261,7 @@ fn differences(base: &Key, other: &Key) -> Vec<Difference> {
     differing.map(difference).collect()
 }
 
-/// The names whose values are not the same in all cases.
+/// The names whose values differ between cases.
 fn varying<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> BTreeSet<String> {
     let mut values: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for (name, value) in groups.flat_map(|group| &group.key) {
@@ -268,8 +270,9 @@ fn varying<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> BTreeSet<String> 
     values.into_iter().filter(|(_, values)| values.len() > 1).map(|(name, _)| name.clone()).collect()
 }
 
-/// `moe streams=4, as a graph`: the workload, what tells the case from others, and how it was launched.
-pub fn label(key: &Key, names: &BTreeSet<String>) -> String {
+/// Label of a case: the workload, the values that distinguish it, and the launch mode, as in `moe streams=4, as a
+/// graph`.
+pub fn label(key: &CaseKey, names: &BTreeSet<String>) -> String {
     let mut label = key.get("workload").cloned().unwrap_or_default();
     let told = key.iter().filter(|(name, _)| !matches!(name.as_str(), "workload" | "launch") && names.contains(*name));
     for (name, value) in told {

@@ -1,7 +1,7 @@
-//! Two sets of runs beside each other, case by case: what differs, how sure that is, and whether it matters.
+//! Compares two sets of runs case by case: how much metrics differ, how certain that is, and whether it matters.
 //!
-//! Sides are made of records, files of cases, and results of AORTA's Python harness. Cases are matched by what they are
-//! cases of, never by where they stand in a file. The result is plain data, from which every form is made.
+//! Sides consist of records, files of cases, and results of AORTA's Python harness. The result is plain data that every
+//! report is made from.
 
 mod doubts;
 mod environment;
@@ -21,73 +21,73 @@ pub use operations::plain_name;
 pub use rows::Thresholds;
 pub use side::RunSet;
 
-/// The name and version of the schema.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.compare/1";
 
-/// How sides are compared.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub thresholds: Thresholds,
-    /// The metrics that are compared, by name or by what stands before its dot; all where there are none.
+    /// Metrics to compare, by name or by the prefix before the dot. All if empty.
     pub metrics: Vec<String>,
-    /// Which way is better, by the name of a metric, where its unit does not tell.
+    /// Direction of metrics, by name, in place of the one that the unit implies.
     pub better: IndexMap<String, Direction>,
     pub fail_on: Vec<FailOn>,
-    /// How much runs of the same program differ, where each side has one: a standard deviation, as a share. By how they
-    /// were launched, where nobody says.
+    /// Standard deviation between runs of the same program, as a share, used if a side has only one run. `None` selects
+    /// a default by launch mode.
     pub between_runs: Option<f64>,
-    /// Operations are compared also where both sides ran on the same device.
+    /// Compare operations even if both sides ran on the same device.
     pub operations: bool,
 }
 
-/// What makes a comparison fail.
+/// Condition under which a comparison fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailOn {
     /// A metric is worse.
     Worse,
-    /// Of a metric nothing can be said.
+    /// A metric has no verdict.
     CannotTell,
-    /// The base has a case that a side lacks.
+    /// A side lacks a case of the base.
     Missing,
 }
 
-/// Each side beside the base.
+/// The result of comparing each side with the base.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
     pub schema: String,
-    /// The version of the program that compared.
+    /// Version of aorta that compared.
     pub aorta: String,
-    pub base: SideRecord,
-    pub others: Vec<Against>,
+    pub base: SideSummary,
+    pub others: Vec<SideComparison>,
     pub fail_on: Vec<FailOn>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SideRecord {
-    /// As it was given.
+pub struct SideSummary {
+    /// Its name as given.
     pub name: String,
     pub files: Vec<String>,
     pub cases: usize,
-    /// Cases, each as often as it was run.
+    /// Number of runs of all cases.
     pub runs: usize,
 }
 
-/// One side beside the base.
+/// One side compared with the base.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Against {
-    pub side: SideRecord,
-    /// What of machines and settings differs.
+pub struct SideComparison {
+    pub side: SideSummary,
+    /// Differences in machine and settings.
     pub environment: Vec<Difference>,
-    pub pairs: Vec<Pair>,
-    /// Cases that the base alone has figures of.
-    pub only_base: Vec<Lone>,
-    pub only_other: Vec<Lone>,
-    /// What a reader has to know before believing a verdict.
+    pub pairs: Vec<CaseComparison>,
+    /// Cases with results on the base side only.
+    pub only_base: Vec<UnmatchedCase>,
+    pub only_other: Vec<UnmatchedCase>,
+    /// Warnings that a reader must know before trusting a verdict.
     pub warnings: Vec<String>,
 }
 
-/// Something that is not the same on both sides; nothing where a side does not have it.
+/// A value that differs between the sides; `None` on a side that lacks it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     pub what: String,
@@ -95,78 +95,78 @@ pub struct Difference {
     pub other: Option<String>,
 }
 
-/// A case that has no counterpart.
+/// A case without a match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lone {
+pub struct UnmatchedCase {
     pub case: String,
-    /// What became of it on the other side, where that was tried; of its own, where it has no figures.
+    /// Its outcome on the other side, if it was tried there; or its own, if it has no results.
     pub why: Option<String>,
 }
 
 /// A case that both sides have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Pair {
-    /// What tells it from other cases, in words.
+pub struct CaseComparison {
+    /// Label that distinguishes it from other cases.
     pub case: String,
-    /// All that says which case it is, on the base's side.
+    /// All values that identify the case, from the base.
     pub key: IndexMap<String, String>,
-    /// How often it was run.
+    /// Number of runs.
     pub base_runs: usize,
     pub other_runs: usize,
-    /// What figures are: `measured`, `simulated`, `emulated`.
+    /// Kind of results: `measured`, `simulated`, `emulated`.
     pub base_figures: String,
     pub other_figures: String,
-    /// Why no verdict is given, whatever the figures are.
+    /// Reasons that prevent a verdict.
     pub refused: Vec<String>,
-    /// What makes a verdict doubtful.
+    /// Reasons that make a verdict doubtful.
     pub doubts: Vec<String>,
-    pub rows: Vec<Row>,
-    /// Operation by operation, where devices differ or it was asked for.
+    pub rows: Vec<MetricRow>,
+    /// Operations, if devices differ or if it was requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OperationRow>,
 }
 
 /// A metric of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct MetricRow {
     pub metric: String,
-    /// Of the values, SI: seconds, bytes, per second; empty for a plain number.
+    /// SI unit of the values: seconds, bytes, per second; empty for a plain number.
     pub unit: String,
-    /// Nothing where nobody knows.
+    /// `None` if the direction is unknown.
     pub better: Option<Direction>,
     pub base: f64,
     pub other: f64,
-    /// Nothing where there is no ratio.
+    /// `None` if the values have no ratio.
     pub effect: Option<Effect>,
     pub threshold: f64,
     pub verdict: Verdict,
-    /// Why nothing can be said, in words.
+    /// Why there is no verdict, in words.
     pub why: Option<String>,
 }
 
 /// Operations of one name, on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationRow {
-    /// Without indices.
+    /// Name without indices.
     pub name: String,
     pub operation: String,
-    /// Where it stands in the file; empty where the sides ran different texts.
+    /// Source location; empty if the sides ran different texts.
     pub place: String,
     pub count: usize,
-    /// Seconds, of all of them one after the other, without waiting for other ranks.
+    /// Sum of their durations in seconds, without waiting for other ranks; `None` if they were not observed.
     pub base: Option<f64>,
     pub other: Option<f64>,
-    /// The part of a peak of its device that it reaches. `None` for a device that no profile describes.
+    /// Achieved share of the device's peak; `None` without a device profile.
     pub base_share: Option<f64>,
     pub other_share: Option<f64>,
-    /// The resource of that peak: `memory`, `bf16`, … `None` where there is no share, and in files of older versions.
+    /// Resource of that peak: `memory`, `bf16`, … `None` without a share, and in files of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_bound: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_bound: Option<String>,
 }
 
-/// How many metrics have each verdict.
+/// Number of metrics with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub better: usize,
@@ -175,7 +175,7 @@ pub struct Counts {
     pub cannot_tell: usize,
 }
 
-/// Whether a metric is called so, or what stands before its dot is.
+/// Whether `name` is the metric's name or its prefix before the dot.
 pub fn is_of(metric: &str, name: &str) -> bool {
     metric == name || metric.split_once('.').is_some_and(|(family, _)| family == name)
 }
@@ -191,11 +191,12 @@ pub fn compare(base: &RunSet, others: &[RunSet], options: &Options) -> Compariso
     }
 }
 
-fn against(base: &RunSet, other: &RunSet, options: &Options) -> Against {
+fn against(base: &RunSet, other: &RunSet, options: &Options) -> SideComparison {
     let matched = matching::matched(base, other);
-    let pairs: Vec<Pair> = matched.pairs.iter().map(|twins| rows::pair(twins, &matched.names, options)).collect();
+    let pairs: Vec<CaseComparison> =
+        matched.pairs.iter().map(|twins| rows::pair(twins, &matched.names, options)).collect();
     let warnings = warnings(&pairs, &matched);
-    Against {
+    SideComparison {
         side: other.record(),
         environment: environment::differences(base, other),
         pairs,
@@ -205,7 +206,7 @@ fn against(base: &RunSet, other: &RunSet, options: &Options) -> Against {
     }
 }
 
-fn warnings(pairs: &[Pair], matched: &matching::Matched) -> Vec<String> {
+fn warnings(pairs: &[CaseComparison], matched: &matching::MatchedSides) -> Vec<String> {
     let rows = || pairs.iter().filter(|pair| pair.refused.is_empty()).flat_map(|pair| &pair.rows);
     let mut warnings = Vec::new();
     for basis in [Basis::Iterations, Basis::Single] {
@@ -224,11 +225,11 @@ fn warnings(pairs: &[Pair], matched: &matching::Matched) -> Vec<String> {
     warnings
 }
 
-/// Intervals from which on it is told that some are wrong by chance.
+/// Number of intervals above which the report mentions that some miss the truth by chance.
 const MANY: usize = 20;
 
 impl Comparison {
-    /// Whether what was to make it fail is there.
+    /// Whether the condition of [`FailOn`] holds.
     pub fn fails(&self) -> bool {
         self.others.iter().any(|against| {
             let rows = against.pairs.iter().flat_map(|pair| &pair.rows);
@@ -236,8 +237,8 @@ impl Comparison {
         })
     }
 
-    /// Whether a metric makes it fail.
-    pub fn fails_on(&self, row: &Row) -> bool {
+    /// Whether a metric meets the condition.
+    pub fn fails_on(&self, row: &MetricRow) -> bool {
         match row.verdict {
             Verdict::Worse => self.fail_on.contains(&FailOn::Worse),
             Verdict::CannotTell => self.fail_on.contains(&FailOn::CannotTell),
@@ -245,13 +246,13 @@ impl Comparison {
         }
     }
 
-    /// Whether a case that only the base has makes it fail.
+    /// Whether a missing case meets the condition.
     pub fn misses(&self) -> bool {
         self.fail_on.contains(&FailOn::Missing)
     }
 }
 
-impl Against {
+impl SideComparison {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for row in self.pairs.iter().flat_map(|pair| &pair.rows) {

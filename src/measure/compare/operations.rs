@@ -1,12 +1,12 @@
-//! The operations of a case on both sides, matched by what the file calls them and where it has them.
+//! Operations of a case on both sides, matched by name and source location.
 
 use indexmap::IndexMap;
 
 use super::OperationRow;
-use super::matching::Twins;
-use super::point::Point;
+use super::matching::MatchedCase;
+use super::point::ComparedRun;
 
-/// The name without indices: `f[3].up` and `f[4].up` are one row.
+/// Name of an operation without indices: `f[3].up` and `f[4].up` share a row.
 pub fn plain_name(name: &str) -> String {
     let mut depth = 0;
     name.chars()
@@ -24,22 +24,22 @@ pub fn plain_name(name: &str) -> String {
         .collect()
 }
 
-/// Operations of one name, on one side.
+/// Operations of one name on one side.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     count: usize,
     time: f64,
-    /// Nothing where one of them has none.
+    /// Sum of their ideal times in seconds; `None` if one has none.
     ideal: Option<f64>,
-    /// What bounds the last of them.
+    /// Resource that bounds the last of them.
     bound: Option<String>,
 }
 
-/// Name, kind and place; the place is left out where the text is not the same.
+/// Name, operation and source location. The location is empty if the texts differ.
 type Name = (String, String, String);
 
-/// Those of both sides, that with the most time on the base first.
-pub fn rows(twins: &Twins) -> Vec<OperationRow> {
+/// Rows of both sides, longest time on the base first.
+pub fn rows(twins: &MatchedCase) -> Vec<OperationRow> {
     let same_text = twins.is_same_text();
     let [base, other] = [&twins.base, &twins.other].map(|points| sums(points, same_text));
     let mut names: Vec<&Name> = base.keys().collect();
@@ -68,8 +68,8 @@ fn share(sum: &Sum) -> Option<f64> {
     sum.ideal.filter(|_| sum.time > 0.0).map(|ideal| ideal / sum.time)
 }
 
-/// The mean over runs.
-fn sums(points: &[&Point], with_place: bool) -> IndexMap<Name, Sum> {
+/// Sums per operation name, averaged over runs.
+fn sums(points: &[&ComparedRun], with_place: bool) -> IndexMap<Name, Sum> {
     let mut sums: IndexMap<Name, Sum> = IndexMap::new();
     let runs = points.len().max(1) as f64;
     for (run, point) in points.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One run of one case: what tells it from other cases, its figures, and what speaks against believing them.
+//! One run of a case in a comparison: its key, its metrics, and reasons against trusting them.
 
 use std::sync::Arc;
 
@@ -11,58 +11,58 @@ use crate::measure::{doubts, slots};
 
 use super::environment;
 
-/// All that says which case it is. Equal ones are runs of the same case.
-pub type Key = IndexMap<String, String>;
+/// Values that identify a case. Runs with equal keys are runs of the same case.
+pub type CaseKey = IndexMap<String, String>;
 
-/// A key by its names: two are the same case whatever order their values stand in.
-pub fn sorted(key: &Key) -> Vec<(&String, &String)> {
+/// Returns a key sorted by name, so that the order of values does not matter.
+pub fn sorted(key: &CaseKey) -> Vec<(&String, &String)> {
     let mut sorted: Vec<_> = key.iter().collect();
     sorted.sort();
     sorted
 }
 
-/// Percentiles of the time that are compared, where the samples carry them.
+/// Percentiles of the time that are compared, if there are enough samples.
 const PERCENTILES: [(&str, f64); 3] = [("time.p50", 50.0), ("time.p95", 95.0), ("time.p99", 99.0)];
 
 /// One run of one case.
 #[derive(Clone, Debug, Default)]
-pub struct Point {
-    pub key: Key,
-    /// What a file of cases calls it.
+pub struct ComparedRun {
+    pub key: CaseKey,
+    /// Its name in a file of cases.
     pub case: Option<String>,
     pub backend: String,
     pub device: String,
-    /// Why there are no figures.
+    /// Why it has no results.
     pub failed: Option<String>,
     pub figures: Vec<Figure>,
-    /// Whether its iterations were held at the gate; `None` of a graph, which is issued by one call.
+    /// Whether iterations were gated; `None` for a graph, which one call launches.
     pub held: Option<bool>,
-    /// The figures that do not depend on the gate: those of host-paced times, and what does not vary.
+    /// Metrics that do not depend on the gate: those of host-paced times, and constant ones.
     pub host_paced: Vec<Figure>,
-    /// What of the machine and the settings may differ between sides, by name.
+    /// Facts of machine and settings that may differ between sides, by name.
     pub environment: IndexMap<String, String>,
     pub simulated: bool,
     pub emulated: Option<u32>,
-    /// AORTA's Python harness has measured it, by its own rules.
+    /// True if AORTA's Python harness measured it, by its own definitions.
     pub harness: bool,
-    /// SHA-256 of the workload's text, where it is known.
+    /// SHA-256 of the workload's text, if known.
     pub sha256: Option<String>,
-    /// Arithmetic and bytes of an iteration.
+    /// Arithmetic operations and bytes of an iteration, if known.
     pub work: Option<(f64, u64)>,
-    /// Why it says nothing of speed.
+    /// Reasons why it has no valid performance results.
     pub refused: Vec<String>,
-    /// What speaks against believing it.
+    /// Reasons to doubt its results.
     pub doubts: Vec<String>,
     pub operations: Vec<Operation>,
-    /// The slot that its operations, and figures by category, are of.
+    /// Slot of its operations and of its metrics by category.
     pub slot: usize,
 }
 
-/// What names of figures begin with that are of the observed iterations of one slot, by category of operations.
+/// Prefixes of metrics by operation category, which describe the observed iterations of one slot.
 pub const OF_ONE_SLOT: [&str; 2] = ["exposed.", "overlap."];
 
-impl Point {
-    /// The figures that runs of this pace have alike.
+impl ComparedRun {
+    /// The metrics that runs of this pace have in common.
     pub fn figures(&self, pace: Pace) -> &[Figure] {
         match pace {
             Pace::Headline => &self.figures,
@@ -71,34 +71,34 @@ impl Point {
     }
 }
 
-/// A figure of a run.
+/// A metric of a run.
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub name: String,
-    /// Of its values, SI.
+    /// SI unit of its values.
     pub unit: String,
     pub value: Value,
 }
 
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A percentile of samples, each of the same work; with `inverse`, one over it.
+    /// A percentile of samples of equal work; its reciprocal if `inverse` is set.
     Series { samples: Arc<[f64]>, percentile: f64, inverse: bool },
-    /// One number, which another run would have different.
+    /// A single measured value.
     Single(f64),
-    /// One number that does not vary.
+    /// A value without variation.
     Exact(f64),
 }
 
-/// An operation that was observed.
+/// An observed operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub name: String,
     pub operation: String,
     pub place: String,
-    /// Seconds that it works: without waiting for other ranks.
+    /// Duration in seconds without waiting for other ranks.
     pub time: f64,
-    /// Seconds that it takes at the peak of the resource that bounds it, and that resource.
+    /// Time in seconds at the peak of the resource that bounds it, and that resource. `None` if unknown.
     pub ideal: Option<f64>,
     pub bound: Option<String>,
 }
@@ -109,8 +109,8 @@ impl Figure {
     }
 }
 
-/// The figures of times of iterations in seconds, of a program with that many slots: percentiles over rounds, and how many
-/// iterations a second. None without a whole round.
+/// Metrics of iteration times, given in seconds, of a program with `slots` slots: percentiles over rounds, and
+/// iterations per second. Empty without a complete round.
 pub fn of_times(samples: &[f64], slots: usize) -> Vec<Figure> {
     let samples: Arc<[f64]> = slots::rounds(samples, slots).into();
     if samples.is_empty() {
@@ -123,22 +123,23 @@ pub fn of_times(samples: &[f64], slots: usize) -> Vec<Figure> {
     figures
 }
 
-/// One point for each way in which the program was launched.
-pub fn of_record(record: &RunRecord) -> Vec<Point> {
+/// Returns a point for each launch mode of a record.
+pub fn of_record(record: &RunRecord) -> Vec<ComparedRun> {
     record.variants.iter().map(|variant| of_variant(record, variant)).collect()
 }
 
-/// The points of a case. One without a record is a point for whatever it would have been.
-pub fn of_case(case: &Case, axes: &[Axis], name: &str) -> Vec<Point> {
-    let outside = |point: &mut Point| {
+/// Returns the points of a case. A case without a record gets a point without results.
+pub fn of_case(case: &Case, axes: &[Axis], name: &str) -> Vec<ComparedRun> {
+    let outside = |point: &mut ComparedRun| {
         point.case = Some(case.name.clone());
-        // Parameters and options stand in the record; variables and settings only here.
+        // Parameters and options are in the record; variables and settings are only here.
         for axis in axes.iter().filter(|axis| matches!(axis.option.as_str(), "env" | "config")) {
             point.key.extend(case.values.get(&axis.name).map(|value| (axis.name.clone(), value.clone())));
         }
     };
     let Some(record) = &case.record else {
-        let mut point = Point { case: Some(case.name.clone()), failed: Some(failure(case)), ..Point::default() };
+        let mut point =
+            ComparedRun { case: Some(case.name.clone()), failed: Some(failure(case)), ..ComparedRun::default() };
         point.key.insert("workload".to_owned(), stem(name).to_owned());
         point.key.extend(case.values.clone());
         return vec![point];
@@ -153,12 +154,12 @@ fn failure(case: &Case) -> String {
     format!("{}{reason}", case.status.word())
 }
 
-/// A workload's name without what files end in.
+/// File name of a workload without its extension.
 pub fn stem(name: &str) -> &str {
     name.strip_suffix(".aorta").unwrap_or(name)
 }
 
-fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
+fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
     let times = |pace: Pace| {
         let samples: Vec<f64> = pace.times(variant).samples_ns.iter().map(|time| time.seconds()).collect();
         of_times(&samples, record.program.cycle)
@@ -179,7 +180,7 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
     }
     let exact = figures.iter().filter(|figure| matches!(figure.value, Value::Exact(_)));
     let host_paced = times(Pace::Host).into_iter().chain(exact.cloned()).collect();
-    Point {
+    ComparedRun {
         key: key(record, variant),
         case: None,
         backend: record.settings.backend.clone(),
@@ -201,7 +202,7 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> Point {
     }
 }
 
-/// What a workload is called. A text without a name, from standard input, is known by itself alone.
+/// Name of a workload. A text from standard input has no name and is identified by its hash.
 fn workload(record: &RunRecord) -> String {
     let workload = &record.workload;
     match workload.name == "<stdin>" {
@@ -210,14 +211,14 @@ fn workload(record: &RunRecord) -> String {
     }
 }
 
-/// Enough of a hash to tell texts from each other.
+/// Shortened hash, for display.
 pub fn short(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-fn key(record: &RunRecord, variant: &Variant) -> Key {
+fn key(record: &RunRecord, variant: &Variant) -> CaseKey {
     let settings = &record.settings;
-    let mut key = Key::new();
+    let mut key = CaseKey::new();
     let mut add = |name: &str, value: String| key.insert(name.to_owned(), value);
     add("workload", workload(record));
     for (name, value) in &record.workload.params {
@@ -235,7 +236,7 @@ fn key(record: &RunRecord, variant: &Variant) -> Key {
     key
 }
 
-/// Of communication and copies: the time that nothing hides, and the share that computation does.
+/// Exposed time and overlapped share of communication and copies.
 fn hidden(analysis: &AnalysisRecord) -> Vec<Figure> {
     let mut figures = Vec::new();
     for category in &analysis.categories {

@@ -1,4 +1,4 @@
-//! The metrics of a case that both sides have: effect, interval, threshold, verdict.
+//! Compares the metrics of a matched case: effect, interval, threshold, verdict.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::pace::Pace;
 use crate::measure::stats::median;
 
-use super::matching::{self, Twins};
-use super::point::{Figure, OF_ONE_SLOT, Point, Value};
-use super::{Options, Pair, Row, doubts, is_of, operations};
+use super::matching::{self, MatchedCase};
+use super::point::{ComparedRun, Figure, OF_ONE_SLOT, Value};
+use super::{CaseComparison, MetricRow, Options, doubts, is_of, operations};
 
-/// By how much a product may miss a constant and still be one: rounding.
+/// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;
 
-/// What matters, by metric.
+/// Thresholds of relevance.
 #[derive(Clone, Debug)]
 pub struct Thresholds {
     pub all: f64,
-    /// By the name of a metric, or what stands before its dot.
+    /// By metric name, or by the prefix before the dot.
     pub of: IndexMap<String, f64>,
 }
 
@@ -37,19 +37,19 @@ impl Thresholds {
     }
 }
 
-/// A figure of one side: of each of its runs.
+/// The values of a metric in the runs of one side.
 struct Metric<'a> {
     unit: &'a str,
     values: Vec<Value>,
 }
 
-/// A case of both sides, compared.
-pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair {
+/// Compares a matched case.
+pub fn pair(twins: &MatchedCase, names: &BTreeSet<String>, options: &Options) -> CaseComparison {
     let refused = doubts::refused(twins);
     let one_slot = twins.is_one_slot();
     let comparable = |name: &&str| one_slot || !OF_ONE_SLOT.iter().any(|of| name.starts_with(of));
     let wanted = |name: &&str| options.metrics.is_empty() || options.metrics.iter().any(|of| is_of(name, of));
-    let mut rows: Vec<Row> = names_of(twins)
+    let mut rows: Vec<MetricRow> = names_of(twins)
         .into_iter()
         .filter(wanted)
         .filter(comparable)
@@ -61,7 +61,7 @@ pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair 
     let devices: BTreeSet<&String> = twins.points().map(|point| &point.device).collect();
     let asked = options.operations || devices.len() > 1;
     let operations = if asked && one_slot { operations::rows(twins) } else { Vec::new() };
-    Pair {
+    CaseComparison {
         case: matching::label(&twins.key, names),
         key: twins.key.clone(),
         base_runs: twins.base.len(),
@@ -75,9 +75,9 @@ pub fn pair(twins: &Twins, names: &BTreeSet<String>, options: &Options) -> Pair 
     }
 }
 
-/// What has to stand beside every figure of a side.
-fn figures(runs: &[&Point]) -> String {
-    let of = |run: &&Point| match (run.simulated, run.emulated.is_some()) {
+/// Kind of results of a side: `measured`, `simulated` or `emulated`.
+fn figures(runs: &[&ComparedRun]) -> String {
+    let of = |run: &&ComparedRun| match (run.simulated, run.emulated.is_some()) {
         (false, false) => "measured",
         (true, false) => "simulated",
         (false, true) => "emulated",
@@ -87,15 +87,15 @@ fn figures(runs: &[&Point]) -> String {
     kinds.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
-/// The figures of the first run, in its order.
-fn names_of<'a>(twins: &'a Twins) -> Vec<&'a str> {
+/// Names of the first run's metrics, in its order.
+fn names_of<'a>(twins: &'a MatchedCase) -> Vec<&'a str> {
     let pace = twins.pace();
-    let names = |run: &&'a Point| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
+    let names = |run: &&'a ComparedRun| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
     twins.base.first().map_or_else(Vec::new, names)
 }
 
-/// A metric that every run of both sides has, in one unit.
-fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
+/// Compares a metric; `None` unless every run of both sides has it, in the same unit.
+fn row(twins: &MatchedCase, name: &str, options: &Options) -> Option<MetricRow> {
     let pace = twins.pace();
     let (mut base, mut other) = (metric(&twins.base, name, pace)?, metric(&twins.other, name, pace)?);
     if base.unit != other.unit {
@@ -111,7 +111,7 @@ fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
         None => (middle(&base.values)?, middle(&other.values)?),
     };
     let (verdict, why) = judge(effect.as_ref(), of_base, of_other, better, twins.is_simulated());
-    Some(Row {
+    Some(MetricRow {
         metric: name.to_owned(),
         unit: base.unit.to_owned(),
         better,
@@ -124,7 +124,7 @@ fn row(twins: &Twins, name: &str, options: &Options) -> Option<Row> {
     })
 }
 
-fn metric<'a>(runs: &[&'a Point], name: &str, pace: Pace) -> Option<Metric<'a>> {
+fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<Metric<'a>> {
     let figures: Option<Vec<&Figure>> =
         runs.iter().map(|run| run.figures(pace).iter().find(|figure| figure.name == name)).collect();
     let figures = figures?;
@@ -133,9 +133,9 @@ fn metric<'a>(runs: &[&'a Point], name: &str, pace: Pace) -> Option<Metric<'a>> 
     same.then(|| Metric { unit, values: figures.iter().map(|figure| figure.value.clone()).collect() })
 }
 
-/// A number of a run that is a constant over its median time, or times it, with the same constant in all runs of both
-/// sides, varies as the time does: it gets the time's samples.
-fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
+/// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
+/// factor in all runs of both sides.
+fn follow_time(twins: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
     let pace = twins.pace();
     let times: Option<Vec<(f64, &Value)>> = twins.points().map(|run| median_time(run, pace)).collect();
     let Some(times) = times else { return };
@@ -155,7 +155,7 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
     if !moved {
         return;
     }
-    // What a second is worth, or what time a unit takes.
+    // Factor of a rate, or of a time per unit.
     let (factor, inverse) = match (constant(|value, time| value / time), constant(|value, time| value * time)) {
         (Some(factor), _) => (factor, false),
         (None, Some(work)) => (1.0 / work, true),
@@ -169,14 +169,14 @@ fn follow_time(twins: &Twins, base: &mut [Value], other: &mut [Value]) {
     }
 }
 
-/// The median time of a run in seconds, and the series that it is of.
-fn median_time(run: &Point, pace: Pace) -> Option<(f64, &Value)> {
+/// Median time of a run in seconds, and its series.
+fn median_time(run: &ComparedRun, pace: Pace) -> Option<(f64, &Value)> {
     let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
     let Value::Series { samples, .. } = &figure.value else { return None };
     Some((median(samples), &figure.value))
 }
 
-/// The effect; nothing where a value is not positive, or samples do not carry the percentile.
+/// Computes the effect; `None` if a value is not positive or the samples are too few for the percentile.
 fn effect(
     (base, other): (&[Value], &[Value]),
     simulated: bool,
@@ -188,7 +188,7 @@ fn effect(
     if let (Some((base, percentile, inverse)), Some((other, ..))) = (groups(base), groups(other)) {
         let better = if inverse { better.opposite() } else { better };
         let effect = Effect::of(&base, &other, percentile, better, threshold)?;
-        // A simulation leaves nothing to chance, however few its iterations are.
+        // A simulation has no noise, so few iterations suffice.
         let effect = match (simulated, effect.interval) {
             (true, None) => Effect::exact(effect.base, effect.other, better, threshold)?,
             (true, Some(_)) => effect,
@@ -201,14 +201,14 @@ fn effect(
     let same = |values: &[f64]| values.iter().all(|value| *value == values[0]);
     let exact = base.iter().chain(other).all(|value| matches!(value, Value::Exact(_))) || simulated;
     let constant = same(&numbers_of_base) && same(&numbers_of_other);
-    // Measured numbers that agree to the last digit do not vary either.
+    // Measured numbers that agree exactly count as constant.
     if constant && (exact || first == numbers_of_other[0]) {
         return Effect::exact(first, numbers_of_other[0], better, threshold);
     }
     Effect::of_values(&numbers_of_base, &numbers_of_other, better, threshold)
 }
 
-/// The samples of all runs, their percentile, and whether the figure is one over it.
+/// Samples of all runs, their percentile, and whether the metric is the reciprocal. `None` if a value has no samples.
 fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
     let (mut of, mut inverted) = (50.0, false);
     let groups = values.iter().map(|value| match value {
@@ -222,12 +222,12 @@ fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
     Some((groups, of, inverted))
 }
 
-/// A value for each side, where there is no ratio. Nothing of samples that do not carry their percentile.
+/// Value of a side that is shown without a ratio; `None` if the samples are too few for the percentile.
 fn middle(values: &[Value]) -> Option<f64> {
     numbers(values).filter(|numbers| !numbers.is_empty()).map(|numbers| median(&numbers))
 }
 
-/// One number of each run; nothing where there are samples.
+/// One number per run; `None` if values have samples.
 fn numbers(values: &[Value]) -> Option<Vec<f64>> {
     let number = |value: &Value| match value {
         Value::Single(value) | Value::Exact(value) => Some(*value),
@@ -236,7 +236,7 @@ fn numbers(values: &[Value]) -> Option<Vec<f64>> {
     values.iter().map(number).collect()
 }
 
-/// The verdict, and why nothing can be said.
+/// The verdict, and the reason if there is none.
 fn judge(
     effect: Option<&Effect>,
     base: f64,
@@ -247,7 +247,7 @@ fn judge(
     let Some(effect) = effect else {
         return match (base == other, better) {
             (true, _) => (Verdict::Same, None),
-            // From nothing, or to nothing, where nothing is left to chance.
+            // A change from or to zero without noise.
             (false, Some(better)) if simulated => {
                 let lower = better == Direction::LowerIsBetter;
                 (if (other < base) == lower { Verdict::Better } else { Verdict::Worse }, None)

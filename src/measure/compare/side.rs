@@ -1,29 +1,30 @@
-//! A side: everything that was given for it, whatever files it comes from.
+//! One side of a comparison: all runs that were given for it, from any number of files.
 
 use std::collections::BTreeSet;
 
 use crate::measure::RunRecord;
 use crate::measure::cases::Cases;
 
-use super::SideRecord;
+use super::SideSummary;
 use super::harness;
-use super::point::{self, Point};
+use super::point::{self, ComparedRun};
 
-/// One side of a comparison.
+/// The runs of one side.
 #[derive(Clone, Debug)]
 pub struct RunSet {
     name: String,
     files: Vec<String>,
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<ComparedRun>,
 }
 
 impl RunSet {
-    /// A side with nothing in it; `name` as it was given.
+    /// Returns an empty side; `name` as the user gave it.
     pub fn new(name: &str) -> RunSet {
         RunSet { name: name.to_owned(), files: Vec::new(), points: Vec::new() }
     }
 
-    /// Adds a file: a record, a file of cases, or results of AORTA's Python harness. The error says what is wrong with it.
+    /// Adds a record, a file of cases, or results of AORTA's Python harness. The error describes what is wrong with the
+    /// file.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
         let points = if Cases::is_meant(text.as_bytes()) {
             of_cases(text)?
@@ -37,19 +38,19 @@ impl RunSet {
         Ok(())
     }
 
-    /// Whether nothing was measured.
+    /// Whether no run has results.
     pub fn is_empty(&self) -> bool {
         self.points.iter().all(|point| point.failed.is_some())
     }
 
-    pub(super) fn record(&self) -> SideRecord {
+    pub(super) fn record(&self) -> SideSummary {
         let measured = || self.points.iter().filter(|point| point.failed.is_none());
         let cases: BTreeSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
-        SideRecord { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
+        SideSummary { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
     }
 }
 
-fn of_cases(text: &str) -> Result<Vec<Point>, String> {
+fn of_cases(text: &str) -> Result<Vec<ComparedRun>, String> {
     let cases = Cases::parse(text.as_bytes())?.ok_or("it has no whole line yet")?;
     let header = &cases.header;
     Ok(cases.latest().into_iter().flat_map(|case| point::of_case(case, &header.axes, &header.name)).collect())

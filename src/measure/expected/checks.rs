@@ -1,9 +1,9 @@
-//! What to look at first where a figure is not normal: what the record itself knows comes first.
+//! Advice for metrics outside of their normal range. Causes that the record itself shows come first.
 
 use crate::config::expected::{Figure, Range, Way};
 use crate::measure::record::{RunRecord, Variant};
 
-/// Variables with which NCCL and RCCL are kept from the fastest way.
+/// Environment variables that keep NCCL and RCCL from using the fastest path.
 const RESTRICTING: [&str; 12] = [
     "NCCL_ALGO",
     "NCCL_PROTO",
@@ -19,14 +19,14 @@ const RESTRICTING: [&str; 12] = [
     "RCCL_MSCCL_ENABLE",
 ];
 
-/// What limits a figure.
+/// What limits a metric.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// Arithmetic, or the device's memory.
+    /// Arithmetic or device memory.
     Device,
-    /// The way between the host and the device.
+    /// The link between host and device.
     Link,
-    /// The way between devices.
+    /// The links between devices.
     Network,
     /// The host's calls.
     Host,
@@ -37,12 +37,12 @@ fn limit(range: &Range) -> Limit {
         (Figure::Issue | Figure::GraphLaunch, _) => Limit::Host,
         (Figure::BusBandwidth, _) | (_, Some(Way::Peer)) => Limit::Network,
         (_, Some(Way::H2d | Way::D2h)) => Limit::Link,
-        // A metric may be bound by anything: by the host where it is about streams alone.
+        // Anything may limit a metric; of one that is about streams alone, the host does.
         _ => Limit::Device,
     }
 }
 
-/// For a figure that is slower than normal.
+/// Advice for a metric that is slower than normal.
 pub fn slower(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<String> {
     let limit = limit(range);
     let mut found = match limit {
@@ -61,7 +61,7 @@ pub fn slower(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Strin
     found
 }
 
-/// For a figure that is faster than normal.
+/// Advice for a metric that is faster than normal.
 pub fn faster(record: &RunRecord) -> Vec<String> {
     let data = &record.settings.data;
     vec![match data.as_str() {
@@ -80,13 +80,13 @@ fn number(record: &RunRecord, name: &str) -> Option<f64> {
     fact(record, name)?.parse().ok()
 }
 
-/// A fact that is less than another one, which is the most that it may be.
+/// Two facts, a value and its maximum, if the value is lower; otherwise `None`.
 fn less(record: &RunRecord, name: &str, most: &str) -> Option<(f64, f64)> {
     let (found, most) = (number(record, name)?, number(record, most)?);
     (found < most).then_some((found, most))
 }
 
-/// What held the device's clocks down.
+/// Throttling of the device's clocks.
 fn throttled(record: &RunRecord, variant: &Variant) -> Vec<String> {
     let mut found = Vec::new();
     if let Some((limit, usual)) = less(record, "power_limit_watts", "default_power_limit_watts") {
@@ -103,7 +103,7 @@ fn throttled(record: &RunRecord, variant: &Variant) -> Vec<String> {
     found
 }
 
-/// The link to the host, and where on the host the device is.
+/// The link to the host, and the device's NUMA node.
 fn link(record: &RunRecord) -> Vec<String> {
     let mut found = Vec::new();
     if let Some((width, most)) = less(record, "pcie_width", "max_pcie_width") {
@@ -125,7 +125,7 @@ fn link(record: &RunRecord) -> Vec<String> {
     found
 }
 
-/// What ranks do together.
+/// The network between ranks.
 fn network(record: &RunRecord, variant: &Variant) -> Vec<String> {
     let variables = &record.environment.variables;
     let set: Vec<String> =
@@ -144,7 +144,7 @@ fn network(record: &RunRecord, variant: &Variant) -> Vec<String> {
     found
 }
 
-/// What makes the host's calls slow.
+/// Causes of slow host calls.
 fn host(record: &RunRecord) -> Vec<String> {
     let facts = &record.environment.facts;
     let mut found = Vec::new();
@@ -166,7 +166,7 @@ fn host(record: &RunRecord) -> Vec<String> {
     found
 }
 
-/// Who else has a part of the device.
+/// Other users of the device.
 fn shared(record: &RunRecord) -> Vec<String> {
     let mut found = Vec::new();
     if fact(record, "mig") == Some("on") {
@@ -178,7 +178,7 @@ fn shared(record: &RunRecord) -> Vec<String> {
     found
 }
 
-/// Where to begin when the record knows nothing.
+/// First steps if the record shows no cause.
 fn general(limit: Limit, record: &RunRecord) -> &'static str {
     let amd = record.settings.backend == "hip";
     match limit {

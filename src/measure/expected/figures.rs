@@ -1,4 +1,4 @@
-//! The figures of a record that a range is about.
+//! Extracts the metrics of a record that a range applies to.
 
 use std::collections::HashSet;
 
@@ -10,25 +10,25 @@ use crate::config::expected::{Figure, Range};
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::stats::Summary;
 
-/// The share of an operation's time for which a neighbour may overlap it: stamps of two streams are not that exact.
+/// Share of an operation's time that a neighbour may overlap. Stamps of two streams are not more exact.
 const BESIDE: f64 = 0.02;
 
-/// Operations of an iteration from which on its beginning and end count for little in what the host needs for each.
+/// Minimum operations of an iteration for a host time per operation: its begin and end then hardly count.
 const MANY: usize = 16;
 
-/// A figure of a record.
-pub struct Seen {
+/// A metric of a record.
+pub struct MatchedMetric {
     pub of: String,
     pub rank: Option<u32>,
-    /// Operations of which the value is the median.
+    /// Number of operations of which the value is the median.
     pub count: usize,
     /// In SI units.
     pub value: f64,
     pub text: String,
 }
 
-/// Every figure of one variant that the range is about.
-pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<Seen> {
+/// All metrics of one variant that the range applies to.
+pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<MatchedMetric> {
     let launch = range.launch.as_ref().is_none_or(|launch| *launch == variant.launch);
     if !launch || !range.streams.holds(record.program.lanes.len() as f64) {
         return Vec::new();
@@ -41,10 +41,9 @@ pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool)
     }
 }
 
-/// Rates of operations, those of one name and shape together, in the order of the text; of several ranks the slowest
-/// one's.
-fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Seen> {
-    let mut slowest: IndexMap<String, Seen> = IndexMap::new();
+/// Rates of operations, grouped by name and shape, in the order of the text. With several ranks, of the slowest one.
+fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<MatchedMetric> {
+    let mut slowest: IndexMap<String, MatchedMetric> = IndexMap::new();
     for rank in &variant.ranks {
         let beside = beside(rank);
         let mut samples: IndexMap<String, Vec<f64>> = IndexMap::new();
@@ -63,14 +62,14 @@ fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Seen> {
                 let dimension = range.figure.dimension().unwrap_or(Dimension::NONE);
                 let text = dimension.display(value / dimension.to_si());
                 let rank = (record.settings.ranks > 1).then_some(rank.rank);
-                slowest.insert(of.clone(), Seen { of, rank, count: summary.n, value, text });
+                slowest.insert(of.clone(), MatchedMetric { of, rank, count: summary.n, value, text });
             }
         }
     }
     slowest.into_values().collect()
 }
 
-/// Whether the range is about such an operation.
+/// Whether the range applies to an operation.
 fn matches(range: &Range, operation: &OperationRecord) -> bool {
     let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|word| found == Some(word));
     let bytes = match range.figure {
@@ -87,7 +86,7 @@ fn matches(range: &Range, operation: &OperationRecord) -> bool {
         && range.intensity.holds(operation.flops / operation.bytes.max(1) as f64)
 }
 
-/// What a rate counts.
+/// The amount of work that a rate counts.
 fn amount(figure: Figure, operation: &OperationRecord) -> Option<f64> {
     let amount = match figure {
         Figure::FlopRate => Some(operation.flops),
@@ -98,8 +97,8 @@ fn amount(figure: Figure, operation: &OperationRecord) -> Option<f64> {
     amount.filter(|amount| *amount > 0.0)
 }
 
-/// How long an operation takes with nothing beside it; nothing where that was not seen. A collective counts from when all
-/// its ranks have come.
+/// Duration of an operation without concurrent ones, in this run or in that on one stream; `None` if it is unknown. A
+/// collective counts from the arrival of its last rank.
 fn time_alone(
     variant: &Variant,
     rank: &RankRecord,
@@ -117,7 +116,7 @@ fn time_alone(
     own.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.work_ns())
 }
 
-/// Operations that ran beside others, or were not seen at all, in the iteration that was traced.
+/// Operations that overlapped others in the traced iteration, or do not appear in it.
 fn beside(rank: &RankRecord) -> HashSet<u32> {
     let mut spans: Vec<_> = rank.trace.iter().filter(|span| span.end_ns > span.start_ns).collect();
     spans.sort_by_key(|span| (span.start_ns, span.id));
@@ -125,7 +124,7 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
     for span in &spans {
         beside.remove(&span.id);
     }
-    // Of those that began earlier, the one that ends last.
+    // Among operations that began earlier, the one that ends last.
     let mut last: Option<(Nanos, u32, Nanos)> = None;
     for span in spans {
         let own = span.end_ns - span.start_ns;
@@ -145,8 +144,8 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
     beside
 }
 
-/// What the host takes for each operation, where all are kernels and few have to wait for another stream.
-fn issue(record: &RunRecord, variant: &Variant) -> Option<Seen> {
+/// Host time per operation, if all are kernels and few wait for another stream; otherwise `None`.
+fn issue(record: &RunRecord, variant: &Variant) -> Option<MatchedMetric> {
     let program = &record.program;
     let fits = program.operations >= MANY
         && program.waits * 10 <= program.operations
@@ -154,18 +153,18 @@ fn issue(record: &RunRecord, variant: &Variant) -> Option<Seen> {
     let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "stream")?;
     let value = time.seconds() / program.operations as f64;
     let of = format!("{} operations issued one by one", program.operations);
-    Some(Seen { of, rank: None, count: program.operations, value, text: Dimension::TIME.display(value * 1e9) })
+    Some(MatchedMetric { of, rank: None, count: program.operations, value, text: Dimension::TIME.display(value * 1e9) })
 }
 
-/// What launching a graph of kernels takes: copies and collectives in it were not measured.
-fn graph_launch(record: &RunRecord, variant: &Variant) -> Option<Seen> {
+/// Launch time of a graph of kernels. `None` for graphs with copies or collectives, for which there are no ranges.
+fn graph_launch(record: &RunRecord, variant: &Variant) -> Option<MatchedMetric> {
     let fits = all_of(record, variant, &["elementwise", "row-wise", "synthetic", "movement", "matrix"]);
     let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "graph")?;
     let of = "the graph of an iteration".to_owned();
-    Some(Seen { of, rank: None, count: 1, value: time.seconds(), text: time.to_string() })
+    Some(MatchedMetric { of, rank: None, count: 1, value: time.seconds(), text: time.to_string() })
 }
 
-/// Whether every iteration is known as a whole and has operations of these categories alone.
+/// Whether all operations of the iteration are known and of these categories.
 fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
     let Some(rank) = variant.ranks.first() else { return false };
     record.program.cycle == 1
@@ -173,9 +172,9 @@ fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
         && rank.operations.iter().all(|operation| categories.contains(&operation.category.as_str()))
 }
 
-/// A metric of the workload that the range names. A range that is shipped is about the shipped workload alone: another
-/// file of that name may be anything.
-fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Option<Seen> {
+/// The metric of the workload that the range names. A shipped range applies to the shipped workload only, since other
+/// files may use its name.
+fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Option<MatchedMetric> {
     let workload = &record.workload;
     let name = workload.name.rsplit('/').next().unwrap_or(&workload.name);
     let stem = name.strip_suffix(".aorta").unwrap_or(name);
@@ -186,5 +185,5 @@ fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -
     let wanted = range.metric.as_ref().filter(|_| fits)?;
     let found = variant.metrics.iter().find(|metric| metric.name == *wanted && range.normal.fits(&metric.unit))?;
     let of = format!("{stem}: {}", found.name);
-    Some(Seen { of, rank: None, count: 1, value: found.value?, text: found.text.clone() })
+    Some(MatchedMetric { of, rank: None, count: 1, value: found.value?, text: found.text.clone() })
 }

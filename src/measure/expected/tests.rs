@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::*;
 use crate::base::{Bytes, Nanos};
 use crate::measure::record::{
-    BlockRecord, Device, Environment, LaneRecord, MeetingRecord, MemoryRecord, MetricRecord, OperationRecord,
+    BlockRecord, CollectiveRecord, Device, Environment, LaneRecord, MemoryRecord, MetricRecord, OperationRecord,
     ProgramRecord, RankRecord, SCHEMA, Settings, SkewRecord, SpanRecord, Times, Workload,
 };
 
@@ -218,7 +218,7 @@ fn collectives_count_from_when_all_have_come() {
     };
     // One rank waits 5 ms for the other: 1 GiB in 3.25 ms are 330 GB/s.
     let mut run = record(vec![variant("stream", 1, vec![rank(0, vec![reduce(8250)]), rank(1, vec![reduce(3250)])])]);
-    let meeting = MeetingRecord {
+    let meeting = CollectiveRecord {
         name: "all_reduce".into(),
         operation: "all_reduce".into(),
         ranks: vec![0, 1],

@@ -40,8 +40,8 @@ fn measured(random: &mut Random, machine: Machine, rounds: usize, effect: f64, s
         for (place, side) in order(seed, round).into_iter().enumerate() {
             let time = machine(random, round * ROUND + place, &mut state);
             match side {
-                Side::A => a.push(time),
-                Side::B => b.push(time * effect),
+                AbSide::A => a.push(time),
+                AbSide::B => b.push(time * effect),
             }
         }
     }
@@ -134,7 +134,7 @@ fn a_straight_drift_leaves_nothing() {
     for round in 0..16 {
         for (place, side) in order(3, round).into_iter().enumerate() {
             let time = (0.005 * (round * ROUND + place) as f64).exp();
-            if side == Side::A { a.push(time) } else { b.push(time) }
+            if side == AbSide::A { a.push(time) } else { b.push(time) }
         }
     }
     let paired = paired(&a, &b, 0.03, 3).unwrap();
@@ -178,7 +178,7 @@ fn little_is_said_of_little() {
 
 #[test]
 fn orders_are_drawn_evenly() {
-    let first = (0..1000).filter(|&round| order(7, round)[0] == Side::A).count();
+    let first = (0..1000).filter(|&round| order(7, round)[0] == AbSide::A).count();
     assert!((450..550).contains(&first), "{first}");
     assert_eq!(orders(3, 1).len(), 4);
     assert_eq!(orders(64, 1).len(), 512);

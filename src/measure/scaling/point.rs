@@ -5,7 +5,7 @@ use crate::measure::cases::Case;
 use crate::measure::pace::Pace;
 use crate::measure::record::{RunRecord, Times};
 
-/// A figure and what it lies between.
+/// A value with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub value: f64,
@@ -14,59 +14,57 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether two have a part in common, or lie closer than that share of them: then nothing says that they differ.
+    /// Whether two intervals overlap, or lie closer than the share `slack`: then they do not differ significantly.
     pub fn meets(&self, other: &Interval, slack: f64) -> bool {
         self.low <= other.high * (1.0 + slack) && other.low <= self.high * (1.0 + slack)
     }
 }
 
-/// How far medians of the same program may lie apart in two processes, beyond what each process knows of its own: clocks,
-/// the places of memory and of threads differ from process to process. A simulator's do not.
+/// Relative difference that medians of the same program may have in two processes, beyond each one's interval: clocks
+/// and the placement of memory and threads vary. A simulator's do not.
 const BETWEEN_PROCESSES: f64 = 0.01;
 
-/// The share by which figures have to differ to be different.
+/// Relative difference that is required between results of different processes.
 pub fn slack(simulated: bool) -> f64 {
     if simulated { 0.0 } else { BETWEEN_PROCESSES }
 }
 
-/// What a curve knows of a case.
+/// The results of a case that a curve needs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// The value along the curve, as it was given.
+pub struct CurvePoint {
+    /// The value along the curve, as given.
     pub value: String,
-    /// The median of an iteration in seconds, and the interval that holds it with 95 % confidence. Where there are too
-    /// few samples for one, from the least to the greatest.
+    /// Median time of an iteration in seconds with its 95 % interval; from minimum to maximum if samples are too few.
     pub time: Interval,
-    /// Of an iteration, over all ranks, as those of the first.
+    /// Arithmetic operations of an iteration over all ranks, estimated from the first.
     pub flops: f64,
     pub bytes: f64,
 }
 
-impl Point {
-    /// `None` of a case without a time.
-    pub fn of(case: &Case, value: &str, pace: Pace) -> Option<Point> {
+impl CurvePoint {
+    /// Returns the point of a case; `None` if it has no time.
+    pub fn of(case: &Case, value: &str, pace: Pace) -> Option<CurvePoint> {
         let record = case.record.as_ref()?;
         let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
         let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
         let (flops, bytes) = (record.program.flops * ranks, record.program.bytes as f64 * ranks);
-        Some(Point { value: value.to_owned(), time, flops, bytes })
+        Some(CurvePoint { value: value.to_owned(), time, flops, bytes })
     }
 
-    /// What is done in a second.
+    /// Work per second.
     pub fn rate(&self, unit: super::Unit) -> Interval {
         let work = unit.of(self);
         Interval { value: work / self.time.value, low: work / self.time.high, high: work / self.time.low }
     }
 }
 
-/// Whether something can be concluded from a run's times: it is a measurement, and noise shows in more than one sample. A
-/// simulator has no noise.
+/// Whether a run's times allow conclusions: it is a measurement with more than one sample, or simulated.
 pub fn is_conclusive(record: &RunRecord, pace: Pace) -> bool {
     let samples = record.variants.first().map_or(0, |variant| pace.times(variant).rounds());
     record.measurement && (record.simulated || samples > 1)
 }
 
-/// The median and its interval. A simulator's is known exactly.
+/// Median with its interval, in seconds. A simulator's median is exact.
 pub fn seconds(times: &Times, simulated: bool) -> Option<Interval> {
     let value = times.p50_ns.filter(|median| median.0 > 0)?.seconds();
     if simulated {
@@ -77,8 +75,7 @@ pub fn seconds(times: &Times, simulated: bool) -> Option<Interval> {
     Some(Interval { value, low, high })
 }
 
-/// The number that a value is, in the base unit of what it measures: `4_096`, `64MiB`, `80%`. Nothing of a word or an
-/// expression.
+/// Parses a value as a number in its base unit: `4_096`, `64MiB`, `80%`. `None` for a word or an expression.
 pub fn number(value: &str) -> Option<f64> {
     let end = value.find(|c: char| !c.is_ascii_digit() && !matches!(c, '_' | '.' | '-')).unwrap_or(value.len());
     let (digits, name) = value.split_at(end);

@@ -1,22 +1,22 @@
-//! Whether two memories hold the same but for rounding, where nothing is known of how they came about: results of a device
-//! that does not compute the same twice.
+//! Compares memory contents up to rounding, for results of devices that are not deterministic.
 
 use crate::base::DType;
 use crate::model::Program;
 
 use super::BEYOND;
 
-/// What one row may be off by, in multiples of what the whole may: a row can be harder to compute than most.
+/// Allowed error of a row, in multiples of that of the whole: some rows are numerically harder.
 const ROW: f64 = 4.0;
 
-/// The same for one element. Rounding errors are spread about like a bell curve. Where the whole is within its bound,
-/// none lies this many standard deviations out.
+/// Allowed error of an element, in multiples of that of the whole. Rounding errors are roughly normal; none is this
+/// many standard deviations out if the whole is within its bound.
 const ELEMENT: f64 = 8.0;
 
-/// How many roundings of the coarsest kind may explain a relative error: some tens of operations stay below.
+/// Number of roundings of the coarsest type that may explain a relative error. Typical chains have some tens of
+/// operations.
 const ROUNDINGS: f64 = 16.0;
 
-/// One output on both sides.
+/// Comparison of one output.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// For floats see [`compare`]; for integers the share of elements that differ.
@@ -24,8 +24,8 @@ pub struct Comparison {
     pub bound: f64,
 }
 
-/// Compares what the same operations left in a memory at two times. Where the bits differ, the device has rounded
-/// otherwise, and not more coarsely than the coarsest type of the program does.
+/// Compares the results of two runs of the same operations. If bits differ, the difference must be explained by
+/// rounding to the program's coarsest type.
 pub fn unless_same(program: &Program, dtype: DType, row: usize, actual: &[u8], expected: &[u8]) -> Comparison {
     let tensors = program.specs.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.outputs));
     let coarsest = tensors.map(|tensor| tensor.dtype.epsilon()).fold(0.0, f64::max);
@@ -36,18 +36,17 @@ pub fn unless_same(program: &Program, dtype: DType, row: usize, actual: &[u8], e
     }
 }
 
-/// Compares two stretches of memory whose last dimension is `row` long.
+/// Compares two ranges of memory whose last dimension has `row` elements.
 ///
-/// The error of floats is the largest of three, each of them relative, and each divided by how much more of it rounding
-/// explains:
+/// The error of floats is the largest of three relative errors, each divided by what rounding can explain:
 ///
 /// - of the whole: the norm of the difference over that of the reference;
-/// - of a row, so that one wrong row among many is seen;
-/// - of an element, so that one wrong element in a row is seen.
+/// - of a row, to find one wrong row among many;
+/// - of an element, to find one wrong element in a row.
 ///
-/// A sum whose terms cancel is as far off as its terms are large, however small it is itself. So a row is never
-/// measured by less than the root mean square of all rows, and an element by no less than that of its row and of all
-/// elements: beside these, a small value may be wrong unseen.
+/// A sum whose terms cancel has an error in proportion to its terms, however small the result. So a row is measured
+/// against at least the root mean square of all rows, and an element against at least that of its row and of all
+/// elements; small wrong values beside large ones can go unnoticed.
 pub fn compare(dtype: DType, row: usize, actual: &[u8], expected: &[u8], bound: f64) -> Comparison {
     let size = dtype.size() as usize;
     let load = |bytes: &[u8]| bytes.chunks_exact(size).map(|bytes| dtype.load(bytes)).collect::<Vec<f64>>();
@@ -63,14 +62,14 @@ pub fn compare(dtype: DType, row: usize, actual: &[u8], expected: &[u8], bound: 
 }
 
 fn float_error(row: usize, actual: &[f64], expected: &[f64]) -> f64 {
-    // Everything is measured in the largest value, so that no square overflows or vanishes.
+    // Scale by the largest value, so that no square overflows or vanishes.
     let finite = expected.iter().map(|value| value.abs()).filter(|value| value.is_finite());
     let unit = finite.fold(0.0, f64::max);
     let mut pairs = Vec::with_capacity(expected.len());
     for (&a, &b) in actual.iter().zip(expected) {
         let same = a == b || (a.is_nan() && b.is_nan());
         let difference = if same { 0.0 } else { (a - b).abs() / unit };
-        // A number against a NaN or an infinity, or anything against zeros alone.
+        // A number compared with NaN or infinity, or a nonzero value with zeros only.
         if !difference.is_finite() {
             return BEYOND;
         }

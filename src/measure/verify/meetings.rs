@@ -1,4 +1,4 @@
-//! Operations of several ranks: what each rank brought to them, and whether each got what the others brought.
+//! Verification of operations between ranks: what each rank contributed, and whether each received the right result.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,45 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
 use crate::base::computing::compute;
-use crate::exec::{ExecError, Inspected, Launched, Meeting, Ranks};
+use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
 use crate::ops::{self, Check, Collective, CollectiveKind, Elements, Launch, Share, Spec, Tensor};
 
 use super::Verified;
 
-/// What ranks meet at in an iteration.
+/// Identifies matching operations of several ranks in an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Key {
-    /// A collective: its communicator's ranks and stream, and how many collectives of it come before.
+pub enum MatchKey {
+    /// A collective: its communicator's ranks and stream, and the number of earlier collectives on it.
     Collective(Vec<u32>, String, u32),
-    /// All sends and receives of a communicator: they meet in pairs.
+    /// All sends and receives of a communicator, which match in pairs.
     Transfers(Vec<u32>, String),
-    /// A copy between ranks, by the number of its place.
+    /// A copy between ranks, by its number.
     Crossing(u32),
 }
 
-/// What a rank brings to a meeting.
+/// What a rank contributes to an operation.
 #[derive(Debug)]
 pub struct Brought {
-    pub key: Key,
-    /// The rank, by its place among those that are verified.
+    pub key: MatchKey,
+    /// Index of the rank among those that are verified.
     pub rank: usize,
-    /// The slot of the cycle, and the operation.
+    /// Slot of the cycle, and operation.
     pub op: (usize, OpId),
-    /// The inputs, each from its first element to behind its last.
+    /// Bytes of the inputs, each from its first element to the end of its last.
     pub inputs: Vec<Vec<u8>>,
 }
 
-/// What a device left in the outputs of an operation of several ranks.
+/// What a device left in the outputs of an operation between ranks.
 #[derive(Debug)]
 pub struct Left {
-    pub key: Key,
+    pub key: MatchKey,
     pub rank: usize,
     pub op: (usize, OpId),
     pub before: Vec<Vec<u8>>,
     pub actual: Vec<Vec<u8>>,
 }
 
-/// What was found in the outputs of an operation.
+/// Result of checking an operation's outputs.
 #[derive(Debug)]
 pub struct Found {
     pub rank: usize,
@@ -52,22 +52,22 @@ pub struct Found {
     pub checks: Vec<Check>,
 }
 
-/// The keys of a rank's launches, for each iteration of the period; `None` for what runs by itself.
-pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<Key>>> {
+/// Keys of a rank's launches, for each iteration of the period; `None` for operations without other ranks.
+pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
     let of_step = |step: &Vec<Launched>| {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
         let of_launch = |launched: &Launched| match launched.meeting {
-            Meeting::None => None,
-            Meeting::Crossing(crossing) => Some(Key::Crossing(crossing)),
-            Meeting::Comm(number) => {
+            MatchBy::None => None,
+            MatchBy::Crossing(crossing) => Some(MatchKey::Crossing(crossing)),
+            MatchBy::Comm(number) => {
                 let comm = &inspected.comms[number as usize];
                 let (ranks, stream) = (comm.ranks.clone(), comm.stream.clone());
                 if collectives(&launched.work.launches).iter().all(is_transfer) {
-                    return Some(Key::Transfers(ranks, stream));
+                    return Some(MatchKey::Transfers(ranks, stream));
                 }
                 let place = places.entry(number).or_default();
                 *place += 1;
-                Some(Key::Collective(ranks, stream, *place - 1))
+                Some(MatchKey::Collective(ranks, stream, *place - 1))
             }
         };
         step.iter().map(of_launch).collect()
@@ -75,22 +75,22 @@ pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<Key>>> {
     inspected.steps.iter().map(of_step).collect()
 }
 
-/// The meetings at which some rank leaves something, in some iteration of its period, that is looked at later.
-pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<Key>>>)]) -> Result<BTreeSet<Key>, ExecError> {
+/// The keys of operations whose result some rank uses later, in any iteration of its period.
+pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<MatchKey>>>)]) -> Result<BTreeSet<MatchKey>, ExecError> {
     let steps = own.iter().flat_map(|(inspected, keys)| inspected.steps.iter().zip(*keys));
     let launches = steps.flat_map(|(step, keys)| step.iter().zip(keys));
     let live = launches.filter(|(launched, _)| launched.found.is_some()).filter_map(|(_, key)| key.clone());
-    let all: Vec<BTreeSet<Key>> = ranks.agree("operations to compare", Ok(live.collect()))?;
+    let all: Vec<BTreeSet<MatchKey>> = ranks.agree("operations to compare", Ok(live.collect()))?;
     Ok(all.into_iter().flatten().collect())
 }
 
-/// Brings together what the ranks of all processes bring.
+/// Gathers the contributions of the ranks of all processes.
 pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec<Brought>, ExecError> {
-    if ranks.is_whole() {
+    if ranks.is_one_process() {
         return own;
     }
-    // What is said of each, and then the bytes of all, one behind the other.
-    type Line = (Key, usize, (usize, OpId), Vec<usize>);
+    // Describes a contribution; the bytes of all contributions follow.
+    type Line = (MatchKey, usize, (usize, OpId), Vec<usize>);
     let line =
         |one: &Brought| -> Line { (one.key.clone(), one.rank, one.op, one.inputs.iter().map(Vec::len).collect()) };
     let lines = own.as_ref().map(|own| own.iter().map(line).collect::<Vec<_>>()).map_err(ExecError::clone);
@@ -113,22 +113,22 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec
     Ok(all)
 }
 
-/// Compares what devices left with what all ranks brought.
+/// Compares the devices' results with those computed from all contributions.
 pub fn check(ranks: &[Verified], brought: &[Brought], left: &[Left]) -> Vec<Found> {
-    let mut meetings: BTreeMap<&Key, (Vec<&Brought>, Vec<&Left>)> = BTreeMap::new();
+    let mut meetings: BTreeMap<&MatchKey, (Vec<&Brought>, Vec<&Left>)> = BTreeMap::new();
     brought.iter().for_each(|one| meetings.entry(&one.key).or_default().0.push(one));
     left.iter().for_each(|one| meetings.entry(&one.key).or_default().1.push(one));
     let mut found = Vec::new();
     for (key, (brought, left)) in meetings {
         match key {
-            Key::Transfers(members, _) => found.extend(transfers(ranks, members, &brought, &left)),
+            MatchKey::Transfers(members, _) => found.extend(transfers(ranks, members, &brought, &left)),
             _ => found.extend(together(ranks, &brought, &left)),
         }
     }
     found
 }
 
-/// A collective, or a copy between ranks.
+/// Checks a collective or a copy between ranks.
 fn together(ranks: &[Verified], brought: &[&Brought], left: &[&Left]) -> Vec<Found> {
     let mut members = brought.to_vec();
     members.sort_by_key(|one| one.rank);
@@ -147,7 +147,8 @@ fn together(ranks: &[Verified], brought: &[&Brought], left: &[&Left]) -> Vec<Fou
         .collect()
 }
 
-/// The sends and receives of a communicator: the n-th of one rank to another meets the n-th that the other receives.
+/// Checks the sends and receives of a communicator: the n-th send of one rank to another matches the n-th receive
+/// there.
 fn transfers(ranks: &[Verified], members: &[u32], brought: &[&Brought], left: &[&Left]) -> Vec<Found> {
     let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].0).unwrap_or(0) as u32;
     let mut sent: BTreeMap<(u32, u32), VecDeque<Elements>> = BTreeMap::new();
@@ -161,7 +162,7 @@ fn transfers(ranks: &[Verified], members: &[u32], brought: &[&Brought], left: &[
         }
     }
     let mut found = Vec::new();
-    // Receives that nothing is known of take their turn too.
+    // Unobserved receives count too, so that later ones match.
     for one in brought {
         let spec = spec(ranks, one.rank, one.op);
         let own = left.iter().find(|left| left.rank == one.rank && left.op == one.op);

@@ -1,10 +1,10 @@
-//! The memory of a rank as the host has it: what a device should hold, and is known to.
+//! The host's copy of a rank's memory, used to compute reference results.
 
 use crate::base::{DType, Space, parallel};
 use crate::exec::{Address, Fill, Inspected};
 use crate::ops::{Elements, Tensor, stretches};
 
-/// Bytes that are written as one piece of work.
+/// Bytes that are initialized as one unit of parallel work.
 const PIECE: usize = 1 << 22;
 
 /// Memory of all spaces.
@@ -13,9 +13,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory as it is before the first iteration.
+    /// Returns the memory with its initial contents.
     pub fn new(inspected: &Inspected) -> Memory {
-        // Fresh pages cost more than what is written to them: each core takes some.
+        // The first write to a page is slow, so all cores share the initialization.
         let mut memory = Memory { spaces: inspected.bytes.map(|bytes| vec![0; bytes as usize]) };
         for space in &mut memory.spaces {
             parallel::each(space.chunks_mut(PIECE).collect(), |piece| piece.fill(DType::POISON));
@@ -43,13 +43,13 @@ impl Memory {
         &mut self.spaces[place(at.space)][at.offset as usize..][..bytes as usize]
     }
 
-    /// The tensors that lie at these places.
+    /// The tensors at these addresses.
     pub fn elements<'a>(&'a self, tensors: &[Tensor], places: &[Address]) -> Vec<Elements<'a>> {
         let pairs = tensors.iter().zip(places);
         pairs.map(|(tensor, at)| Elements { tensor: *tensor, bytes: self.bytes(*at, tensor.reach()) }).collect()
     }
 
-    /// Takes over a tensor that lies as it does here, but leaves what lies between its rows.
+    /// Copies a tensor into this memory, without the gaps between its rows.
     pub fn adopt(&mut self, elements: &Elements, at: Address) {
         let size = elements.tensor.dtype.size();
         let (length, starts) = stretches(&elements.tensor);

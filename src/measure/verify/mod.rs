@@ -1,5 +1,5 @@
-//! Whether a backend computes what it should: each operation by itself, given what the device had computed before; and the
-//! same bits again, as streams and as a graph, with iterations behind each other as they are measured.
+//! Verification of a backend: each operation is checked against its reference, given the device's own inputs; then the
+//! whole run must give the same bits as streams and as a graph, with overlapping iterations as in a measurement.
 
 mod compare;
 mod meetings;
@@ -18,42 +18,41 @@ pub use compare::{Comparison, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
 use walk::{Findings, Walk, Walked};
 
-/// An error larger than anything that rounding explains, where there is no number.
+/// Error that stands for a difference without a finite number.
 const BEYOND: f64 = 1e30;
 
-/// The outcome of a verification.
+/// Result of a verification.
 #[derive(Debug)]
 pub struct Verification {
     pub record: VerificationRecord,
     pub warnings: Vec<String>,
 }
 
-/// A rank with its number in the world.
+/// A rank number with its program and plan.
 pub type Verified<'a> = (u32, &'a Program, &'a Plan);
 
-/// What is verified.
+/// What to verify.
 pub struct Question<'a> {
     /// The ranks of the world.
     pub ranks: &'a [Verified<'a>],
     pub backend: &'a dyn Backend,
-    /// Real streams at most.
+    /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
     pub modes: &'a [LaunchMode],
     pub options: exec::Options,
     pub control: &'a Control,
 }
 
-/// Compares each operation with its reference, and what iterations leave in memory with what they left then; `None` when
-/// it was stopped.
+/// Verifies each operation, and the contents of memory after several iterations; `None` if the run was stopped.
 pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
     let Question { ranks, backend, streams, modes, ref options, control } = *question;
-    // Scratch memory is kept apart, so that what operations leave is there when an iteration is over.
+    // Scratch memory is not shared, so that intermediate results are still there after an iteration.
     let apart = schedule::Options { streams, share_scratch: false };
     let place = |(_, program, plan): &Verified| schedule::place(program, plan, backend.topology(), &apart);
     let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
     let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
     let opened: Vec<Rank> = ranks.iter().zip(&schedules).map(rank).collect();
-    // One round of the period and the first iteration again: what one leaves to the next is seen too.
+    // One full period and the first iteration again, which also covers what one iteration leaves for the next.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
 
     let mut walk = Walk::open(ranks, &opened, backend, options)?;
@@ -71,7 +70,8 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
             continue;
         }
         let Some(mut compared) = again(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
-        // A device may compute differently in this mode, or never the same twice: then it is compared with itself there.
+        // A device may compute differently in this mode, or not deterministically. Then it is compared with itself in
+        // this mode.
         if compared.iter().any(|output| output.error > 0.0) {
             if walk.run(mode, iterations, control)? == Walked::Stopped {
                 return Ok(None);
@@ -98,8 +98,8 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
     Ok(Some(Verification { record, warnings }))
 }
 
-/// Runs the iterations behind each other, and compares what they leave in memory with what the walk has left there; `None`
-/// when it was stopped.
+/// Runs the iterations back to back and compares the contents of memory with those of the verified run; `None` if the
+/// run was stopped.
 fn again(
     walk: &mut Walk,
     ranks: &[Verified],
@@ -147,7 +147,7 @@ fn name(program: &Program, memory: MemoryId) -> String {
     }
 }
 
-/// For each rank everything that the first iteration of the period writes, and every buffer that any iteration writes.
+/// For each rank all memory that the first iteration of the period writes, and every buffer that any iteration writes.
 fn outputs(ranks: &[Rank]) -> Vec<(usize, MemoryId)> {
     let mut outputs: Vec<(usize, MemoryId)> = Vec::new();
     for (rank, Rank { program, schedule, .. }) in ranks.iter().enumerate() {

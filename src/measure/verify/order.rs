@@ -1,4 +1,4 @@
-//! A run that shows that operations wait for what they depend on.
+//! Verifies at run time that operations wait for their dependencies.
 
 use crate::base::OpId;
 use crate::exec::{self, Edge, ExecError, LaunchMode, Rank};
@@ -8,7 +8,7 @@ use crate::schedule::Schedule;
 use super::Question;
 use super::record::VariantVerification;
 
-/// Runs the schedules with a mark behind each operation and a look before it; false when it was stopped.
+/// Runs the schedules with marks and checks around each operation; false if the run was stopped.
 pub fn witness(
     question: &Question,
     schedules: &[Schedule],
@@ -19,11 +19,11 @@ pub fn witness(
     let opened: Vec<Rank> = ranks.iter().zip(schedules).map(rank).collect();
     let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
     let mut witness = exec::witness(&opened, &plans, backend, options)?;
-    // Twice round the period, so that each iteration has had others before it.
+    // Two full periods, so that each iteration follows others.
     let period = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64;
     for variant in variants {
         let mode = if variant.launch == LaunchMode::Graph.name() { LaunchMode::Graph } else { LaunchMode::Stream };
-        // With its marks an iteration may be too large to be captured: then there is nothing to say.
+        // With its marks an iteration may be too large for a graph; then it is skipped.
         if mode == LaunchMode::Graph && witness.ranks.capture(control).is_err() {
             continue;
         }
@@ -42,7 +42,7 @@ pub fn witness(
     Ok(true)
 }
 
-/// How many edges this process has looked at, where it could, and those that did not hold, in words.
+/// Number of dependencies that this process checked, if it could, and those that were violated, in words.
 fn seen(question: &Question, witness: &mut exec::Witness) -> Result<(Option<u64>, Vec<String>), ExecError> {
     let (mut witnessed, mut all) = (None, Vec::new());
     for index in witness.ranks.own() {

@@ -1,19 +1,19 @@
-//! What a verification found, as it is written down.
+//! The record of a verification.
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerificationRecord {
-    /// Iterations that were compared.
+    /// Number of compared iterations.
     pub iterations: u32,
     pub held: bool,
-    /// How operations were compared one by one, by the operation's name.
+    /// Checked operations, by name.
     #[serde(default)]
     pub operations: Vec<CheckedOperations>,
-    /// Operations that did not compute what they should have.
+    /// Operations with wrong results.
     #[serde(default)]
     pub mistakes: Vec<Mistake>,
-    /// Launches whose results are overwritten before anything reads them.
+    /// Number of launches whose results are overwritten before anything reads them.
     #[serde(default)]
     pub unread: u64,
     pub variants: Vec<VariantVerification>,
@@ -23,39 +23,39 @@ pub struct VerificationRecord {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CheckedOperations {
     pub operation: String,
-    /// Operations that were compared, each time they ran.
+    /// Number of compared launches.
     pub count: u64,
-    /// Those of them that were compared by random vectors, and not element by element.
+    /// Those compared by random vectors instead of element by element.
     pub by_vectors: u64,
-    /// Elements of their outputs.
+    /// Number of elements of their outputs.
     pub elements: u64,
-    /// Elements of which nothing can be said: rounding decides what they are.
+    /// Number of elements that rounding alone decides, which are not checked.
     pub undecided: u64,
-    /// The largest error, in multiples of what rounding explains.
+    /// Largest error, in multiples of the allowed error.
     pub error: f64,
 }
 
-/// A launch that did not leave what it should have, given what the device had computed before.
+/// A launch with a wrong result for the inputs that the device itself computed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mistake {
     /// The operation's label or name.
     pub operation: String,
     /// `stream` or `graph`.
     pub launch: String,
-    /// Absent where there is only one rank.
+    /// `None` if there is only one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     pub iteration: u64,
-    /// The output with the largest error, as the file names it.
+    /// Name of the output with the largest error.
     pub output: String,
-    /// The element of it with the largest error.
+    /// Index of the element with the largest error.
     pub element: Vec<u64>,
-    /// What the device left there, and the reference, as texts: they may be no numbers.
+    /// The device's value and the reference, as texts, since they may be NaN or infinite.
     pub actual: String,
     pub expected: String,
-    /// How far they may be apart.
+    /// Allowed difference.
     pub allowed: f64,
-    /// The error, in multiples of that.
+    /// Error in multiples of the allowed difference.
     pub error: f64,
 }
 
@@ -63,28 +63,28 @@ pub struct Mistake {
 pub struct VariantVerification {
     pub launch: String,
     pub outputs: Vec<OutputVerification>,
-    /// Dependencies of which a run showed that what waits did wait; nothing where none could be looked at.
+    /// Number of dependencies that were shown to hold; `None` if none could be checked.
     #[serde(default)]
     pub witnessed: Option<u64>,
-    /// Those that did not hold, in words.
+    /// Violated dependencies, in words.
     #[serde(default)]
     pub missed: Vec<String>,
 }
 
-/// What a memory holds in the end, beside what it held when each operation was compared.
+/// Final contents of a memory, compared with those of the verified run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OutputVerification {
     pub name: String,
     pub shape: String,
-    /// 0 where all bits are the same. Else the largest of those of the whole, of a row and of an element; for integers the
-    /// share that differs.
+    /// 0 if all bits are equal; otherwise the largest error of the whole, a row or an element; for integers the share
+    /// of elements that differ.
     pub error: f64,
     pub bound: f64,
     pub held: bool,
 }
 
 impl CheckedOperations {
-    /// Adds what another process found.
+    /// Adds the results of another process.
     pub fn add(&mut self, other: CheckedOperations) {
         self.operation = other.operation;
         self.count += other.count;

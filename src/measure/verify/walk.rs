@@ -1,9 +1,8 @@
-//! The operations of a run one by one: what a device left of each, beside what it should have left, given what the device
-//! itself had left before.
+//! Verifies the operations of a run one by one, each with the inputs that the device itself computed.
 //!
-//! Iterations run apart, each as a whole: operations overlap as they do otherwise. When one is over, its operations are
-//! gone through in the order of issue. The host's memory holds what each of them should have read. Once an operation has
-//! been compared, the device's own result is taken over, so that no error is passed on.
+//! Iterations run separately, each as a whole, so that operations overlap as usual. After an iteration its operations
+//! are checked in the order of issue, with the inputs from the host's copy of memory. The device's own result then
+//! replaces the one in the copy, so that errors do not propagate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,28 +11,28 @@ use crate::base::{Dims, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method};
 
-use super::meetings::{self, Brought, Found, Key, Left};
+use super::meetings::{self, Brought, Found, Left, MatchKey};
 use super::memory::Memory;
 use super::record::{CheckedOperations, Mistake};
 use super::{BEYOND, Verified};
 
-/// Sessions whose operations are compared one by one.
+/// A session whose operations are verified one by one.
 pub struct Walk<'a> {
     ranks: &'a [Verified<'a>],
     inspection: Inspection,
-    /// The memory of each rank of this process, as its device has it.
+    /// The host's copy of each rank's memory, for the ranks of this process.
     memories: Vec<Memory>,
-    /// For each rank of this process what its launches meet others at.
-    keys: Vec<Vec<Vec<Option<Key>>>>,
-    /// The meetings that are compared.
-    live: BTreeSet<Key>,
+    /// Keys of operations between ranks, for each rank of this process and iteration.
+    keys: Vec<Vec<Vec<Option<MatchKey>>>>,
+    /// The keys that are checked.
+    live: BTreeSet<MatchKey>,
     operations: BTreeMap<&'static str, CheckedOperations>,
     mistakes: Vec<Mistake>,
     unread: u64,
     room: Room,
 }
 
-/// Memory for what is looked at, which is kept from launch to launch: fresh pages cost as much as what is done with them.
+/// Buffers that are reused between launches, since fresh pages are slow.
 #[derive(Default)]
 struct Room {
     /// What a device left in the outputs of a launch.
@@ -41,20 +40,20 @@ struct Room {
     values: ops::Room,
 }
 
-/// The bytes of a memory now, and those that the last walk left there.
+/// Bytes of a memory on the device, and in the host's copy after the last walk.
 type NowAndThen<'a> = (&'a [u8], &'a [u8]);
 
-/// How far a walk has come.
+/// Outcome of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
     Done,
     /// The user has stopped the run.
     Stopped,
-    /// The backend has no memory to be looked at.
+    /// The backend has no memory to check.
     Blind,
 }
 
-/// What was found of an iteration, where no other rank is needed for it, and what is needed for the rest.
+/// Results of an iteration's local operations, and the data needed to check those between ranks.
 #[derive(Default)]
 struct Looked {
     brought: Vec<Brought>,
@@ -62,7 +61,7 @@ struct Looked {
     blind: bool,
 }
 
-/// What all processes found.
+/// Results of all processes.
 pub struct Findings {
     pub operations: Vec<CheckedOperations>,
     pub mistakes: Vec<Mistake>,
@@ -92,13 +91,13 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The sessions.
+    /// The sessions of the ranks.
     pub fn ranks(&mut self) -> &mut Ranks {
         &mut self.inspection.ranks
     }
 
-    /// What a memory of a rank holds now, and what the last walk left there; `None` where another process runs the rank,
-    /// or the backend has no memory.
+    /// Current contents of a rank's memory, and those after the last walk; `None` if another process runs the rank, or
+    /// the backend has no memory.
     pub fn now_and_then(&mut self, rank: usize, memory: MemoryId) -> Result<Option<NowAndThen<'_>>, ExecError> {
         let Walk { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
         let own = rank.checked_sub(ranks.own().start).filter(|own| *own < inspected.len().min(memories.len()));
@@ -109,7 +108,7 @@ impl<'a> Walk<'a> {
         Ok(read.then(|| (room.bytes[0].as_slice(), memories[own].bytes(at, bytes))))
     }
 
-    /// Runs iterations from the beginning, and compares each operation.
+    /// Runs iterations from the start and checks each operation.
     pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Walked, ExecError> {
         self.memories = self.inspection.inspected.iter().map(Memory::new).collect();
         self.inspection.ranks.reset(control)?;
@@ -133,7 +132,7 @@ impl<'a> Walk<'a> {
         Ok(Walked::Done)
     }
 
-    /// Goes through an iteration that is over, on all ranks of this process.
+    /// Checks a completed iteration on all ranks of this process.
     fn look(&mut self, mode: LaunchMode, iteration: u64) -> Result<Looked, ExecError> {
         let mut looked = Looked::default();
         for own in 0..self.inspection.inspected.len() {
@@ -148,7 +147,7 @@ impl<'a> Walk<'a> {
         Ok(looked)
     }
 
-    /// Compares a launch and takes over what it left; `None` where there is nothing to compare yet.
+    /// Checks a launch and takes over its result; `None` if it cannot be checked yet.
     fn launch(
         &mut self,
         own: usize,
@@ -203,7 +202,7 @@ impl<'a> Walk<'a> {
         Ok(found)
     }
 
-    /// Notes what was found of a launch.
+    /// Records the result of a launch.
     fn note(&mut self, mode: LaunchMode, iteration: u64, Found { rank, op: (step, id), checks }: &Found) {
         let ((number, program, _), step, id) = (self.ranks[*rank], *step, *id);
         let op = program.cycle[step].op(id);
@@ -233,7 +232,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// What was found so far, by all processes.
+    /// Results so far, of all processes.
     pub fn findings(&self) -> Result<Findings, ExecError> {
         let named = |(name, known): (&&str, &CheckedOperations)| CheckedOperations {
             operation: (*name).to_owned(),
@@ -255,7 +254,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The indices of an element, given its number in row-major order.
+/// Indices of an element from its number in row-major order.
 fn coordinates(mut index: u64, dims: Dims) -> Vec<u64> {
     let mut coordinates = vec![0; dims.len()];
     for (coordinate, &size) in coordinates.iter_mut().zip(dims.iter()).rev() {

@@ -29,7 +29,7 @@ impl Operation for AllToAll {
             outputs: &["dst"],
             options: &[OptionSpec {
                 name: "counts",
-                kind: Kind::Counts,
+                kind: OptionType::Counts,
                 default: Preset::Absent,
                 doc: "rows of the first dimension from each rank to each: a list for each sender, or one for all",
             }],

@@ -21,7 +21,7 @@ use crate::base::{DType, Dims, Space};
 use super::*;
 
 /// What `root`, `to` and `from` may be: the group says which of these it has.
-const MEMBER: Kind = Kind::Int(0, i64::MAX);
+const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
 
 /// A communication library moves whole stretches of a device's memory.
 fn needs_stretches(call: &Call) -> Result<(), OpError> {

@@ -6,7 +6,7 @@ use super::*;
 
 const OP: OptionSpec = OptionSpec {
     name: "op",
-    kind: Kind::Word(&["sum", "mean", "min", "max", "product"]),
+    kind: OptionType::Word(&["sum", "mean", "min", "max", "product"]),
     default: Preset::Word("sum"),
     doc: "how the values of several ranks become one",
 };

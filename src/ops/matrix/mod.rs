@@ -52,19 +52,19 @@ impl Operation for Gemm {
             options: &[
                 OptionSpec {
                     name: "transpose_a",
-                    kind: Kind::Bool,
+                    kind: OptionType::Bool,
                     default: Preset::Bool(false),
                     doc: "multiply by the transpose of `a`",
                 },
                 OptionSpec {
                     name: "transpose_b",
-                    kind: Kind::Bool,
+                    kind: OptionType::Bool,
                     default: Preset::Bool(false),
                     doc: "multiply by the transpose of `b`",
                 },
                 OptionSpec {
                     name: "compute",
-                    kind: Kind::Word(&["auto", "f32", "tf32"]),
+                    kind: OptionType::Word(&["auto", "f32", "tf32"]),
                     default: Preset::Word("auto"),
                     doc: "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
                 },
@@ -178,7 +178,7 @@ impl Operation for Gemm {
         vec![check::tolerance(spec, inputs, &outputs[0])]
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: Before, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         vec![check::check(spec, inputs, &actual[0])]
     }
 

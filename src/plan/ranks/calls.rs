@@ -1,4 +1,4 @@
-//! What the ranks call, by numbers: the collectives of each spec, the communicator of each group and stream.
+//! Collective calls of the ranks, with numbered communicators.
 
 use rustc_hash::FxHashMap;
 
@@ -8,37 +8,37 @@ use crate::ops::{self, Category, Collective, CollectiveKind, Crossing, Launch, R
 
 use super::Rank;
 
-/// A program, whatever ranks share it.
+/// Calls of one program, which several ranks may share.
 #[derive(Debug)]
 pub struct Table<'a> {
     pub program: &'a Program,
-    /// The collectives of each spec, in their order; none for every other operation.
+    /// Collectives of each spec, in order; empty for other operations.
     entries: Vec<Vec<Collective>>,
-    /// The number of each stream's name, the same on all ranks.
+    /// Number of each stream's name, the same on all ranks.
     streams: Vec<u32>,
-    /// For each operation of each step, what waits for it within the step; empty until it is asked for.
+    /// For each operation of each step, its dependents within the step; empty until computed.
     followers: Vec<Followers>,
 }
 
-/// What waits for an operation, one list behind the other.
+/// Dependents of operations, as concatenated lists.
 #[derive(Debug)]
 struct Followers {
     ends: Vec<u32>,
     ops: Vec<OpId>,
 }
 
-/// The distinct programs of a world.
+/// The tables of a world's distinct programs.
 #[derive(Debug)]
 pub struct Tables<'a> {
     tables: Vec<Table<'a>>,
-    /// The table of each rank.
+    /// Table of each rank.
     of: Vec<usize>,
 }
 
-/// Ranks that meet on one stream: the group, its first rank, and the number of the stream's name.
+/// A communicator: the group, its first rank, and the number of the stream's name.
 pub type Channel = (GroupId, u32, u32);
 
-/// Stands for a group where ranks copy to each other; the number is then that of the place.
+/// Stands for the group of copies between ranks; the third part is then the number of the copy.
 const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {
@@ -56,7 +56,7 @@ impl<'a> Tables<'a> {
         Tables { tables, of }
     }
 
-    /// Finds what waits for each operation.
+    /// Computes the dependents of each operation.
     pub fn connect(&mut self, ranks: &[Rank]) {
         for (rank, &table) in ranks.iter().zip(&self.of) {
             let followers = &mut self.tables[table].followers;
@@ -102,7 +102,7 @@ impl<'a> Table<'a> {
         Table { program, entries, streams, followers: Vec::new() }
     }
 
-    /// What an operation of a step calls; none for what is no collective.
+    /// Collectives of an operation; empty for other operations.
     pub fn calls(&self, step: usize, op: OpId) -> &[Collective] {
         match self.program.cycle[step].op(op).kind {
             OpKind::Run(spec) => &self.entries[spec.index()],
@@ -110,7 +110,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Where a rank makes a call. Copies between ranks meet at their place of the text, whatever stream they are on.
+    /// Channel of a rank's call. Copies between ranks match by their source location, whatever their streams.
     pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> Channel {
         if let Some(peer) = self.program.cycle[step].peer(op) {
             return (CROSSINGS, 0, peer.crossing);
@@ -127,7 +127,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A copy between ranks as what it comes to: a send, and a receive from each rank that writes here.
+/// Expresses a copy between ranks as a send, and a receive from each rank that writes here.
 fn transfers(crossing: &Crossing, spec: &Spec) -> Vec<Collective> {
     let transfer = |kind, peer: u32, tensor: &Tensor| Collective {
         kind,
@@ -169,7 +169,7 @@ impl Followers {
         }
         let mut ops = vec![OpId(0); plan.edges()];
         for edge in plan.all() {
-            // Moves each beginning up to the end of its list.
+            // Moves each begin to the end of its list.
             let place = &mut ends[edge.from.index()];
             ops[*place as usize] = edge.to;
             *place += 1;

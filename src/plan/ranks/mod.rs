@@ -1,7 +1,8 @@
-//! The programs of all ranks beside each other: that their collectives meet, and that none waits in a circle.
+//! Checks the programs of all ranks against each other: collectives must match, and no cycle of ranks may wait for each
+//! other.
 //!
-//! Each rank's operations are gone through in the order that its plan allows, and a collective is complete when all that
-//! take part have come to it. What then is left over can never run.
+//! Simulates each rank's operations in the order of its plan; a collective completes when all participants have
+//! arrived. What never completes is a deadlock.
 
 mod calls;
 mod progress;
@@ -15,7 +16,7 @@ use super::{Plan, PlanError};
 use calls::Tables;
 use progress::Progress;
 
-/// The program of one rank, with its plan. Ranks whose programs are equal share both.
+/// Program and plan of one rank. Ranks with equal programs share both.
 #[derive(Clone, Debug)]
 pub struct Rank {
     pub program: Arc<Program>,
@@ -28,13 +29,13 @@ impl Rank {
     }
 }
 
-/// Checks the ranks of a world, in the order of their numbers: members of a group issue the same collectives in the same
-/// order, sends and receives pair up, and nobody waits in a circle.
+/// Checks the ranks of a world, in the order of their numbers: members of a group issue the same collectives in the
+/// same order, sends match receives, and there is no deadlock.
 pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     let Some(first) = ranks.first() else { return Ok(()) };
     let mut tables = Tables::new(ranks);
     let all_share = ranks.iter().all(|rank| rank.shares_with(first));
-    // Equal programs come to equal collectives in the same order.
+    // Equal programs issue equal collectives in the same order.
     if !tables.have_collectives() || (all_share && !tables.have_transfers()) {
         return Ok(());
     }
@@ -50,7 +51,7 @@ pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     }
 }
 
-/// The world is factored alike on all ranks.
+/// Error if ranks factor the world into different meshes.
 fn other_mesh(ranks: &[Rank]) -> Option<PlanError> {
     let factors = |rank: &Rank| -> Vec<(String, u32)> {
         rank.program.groups.iter().map(|group| (group.name.clone(), group.size())).collect()

@@ -1,4 +1,4 @@
-//! How far the ranks come: every operation is complete as soon as nothing holds it up.
+//! Simulates the progress of ranks: an operation completes as soon as nothing blocks it.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use crate::plan::{PlanError, StepPlan};
 use super::calls::{Channel, Table, Tables, is_transfer};
 use super::{Rank, stuck};
 
-/// Disagreements that are told.
+/// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
 
-/// What a complete operation waits for.
+/// Number of open dependencies that marks a completed operation.
 const DONE: u32 = u32::MAX;
 
 /// An operation of a rank in an iteration.
@@ -26,55 +26,55 @@ pub struct Node {
     pub op: OpId,
 }
 
-/// One side of a collective: the operation, and which of its calls.
-pub type Side = (Node, u32);
+/// A collective call: the operation, and the index among its calls.
+pub type CallSite = (Node, u32);
 
 pub struct Progress<'a> {
     pub tables: &'a Tables<'a>,
     pub ranks: Vec<State<'a>>,
     pub iterations: u32,
-    channels: FxHashMap<Channel, Meetings>,
-    /// What is sent and received between two, by their numbers in the world.
-    ways: FxHashMap<(Channel, u32, u32), Way>,
-    /// Calls that each operation under way still waits in.
+    channels: FxHashMap<Channel, ChannelState>,
+    /// Sends and receives between two ranks of a channel, by their numbers in the world.
+    ways: FxHashMap<(Channel, u32, u32), TransferQueue>,
+    /// Number of calls in which each operation under way still waits.
     waiting: FxHashMap<Node, u32>,
     ready: VecDeque<Node>,
-    /// Uneven exchanges whose counts have been compared.
+    /// All-to-alls with explicit counts that were compared already.
     compared: FxHashSet<Vec<*const Collective>>,
-    /// Where the calls stand of which a disagreement was told.
+    /// Source locations of mismatches that were reported.
     told: FxHashSet<[u32; 2]>,
     pub errors: Vec<PlanError>,
 }
 
-/// How far one rank is.
+/// Progress of one rank.
 pub struct State<'a> {
     rank: &'a Rank,
-    /// The first iteration that is open, and for each what its operations still wait for.
+    /// The first open iteration. For each open iteration, the number of open dependencies of its operations follows.
     pub first: u32,
     pub open: VecDeque<Vec<u32>>,
-    /// Operations of the open iterations that are not complete.
+    /// Number of incomplete operations of each open iteration.
     left: VecDeque<usize>,
-    /// What operations of later iterations wait for.
+    /// Dependents in later iterations.
     later: FxHashMap<(u32, OpId), Vec<(u32, OpId)>>,
-    /// The last operation of each stream that was opened.
+    /// Last operation of each stream in the open iterations.
     last: Vec<Option<(u32, OpId)>>,
 }
 
-/// The collectives of a channel that not all members have come to.
+/// Collectives of a channel at which some members have not arrived.
 #[derive(Default)]
-struct Meetings {
+struct ChannelState {
     first: usize,
-    open: VecDeque<Vec<Side>>,
-    /// How many collectives each member has come to.
+    open: VecDeque<Vec<CallSite>>,
+    /// Number of collectives at which each member has arrived.
     arrived: FxHashMap<u32, usize>,
     differs: bool,
 }
 
 #[derive(Default)]
-struct Way {
-    sends: VecDeque<Side>,
-    receives: VecDeque<Side>,
-    /// Pairs that have met.
+struct TransferQueue {
+    sends: VecDeque<CallSite>,
+    receives: VecDeque<CallSite>,
+    /// Number of matched pairs.
     met: usize,
     differs: bool,
 }
@@ -103,7 +103,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Goes on until nothing can.
+    /// Runs until no operation can make progress.
     pub fn run(&mut self) {
         for rank in 0..self.ranks.len() as u32 {
             self.open(rank);
@@ -174,8 +174,8 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// One of the calls of an operation is through.
-    fn passed(&mut self, (node, _): Side) {
+    /// Completes one of an operation's calls.
+    fn passed(&mut self, (node, _): CallSite) {
         let Some(calls) = self.waiting.get_mut(&node) else { return };
         *calls -= 1;
         if *calls == 0 {
@@ -184,7 +184,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    pub fn call(&self, (node, place): Side) -> &'a Collective {
+    pub fn call(&self, (node, place): CallSite) -> &'a Collective {
         let tables: &'a Tables<'a> = self.tables;
         let table = tables.of(node.rank);
         &table.calls(node.iteration as usize % table.program.cycle.len(), node.op)[place as usize]
@@ -192,7 +192,7 @@ impl<'a> Progress<'a> {
 
     // --- Collectives ------------------------------------------------------------------------------------------
 
-    fn meet(&mut self, channel: Channel, side: Side, table: &Table, group: GroupId) {
+    fn meet(&mut self, channel: Channel, side: CallSite, table: &Table, group: GroupId) {
         let size = table.program.groups[group.index()].size() as usize;
         let meetings = self.channels.entry(channel).or_default();
         let arrived = meetings.arrived.entry(side.0.rank).or_default();
@@ -215,8 +215,8 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// What goes from each to each is as much on both sides.
-    fn compare_counts(&mut self, channel: Channel, sides: &[Side]) {
+    /// Checks that sender and receiver agree on the counts of an all-to-all.
+    fn compare_counts(&mut self, channel: Channel, sides: &[CallSite]) {
         if self.call(sides[0]).parts.is_none() || self.channels[&channel].differs {
             return;
         }
@@ -235,15 +235,15 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn disagree(&mut self, channel: Channel, first: Side, second: Side) {
+    fn disagree(&mut self, channel: Channel, first: CallSite, second: CallSite) {
         if let Some(meetings) = self.channels.get_mut(&channel) {
             meetings.differs = true;
         }
         self.tell(first, second);
     }
 
-    /// Notes a disagreement, once for its place: other groups may have the same.
-    fn tell(&mut self, first: Side, second: Side) {
+    /// Reports a mismatch, once per source location: other groups may have the same one.
+    fn tell(&mut self, first: CallSite, second: CallSite) {
         let (first, second) = (first.min(second), first.max(second));
         let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
         if self.errors.len() < MAX_ERRORS && self.told.insert(places) {
@@ -254,7 +254,7 @@ impl<'a> Progress<'a> {
 
     // --- Transfers --------------------------------------------------------------------------------------------
 
-    fn transfer(&mut self, channel: Channel, side: Side, call: &Collective, table: &Table) {
+    fn transfer(&mut self, channel: Channel, side: CallSite, call: &Collective, table: &Table) {
         let rank = side.0.rank;
         let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
         let sends = call.kind == CollectiveKind::Send;
@@ -274,29 +274,29 @@ impl<'a> Progress<'a> {
         self.passed(other);
     }
 
-    // --- What is left -----------------------------------------------------------------------------------------
+    // --- Deadlocks --------------------------------------------------------------------------------------------
 
-    /// Operations that have come to their collectives and are not through, in the order of the ranks.
+    /// Operations that have arrived at their collectives and are not complete, in the order of ranks.
     pub fn under_way(&self) -> Vec<Node> {
         let mut nodes: Vec<Node> = self.waiting.keys().copied().collect();
         nodes.sort_unstable();
         nodes
     }
 
-    /// How many of a collective's members have come to it before this one: its place on the channel.
-    pub fn place_of(&self, channel: Channel, side: Side) -> Option<usize> {
+    /// Index on the channel of the collective that a call takes part in; `None` if it has completed.
+    pub fn place_of(&self, channel: Channel, side: CallSite) -> Option<usize> {
         let meetings = self.channels.get(&channel)?;
         let place = meetings.open.iter().position(|sides| sides.contains(&side))?;
         Some(meetings.first + place)
     }
 
-    /// How many collectives a member has come to on a channel.
+    /// Number of collectives at which a member has arrived on a channel.
     pub fn arrived(&self, channel: Channel, rank: u32) -> usize {
         self.channels.get(&channel).and_then(|meetings| meetings.arrived.get(&rank)).copied().unwrap_or(0)
     }
 
-    /// The number of a send or receive among those of its way, if it has not met its other side.
-    pub fn place_on_way(&self, channel: Channel, from: u32, to: u32, side: Side) -> Option<usize> {
+    /// Number of an unmatched send or receive among those of its direction; `None` if it was matched.
+    pub fn place_on_way(&self, channel: Channel, from: u32, to: u32, side: CallSite) -> Option<usize> {
         let way = self.ways.get(&(channel, from, to))?;
         let place = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
         Some(way.met + place)
@@ -314,7 +314,7 @@ impl<'a> Progress<'a> {
 }
 
 impl State<'_> {
-    /// What the operations of an iteration that is opened wait for.
+    /// Counts the dependencies of the operations of an iteration that is opened.
     fn waits(&mut self, iteration: u32) -> Vec<u32> {
         let (program, plan) = (&self.rank.program, &self.rank.plan);
         let index = iteration as usize % program.cycle.len();

@@ -1,4 +1,4 @@
-//! Why ranks do not get on with each other: what two of them do, and where.
+//! Errors of mismatched or deadlocked ranks: what two of them do, and where.
 
 use rustc_hash::FxHashMap;
 
@@ -7,27 +7,27 @@ use crate::ops::{Collective, CollectiveKind, Reduction};
 use crate::plan::PlanError;
 
 use super::calls::{Channel, is_transfer};
-use super::progress::{Node, Progress, Side};
+use super::progress::{CallSite, Node, Progress};
 
-/// Ranks of a circle that are named.
+/// Maximum number of ranks of a cycle that are named.
 const NAMED: usize = 4;
 
-/// An operation that cannot go on, and whom it waits for.
+/// A blocked operation and the rank that it waits for.
 struct Wait {
-    side: Side,
+    side: CallSite,
     for_rank: u32,
 }
 
-/// What is missing for an operation to go on.
+/// What is missing for an operation to complete.
 enum Missing {
-    /// The other rank comes to it, behind something else.
+    /// The other rank would arrive later, after the given operation.
     Later(Wait, Node),
-    /// It never does; what it calls there last.
+    /// The other rank never arrives; its last call on the channel is given.
     Never(Wait, Option<Node>),
 }
 
-/// Two ranks that meet in a collective, or in both halves of a transfer, and do not mean the same.
-pub fn differ(progress: &Progress, first: Side, second: Side) -> PlanError {
+/// Error for two ranks that meet in a collective or a transfer with different calls.
+pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
     let alike = || "all ranks of a group give the same; only what the tensors hold may differ".to_owned();
@@ -62,8 +62,8 @@ pub fn differ(progress: &Progress, first: Side, second: Side) -> PlanError {
     PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
 }
 
-/// What one of two ranks sends and the other expects, where their counts differ.
-fn uneven(progress: &Progress, first: Side, second: Side) -> Option<[String; 2]> {
+/// Texts about what one rank sends and the other expects, if their counts differ; otherwise `None`.
+fn uneven(progress: &Progress, first: CallSite, second: CallSite) -> Option<[String; 2]> {
     let (a, b) = (progress.call(first), progress.call(second));
     let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];
     let (here, there) = (group.number_of(first.0.rank) as usize, group.number_of(second.0.rank) as usize);
@@ -79,7 +79,7 @@ fn uneven(progress: &Progress, first: Side, second: Side) -> Option<[String; 2]>
     Some([gets(mine, left.received[there]), sends(theirs, mine, right.sent[here])])
 }
 
-/// What of all that has come to a halt holds up the rest; nothing where all is through.
+/// Explains a deadlock by the operations that block the rest; `None` if all ranks have completed.
 pub fn explain(progress: &Progress) -> Option<PlanError> {
     let mut node = *progress.under_way().first()?;
     let mut chain: Vec<Wait> = Vec::new();
@@ -99,7 +99,7 @@ pub fn explain(progress: &Progress) -> Option<PlanError> {
     }
 }
 
-/// The first thing that an operation waits for.
+/// The first thing that an operation waits for; `None` if it waits for nothing.
 fn missing(progress: &Progress, node: Node) -> Option<Missing> {
     let table = progress.tables.of(node.rank);
     let step = node.iteration as usize % table.program.cycle.len();
@@ -126,7 +126,7 @@ fn missing(progress: &Progress, node: Node) -> Option<Missing> {
     })
 }
 
-/// Looks for the call at that place among those of the other rank that fit.
+/// Finds the call at that position among the other rank's matching ones.
 fn found(
     progress: &Progress,
     wait: Wait,
@@ -154,7 +154,7 @@ fn found(
     Missing::Never(wait, last)
 }
 
-/// What an operation that its rank has not come to stands behind.
+/// The operation that keeps a rank from arriving at `node`.
 fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
     let stuck: Vec<Node> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
     let plan = progress.plan(node);
@@ -171,7 +171,7 @@ fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
     }
     before.sort_unstable();
     let here = before.into_iter().map(|op| Node { op, ..node }).find(|node| stuck.binary_search(node).is_ok());
-    // Else an earlier iteration holds it up.
+    // Otherwise an earlier iteration blocks it.
     here.or_else(|| stuck.first().copied())
 }
 
@@ -249,11 +249,11 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
 }
 
 /// Whether a call stands for a copy to another rank.
-fn is_copy(progress: &Progress, (node, _): Side) -> bool {
+fn is_copy(progress: &Progress, (node, _): CallSite) -> bool {
     progress.step(node).peer(node.op).is_some()
 }
 
-/// Two texts at two places, or both at one.
+/// Two texts at two source locations, or one combined text at a common one.
 fn beside(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette::SourceSpan>, String) {
     let [here, there] = texts;
     match spans[0] == spans[1] {
@@ -266,15 +266,15 @@ fn span(progress: &Progress, node: Node) -> SrcSpan {
     progress.step(node).op(node.op).span
 }
 
-/// The names of the group and the stream of a call.
-fn place(progress: &Progress, side: Side) -> (String, String) {
+/// Names of the group and the stream of a call.
+fn place(progress: &Progress, side: CallSite) -> (String, String) {
     let program = progress.tables.of(side.0.rank).program;
     let stream = progress.step(side.0).op(side.0.op).stream;
     let group = &program.groups[progress.call(side).group.index()];
     (group.name.clone(), program.streams[stream.index()].name.clone())
 }
 
-/// `all_reduce` of 8 f32, `op: mean`.
+/// Formats a call as `all_reduce` of 8 f32, `op: mean`.
 fn describe(call: &Collective) -> String {
     use CollectiveKind::*;
     let mut text = format!("`{}`", name(call.kind));

@@ -15,7 +15,7 @@ use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice};
 /// plans are the same; what they are called, and the values of parameters, are no difference by themselves.
 pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
     let mut text = String::new();
-    let sides = [a, b].map(Side::new);
+    let sides = [a, b].map(KeyedDocument::new);
     let cycle = a.iterations.len().max(b.iterations.len());
     for index in 0..cycle {
         let mut part = String::new();
@@ -69,14 +69,14 @@ fn section(text: &mut String, title: &str, lines: &str) {
 type Key<'a> = (&'a str, Option<&'a str>, u32);
 
 /// A document, with what the file calls the operations of each iteration.
-struct Side<'a> {
+struct KeyedDocument<'a> {
     document: &'a PlanDocument,
     keys: Vec<Vec<Key<'a>>>,
 }
 
-impl<'a> Side<'a> {
+impl<'a> KeyedDocument<'a> {
     fn new(document: &'a PlanDocument) -> Self {
-        Side { document, keys: document.iterations.iter().map(keys_of).collect() }
+        KeyedDocument { document, keys: document.iterations.iter().map(keys_of).collect() }
     }
 
     /// The operations of a slot; none where the cycle is shorter.
@@ -115,7 +115,7 @@ fn keys_of(iteration: &Iteration) -> Vec<Key<'_>> {
     keys.collect()
 }
 
-fn operations([a, b]: &[Side; 2], index: usize, text: &mut String) {
+fn operations([a, b]: &[KeyedDocument; 2], index: usize, text: &mut String) {
     let [in_a, in_b] = [a, b].map(|side| side.operations(index).collect::<FxHashMap<_, _>>());
     let mut lines = String::new();
     for (key, before) in a.operations(index) {
@@ -130,12 +130,12 @@ fn operations([a, b]: &[Side; 2], index: usize, text: &mut String) {
     section(text, "operations", &lines);
 }
 
-fn only(sign: &str, side: &Side, operation: &Operation, lines: &mut String) {
+fn only(sign: &str, side: &KeyedDocument, operation: &Operation, lines: &mut String) {
     let _ = writeln!(lines, "{sign} {} on {}", described(operation), side.place(operation));
 }
 
 /// What changed of an operation that both have.
-fn both(a: &Side, b: &Side, before: &Operation, after: &Operation, lines: &mut String) {
+fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operation, lines: &mut String) {
     let (from, to) = (a.place(before), b.place(after));
     if from != to {
         let _ = writeln!(lines, "~ {} moved from {from} to {to}", heading(before, after));
@@ -185,7 +185,7 @@ fn described(operation: &Operation) -> String {
     text + &format!(", {}", operation.duration_ns)
 }
 
-fn edges(sides: &[Side; 2], index: usize, text: &mut String) {
+fn edges(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
     let [in_a, in_b] = sides.each_ref().map(|side| side.edges(index).collect::<FxHashMap<_, _>>());
     let mut lines = String::new();
     for (sign, side, others) in [("-", &sides[0], &in_b), ("+", &sides[1], &in_a)] {
@@ -211,7 +211,7 @@ fn same_reason(a: &Edge, b: &Edge) -> bool {
     same && a.declared.is_some() == b.declared.is_some()
 }
 
-fn critical_path(sides: &[Side; 2], index: usize, text: &mut String) {
+fn critical_path(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
     let paths = sides.each_ref().map(|side| {
         let path = &side.document.iterations.get(index)?.critical_path;
         Some((path.length_ns, path.operations.iter().map(|&op| side.keys[index][op as usize]).collect::<Vec<_>>()))

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::syntax::lex::{Kind, Trivia};
+use crate::syntax::lex::{TokenKind, Trivia};
 
 use super::doc::{Command, Flat};
 use super::spacing::{Level, Tokens};
@@ -31,7 +31,7 @@ impl<'a> Code<'a> {
     pub fn token(&mut self, index: usize) {
         let text = self.tokens.text(index);
         self.push(match self.tokens.outline.kind(index) {
-            Some(Kind::Doc | Kind::About) => Command::Own(text),
+            Some(TokenKind::Doc | TokenKind::About) => Command::Own(text),
             _ => Command::Text(text),
         });
     }
@@ -126,7 +126,7 @@ impl<'a> Code<'a> {
     }
 
     fn is_pair(&self, open: usize, end: usize) -> bool {
-        matches!(self.tokens.outline.kind(open), Some(Kind::Open(_))) && self.tokens.outline.closing(open) < end
+        matches!(self.tokens.outline.kind(open), Some(TokenKind::Open(_))) && self.tokens.outline.closing(open) < end
     }
 
     /// Brackets and what they hold: on one line, or one item a line. An arrow begins a line of its own. The last item
@@ -203,7 +203,7 @@ impl<'a> Code<'a> {
 
     fn item(&mut self, tokens: Range<usize>) {
         let mut start = tokens.start;
-        while matches!(self.tokens.outline.kind(start), Some(Kind::Doc)) || self.tokens.text(start) == "->" {
+        while matches!(self.tokens.outline.kind(start), Some(TokenKind::Doc)) || self.tokens.text(start) == "->" {
             self.token(start);
             self.push(Command::Space);
             start += 1;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::syntax::lex::Kind;
+use crate::syntax::lex::TokenKind;
 use crate::syntax::split::{Block, Body, Piece, Pieces};
 
 use super::code::{Code, INDENT};
@@ -96,7 +96,7 @@ impl<'a> Layout<'a> {
         let tokens = self.code.tokens;
         let (start, end, text) = (tokens.start(index), tokens.end(Some(index)), tokens.text(index));
         match tokens.outline.kind(index) {
-            Some(Kind::Doc | Kind::About) => self.own(start, end, text),
+            Some(TokenKind::Doc | TokenKind::About) => self.own(start, end, text),
             _ => self.stray(start, end, text),
         }
     }
@@ -151,7 +151,7 @@ impl<'a> Layout<'a> {
         match &piece.body {
             Body::Stray => self.verbatim(tokens.clone()),
             Body::None => self.head(tokens.clone(), INDENT),
-            Body::Block(block) if self.is_whole(tokens.start, &[block]) => {
+            Body::Block(block) if self.is_one_process(tokens.start, &[block]) => {
                 self.code.push(Command::Open);
                 self.head(tokens.start..block.open, HEAD_INDENT);
                 self.block(block, self.may_be_flat(&[block]));
@@ -160,7 +160,7 @@ impl<'a> Layout<'a> {
             Body::Branches { first, others, otherwise } => {
                 let blocks: Vec<&Block> =
                     [first].into_iter().chain(others.iter().map(|(_, block)| block)).chain(otherwise).collect();
-                if self.is_whole(tokens.start, &blocks) && self.closes(blocks[blocks.len() - 1]) == tokens.end {
+                if self.is_one_process(tokens.start, &blocks) && self.closes(blocks[blocks.len() - 1]) == tokens.end {
                     self.branches(tokens.start, &blocks);
                 } else {
                     self.verbatim(tokens.clone());
@@ -196,7 +196,9 @@ impl<'a> Layout<'a> {
             last = self.copy(last, self.code.tokens.start(index), self.code.tokens.end(Some(index)));
         }
         let end = tokens.end - 1;
-        if self.code.tokens.outline.kind(end) == Some(Kind::Text) && self.is_wrong(self.code.tokens.start(end), last) {
+        if self.code.tokens.outline.kind(end) == Some(TokenKind::Text)
+            && self.is_wrong(self.code.tokens.start(end), last)
+        {
             // A text without an end goes on to the end of its line.
             self.code.push(Command::Hard);
         }
@@ -294,7 +296,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Whether what holds a piece with blocks together has no mistake: each brace, and the words between blocks.
-    fn is_whole(&self, start: usize, blocks: &[&Block]) -> bool {
+    fn is_one_process(&self, start: usize, blocks: &[&Block]) -> bool {
         let tokens = self.code.tokens;
         let mut head = start;
         blocks.iter().all(|block| {

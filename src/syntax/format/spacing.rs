@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::syntax::brackets::Outline;
-use crate::syntax::lex::{Kind, Token};
+use crate::syntax::lex::{Token, TokenKind};
 use crate::syntax::split::RESERVED;
 
 /// Where a line without brackets is broken: the first of these that it has.
@@ -49,7 +49,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn is_word(&self, index: usize) -> bool {
-        self.outline.kind(index) == Some(Kind::Word)
+        self.outline.kind(index) == Some(TokenKind::Word)
     }
 
     /// Whether the word at `index` is the name of a field, `x.name`, or of an option, `name: x`; both may be any word.
@@ -60,12 +60,12 @@ impl<'a> Tokens<'a> {
     /// Whether a value may end with the token at `index`.
     pub fn ends_operand(&self, index: usize) -> bool {
         match self.outline.kind(index) {
-            Some(Kind::Word) if self.lead == Some(index) => false,
-            Some(Kind::Word) => {
+            Some(TokenKind::Word) if self.lead == Some(index) => false,
+            Some(TokenKind::Word) => {
                 let word = self.text(index);
                 !RESERVED.contains(&word) || matches!(word, "true" | "false") || self.is_plain(index)
             }
-            Some(Kind::Number | Kind::Text | Kind::Close(_)) => true,
+            Some(TokenKind::Number | TokenKind::Text | TokenKind::Close(_)) => true,
             _ => false,
         }
     }
@@ -82,8 +82,8 @@ impl<'a> Tokens<'a> {
     /// The token behind the one at `index`, its brackets, or the conditional expression that it begins.
     pub fn past(&self, index: usize) -> usize {
         match self.outline.kind(index) {
-            Some(Kind::Open(_)) => self.outline.past(index),
-            Some(Kind::Word) => self.outline.condition_end(index),
+            Some(TokenKind::Open(_)) => self.outline.past(index),
+            Some(TokenKind::Word) => self.outline.condition_end(index),
             _ => index + 1,
         }
     }

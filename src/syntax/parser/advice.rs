@@ -4,7 +4,7 @@ use super::super::split;
 use super::Rule;
 
 /// Where a piece stopped making sense.
-pub(super) struct Place<'a> {
+pub(super) struct FailurePoint<'a> {
     pub rule: Rule,
     /// The piece up to there, without the space before the place.
     pub before: &'a str,
@@ -20,12 +20,12 @@ pub(super) struct Place<'a> {
 const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is all of a dimension";
 
 /// A help, where one is sensible. The first subject that recognises the mistake has it.
-pub(super) fn advice(place: &Place) -> Option<String> {
+pub(super) fn advice(place: &FailurePoint) -> Option<String> {
     let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing, stray];
     subjects.iter().find_map(|subject| subject(place))
 }
 
-impl<'a> Place<'a> {
+impl<'a> FailurePoint<'a> {
     fn expects(&self, token: &str) -> bool {
         self.tokens.iter().any(|candidate| candidate == token)
     }
@@ -93,7 +93,7 @@ fn help(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn reserved(place: &Place) -> Option<String> {
+fn reserved(place: &FailurePoint) -> Option<String> {
     let no_name = |word: &str| {
         Some(format!("`{word}` is a reserved word and cannot be a name: write another, such as `my_{word}`"))
     };
@@ -139,7 +139,7 @@ fn reserved(place: &Place) -> Option<String> {
     }
 }
 
-fn number(place: &Place) -> Option<String> {
+fn number(place: &FailurePoint) -> Option<String> {
     let digits = leading_word(place.rest.get(1..).unwrap_or(""));
     let begins_with_digit = digits.starts_with(|c: char| c.is_ascii_digit());
     let unit = place.word();
@@ -162,7 +162,7 @@ fn number(place: &Place) -> Option<String> {
         .then(|| "numbers are decimal: `16`, not `0x10`".to_owned())
 }
 
-fn slice(place: &Place) -> Option<String> {
+fn slice(place: &FailurePoint) -> Option<String> {
     let (behind_dots, bracket) = (place.before.ends_with(".."), place.inside() == Some('['));
     let colon = place.rest.starts_with(':');
     match (bracket, behind_dots) {
@@ -173,7 +173,7 @@ fn slice(place: &Place) -> Option<String> {
     }
 }
 
-fn arrow(place: &Place) -> Option<String> {
+fn arrow(place: &FailurePoint) -> Option<String> {
     if !place.rest.starts_with("->") {
         return None;
     }
@@ -191,7 +191,7 @@ fn arrow(place: &Place) -> Option<String> {
     }
 }
 
-fn equals(place: &Place) -> Option<String> {
+fn equals(place: &FailurePoint) -> Option<String> {
     if !place.rest.starts_with('=') {
         return None;
     }
@@ -239,7 +239,7 @@ fn equals(place: &Place) -> Option<String> {
     }
 }
 
-fn colon(place: &Place) -> Option<String> {
+fn colon(place: &FailurePoint) -> Option<String> {
     if !place.rest.starts_with(':') {
         return None;
     }
@@ -262,7 +262,7 @@ fn colon(place: &Place) -> Option<String> {
     }
 }
 
-fn operator(place: &Place) -> Option<String> {
+fn operator(place: &FailurePoint) -> Option<String> {
     let (before, rest) = (place.before, place.rest);
     match rest.chars().next()? {
         '!' => help("a condition is turned around by `not`"),
@@ -282,7 +282,7 @@ fn operator(place: &Place) -> Option<String> {
 }
 
 /// The heads of declarations and blocks.
-fn head(place: &Place) -> Option<String> {
+fn head(place: &FailurePoint) -> Option<String> {
     let (next, name) = (place.rest.chars().next(), place.word_before());
     match (place.lead(), next) {
         ("for", Some('(')) => help("write `for i in 0..4 { … }`, without parentheses"),
@@ -357,7 +357,7 @@ fn is_type(text: &str) -> bool {
     crate::base::DType::from_name(leading_word(text)).is_some() && sizes
 }
 
-fn choice(place: &Place) -> Option<String> {
+fn choice(place: &FailurePoint) -> Option<String> {
     const CHOICE: &str = "a choice between values is written `if c { a } else { b }`";
     if place.word() == "if" && place.expects("*") {
         return Some(CHOICE.to_owned());
@@ -367,7 +367,7 @@ fn choice(place: &Place) -> Option<String> {
 }
 
 /// Two things in a row, where a comma or an arrow belongs between them.
-fn comma(place: &Place) -> Option<String> {
+fn comma(place: &FailurePoint) -> Option<String> {
     let next = place.rest.chars().next()?;
     if !place.expects(",") || !(is_word(next) || next == '"') {
         return None;
@@ -384,7 +384,7 @@ fn comma(place: &Place) -> Option<String> {
 }
 
 /// Something that has to be there, and is not.
-fn missing(place: &Place) -> Option<String> {
+fn missing(place: &FailurePoint) -> Option<String> {
     let at_end = place.rest.is_empty();
     let behind = place.before.rsplit(char::is_whitespace).next().unwrap_or("");
     if matches!(place.inside(), Some('(' | '{')) && place.tokens == [":"] {
@@ -421,7 +421,7 @@ fn missing(place: &Place) -> Option<String> {
 }
 
 /// Something that does not belong there, when nothing more is known of it.
-fn stray(place: &Place) -> Option<String> {
+fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
     if place.word_before() == "over" && !found.is_empty() {
         return help("a group is a factor of the mesh: `mesh dp = world / 4, tp = 4`, and `over tp`");

@@ -6,7 +6,7 @@ use crate::base::SrcSpan;
 
 use super::super::error::SyntaxError;
 use super::super::split;
-use super::advice::{Place, advice, is_word};
+use super::advice::{FailurePoint, advice, is_word};
 use super::{Grammar, Rule};
 
 /// Marks of two characters that are shown as one, those of other languages too.
@@ -56,7 +56,8 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
         let start = span.start as usize + position + (behind.len() - behind.trim_start().len());
         SrcSpan::new(start, start + length)
     };
-    let place = Place { rule, before: text[..position].trim_end(), rest, found: &rest[..length], tokens: &tokens };
+    let place =
+        FailurePoint { rule, before: text[..position].trim_end(), rest, found: &rest[..length], tokens: &tokens };
     let help = advice(&place);
     let expected = match expectation(&tokens, text[..position].ends_with(is_word)) {
         _ if reserved && rule == Rule::on_piece && place.before == "on" => "a stream".to_owned(),

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::collective::{Ids, Meeting};
+use crate::backend::collective::{IdExchange, Ids};
 use crate::backend::exhausted::may_be_refused;
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
@@ -13,16 +13,16 @@ use crate::exec::{Driver, ExecError, Fault, Image};
 use crate::ops::Launch;
 
 use super::GpuDriver;
-use crate::backend::gpu::abroad::Abroad;
 use crate::backend::gpu::api::Api;
 use crate::backend::gpu::comms::{self, Comms};
 use crate::backend::gpu::engines;
 use crate::backend::gpu::flags::Flags;
 use crate::backend::gpu::gate::{self, Gates};
+use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
 use crate::backend::gpu::lower::{Args, Calls, Context};
 use crate::backend::gpu::pageable::Pageable;
-use crate::backend::gpu::peers::{self, Places};
+use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::Chooser;
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
@@ -55,7 +55,7 @@ impl<A: Api> GpuDriver<A> {
         api: Arc<A>,
         image: Image,
         cache: Option<&Path>,
-        (meeting, places): (&Meeting, &Places<A>),
+        (meeting, places): (&IdExchange, &PeerDevices<A>),
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
             let (api, count) = (driver.api.as_ref(), places.count());
@@ -85,9 +85,9 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// What a rank makes once all are sure to come.
-    fn finish(&mut self, ids: &Ids, meeting: &Meeting, places: &Places<A>) -> Result<(), ExecError> {
+    fn finish(&mut self, ids: &Ids, meeting: &IdExchange, places: &PeerDevices<A>) -> Result<(), ExecError> {
         self.make_communicators(ids, meeting)?;
-        self.meet_abroad(places)?;
+        self.exchange_memory_handles(places)?;
         self.resolve(places)?;
         self.reset().map_err(device)?;
         meeting.goes_on();
@@ -120,7 +120,7 @@ impl<A: Api> GpuDriver<A> {
             shared: comms::none(),
             scratch: 0,
             flags: Flags::default(),
-            abroad: Abroad::default(),
+            inter_process: InterProcessMemory::default(),
             collectives: None,
             graphs: Vec::new(),
             gates: None,
@@ -231,7 +231,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// This rank's end of each communicator, in an order that is the same on all ranks.
-    fn make_communicators(&mut self, ids: &Ids, meeting: &Meeting) -> Result<(), ExecError> {
+    fn make_communicators(&mut self, ids: &Ids, meeting: &IdExchange) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
@@ -260,13 +260,13 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Brings together what processes need of each other to copy.
-    fn meet_abroad(&mut self, places: &Places<A>) -> Result<(), ExecError> {
+    fn exchange_memory_handles(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
         let Some(peers) = places.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
-        let Self { api, image, flags, abroad, bases, .. } = self;
-        abroad.meet((api, places), (image, bases[0]), flags, peers)
+        let Self { api, image, flags, inter_process, bases, .. } = self;
+        inter_process.meet((api, places), (image, bases[0]), flags, peers)
     }
 
-    fn resolve(&mut self, places: &Places<A>) -> Result<(), ExecError> {
+    fn resolve(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
         let context = Context {
             api: self.api.as_ref(),
             image: &self.image,
@@ -299,7 +299,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Chooses an algorithm for each matrix product.
-    fn choose_products(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+    fn choose_products(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
@@ -330,11 +330,11 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Finds out what makes the copies, where the image has the kernel for it.
-    fn infer_engines(&mut self, meeting: &Meeting) -> Result<(), ExecError> {
+    fn infer_engines(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             meeting.goes_on();
             // A process does not know what the others do meanwhile: it writes only memory of its own.
-            let others = self.abroad.is_empty();
+            let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
             self.notes.extend(found.map_err(device)?);
         }

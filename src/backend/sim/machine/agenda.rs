@@ -1,4 +1,4 @@
-//! What will happen, in the order of its time: ties are broken by number.
+//! The event queue, ordered by time; ties are broken by number.
 
 use std::cmp::Ordering;
 
@@ -6,14 +6,14 @@ use super::meetings::TransferId;
 use super::{TaskId, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// A task's predecessors have ended.
+pub(super) enum EventKind {
+    /// A task's dependencies have ended.
     Ready(TaskId),
     /// A kernel's blocks may begin.
     Begin(TaskId),
-    /// Blocks end that no shared capacity slows down.
+    /// Blocks that use no shared capacity end.
     BlocksEnd(u32),
-    /// A transfer ends that no shared capacity slows down.
+    /// A transfer that uses no shared capacity ends.
     Transferred(TransferId),
     /// A copy's latency has passed.
     CopyStarts(TaskId),
@@ -23,7 +23,7 @@ pub(super) enum What {
 pub(super) struct Event {
     pub(super) time: Time,
     pub(super) number: u64,
-    pub(super) what: What,
+    pub(super) what: EventKind,
 }
 
 impl PartialOrd for Event {
@@ -33,7 +33,7 @@ impl PartialOrd for Event {
 }
 
 impl Ord for Event {
-    // Reversed: the heap gives the largest first.
+    // Reversed, since the heap returns the largest first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time, other.number).cmp(&(self.time, self.number))
     }

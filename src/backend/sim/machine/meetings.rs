@@ -1,5 +1,5 @@
-//! Where tasks of several devices meet: an exchange holds units of its device from where it begins. When all that take part
-//! have come, their transfer begins, which shares links with others; an exchange ends with the last of its transfers.
+//! Exchanges between devices. An exchange occupies units of its device from its start. Once all participants have
+//! arrived, their transfer begins, which shares links with others; an exchange ends with the last of its transfers.
 
 use std::collections::BTreeMap;
 
@@ -11,83 +11,83 @@ use crate::ops::{Collective, Cost};
 use super::super::digest::Digest;
 use super::super::slots::Slots;
 use super::units::Blocks;
-use super::{Action, Machine, Owner, TaskId, Time, What, whole};
+use super::{Action, EventKind, Machine, Owner, TaskId, Time, whole};
 
-/// A meeting place of ranks: a communicator, or one direction between two of its ranks.
+/// A communicator, or one direction between two of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Channel {
     pub comm: u32,
-    /// From whom to whom, of a transfer.
+    /// Sender and receiver of a transfer; `None` for a collective.
     pub pair: Option<(u32, u32)>,
 }
 
-/// One rank's side of a meeting.
+/// One rank's part in an exchange on a channel.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct ChannelSide {
     pub channel: Channel,
-    /// How many meet there, with itself.
+    /// Number of participants, including itself.
     pub needed: u32,
     pub receives: bool,
-    /// Whether it goes on only when all have come and the transfer is over; else it only says that it has come.
+    /// Whether it waits until all have arrived and the transfer is over; otherwise it only signals its arrival.
     pub waits: bool,
-    /// How long the transfer takes once all have come, when it has the links alone, in ns. The longest side counts.
+    /// Duration of the transfer without contention, once all have arrived, in ns. The longest of all sides counts.
     pub time: f64,
-    /// What this side puts on the links.
+    /// Load of this side on links.
     pub loads: Vec<Load>,
 }
 
-/// A transfer under way, by its number.
+/// Number of a transfer in progress.
 pub type TransferId = u32;
 
-/// What a rank does in an exchange.
+/// A rank's part in an exchange.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// What it calls.
+    /// The collectives that it calls.
     pub calls: Vec<Collective>,
-    /// Where it meets others.
-    pub sides: Vec<Side>,
-    /// Compute units that it holds.
+    /// Its channels.
+    pub sides: Vec<ChannelSide>,
+    /// Compute units that it occupies.
     pub units: u64,
-    /// From its start until it holds them.
+    /// Time from its start until it occupies them.
     pub floor: Time,
 }
 
-/// An exchange under way on one device.
+/// An exchange in progress on one device.
 #[derive(Debug)]
-struct Meeting {
-    /// Channels on which it waits for others or for a transfer.
+struct ActiveExchange {
+    /// Number of channels on which it waits for others or for a transfer.
     open: u32,
     groups: Vec<u32>,
 }
 
-/// A task that has come to a channel. If it does not wait there, it may be over before the others come.
+/// Arrival of a task at a channel. A task that does not wait may have ended before the others arrive.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     task: TaskId,
     exchange: usize,
-    /// The place of its side in the exchange.
+    /// Index of its side in the exchange.
     side: usize,
 }
 
-/// All exchanges, and those under way.
+/// All exchanges, and those in progress.
 #[derive(Debug, Default)]
-pub(super) struct Meetings {
+pub(super) struct ExchangeState {
     pub(super) exchanges: Vec<Exchange>,
-    under_way: FxHashMap<TaskId, Meeting>,
-    /// Who has come to a channel, by the turn there.
+    under_way: FxHashMap<TaskId, ActiveExchange>,
+    /// Arrivals at a channel, by turn.
     arrived: FxHashMap<(Channel, u64), Vec<Arrival>>,
-    /// Who waits for each transfer.
+    /// Tasks that wait for each transfer.
     transfers: Slots<Vec<TaskId>>,
-    /// How often each device has used a channel, on each side of it.
+    /// Number of turns of each device on a channel, per direction.
     turns: FxHashMap<(u32, Channel, bool), u64>,
-    /// The channels of each exchange that was submitted, with its turn there.
+    /// Channels of each submitted exchange, with its turn on each.
     turns_of: FxHashMap<TaskId, Vec<(Channel, u64)>>,
 }
 
-impl Meetings {
-    /// Adds to a digest who has come where. Turns on a channel count from the least that a device has taken there.
+impl ExchangeState {
+    /// Adds arrivals to a digest. Turns on a channel are relative to the least turn of any device there.
     pub(super) fn digest(&self, digest: &mut Digest) {
-        let Meetings { exchanges: _, under_way, arrived, transfers, turns, turns_of } = self;
+        let ExchangeState { exchanges: _, under_way, arrived, transfers, turns, turns_of } = self;
         let mut least: BTreeMap<Channel, u64> = BTreeMap::new();
         for (&(_, channel, _), &turn) in turns {
             least.entry(channel).and_modify(|least| *least = turn.min(*least)).or_insert(turn);
@@ -119,7 +119,7 @@ impl Meetings {
         let mut sorted: Vec<_> = under_way.iter().collect();
         sorted.sort_unstable_by_key(|(task, _)| **task);
         digest.size(sorted.len());
-        for (&task, Meeting { open, groups }) in sorted {
+        for (&task, ActiveExchange { open, groups }) in sorted {
             digest.task(task);
             digest.word(*open);
             digest.size(groups.len());
@@ -144,14 +144,14 @@ impl Meetings {
 }
 
 impl Machine {
-    /// Adds something that ranks can exchange.
+    /// Registers an exchange and returns its number.
     pub fn exchange(&mut self, exchange: Exchange) -> u32 {
         self.meetings.exchanges.push(exchange);
         self.meetings.exchanges.len() as u32 - 1
     }
 
-    /// An exchange takes its turn on each of its channels when it is issued: the n-th of one side meets the n-th of the
-    /// other.
+    /// Assigns an exchange its turn on each of its channels, when it is issued: the n-th of one side matches the n-th
+    /// of the other.
     pub(super) fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
         let device = self.device_of[lane as usize];
         let sides = &self.meetings.exchanges[exchange as usize].sides;
@@ -163,7 +163,7 @@ impl Machine {
         self.meetings.turns_of.insert(task, turns.collect());
     }
 
-    /// Gives an exchange units to hold; with all that it needs, it has come to its channels.
+    /// Assigns free units to an exchange. Once it has all, it arrives at its channels.
     pub(super) fn deal_units(&mut self, device: usize, task: TaskId) -> bool {
         let unit = u64::from(Cost::WHOLE_UNIT);
         let free = self.devices[device].free / unit;
@@ -171,7 +171,7 @@ impl Machine {
         let state = self.state(task);
         let wanted = state.waiting.min(most);
         if free < wanted {
-            // What it gets it keeps, so that kernels behind it do not hold it up for ever.
+            // It keeps partial assignments, so that later kernels do not starve it.
             if free > 0 {
                 state.waiting = wanted - free;
                 self.occupy(device, task, free * unit);
@@ -180,7 +180,7 @@ impl Machine {
         }
         state.waiting = 0;
         self.occupy(device, task, wanted * unit);
-        self.come(task);
+        self.arrive(task);
         true
     }
 
@@ -190,23 +190,24 @@ impl Machine {
         self.meetings
             .under_way
             .entry(task)
-            .or_insert_with(|| Meeting { open: 0, groups: Vec::new() })
+            .or_insert_with(|| ActiveExchange { open: 0, groups: Vec::new() })
             .groups
             .push(group);
     }
 
-    /// An exchange has come to all of its channels: transfers begin of which it was the last to come.
-    pub(super) fn come(&mut self, task: TaskId) {
+    /// Marks the arrival of an exchange at all its channels; begins transfers whose participants are complete.
+    pub(super) fn arrive(&mut self, task: TaskId) {
         let exchange = self.exchange_of(task);
         let turns = self.meetings.turns_of.remove(&task).unwrap_or_default();
         let sides = &self.meetings.exchanges[exchange].sides;
         let open = sides.iter().filter(|side| side.waits).count() as u32;
-        self.meetings.under_way.entry(task).or_insert_with(|| Meeting { open: 0, groups: Vec::new() }).open = open;
+        self.meetings.under_way.entry(task).or_insert_with(|| ActiveExchange { open: 0, groups: Vec::new() }).open =
+            open;
         for (place, (channel, turn)) in turns.into_iter().enumerate() {
             let needed = self.meetings.exchanges[exchange].sides[place].needed;
             let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
             if channel.pair.is_none() && first.is_some_and(|first| !self.alike(first.exchange, exchange)) {
-                // It is never complete, and neither is the other.
+                // Neither this one nor the other ever completes.
                 continue;
             }
             let there = self.meetings.arrived.entry((channel, turn)).or_default();
@@ -221,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// All have come: what they transfer begins.
+    /// Begins the transfer of participants that have all arrived.
     fn transfer(&mut self, all: &[Arrival]) {
         let (mut time, mut loads, mut waiting) = (0.0f64, Vec::new(), Vec::new());
         for &Arrival { task, exchange, side } in all {
@@ -233,13 +234,13 @@ impl Machine {
         let number = self.meetings.transfers.add(waiting);
         let demands = self.paths.between(&loads, time, &mut self.flows);
         if demands.is_empty() {
-            self.at(self.now + whole(time), What::Transferred(number));
+            self.at(self.now + whole(time), EventKind::Transferred(number));
         } else {
             self.flows.add(self.now, Owner::Transfer(number), time, demands);
         }
     }
 
-    /// A transfer is over: whoever waits for no other goes on.
+    /// Ends a transfer; tasks that wait for no other one end.
     pub(super) fn transferred(&mut self, transfer: TransferId) {
         for task in self.meetings.transfers.remove(transfer).unwrap_or_default() {
             let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");
@@ -257,7 +258,7 @@ impl Machine {
         exchange as usize
     }
 
-    /// Whether two exchanges call the same.
+    /// Whether two exchanges make the same calls.
     fn alike(&self, exchange: usize, other: usize) -> bool {
         let exchanges = &self.meetings.exchanges;
         let (mine, theirs) = (&exchanges[exchange].calls, &exchanges[other].calls);
@@ -265,7 +266,7 @@ impl Machine {
             || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
     }
 
-    /// An exchange is over on its device.
+    /// Ends an exchange on its device.
     fn exchanged(&mut self, task: TaskId) {
         let device = self.device(task);
         let meeting = self.meetings.under_way.remove(&task);

@@ -1,4 +1,4 @@
-//! The capacities that tasks of all devices share: memories, links to the host, links between devices.
+//! Capacities that tasks of all devices share: memories, links to the host, links between devices.
 
 use rustc_hash::FxHashMap;
 
@@ -9,28 +9,28 @@ use crate::ops::Direction;
 use super::super::flows::{Demand, Flows, Resource};
 use super::Owner;
 
-/// Shares of a capacity below which nobody notices.
+/// Shares of a capacity that are negligible.
 const SMALL: f64 = 1e-3;
 
-/// The capacities of one device, behind one another.
+/// Indices of one device's capacities.
 const MEMORY: u32 = 0;
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
 const BOTH: u32 = 3;
 const OF_DEVICE: u32 = 4;
 
-/// Shared capacities by what they are.
+/// Shared capacities by meaning.
 #[derive(Debug)]
 pub(super) struct Paths {
-    /// The rank of each device.
+    /// Rank of each device.
     ranks: Vec<u32>,
-    /// Links between devices, as far as anything has used them.
+    /// Links between devices that were used so far.
     between: FxHashMap<Path, Resource>,
     profile: Profile,
 }
 
 impl Paths {
-    /// Adds the capacities of the devices to `flows`, which has none yet.
+    /// Adds the capacities of the devices to `flows`, which must be empty.
     pub(super) fn new(profile: &Profile, ranks: &[u32], flows: &mut Flows<Owner>) -> Paths {
         (0..ranks.len() as u32 * OF_DEVICE).for_each(|_| {
             flows.resource();
@@ -42,8 +42,8 @@ impl Paths {
         device as u32 * OF_DEVICE + capacity
     }
 
-    /// What a part of a kernel demands: the kernel's traffic keeps memories and links busy for `busy`, and the part takes
-    /// `time` of that alone.
+    /// Demands of a part of a kernel. The kernel's traffic keeps memories and links busy for `busy`; the part takes
+    /// `time` ns without contention.
     pub(super) fn kernel(&mut self, device: usize, busy: &Busy, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let mut demands = Vec::new();
         let mut add = |capacity: u32, share: f64| {
@@ -70,7 +70,7 @@ impl Paths {
         demands
     }
 
-    /// How long a copy takes once its engine has begun, when it has the links alone, and what it demands.
+    /// Duration of a copy without contention, once its engine has begun, and its demands.
     pub(super) fn copy(&mut self, device: usize, task: &Task, flows: &mut Flows<Owner>) -> (f64, Vec<Demand>) {
         match *task {
             Task::Copy { direction, bytes, pageable } => {
@@ -93,7 +93,7 @@ impl Paths {
         }
     }
 
-    /// What a copy to another rank demands that takes that long alone.
+    /// Demands of a copy to another rank that takes `time` ns without contention.
     fn peer(&mut self, device: usize, to: u32, bytes: f64, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let (from, links) = (self.ranks[device], &self.profile.topology);
         let port = links.port.copies.value();
@@ -102,7 +102,7 @@ impl Paths {
         self.between(&loads, time, flows)
     }
 
-    /// What loads on links between devices demand, of a transfer that takes that long alone.
+    /// Demands of a transfer between devices with these loads, which takes `time` ns without contention.
     pub(super) fn between(&mut self, loads: &[Load], time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         if time <= 0.0 {
             return Vec::new();

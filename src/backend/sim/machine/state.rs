@@ -1,10 +1,10 @@
-//! The machine's state as a digest.
+//! Digest of the machine's state.
 
 use crate::cost::{Busy, Task};
 
 use super::super::digest::Digest;
 use super::units::Blocks;
-use super::{Action, Device, Engines, Machine, Owner, State, What};
+use super::{Action, Device, Engines, EventKind, Machine, Owner, State};
 
 impl Machine {
     /// The oldest task that is kept.
@@ -12,15 +12,15 @@ impl Machine {
         self.first
     }
 
-    /// Adds everything to a digest that has an effect on what happens from now on.
+    /// Adds all state that affects the future to a digest.
     pub fn digest(&self, digest: &mut Digest) {
         let Machine {
             now: _,
             events,
-            // Events of one time are told apart by the order of their numbers, which sorting keeps.
+            // Only the order of simultaneous events matters, which sorting preserves.
             event_number: _,
             flows,
-            // They are added in the order of their first use, and stay.
+            // Added in the order of first use, and never removed.
             paths: _,
             tasks,
             first: _,
@@ -40,7 +40,7 @@ impl Machine {
             outstanding,
             parts,
             stamps,
-            // They are told when something hangs.
+            // Used for messages about hangs only.
             paces: _,
         } = self;
         let mut sorted: Vec<_> = events.iter().collect();
@@ -76,13 +76,13 @@ impl Machine {
     }
 }
 
-fn what(digest: &mut Digest, what: What) {
+fn what(digest: &mut Digest, what: EventKind) {
     let (kind, task) = match what {
-        What::Ready(task) => (0u64, task),
-        What::Begin(task) => (1, task),
-        What::CopyStarts(task) => (2, task),
-        What::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
-        What::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
+        EventKind::Ready(task) => (0u64, task),
+        EventKind::Begin(task) => (1, task),
+        EventKind::CopyStarts(task) => (2, task),
+        EventKind::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
+        EventKind::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
     };
     digest.word(kind);
     digest.task(task);
@@ -91,7 +91,7 @@ fn what(digest: &mut Digest, what: What) {
 fn state(digest: &mut Digest, state: &State) {
     let State { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } = state;
     if let Some(end) = end {
-        // What waits for it asks for its end alone.
+        // Dependents only need its end.
         digest.word(0u64);
         return digest.moment(*end);
     }

@@ -1,16 +1,16 @@
-//! Compute units: they are dealt out to the blocks of kernels, the most urgent first, as far as there are any.
+//! Assigns compute units to the blocks of kernels, the most urgent kernels first.
 
 use crate::cost::{self, Busy, Task};
 
-use super::agenda::What;
+use super::agenda::EventKind;
 use super::{Action, Machine, Owner, TaskId, whole};
 
-/// Groups in which the blocks of a kernel are dealt out that more urgent ones may interrupt: these get its units when a
-/// group of its blocks ends.
+/// Number of groups in which a less urgent kernel's blocks are assigned. A more urgent kernel gets the units when a
+/// group ends.
 const GROUPS_OF_LESS_URGENT: u64 = 64;
 
-/// The part of a device's room for blocks that is dealt out at least to a kernel that has some running already, as one over
-/// this: kernels whose blocks end at different times would else divide each other's room without end.
+/// Reciprocal of the minimum share of a device's block slots that a partially running kernel is assigned. Otherwise
+/// kernels whose blocks end at different times would fragment each other's slots endlessly.
 const PIECES: u64 = 8;
 
 /// Blocks of a kernel that began together.
@@ -18,11 +18,11 @@ const PIECES: u64 = 8;
 pub(super) struct Blocks {
     pub(super) task: TaskId,
     pub(super) count: u64,
-    /// Compute units held, in 1/32.
+    /// Occupied compute units, in 1/32.
     pub(super) held: u64,
 }
 
-/// A kernel's blocks, for dealing them out.
+/// A kernel's blocks to assign.
 #[derive(Clone, Copy, Debug)]
 struct KernelBlocks {
     blocks: u64,
@@ -43,7 +43,7 @@ impl Machine {
         self.devices[device].admitted.insert(place, task);
     }
 
-    /// Deals a device's free compute units out: as many as it can use to the first kernel, what is left to the next.
+    /// Assigns a device's free compute units: the first kernel gets as many as it can use, the next ones the rest.
     pub(super) fn deal(&mut self, device: usize) {
         let mut index = 0;
         while index < self.devices[device].admitted.len() && self.devices[device].free > 0 {
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Lets as many blocks of a kernel begin as there is room for; says whether none are left.
+    /// Starts as many blocks of a kernel as fit; returns whether none are left.
     fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
         let KernelBlocks { blocks, share, block_time, busy } = kernel;
         let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
@@ -97,14 +97,14 @@ impl Machine {
         let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
         if demands.is_empty() {
             self.state(task).left_out = time - whole(time) as f64;
-            self.at(self.now + whole(time), What::BlocksEnd(group));
+            self.at(self.now + whole(time), EventKind::BlocksEnd(group));
         } else {
             self.flows.add(self.now, Owner::Blocks(group), time, demands);
         }
         exhausted
     }
 
-    /// `left` is what the rounding of their end has left out, in ns.
+    /// Ends a group of blocks. `left` is the time in ns that rounding of their end has omitted.
     pub(super) fn blocks_end(&mut self, group: u32, left: f64) {
         let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);

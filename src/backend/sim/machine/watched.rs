@@ -1,25 +1,24 @@
-//! What is seen of tasks as they go: stamps, and how far lanes have come.
+//! Observation of tasks: stamps, and progress of lanes.
 
 use super::{Machine, TaskId, Time};
 
 impl Machine {
-    /// The stamps that have been reached since the last time, with their times in ns.
+    /// Returns the stamps that were reached since the last call, with their times in ns.
     pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, Time)> {
         self.stamps.drain(..)
     }
 
-    /// How many operations of a lane have begun, and how many have ended.
+    /// Number of a lane's operations that have begun, and that have ended.
     pub fn pace(&self, lane: u32) -> [u64; 2] {
         self.paces[lane as usize]
     }
 
-    /// Counts a task that was just submitted for a lane: whether its start is that of an operation, and whether its end
-    /// is that of one.
+    /// Counts a task that was just submitted as an operation of a lane: its start, its end, or both.
     pub fn count(&mut self, task: TaskId, lane: u32, counted: [bool; 2]) {
         self.state(task).counted = Some((lane, counted));
     }
 
-    /// Lets a task that was just submitted set stamps when it starts and when it ends.
+    /// Makes a task that was just submitted record stamps at its start and its end.
     pub fn observe(&mut self, task: TaskId, start: Option<u32>, end: Option<u32>) {
         let observed = &mut self.state(task).observed;
         *observed = [start.or(observed[0]), end.or(observed[1])];

@@ -15,14 +15,14 @@ use crate::exec::{ExecError, Fault, Image, Peers, agree};
 
 use super::api::Api;
 use super::flags::{Flags, no_memory, registered};
-use super::peers::Places;
+use super::peers::PeerDevices;
 
 /// How long the others have to close what they opened: one that is gone does not.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a process has opened of others.
 #[derive(Debug, Default)]
-pub struct Abroad {
+pub struct InterProcessMemory {
     /// Where the memory of other devices begins.
     memories: Vec<u64>,
     /// The flags of each rank.
@@ -41,12 +41,12 @@ struct Told {
     crossings: Crossings,
 }
 
-impl Abroad {
+impl InterProcessMemory {
     /// Tells the other processes of this one's rank, and opens what it needs of theirs. All of them come here. What has
     /// been opened stays here also where it fails.
     pub fn meet<A: Api>(
         &mut self,
-        (api, places): (&Arc<A>, &Places<A>),
+        (api, places): (&Arc<A>, &PeerDevices<A>),
         (image, base): (&Image, u64),
         flags: &mut Flags,
         peers: &dyn Peers,
@@ -71,7 +71,7 @@ impl Abroad {
 
     fn open<A: Api>(
         &mut self,
-        (api, places): (&Arc<A>, &Places<A>),
+        (api, places): (&Arc<A>, &PeerDevices<A>),
         own: &Flags,
         (rank, told): (u32, Told),
     ) -> Result<(), ExecError> {

@@ -1,5 +1,5 @@
-//! One rank's side of what ranks do together: when its iterations began, when it came to each meeting with other ranks, and
-//! when it left.
+//! Arrivals of one rank at collectives and transfers: when its observed iterations began, and when it entered and left
+//! each operation with other ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,63 +8,63 @@ use crate::exec::{Span, Trace};
 use crate::model::{OpKind, Program};
 use crate::ops::{self, CollectiveKind, Launch, Spec};
 
-use super::record::{MomentRecord, VisitRecord};
+use super::record::{ArrivalRecord, MomentRecord};
 
-/// The observed iterations of one slot of a rank, as far as other ranks have to do with them.
+/// Arrivals of a rank in the observed iterations of one slot.
 #[derive(Clone, Debug, Default)]
-pub struct Visits {
+pub struct RankArrivals {
     pub rank: u32,
-    /// When the iterations began; none unless all are known.
+    /// Begin of each iteration on the host's clock; empty unless all are known.
     pub origins: Vec<MomentRecord>,
     /// In the order of the text.
-    pub visits: Vec<VisitRecord>,
+    pub arrivals: Vec<ArrivalRecord>,
 }
 
-/// Operations that may meet: those of the same ranks on the same stream, or from the same rank to the same; or the copies
-/// of one place of the text. The n-th on one rank meets the n-th on the others.
+/// Operations that can match across ranks: collectives of the same ranks on the same stream, transfers between the same
+/// two ranks, or copies of the same statement. The n-th on one rank matches the n-th on the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel {
     pub ranks: Vec<u32>,
     pub stream: String,
-    /// The sender and the receiver of a transfer.
+    /// Sender and receiver; `None` for a collective.
     pub pair: Option<(u32, u32)>,
 }
 
 impl Channel {
-    pub fn of(visit: &VisitRecord) -> Channel {
-        let pair = visit.from.zip(visit.to);
-        Channel { ranks: visit.ranks.clone(), stream: visit.stream.clone(), pair }
+    pub fn of(arrival: &ArrivalRecord) -> Channel {
+        let pair = arrival.from.zip(arrival.to);
+        Channel { ranks: arrival.ranks.clone(), stream: arrival.stream.clone(), pair }
     }
 
-    /// How many ranks meet there.
+    /// Number of ranks that take part.
     pub fn size(&self) -> usize {
         self.pair.map_or(self.ranks.len(), |_| 2)
     }
 }
 
-impl Visits {
-    /// Those of a rank in an iteration of its cycle, which `traces` are of.
-    pub fn of(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Visits {
-        Visits { rank, origins: origins(traces), visits: visits(program, rank, number, traces) }
+impl RankArrivals {
+    /// Arrivals of a rank in slot `number` of its own cycle, which `traces` observed.
+    pub fn of(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> RankArrivals {
+        RankArrivals { rank, origins: origins(traces), arrivals: arrivals(program, rank, number, traces) }
     }
 
-    /// How often the rank comes to each channel.
+    /// Number of arrivals at each channel.
     fn counts(&self) -> BTreeMap<Channel, usize> {
         let mut counts = BTreeMap::new();
-        for visit in &self.visits {
-            *counts.entry(Channel::of(visit)).or_default() += 1;
+        for arrival in &self.arrivals {
+            *counts.entry(Channel::of(arrival)).or_default() += 1;
         }
         counts
     }
 }
 
-/// Leaves out what does not meet within an iteration, as far as can be told: visits to a channel to which its ranks do not
-/// come equally often in each slot. `slots` are the visits of all ranks by slot.
-pub fn keep_matched(slots: &mut [Vec<Visits>]) {
+/// Removes arrivals that cannot be matched within an iteration: those at a channel at which its ranks do not arrive
+/// equally often in each slot. `slots` has the arrivals of all ranks by slot.
+pub fn keep_matched(slots: &mut [Vec<RankArrivals>]) {
     let mut uneven: BTreeSet<Channel> = BTreeSet::new();
     for ranks in slots.iter() {
         let mut counts: BTreeMap<Channel, Vec<usize>> = BTreeMap::new();
-        for (channel, count) in ranks.iter().flat_map(Visits::counts) {
+        for (channel, count) in ranks.iter().flat_map(RankArrivals::counts) {
             counts.entry(channel).or_default().push(count);
         }
         let differs = |(channel, counts): &(Channel, Vec<usize>)| {
@@ -73,11 +73,11 @@ pub fn keep_matched(slots: &mut [Vec<Visits>]) {
         uneven.extend(counts.into_iter().filter(differs).map(|(channel, _)| channel));
     }
     for ranks in slots.iter_mut().flatten() {
-        ranks.visits.retain(|visit| !uneven.contains(&Channel::of(visit)));
+        ranks.arrivals.retain(|arrival| !uneven.contains(&Channel::of(arrival)));
     }
 }
 
-/// When each observed iteration began; none unless all are known.
+/// Begin of each observed iteration; empty unless all are known.
 fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
     let moment = |trace: &&Trace| {
         let origin = trace.origin?;
@@ -86,17 +86,16 @@ fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
     traces.iter().map(moment).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// The rank's part in each meeting of several ranks, in the order of the text, in a slot of its own cycle that `traces`
-/// are of.
-fn visits(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec<VisitRecord> {
+/// Arrivals in slot `number` of the rank's own cycle, in the order of the text.
+fn arrivals(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec<ArrivalRecord> {
     let step = &program.cycle[number];
     let mut counts: BTreeMap<Channel, u32> = BTreeMap::new();
-    let mut visits: Vec<VisitRecord> = Vec::new();
-    // The first visit of each operation, and how many it has.
+    let mut arrivals: Vec<ArrivalRecord> = Vec::new();
+    // Index of each operation's first arrival, and their number.
     let mut places = vec![(0, 0); step.ops.len()];
     for op in step.ids() {
         let OpKind::Run(spec) = step.op(op).kind else { continue };
-        let first = visits.len();
+        let first = arrivals.len();
         let crossing = step.peer(op).map(|peer| peer.crossing);
         let stream = &program.streams[step.op(op).stream.index()].name;
         for mut channel in channels(program, rank, program.spec(spec)) {
@@ -111,21 +110,21 @@ fn visits(program: &Program, rank: u32, number: usize, traces: &[&Trace]) -> Vec
             };
             let (from, to) = channel.pair.unzip();
             let Channel { ranks, stream, .. } = channel;
-            visits.push(VisitRecord { id: op.0, ranks, stream, number, from, to, ..VisitRecord::default() });
+            arrivals.push(ArrivalRecord { id: op.0, ranks, stream, number, from, to, ..ArrivalRecord::default() });
         }
-        places[op.index()] = (first, visits.len() - first);
+        places[op.index()] = (first, arrivals.len() - first);
     }
     for Span { op: OpId(op), start, end, .. } in traces.iter().flat_map(|trace| &trace.spans) {
         let (first, count) = places[*op as usize];
-        for visit in &mut visits[first..first + count] {
-            visit.starts_ns.push(*start);
-            visit.ends_ns.push(*end);
+        for arrival in &mut arrivals[first..first + count] {
+            arrival.starts_ns.push(*start);
+            arrival.ends_ns.push(*end);
         }
     }
-    visits
+    arrivals
 }
 
-/// Where an operation of a rank meets others, without the stream.
+/// The channels at which an operation of a rank meets other ranks, without the stream's name.
 fn channels(program: &Program, rank: u32, spec: &Spec) -> Vec<Channel> {
     let pair = |ranks: &[u32], from: u32, to: u32| Channel {
         ranks: ranks.to_vec(),

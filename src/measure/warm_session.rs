@@ -1,7 +1,6 @@
-//! A session that stays: opened and warmed up once, then measured in blocks whenever somebody asks.
+//! A session that is opened and warmed up once, then measured in blocks on request.
 //!
-//! Between two blocks the device does nothing for it. So several of them, each in a process of its own, take turns on one
-//! device. Knows no other session.
+//! It is idle between blocks, so several of them, each in its own process, can take turns on one device.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +10,11 @@ use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
 use super::record::WarmupRecord;
 use super::warmup;
 
-/// Iterations that are thrown away at the beginning of a block, at least: they find the caches and the clock as others
-/// have left them.
+/// Minimum number of discarded iterations at the begin of a block, since another session has changed caches and clocks.
 const LEAD: u64 = 4;
 
-/// How a session that stays is opened.
-pub struct Standing<'a> {
+/// Options of a warm session.
+pub struct WarmSessionOptions<'a> {
     pub ranks: &'a [Rank<'a>],
     pub backend: &'a dyn Backend,
     pub mode: LaunchMode,
@@ -25,33 +23,33 @@ pub struct Standing<'a> {
     pub control: &'a Control,
 }
 
-/// A session that has warmed up.
-pub struct Stood<'a> {
+/// An open session after its warm-up.
+pub struct WarmSession<'a> {
     session: Ranks,
     mode: LaunchMode,
-    /// Iterations before each block that are not measured.
+    /// Number of discarded iterations before each block.
     lead: u64,
     control: &'a Control,
     pub warmup: WarmupRecord,
 }
 
-/// What a block gave.
+/// Results of a block.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Block {
-    /// Of each iteration, on the rank that took longest.
+    /// Times of the iterations, each of the slowest rank.
     pub time_ns: Vec<Nanos>,
-    /// Iterations that began before the host had issued them, although they should have been held.
+    /// Number of iterations that began before they had been issued although they were gated.
     pub ungated: u64,
-    /// Fewer than asked for: the run was stopped.
+    /// True if the run was stopped before all iterations were measured.
     pub stopped: bool,
-    /// What held a device back meanwhile, in words.
+    /// What throttled devices during the block, in words.
     pub throttled: Vec<String>,
 }
 
-impl<'a> Standing<'a> {
-    /// Opens the session, makes its graphs where it launches graphs, and warms up. A graph that is refused is an error: what
-    /// is to be compared is never exchanged for something else.
-    pub fn open(&self) -> Result<Stood<'a>, ExecError> {
+impl<'a> WarmSessionOptions<'a> {
+    /// Opens the session, captures graphs if it launches graphs, and warms up. Fails if a graph is refused; there is no
+    /// fallback to streams, since they are not what was to be compared.
+    pub fn open(&self) -> Result<WarmSession<'a>, ExecError> {
         let mut session = exec::prepare_ranks(self.ranks, self.backend, &self.options)?;
         if self.mode == LaunchMode::Graph {
             session.capture(self.control)?;
@@ -60,34 +58,34 @@ impl<'a> Standing<'a> {
         let least = u64::from(self.options.in_flight.max(depth)).max(LEAD);
         let warmup = u64::from(self.warmup);
         let (warmup, first) = warmup::settle(&mut session, self.mode, warmup, least, self.control)?;
-        // A sample's slot follows from its number: each block begins with slot 0.
+        // A sample's slot follows from its number, so each block begins with slot 0.
         let slots = session.slots() as u64;
         let (least, lead) = (least.next_multiple_of(slots), first.max(least).next_multiple_of(slots));
-        let mut stood = Stood { session, mode: self.mode, lead, control: self.control, warmup };
-        // The first block throws away what is left of the warm-up; all others the same, shorter lead.
-        stood.session.iterate(self.mode, lead, slots, self.control)?;
-        stood.lead = least;
-        Ok(stood)
+        let mut session = WarmSession { session, mode: self.mode, lead, control: self.control, warmup };
+        // The first block discards the rest of the warm-up; all others use the shorter lead.
+        session.session.iterate(self.mode, lead, slots, self.control)?;
+        session.lead = least;
+        Ok(session)
     }
 }
 
-impl Stood<'_> {
-    /// Iterations after which the program repeats.
+impl WarmSession<'_> {
+    /// Number of iterations after which the program repeats.
     pub fn slots(&self) -> usize {
         self.session.slots()
     }
 
-    /// Whether iterations are held until the host has issued them; `None` of a graph, which is issued by one call.
+    /// Whether iterations are gated; `None` for a graph, which one call launches.
     pub fn held(&self) -> Option<bool> {
         (self.mode == LaunchMode::Stream).then(|| self.session.is_gated())
     }
 
-    /// What the drivers have to say.
+    /// Notes of the drivers.
     pub fn notes(&self) -> Vec<String> {
         self.session.notes().unwrap_or_default()
     }
 
-    /// Measures that many iterations, or up to a whole number of rounds more.
+    /// Measures a block of at least `iterations` iterations, rounded up to complete rounds.
     pub fn block(&mut self, iterations: u64) -> Result<Block, ExecError> {
         let iterations = iterations.max(1).next_multiple_of(self.session.slots() as u64);
         let before = self.session.health()?;

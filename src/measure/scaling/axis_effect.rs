@@ -1,37 +1,37 @@
-//! Whether an axis changed anything: the program that ran, or its times.
+//! Whether an axis has an effect: on the executed program, or on its times.
 
 use indexmap::IndexMap;
 
 use super::point::{is_conclusive, slack};
-use super::{Interval, Point};
+use super::{CurvePoint, Interval};
 use crate::measure::cases::{Axis, Case};
 use crate::measure::pace::Pace;
 use crate::measure::record::RunRecord;
 
-/// What an axis changed, all other axes held, anywhere in the sweep.
+/// Effect of an axis, with all other axes fixed, anywhere in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AxisEffect {
-    /// Fewer than two cases can be set beside each other, or their records do not tell it: they are no measurements, have
-    /// one sample, or are of a version that did not note what ran.
+    /// No two cases are comparable, or their records do not tell: they are no measurements, have one sample, or are of
+    /// an older version.
     Unknown,
-    /// Neither the program nor, beyond noise, a time: what should have changed did not.
+    /// Neither the program nor, beyond noise, any time changed. The axis probably does not do what was intended.
     None,
-    /// The program is the same for all values, and times differ beyond noise.
+    /// The program is the same for all values, but times differ beyond noise.
     TimeOnly,
-    /// The program differs, and no time beyond noise.
+    /// The program differs, but no time beyond noise.
     ProgramOnly,
-    /// Both. With them, values that run the same program by the same plan, in groups of two and more: between those
-    /// nothing but noise can differ.
+    /// Both. `same` has groups of two and more values that run the same program and plan, whose times can differ by
+    /// noise only.
     Both { same: Vec<Vec<String>> },
 }
 
-/// A measured case among those that differ along the axes alone.
+/// A measured case among those that differ along the axes only.
 #[derive(Clone, Debug)]
 struct Run {
-    /// The value along the axes.
+    /// Its value along the axes.
     value: String,
     program: String,
-    /// The median with its interval, in seconds.
+    /// Median with its interval, in seconds.
     time: Interval,
     simulated: bool,
 }
@@ -41,7 +41,7 @@ impl AxisEffect {
         let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
         for case in cases {
             let value = super::label(axes, case);
-            if let (Some(point), Some(record)) = (Point::of(case, &value, pace), &case.record) {
+            if let (Some(point), Some(record)) = (CurvePoint::of(case, &value, pace), &case.record) {
                 let Some(program) = program(record).filter(|_| is_conclusive(record, pace)) else {
                     return AxisEffect::Unknown;
                 };
@@ -52,7 +52,7 @@ impl AxisEffect {
         AxisEffect::between(&groups.into_values().filter(|group| group.len() > 1).collect::<Vec<_>>())
     }
 
-    /// Of groups of two and more, within each of which the axes alone differ.
+    /// Effect between the values within groups; in each group only the axes differ.
     fn between(groups: &[Vec<Run>]) -> AxisEffect {
         if groups.is_empty() {
             return AxisEffect::Unknown;
@@ -67,14 +67,13 @@ impl AxisEffect {
     }
 }
 
-/// Whether times are within their noise: no interval lies beyond another by more than processes differ.
+/// Whether times agree within noise: no interval is further from another than processes differ.
 fn one_time(group: &[Run]) -> bool {
     let slack = slack(group.iter().all(|run| run.simulated));
     group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
 
-/// What ran and how it was run: the plan that was made of the program, launches, settings, device. `None` of a record that
-/// does not say which plan it was.
+/// Identity of what ran: plan, launch modes, settings, device. `None` for a record without a plan's hash.
 fn program(record: &RunRecord) -> Option<String> {
     let plan = record.program.plan.as_ref()?;
     let launches: Vec<&str> = record.variants.iter().map(|variant| variant.launch.as_str()).collect();
@@ -87,7 +86,7 @@ fn program(record: &RunRecord) -> Option<String> {
 
 /// Values that run the same program wherever they were measured.
 fn same(groups: &[Vec<Run>]) -> Vec<Vec<String>> {
-    // What each value runs, group by group.
+    // What each value runs, by group.
     let mut programs: IndexMap<&str, Vec<(usize, &str)>> = IndexMap::new();
     for (place, group) in groups.iter().enumerate() {
         for run in group {
