@@ -15,7 +15,8 @@ use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule;
 use common::{programs, shipped};
-use proptest::strategy::{Strategy, ValueTree};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 /// The tests share a device, and a device cannot be waited for while another thread captures a graph on it.
@@ -89,6 +90,79 @@ fn every_operation_agrees_with_the_cpu() {
     for dtype in ["f64", "f32", "f16", "bf16"] {
         let analyzed = shipped::analyze("operations.aorta", text, None, &[("dtype", dtype)]);
         verify(dtype, &analyzed.unwrap_or_else(|errors| panic!("{errors}")), &gpu);
+    }
+}
+
+/// Operations on tensors that are large enough for packs of neighbours, of any sizes, with broadcasts and gaps: their
+/// declarations and calls, with `#` for the number of each.
+fn large() -> impl Strategy<Value = (String, String)> {
+    let dtype = prop::sample::select(vec!["f64", "f32", "f16", "bf16", "i32", "u8", "i8"]);
+    let dims = prop::collection::vec(prop_oneof![1..20u64, 1..700u64, Just(8u64), Just(64)], 1..5);
+    // The innermost is as long as is needed for some hundred thousand elements.
+    let dims = (dims, 1..4_000_000u64).prop_map(|(mut dims, elements): (Vec<u64>, u64)| {
+        let place = dims.len() / 2;
+        dims[place] = 1;
+        let others: u64 = dims.iter().product::<u64>();
+        dims[place] = (elements / others).max(1);
+        dims
+    });
+    let more = (0..4usize, any::<prop::sample::Index>(), 0..9u64, any::<u64>());
+    (dtype, prop::sample::select(vec!["f32", "f64", "u8", "bf16"]), dims.clone(), more).prop_map(
+        |(dtype, other, dims, (kind, axis, extra, order))| {
+            let axis = axis.index(dims.len());
+            let put = |index: usize, size: u64| {
+                let mut dims = dims.clone();
+                dims[index] = size;
+                dims
+            };
+            match kind {
+                0 => {
+                    let mut axes: Vec<usize> = (0..dims.len()).collect();
+                    axes.rotate_left(axis);
+                    let last = axes.len() - 1;
+                    axes.swap(order as usize % (last + 1), last);
+                    let turned: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
+                    let call = match dims.len() {
+                        1 => "copy(x# -> y#, via: kernel)".to_owned(),
+                        _ => format!("transpose(x# -> y#, dims: {axes:?})"),
+                    };
+                    (format!("buffer x#: {dtype}{dims:?}\nbuffer y#: {dtype}{turned:?}\n"), call)
+                }
+                1 => {
+                    let one = put(axis, 1);
+                    let call = "map(x# + b# * 2 -> y#)".to_owned();
+                    (format!("buffer x#: {dtype}{dims:?}\nbuffer b#: {other}{one:?}\nbuffer y#: f32{dims:?}\n"), call)
+                }
+                2 => {
+                    let wide = put(axis, dims[axis] + extra);
+                    let slice = |index: usize| match index == axis {
+                        true => format!("{extra}..{}", dims[axis] + extra),
+                        false => "..".to_owned(),
+                    };
+                    let slices: Vec<String> = (0..dims.len()).map(slice).collect();
+                    let call = format!("copy(x#[{}] -> y#, via: kernel)", slices.join(", "));
+                    (format!("buffer x#: {dtype}{wide:?}\nbuffer y#: {dtype}{dims:?}\n"), call)
+                }
+                _ => (format!("buffer x#: {dtype}{dims:?}\nbuffer y#: {other}{dims:?}\n"), "cast(x# -> y#)".to_owned()),
+            }
+        },
+    )
+}
+
+#[test]
+fn walks_over_large_tensors_agree_with_the_cpu() {
+    let kernels = folder();
+    let Some((gpu, _alone)) = gpu(&kernels) else { return };
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..6 {
+        let operations = prop::collection::vec(large(), 20).new_tree(&mut runner).expect("operations").current();
+        let of = |part: fn(&(String, String)) -> &String| {
+            let numbered = |(number, one)| part(one).replace('#', &format!("{number}"));
+            operations.iter().enumerate().map(numbered).collect::<Vec<_>>()
+        };
+        let text = format!("{}step {{ {} }}\n", of(|(declared, _)| declared).concat(), of(|(_, call)| call).join("\n"));
+        let analyzed = shipped::analyze("large.aorta", &text, None, &[]);
+        verify(&text, &analyzed.unwrap_or_else(|errors| panic!("{errors}\n{text}")), &gpu);
     }
 }
 

@@ -313,7 +313,7 @@ fn a_compilation_that_fails_is_told() {
     let file = folder.path().join("own.aorta");
     let text = "stream s\nbuffer x: f32[77]\nstep {\n  on s { y: map(tanh(x) * cos(x) + sin(x) / (2 + x * x)) }\n}\n";
     std::fs::write(&file, text).expect("a file of our own");
-    let output = run(libraries, "compile:map_flat", &[&file.display().to_string()]);
+    let output = run(libraries, "compile:map", &[&file.display().to_string()]);
     assert_eq!(output.code, Some(4), "{}", output.told);
     assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
 }
@@ -353,21 +353,21 @@ fn a_run_can_be_ended_before_its_first_iteration() {
 
 #[test]
 fn a_launch_that_fails_points_at_its_operation() {
-    let Some(told) = told("launch:map_flat", &[], 4) else { return };
+    let Some(told) = told("launch:map", &[], 4) else { return };
     assert!(told.contains("`hipModuleLaunchKernel` returned 701 (out of resources), in this map"), "{told}");
     assert!(told.contains("03-dependencies.aorta:"), "{told}");
 }
 
 #[test]
 fn an_error_that_comes_late_is_told() {
-    let Some(told) = told("late:map_flat", &[], 4) else { return };
+    let Some(told) = told("late:map", &[], 4) else { return };
     // Which call tells it depends on how far the host has come.
     assert!(told.contains("_fault") && told.contains("returned 700 (an illegal memory access"), "{told}");
 }
 
 #[test]
 fn a_kernel_that_hangs_is_left_behind() {
-    let Some(told) = told("hang:map_flat", &["--config", "timeout=300ms"], 4) else { return };
+    let Some(told) = told("hang:map", &["--config", "timeout=300ms"], 4) else { return };
     assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
 }
 
@@ -388,7 +388,7 @@ fn a_call_that_never_returns_leaves_the_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let record = folder.path().join("record.json");
     // An iteration launches three, and three iterations are the headline.
-    let told = told("stuck:map_flat:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
+    let told = told("stuck:map:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
     let Some(told) = told else { return };
     assert!(told.contains("aorta::exec::no_return") && told.contains("2 iterations, incomplete"), "{told}");
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
@@ -409,7 +409,7 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     };
     run(["stuck", "dies"]);
     assert!(!record.exists(), "nothing was measured before kernels fill the memory");
-    run(["stuck:map_flat:4", "dies:map_flat:4"]);
+    run(["stuck:map:4", "dies:map:4"]);
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
 }
 
@@ -436,7 +436,7 @@ fn a_capture_that_fails_goes_on_as_streams() {
 
 #[test]
 fn an_operation_that_no_graph_takes_is_named() {
-    let Some(told) = told("uncapturable:map_flat", &["--launch", "graph"], 0) else { return };
+    let Some(told) = told("uncapturable:map", &["--launch", "graph"], 0) else { return };
     let line = told.lines().find(|line| line.contains("no graph could be made")).unwrap_or_default();
     assert!(
         line.contains("returned 900") && line.contains("in this map") && line.contains("--launch stream"),

@@ -6,8 +6,8 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
-use super::layout::{broadcast, broadcast_strides, collapse};
+use super::kernel::BLOCK;
+use super::layout::{broadcast, broadcast_strides};
 use super::*;
 
 /// `map(expression)`.
@@ -274,100 +274,13 @@ pub fn compute_type(spec: &Spec) -> DType {
     tensors.map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote)
 }
 
-/// Blocks that are better than fewer with more to do each: several for every unit of a large device.
-const ENOUGH_BLOCKS: u64 = 1024;
-
 /// The kernel that evaluates `expression` for each element of the spec's first output.
 pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
     let output = &spec.outputs[0];
     let strides: Vec<Dims> = std::iter::once(output.strides)
         .chain(spec.inputs.iter().map(|input| broadcast_strides(input, output.dims)))
         .collect();
-    strided_launch(name, expression, output.dims, &strides, spec)
-}
-
-/// The same with the walk over memory given: for the output, then each input, the distance between neighbours.
-pub fn strided_launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
-    let output = &spec.outputs[0];
-    let tensors: Vec<&Tensor> = std::iter::once(output).chain(&spec.inputs).collect();
-    let compute = compute_type(spec);
-    let elements: u64 = dims.iter().product();
-    let geometry = collapse(dims, strides);
-
-    let count = spec.inputs.len();
-    let constants = expression.constants();
-    let mut params = vec![format!("{}* out", c_type(output.dtype))];
-    params.extend((0..count).map(|i| format!("const {}* a{i}", c_type(spec.inputs[i].dtype))));
-    params.extend((0..constants.len()).map(|i| format!("C c{i}")));
-    let mut args: Vec<Arg> = vec![Arg::Operand(count as u8)];
-    args.extend((0..count).map(|i| Arg::Operand(i as u8)));
-    args.extend(constants.iter().map(|&value| match compute {
-        DType::F64 => Arg::F64(value),
-        _ => Arg::F32(value as f32),
-    }));
-
-    let arguments: Vec<String> = (0..count).map(|i| format!("C x{i}")).collect();
-    let constant_params: Vec<String> = (0..constants.len()).map(|i| format!("C c{i}")).collect();
-    let function = format!(
-        "typedef {} C;\n__device__ inline C compute({}) {{\n{}}}\n",
-        c_type(compute),
-        [arguments, constant_params].concat().join(", "),
-        expression.c_text()
-    );
-    let call = |element: &dyn Fn(usize) -> String| {
-        let values = (0..count).map(|i| format!("load<C>({})", element(i)));
-        let constants = (0..constants.len()).map(|i| format!("c{i}"));
-        format!("compute({})", values.chain(constants).collect::<Vec<_>>().join(", "))
-    };
-
-    // Each operand is walked in step with the output, or is one element.
-    let repeats = |operand: usize| geometry.strides[operand].iter().all(|&stride| stride == 0);
-    let in_step = |operand: usize| matches!(&*geometry.strides[operand], [] | [1]);
-    let flat = in_step(0) && (1..=count).all(|operand| in_step(operand) || repeats(operand));
-    if flat {
-        let aligned = tensors.iter().enumerate().all(|(i, tensor)| repeats(i) || tensor.align == 16);
-        let widest = tensors.iter().map(|tensor| tensor.dtype.size()).max().unwrap_or(1);
-        let pack = if aligned { pack(16 / widest, elements) } else { 1 };
-        params.push("u64 n".to_owned());
-        args.push(Arg::U64(elements));
-        let mut body = format!("  u64 i = GLOBAL_INDEX * {pack};\n  if (i + {pack} <= n) {{\n");
-        for (i, input) in spec.inputs.iter().enumerate().filter(|(i, _)| !repeats(i + 1)) {
-            let pack_type = format!("Pack<{}, {pack}>", c_type(input.dtype));
-            body += &format!("    {pack_type} p{i} = *(const {pack_type}*)(a{i} + i);\n");
-        }
-        let packed = call(&|i| if repeats(i + 1) { format!("a{i}[0]") } else { format!("p{i}.at[j]") });
-        let single = call(&|i| if repeats(i + 1) { format!("a{i}[0]") } else { format!("a{i}[i]") });
-        let out_type = format!("Pack<{}, {pack}>", c_type(output.dtype));
-        body += &format!(
-            "    {out_type} r;\n#pragma unroll\n    for (int j = 0; j < {pack}; j++) store<C>(r.at[j], {packed});\n    \
-             *({out_type}*)(out + i) = r;\n  }} else {{\n    for (; i < n; i++) store<C>(out[i], {single});\n  }}\n"
-        );
-        return Launch::Kernel(Kernel {
-            source: source(&format!("{name}_flat"), &function, &params, &body),
-            grid: elements.div_ceil(u64::from(BLOCK) * pack).max(1),
-            block: BLOCK,
-            shared: Shared::Bytes(0),
-            args,
-        });
-    }
-    let index = index_type(elements);
-    params.extend([geometry_param(&geometry), "u64 n".to_owned()]);
-    args.extend([Arg::Words(geometry_words(&geometry)), Arg::U64(elements)]);
-    let value = call(&|i| format!("a{i}[g.offset(({index})i, {})]", i + 1));
-    let body = format!("  u64 i = GLOBAL_INDEX;\n  if (i < n) store<C>(out[g.offset(({index})i, 0)], {value});\n");
-    Launch::Kernel(Kernel {
-        source: source(&format!("{name}_strided"), &function, &params, &body),
-        grid: elements.div_ceil(u64::from(BLOCK)).max(1),
-        block: BLOCK,
-        shared: Shared::Bytes(0),
-        args,
-    })
-}
-
-/// Elements that a thread takes as one: what loads and stores best, as long as there are enough blocks to go round.
-fn pack(widest: u64, elements: u64) -> u64 {
-    let enough = |pack: &u64| elements >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
-    std::iter::successors(Some(widest), |pack| Some(pack / 2)).take_while(|&pack| pack > 1).find(enough).unwrap_or(1)
+    walk::launch(name, expression, output.dims, &strides, spec)
 }
 
 impl Call<'_> {

@@ -198,6 +198,11 @@ impl Expression {
         Expression { nodes: vec![Node::Input(0)], constants: Vec::new() }
     }
 
+    /// Whether it is its only input.
+    pub fn is_identity(&self) -> bool {
+        *self == Expression::identity()
+    }
+
     /// The expression that is one value everywhere.
     pub fn constant(value: f64) -> Expression {
         Expression { nodes: vec![Node::Constant(0)], constants: vec![value] }

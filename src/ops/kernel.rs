@@ -61,14 +61,13 @@ template <typename C> __device__ inline void store(bf16& to, C x) {
   to.bits = (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 #endif
 }
-template <typename C> __device__ inline i32 whole(C x, f64 low, f64 high) {
-  f64 y = (f64)x;
-  if (!(y == y)) return 0;
-  return y >= high ? (i32)high : y <= low ? (i32)low : (i32)y;
+// Cut off and saturated; NaN becomes 0. The bounds are exact in either type.
+template <typename C> __device__ inline i32 whole(C x, C low, C high, i32 above) {
+  return x >= high ? above : x <= low ? (i32)low : x == x ? (i32)x : 0;
 }
-template <typename C> __device__ inline void store(i32& to, C x) { to = whole(x, -2147483648.0, 2147483647.0); }
-template <typename C> __device__ inline void store(i8& to, C x) { to = (i8)whole(x, -128.0, 127.0); }
-template <typename C> __device__ inline void store(u8& to, C x) { to = (u8)whole(x, 0.0, 255.0); }
+template <typename C> __device__ inline void store(i32& to, C x) { to = whole(x, C(-2147483648.0), C(2147483648.0), 2147483647); }
+template <typename C> __device__ inline void store(i8& to, C x) { to = (i8)whole(x, C(-128.0), C(127.0), 127); }
+template <typename C> __device__ inline void store(u8& to, C x) { to = (u8)whole(x, C(0.0), C(255.0), 255); }
 
 #define UNARY(name, single, twice) \
   __device__ inline f32 f_##name(f32 x) { return single; } \
@@ -121,12 +120,24 @@ template <int RANK, int N> struct Geometry {
     i64 at = 0;
 #pragma unroll
     for (int axis = RANK - 1; axis >= 0; axis--) {
-      I size = (I)dims[axis];
-      I rest = index / size;
-      at += (i64)(index - rest * size) * strides[which][axis];
+      I rest = axis > 0 ? index / (I)dims[axis] : 0;
+      at += (i64)(index - rest * (I)dims[axis]) * strides[which][axis];
       index = rest;
     }
     return at;
+  }
+  // The same of all tensors: what is divided is divided once.
+  template <typename I> __device__ inline void offsets(I index, i64 (&at)[N]) const {
+#pragma unroll
+    for (int which = 0; which < N; which++) at[which] = 0;
+#pragma unroll
+    for (int axis = RANK - 1; axis >= 0; axis--) {
+      I rest = axis > 0 ? index / (I)dims[axis] : 0;
+      I own = index - rest * (I)dims[axis];
+#pragma unroll
+      for (int which = 0; which < N; which++) at[which] += (i64)own * strides[which][axis];
+      index = rest;
+    }
   }
 };
 

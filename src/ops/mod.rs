@@ -24,6 +24,8 @@ mod routing;
 mod rowwise;
 mod softmax;
 mod synthetic;
+mod transpose;
+mod walk;
 pub mod witness;
 
 use std::fmt;
@@ -127,7 +129,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &elementwise::Fill,
     &softmax::Softmax,
     &rowwise::TopK,
-    &movement::Transpose,
+    &transpose::Transpose,
     &movement::Gather,
     &movement::Scatter,
     &routing::Route,

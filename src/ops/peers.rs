@@ -115,7 +115,7 @@ impl Operation for PeerCopy {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let Crossing { sends, from } = own(spec);
         let sends = sends.as_ref().map(|(to, copy)| {
-            let launch = copy.launch().pop().expect("a copy is one launch");
+            let launch = copies::launch_to_peer(copy);
             Sent { to: *to, launch: Box::new(launch) }
         });
         vec![Launch::Peer(Peer { rank: spec.team.rank, sends, from: from.as_slice().into() })]

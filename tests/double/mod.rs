@@ -257,7 +257,7 @@ fn with_fault(fault: &str, test: &str) {
 fn faults_strike() {
     with_fault("alloc:2", "double::the_second_allocation_fails");
     with_fault("launch:2", "double::the_second_launch_fails");
-    with_fault("late:map_flat:2", "double::the_second_kernel_fails_late");
+    with_fault("late:map:2", "double::the_second_kernel_fails_late");
     with_fault("hang:2", "double::the_second_kernel_hangs");
     with_fault("capture,compile", "double::captures_and_compilations_fail");
 }

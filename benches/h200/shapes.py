@@ -1,0 +1,446 @@
+#!/usr/bin/env python3
+"""Operations beside PyTorch on shapes drawn by seed: odd sizes, primes, broadcasts, gaps, every type.
+
+    python3 benches/h200/shapes.py --aorta target/release/aorta --seed 1 [--operations map,softmax] [--cases 60]
+
+For each operation one workload file is written in which each case is a slot of the cycle: twenty calls, run as a graph of
+their own. PyTorch runs twenty calls of the same shapes in a CUDA graph. Both are timed by events around the graph, in the
+same minute. Beside them stand the limit (bytes over the bandwidth of a large copy, measured first) and the simulator's
+time. With speed = PyTorch's time / aorta's time the goal for each operation is: median at least 1.1 or 0.85 of the
+bandwidth, worst tenth at least 0.95, nothing below 0.67. A case counts as fast enough if it reaches 0.85 of the bandwidth.
+
+`--verify N` compares the results of the N smallest cases of each operation with the CPU's. `--compile N` adds
+`torch.compile` in N cases of each operation.
+"""
+import argparse
+import json
+import math
+import pathlib
+import random
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+
+CALLS = 20
+SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i8": 1, "u8": 1}
+FLOATS = ("f32", "bf16", "f16", "f64")
+
+
+class Case:
+    """One operation on one set of shapes."""
+
+    def __init__(self, what, buffers, call, torch, bytes_moved, setup=""):
+        # A description; buffers by name, as (type, dimensions); the operation; PyTorch's call, made from tensors by name;
+        # bytes that have to be moved; operations that prepare indices, once.
+        self.what, self.buffers, self.call, self.torch = what, buffers, call, torch
+        self.bytes, self.setup = bytes_moved, setup
+
+    def total(self):
+        return sum(SIZES[dtype] * math.prod(dims) for dtype, dims in self.buffers.values())
+
+
+def log_uniform(draw, low, high):
+    return int(round(math.exp(draw.uniform(math.log(low), math.log(high)))))
+
+
+def size(draw, low, high):
+    """A dimension as people have them: round, odd, prime or any."""
+    n = max(1, log_uniform(draw, low, high))
+    kind = draw.randrange(4)
+    if kind == 0:
+        return 1 << max(0, round(math.log2(n)))
+    if kind == 1:
+        return max(1, n // 8 * 8)
+    if kind == 2:
+        return n | 1
+    return n
+
+
+def shape(draw, rank, elements):
+    """A shape of about that many elements."""
+    dims, left = [], elements
+    for axis in range(rank, 1, -1):
+        n = size(draw, 1, max(1, left) ** (draw.uniform(0.3, 1.6) / axis)) if left > 1 else 1
+        dims.append(max(1, n))
+        left = max(1, left // max(1, n))
+    dims.append(max(1, left if draw.random() < 0.5 else size(draw, max(1, left * 0.7), max(1, left))))
+    draw.shuffle(dims)
+    return dims
+
+
+def elements(draw, dtype, tensors=2):
+    return max(1, log_uniform(draw, 1 << 12, 1 << 28) // SIZES[dtype] // tensors)
+
+
+def count(dims):
+    return math.prod(dims)
+
+
+# --- Cases of each operation ---------------------------------------------------------------------------------------
+
+def draw_map(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16", "f64"))
+    dims = shape(draw, draw.randrange(1, 5), elements(draw, dtype, 3))
+    kind = draw.choice(("unary", "add", "add", "row", "column", "axis", "slice", "mask"))
+    each = SIZES[dtype]
+    full = count(dims) * each
+    if kind == "unary":
+        name = draw.choice(("gelu", "silu", "exp", "relu", "tanh", "sqrt"))
+        return Case(f"{name} {dtype}{dims}", {"x": (dtype, dims), "y": (dtype, dims)}, f"map({name}(x) -> y)",
+                    lambda t, torch: (lambda: getattr(torch.nn.functional, name, None) and getattr(torch.nn.functional, name)(t["x"])
+                                      if name in ("gelu", "silu", "relu") else getattr(torch, name)(t["x"], out=t["y"])), 2 * full)
+    if kind in ("row", "column", "axis"):
+        other = list(dims)
+        if kind == "row":
+            other = [1] * (len(dims) - 1) + dims[-1:]
+        elif kind == "column":
+            other = dims[:-1] + [1]
+        else:
+            axis = draw.randrange(len(dims))
+            other = [n if i == axis else 1 for i, n in enumerate(dims)]
+    else:
+        other = dims
+    if kind == "slice":
+        wide = list(dims)
+        axis = draw.randrange(len(dims))
+        extra = draw.randrange(1, 9)
+        wide[axis] += extra
+        begin = draw.randrange(0, extra + 1)
+        index = ", ".join(f"{begin}..{begin + dims[axis]}" if i == axis else ".." for i in range(len(dims)))
+        where = tuple(slice(begin, begin + dims[axis]) if i == axis else slice(None) for i in range(len(dims)))
+        return Case(f"add, slice of {dtype}{wide} to {dims}",
+                    {"x": (dtype, wide), "b": (dtype, dims), "y": (dtype, dims)}, f"map(x[{index}] + b -> y)",
+                    lambda t, torch: (lambda: torch.add(t["x"][where], t["b"], out=t["y"])), 3 * full)
+    if kind == "mask" and len(dims) >= 2:
+        rows, columns = dims[-2:]
+        return Case(f"causal mask {dtype}{dims}",
+                    {"x": (dtype, dims), "r": ("i32", [rows, 1]), "c": ("i32", [columns]), "y": (dtype, dims)},
+                    "map(if c <= r { x } else { 0 } -> y)",
+                    lambda t, torch: (lambda: torch.where(t["c"] <= t["r"], t["x"], 0.0)), 2 * full)
+    return Case(f"add {dtype}{dims} + {other}", {"x": (dtype, dims), "b": (dtype, other), "y": (dtype, dims)}, "map(x + b -> y)",
+                lambda t, torch: (lambda: torch.add(t["x"], t["b"], out=t["y"])), 2 * full + count(other) * each)
+
+
+def draw_cast(draw):
+    source, target = draw.sample(list(SIZES), 2)
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, "f32"))
+    return Case(f"{source} to {target} {dims}", {"x": (source, dims), "y": (target, dims)}, "cast(x -> y)",
+                lambda t, torch: (lambda: t["y"].copy_(t["x"])), count(dims) * (SIZES[source] + SIZES[target]))
+
+
+def draw_fill(draw):
+    dtype = draw.choice(list(SIZES))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype, 1))
+    return Case(f"{dtype}{dims}", {"y": (dtype, dims)}, "fill(3 -> y)", lambda t, torch: (lambda: t["y"].fill_(3)),
+                count(dims) * SIZES[dtype])
+
+
+def draw_memset(draw):
+    dims = [elements(draw, "u8", 1)]
+    return Case(f"{dims[0]} bytes", {"y": ("u8", dims)}, "memset(0 -> y)", lambda t, torch: (lambda: t["y"].zero_()), dims[0])
+
+
+def draw_softmax(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    length = min(1_000_000, size(draw, 2, 200_000))
+    rows = max(1, elements(draw, dtype) // length)
+    dims = [rows, length]
+    return Case(f"{dtype}{dims}", {"x": (dtype, dims), "y": (dtype, dims)}, "softmax(x -> y)",
+                lambda t, torch: (lambda: torch.softmax(t["x"], dim=-1)), 2 * count(dims) * SIZES[dtype])
+
+
+def draw_top_k(draw):
+    dtype = draw.choice(("f32", "bf16", "f32", "f16"))
+    length = min(1_000_000, size(draw, 8, 300_000))
+    rows = max(1, min(elements(draw, dtype, 1) // 4, 1 << 24) // length)
+    k = min(length, draw.choice((1, 2, 4, 8, 50, log_uniform(draw, 1, 256))))
+    return Case(f"{dtype}[{rows}, {length}], k {k}",
+                {"x": (dtype, [rows, length]), "v": (dtype, [rows, k]), "i": ("i32", [rows, k])}, f"top_k(x -> v, i, k: {k})",
+                lambda t, torch: (lambda: torch.topk(t["x"], k, dim=-1)), rows * (length + k) * SIZES[dtype] + 4 * rows * k)
+
+
+def draw_transpose(draw):
+    dtype = draw.choice(("f32", "bf16", "f16", "u8", "f64"))
+    rank = draw.randrange(2, 5)
+    dims = shape(draw, rank, elements(draw, dtype))
+    order = list(range(rank))
+    while order == list(range(rank)):
+        draw.shuffle(order)
+    target = [dims[axis] for axis in order]
+    return Case(f"{dtype}{dims} by {order}", {"x": (dtype, dims), "y": (dtype, target)}, f"transpose(x -> y, dims: {order})",
+                lambda t, torch: (lambda: t["y"].copy_(t["x"].permute(order))), 2 * count(dims) * SIZES[dtype])
+
+
+def indices(draw, name, n, below):
+    """Buffers and operations that make `n` indices below a bound."""
+    parts = {f"{name}a": ("i32", [n]), f"{name}b": ("i32", [n]), f"{name}c": ("i32", [n]), name: ("i32", [n])}
+    return parts, f"map(({name}a * 10000 + {name}b * 100 + {name}c) % {below} -> {name})"
+
+
+def draw_gather(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    inner = size(draw, 1, 16384)
+    n = max(1, min(elements(draw, dtype) // inner, 1 << 22))
+    rows = max(1, min(size(draw, 1, 200_000), (1 << 27) // SIZES[dtype] // inner))
+    parts, setup = indices(draw, "i", n, rows)
+    return Case(f"{n} of {dtype}[{rows}, {inner}]", {"x": (dtype, [rows, inner]), "y": (dtype, [n, inner]), **parts},
+                "gather(x, i -> y)", lambda t, torch: (lambda: torch.index_select(t["x"], 0, t["i"], out=t["y"])),
+                (n + min(n, rows)) * inner * SIZES[dtype] + 4 * n, setup)
+
+
+def draw_scatter(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    inner = size(draw, 1, 8192)
+    n = max(1, min(elements(draw, dtype) // inner, 1 << 20))
+    rows = max(1, min(size(draw, 1, 100_000), (1 << 27) // SIZES[dtype] // inner))
+    parts, setup = indices(draw, "i", n, rows)
+
+    def body(t, torch):
+        def run():
+            y = torch.zeros_like(t["y"])
+            return y.index_add_(0, t["i"], t["x"])
+        return run
+    return Case(f"{dtype}[{n}, {inner}] into {rows}", {"x": (dtype, [n, inner]), "y": (dtype, [rows, inner]), **parts},
+                "scatter(x, i -> y, combine: add)", body, (n + rows) * inner * SIZES[dtype] + 4 * n, setup)
+
+
+def draw_route(draw):
+    dtype = draw.choice(("f32", "f32", "bf16"))
+    tokens = size(draw, 16, 65536)
+    experts = draw.choice((8, 16, 32, 64, 64, 128, 256, 60, 160, 384))
+    k = draw.choice((1, 2, 4, 6, 8))
+    capacity = max(1, int(tokens * k / experts * draw.uniform(0.8, 2)))
+
+    def body(t, torch):
+        places = torch.arange(tokens * k, device="cuda")
+
+        def run():
+            v, i = torch.topk(t["x"], k, dim=-1)
+            expert, order = i.flatten().sort(stable=True)
+            counts = torch.zeros(experts, dtype=torch.int64, device="cuda").index_add_(0, expert, torch.ones_like(expert))
+            begin = counts.cumsum(0) - counts
+            slot = places - begin[expert]
+            kept = slot < capacity
+            at = torch.where(kept, expert * capacity + slot, experts * capacity)
+            slots = torch.full((experts * capacity + 1,), -1, dtype=torch.int32, device="cuda")
+            slots.index_copy_(0, at, (order // k).int())
+            weights = torch.zeros(experts * capacity + 1, dtype=v.dtype, device="cuda")
+            weights.index_copy_(0, at, v.flatten()[order])
+            return slots, weights, (counts - capacity).clamp(min=0)
+        return run
+    return Case(f"{dtype}[{tokens}, {experts}], k {k}, capacity {capacity}",
+                {"x": (dtype, [tokens, experts]), "s": ("i32", [experts, capacity]), "w": (dtype, [experts, capacity]),
+                 "d": ("i32", [experts])}, f"route(x -> s, w, d, k: {k}, capacity: {capacity})", body,
+                tokens * experts * SIZES[dtype] + experts * capacity * (4 + SIZES[dtype]))
+
+
+def draw_copy(draw):
+    dtype = draw.choice(("f32", "bf16", "u8", "f64"))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype))
+    via = draw.choice(("kernel", "kernel", "auto"))
+    wide, parts, where = list(dims), [], []
+    for axis, n in enumerate(dims):
+        # Rows at one distance: what engines can do too.
+        if draw.random() < 0.5 and (via == "kernel" or axis == len(dims) - 1):
+            extra = draw.randrange(1, 65)
+            begin = draw.randrange(0, extra + 1)
+            wide[axis] += extra
+            parts.append(f"{begin}..{begin + n}")
+            where.append(slice(begin, begin + n))
+        else:
+            parts.append("..")
+            where.append(slice(None))
+    where = tuple(where)
+    return Case(f"{dtype}{wide} to {dims}, via {via}", {"x": (dtype, wide), "y": (dtype, dims)},
+                f"copy(x[{', '.join(parts)}] -> y, via: {via})", lambda t, torch: (lambda: t["y"].copy_(t["x"][where])),
+                2 * count(dims) * SIZES[dtype])
+
+
+DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
+         "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy}
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------------
+
+def renamed(case, number, text):
+    for name in sorted(case.buffers, key=len, reverse=True):
+        text = re.sub(rf"\b{name}\b", f"{name}_{number}", text)
+    return text
+
+
+def workload(cases):
+    """A file in which each case is a slot; the first slot makes indices."""
+    lines = ["stream s"]
+    for number, case in enumerate(cases):
+        for name, (dtype, dims) in case.buffers.items():
+            initial = " = iota" if name in ("r", "c") else ""
+            lines.append(f"buffer {name}_{number}: {dtype}{dims}{initial}")
+    lines.append(f"step {{\n  on s {{\n    if iteration % {len(cases) + 1} == 0 {{\n      nop()")
+    lines += [f"      {renamed(case, number, case.setup)}" for number, case in enumerate(cases) if case.setup]
+    lines.append("    }")
+    for number, case in enumerate(cases):
+        lines.append(f"    if iteration % {len(cases) + 1} == {number + 1} {{ for call in 0..{CALLS} "
+                     f"{{ {renamed(case, number, case.call)} }} }}")
+    lines.append("  }\n}")
+    return "\n".join(lines) + "\n"
+
+
+def ours(args, path, cases, backend):
+    """Microseconds of a call of each case."""
+    record = path.with_suffix(f".{backend}.json")
+    rounds = 7 if backend == "cuda" else 1
+    command = [args.aorta, "exec", str(path), "--backend", backend, "--launch", "graph", "--warmup", str(2 * (len(cases) + 1)),
+               "--iterations", str(rounds * (len(cases) + 1)), "--config", "observed_iterations=0", "--timeout", "120s",
+               "--json", str(record)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
+    slots = json.loads(record.read_text())["variants"][0]["time"]["slots"]
+    return [slot["p50_ns"] / 1e3 / CALLS if slot.get("p50_ns") is not None else math.nan for slot in slots[1:]]
+
+
+def verified(args, path, cases):
+    path.write_text(workload(cases))
+    command = [args.aorta, "exec", str(path), "--backend", "cuda", "--launch", "graph", "--warmup", "0", "--iterations",
+               str(len(cases) + 1), "--config", "observed_iterations=0", "--timeout", "120s", "--verify"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if "verified" in line or "wrong" in line]
+    return done.returncode, lines
+
+
+def tensors(case, torch):
+    types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32,
+             "i8": torch.int8, "u8": torch.uint8}
+    made = {}
+    for name, (dtype, dims) in case.buffers.items():
+        if name in ("r", "c"):
+            made[name] = torch.arange(count(dims), device="cuda", dtype=torch.int32).reshape(dims)
+        elif name == "i" and case.setup:
+            below = int(case.setup.split("%")[1].split("-")[0].split(")")[0])
+            made[name] = torch.randint(0, below, dims, device="cuda", dtype=torch.int32)
+        elif name in ("ia", "ib", "ic"):
+            continue
+        elif dtype in FLOATS:
+            made[name] = torch.randn(dims, device="cuda", dtype=torch.float32).to(types[dtype])
+        else:
+            made[name] = torch.randint(0, 100, dims, device="cuda").to(types[dtype])
+    return made
+
+
+def theirs(case, torch, compiled=False):
+    """Microseconds of a call in a graph of calls."""
+    made = tensors(case, torch)
+    body = case.torch(made, torch)
+    if compiled:
+        body = torch.compile(body)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            body()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(CALLS):
+            body()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
+    for turn in range(9):
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        if turn >= 2:
+            times.append(begin.elapsed_time(end) * 1e3 / CALLS)
+    del graph
+    return statistics.median(times)
+
+
+def bandwidth(torch):
+    """Bytes a microsecond that a copy of 1 GiB reads and writes."""
+    x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    y = torch.empty_like(x)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
+    for _ in range(10):
+        begin.record()
+        y.copy_(x)
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return 2 * x.numel() / min(times)
+
+
+def quantile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))] if values else math.nan
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--aorta", default="target/release/aorta")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--operations", default=",".join(DRAWN))
+    parser.add_argument("--cases", type=int, default=60)
+    parser.add_argument("--compile", type=int, default=5)
+    parser.add_argument("--verify", type=int, default=0, help="compare so many of the smallest cases with the CPU")
+    parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--simulated", action="store_true", help="only write the files and simulate them: needs no GPU")
+    parser.add_argument("--seconds", type=float, default=540, help="begin no operation after that many")
+    args = parser.parse_args()
+    began = time.monotonic()
+    torch, peak = None, math.nan
+    if not args.simulated:
+        import torch
+        peak = bandwidth(torch)
+        print(f"{torch.cuda.get_device_name()}: a copy of 1 GiB moves {peak / 1e6:.2f} TB/s; PyTorch {torch.__version__}")
+    details = ["| operation | case | PyTorch, µs | compiled, µs | aorta, µs | speed | of the bandwidth | simulated, µs |",
+               "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    summary = ["| operation | cases | median speed | worst tenth | worst | median share | large below 0.85 | simulated over measured | wrong |",
+               "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.operations.split(","):
+            if time.monotonic() - began > args.seconds:
+                summary.append(f"| {name} | not reached | | | | | | | |")
+                continue
+            draw = random.Random(f"{args.seed} {name}")
+            cases = [DRAWN[name](draw) for _ in range(args.cases)]
+            path = pathlib.Path(folder) / f"{name}.aorta"
+            path.write_text(workload(cases))
+            simulated = ours(args, path, cases, "sim")
+            if args.simulated:
+                print(f"{name}: {len(cases)} cases, {min(simulated):.2f} to {max(simulated):.2f} µs simulated")
+                continue
+            mine = ours(args, path, cases, "cuda")
+            speeds, shares, ratios, large = [], [], [], 0
+            for number, case in enumerate(cases):
+                eager = theirs(case, torch)
+                compiled = theirs(case, torch, True) if number < args.compile else math.nan
+                torch.cuda.empty_cache()
+                speed, share = eager / mine[number], case.bytes / mine[number] / peak
+                # What a cache serves has no share of the memory's bandwidth.
+                if case.total() > 128 << 20:
+                    shares.append(share)
+                    large += share < 0.85
+                speeds.append(max(speed, share / 0.85) if case.total() > 128 << 20 else speed)
+                ratios.append(simulated[number] / mine[number])
+                details.append(f"| {name} | {case.what} | {eager:.2f} | {compiled:.2f} | {mine[number]:.2f} | {speed:.2f} | {share:.2f} | "
+                               f"{simulated[number]:.2f} |")
+            wrong = "–"
+            if args.verify:
+                few = sorted(cases, key=lambda case: case.total())[-args.verify * 2:-args.verify] if len(cases) > 2 * args.verify else cases
+                code, lines = verified(args, path.with_suffix(".verify.aorta"), [case for case in few if case.total() < 64 << 20])
+                wrong = "no" if code == 0 else f"code {code}: {' '.join(lines)[:300]}"
+            summary.append(f"| {name} | {len(cases)} | {statistics.median(speeds):.2f} | {quantile(speeds, 0.1):.2f} | {min(speeds):.2f} | "
+                           f"{statistics.median(shares) if shares else math.nan:.2f} | {large} of {len(shares)} | "
+                           f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {wrong} |")
+            print(summary[-1], flush=True)
+    text = "\n".join(summary + ["", *details]) + "\n"
+    if args.markdown:
+        args.markdown.write_text(text)
+    print("\n".join(summary))
+
+
+if __name__ == "__main__":
+    main()

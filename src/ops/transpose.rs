@@ -1,0 +1,303 @@
+//! `transpose`: the dimensions of a tensor in another order.
+
+use crate::base::{DType, Dims};
+
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::*;
+
+/// `transpose(x)`.
+pub struct Transpose;
+
+/// The order in which the input's dimensions stand in the output.
+fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
+    match attrs.axes("dims") {
+        Some(axes) => axes.iter().map(|&axis| axis as usize).collect(),
+        None => {
+            let mut order: Vec<usize> = (0..rank).collect();
+            order.swap(rank - 1, rank - 2);
+            order
+        }
+    }
+}
+
+impl Operation for Transpose {
+    fn name(&self) -> &'static str {
+        "transpose"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the dimensions in another order: the last two exchanged, or as `dims` lists them"
+    }
+
+    fn category(&self) -> Category {
+        Category::Movement
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x")],
+            outputs: &["y"],
+            options: &[OptionSpec {
+                name: "dims",
+                kind: OptionType::Axes,
+                default: Preset::Absent,
+                doc: "which dimension of the input stands at each place of the output",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 2, "to exchange")?;
+        let tensor = &call.inputs[0].tensor;
+        let rank = tensor.dims.len();
+        if let Some(axes) = call.attrs.axes("dims") {
+            let mut seen: Vec<i64> = axes.to_vec();
+            seen.sort_unstable();
+            if seen != (0..rank as i64).collect::<Vec<_>>() {
+                return Err(call.bad_option(
+                    "dims",
+                    format!("{axes:?} has to name each of the dimensions 0 to {} once", rank - 1),
+                    "write the dimensions in their new order: `dims: [1, 0]` exchanges the two of a matrix",
+                ));
+            }
+        }
+        let order = permutation(call.attrs, rank);
+        let sizes: Vec<u64> = order.iter().map(|&axis| tensor.dims[axis]).collect();
+        let dims = Dims::from_slice(&sizes).expect("as many as the input has");
+        Ok(vec![call.output(0, tensor.dtype, dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let each = Tiles::of(spec).map_or(1024, |tiles| tiles.elements());
+        spec.streaming_cost(0.0, each)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let input = &spec.inputs[0];
+        let packed = input.dims.contiguous_strides();
+        let strides: Vec<u64> = permutation(&spec.attrs, input.dims.len()).iter().map(|&axis| packed[axis]).collect();
+        let strides = Dims::from_slice(&strides).expect("as many as the input has");
+        for (out, offset) in outputs[0].iter_mut().zip(layout::offsets(spec.outputs[0].dims, strides)) {
+            *out = inputs[0][offset as usize];
+        }
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (dims, strides) = moved(spec);
+        vec![match Tiles::of(spec) {
+            Some(tiles) => tiles.launch(spec),
+            None => walk::launch("transpose", &Expression::identity(), dims, &strides, spec),
+        }]
+    }
+}
+
+/// The sizes of the output, and the strides of the output and of the input along its dimensions.
+fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
+    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+    let strides: Vec<u64> = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
+    (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
+}
+
+/// Elements of a tile at least and at most: large ones are read and written in longer stretches, small ones are more.
+const LEAST: u64 = 256;
+const MOST: u64 = 4096;
+
+/// Blocks from which on a tile may be larger.
+const ENOUGH_BLOCKS: u64 = 1024;
+
+/// The length from which on a side of a tile is one dimension: shorter ones take their neighbours too.
+const LONG: u64 = 32;
+
+/// How a kernel moves elements whose neighbours in the input are not neighbours in the output: through tiles in shared
+/// memory, which are read along one side and written along the other.
+#[derive(Debug)]
+struct Tiles {
+    /// Dimensions of neither side, with the strides of the output and the input.
+    others: Geometry,
+    /// Dimensions along which the input has neighbours, and those along which the output has.
+    read: Side,
+    written: Side,
+    /// Tiles of a block, each of another place in the other dimensions.
+    several: u64,
+}
+
+/// A side of a tile.
+#[derive(Debug)]
+struct Side {
+    /// Its dimensions as they follow each other in the tensor that has neighbours along it; with the strides of the output
+    /// and the input.
+    geometry: Geometry,
+    length: u64,
+    /// Elements of a tile along it.
+    tile: u64,
+    /// Neighbours that are read or written as one.
+    pack: u64,
+}
+
+impl Side {
+    /// The side of these dimensions, along which `tensor`, of the strides with that number, has its neighbours.
+    fn of(all: &Geometry, axes: &[usize], tensor: &Tensor, which: usize) -> Side {
+        let geometry = part(all, axes);
+        let length: u64 = geometry.dims.iter().product();
+        let inner = *axes.last().expect("a side has a dimension");
+        let fits = |pack: &u64| {
+            u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+                && all.dims[inner].is_multiple_of(*pack)
+                && (0..all.dims.len()).all(|axis| axis == inner || all.strides[which][axis].is_multiple_of(*pack))
+        };
+        // More than eight at once would take more instructions to turn than it saves to move.
+        let widest = (16 / tensor.dtype.size()).min(8);
+        let mut packs = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2));
+        let pack = packs.find(fits).unwrap_or(1);
+        Side { geometry, length, tile: length, pack }
+    }
+}
+
+/// Some of the dimensions.
+fn part(all: &Geometry, axes: &[usize]) -> Geometry {
+    let of = |dims: &Dims| {
+        let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
+        Dims::from_slice(&sizes).expect("no more than there are")
+    };
+    Geometry { dims: of(&all.dims), strides: all.strides.iter().map(of).collect() }
+}
+
+impl Tiles {
+    /// `None` where neighbours stay neighbours, or one of the tensors has no neighbours: a plain walk does as well.
+    fn of(spec: &Spec) -> Option<Tiles> {
+        let (dims, strides) = moved(spec);
+        let all = walk::by_output(dims, &strides);
+        let rank = all.dims.len();
+        let [to, from] = [0, 1].map(|tensor| &all.strides[tensor]);
+        let along = from.iter().position(|&stride| stride == 1)?;
+        if to.last() != Some(&1) || along + 1 == rank {
+            return None;
+        }
+        // The sides take the dimensions that come next in memory, each in turn, until they are long enough.
+        let mut by_input: Vec<usize> = (0..rank).collect();
+        by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
+        let mut sides = [vec![along], vec![rank - 1]];
+        let length = |axes: &[usize]| axes.iter().map(|&axis| all.dims[axis]).product::<u64>();
+        let next = |order: &[usize], sides: &[Vec<usize>; 2], own: usize| {
+            let first = order.iter().position(|axis| *axis == sides[own][0])?;
+            let axis = *order.get(first.checked_sub(1)?)?;
+            (!sides.iter().any(|side| side.contains(&axis))).then_some(axis)
+        };
+        let by_output: Vec<usize> = (0..rank).collect();
+        for _ in 0..rank {
+            for (own, order) in [(1, &by_output), (0, &by_input)] {
+                if length(&sides[own]) < LONG
+                    && let Some(axis) = next(order, &sides, own)
+                {
+                    sides[own].insert(0, axis);
+                }
+            }
+        }
+        let others: Vec<usize> = (0..rank).filter(|axis| !sides.iter().any(|side| side.contains(axis))).collect();
+        let others = part(&all, &others);
+        let mut read = Side::of(&all, &sides[0], &spec.inputs[0], 1);
+        let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
+        let elements = spec.outputs[0].elements();
+        let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, MOST);
+        let square = 1 << (area.ilog2() / 2);
+        // A side that fits is not cut; where one is short, the other may be longer. What is cut is cut in whole packs.
+        let fitted = |length: u64, room: u64| match length <= room || room < 16 {
+            true => length.min(room),
+            false => room / 16 * 16,
+        };
+        read.tile = fitted(read.length, area / written.length.min(square));
+        written.tile = fitted(written.length, area / read.tile);
+        let count: u64 = others.dims.iter().product();
+        let several = (LEAST / (read.tile * written.tile)).clamp(1, count.max(1));
+        Some(Tiles { others, read, written, several })
+    }
+
+    /// Elements of a block.
+    fn elements(&self) -> u64 {
+        self.several * self.read.tile * self.written.tile
+    }
+
+    fn launch(&self, spec: &Spec) -> Launch {
+        let Tiles { others, read, written, several } = self;
+        let dtype = spec.inputs[0].dtype;
+        let element = c_type(dtype);
+        let count: u64 = others.dims.iter().product();
+        let tiles = [read, written].map(|side| side.length.div_ceil(side.tile));
+        let blocks = count.div_ceil(*several) * tiles[0] * tiles[1];
+        let index = index_type(blocks * several);
+        let named = |geometry: &Geometry, name: &str| geometry_param(geometry).replace(" g", name);
+        let params = [
+            format!("{element}* y"),
+            format!("const {element}* x"),
+            named(others, " others"),
+            named(&read.geometry, " read"),
+            named(&written.geometry, " written"),
+            "u64 count".into(),
+            "u64 length_read".into(),
+            "u64 length_written".into(),
+            "u64 tiles_read".into(),
+            "u64 tiles_written".into(),
+        ];
+        // The rows of a tile begin in different banks.
+        let row = read.tile + 4u64.div_ceil(dtype.size());
+        let (pr, pw, tr, tw) = (read.pack, written.pack, read.tile, written.tile);
+        let (side_read, side_written) = (index_type(read.length + tr), index_type(written.length + tw));
+        let steps = |pack: u64| self.elements().div_ceil(pack * u64::from(BLOCK));
+        let body = format!(
+            r#"  __shared__ {element} tiles[{shared}];
+  {index} block = ({index})blockIdx.x;
+  {index} turned = block / ({index})tiles_read, first = turned / ({index})tiles_written;
+  {side_read} r0 = ({side_read})(block - turned * ({index})tiles_read) * {tr};
+  {side_written} w0 = ({side_written})(turned - first * ({index})tiles_written) * {tw};
+  first *= {several};
+#pragma unroll
+  for (int step = 0; step < {reads}; step++) {{
+    u32 i = step * {BLOCK} + threadIdx.x;
+    u32 r = i % {packs_read} * {pr}, w = i / {packs_read} % {tw}, s = i / {of_read};
+    if (s >= {several} || first + s >= count || r0 + r >= length_read || w0 + w >= length_written) continue;
+    const {element}* from = x + others.offset(first + s, 1) + written.offset(w0 + w, 1) + read.offset(r0 + r, 1);
+    Pack<{element}, {pr}> p = *(const Pack<{element}, {pr}>*)from;
+#pragma unroll
+    for (int v = 0; v < {pr}; v++) tiles[(s * {tw} + w) * {row} + r + v] = p.at[v];
+  }}
+  __syncthreads();
+#pragma unroll
+  for (int step = 0; step < {writes}; step++) {{
+    u32 i = step * {BLOCK} + threadIdx.x;
+    u32 w = i % {packs_written} * {pw}, r = i / {packs_written} % {tr}, s = i / {of_written};
+    if (s >= {several} || first + s >= count || r0 + r >= length_read || w0 + w >= length_written) continue;
+    Pack<{element}, {pw}> p;
+#pragma unroll
+    for (int v = 0; v < {pw}; v++) p.at[v] = tiles[(s * {tw} + w + v) * {row} + r];
+    *(Pack<{element}, {pw}>*)(y + others.offset(first + s, 0) + read.offset(r0 + r, 0) + written.offset(w0 + w, 0)) = p;
+  }}
+"#,
+            shared = several * tw * row,
+            reads = steps(pr),
+            writes = steps(pw),
+            packs_read = tr / pr,
+            packs_written = tw / pw,
+            of_read = tr / pr * tw,
+            of_written = tw / pw * tr,
+        );
+        Launch::Kernel(Kernel {
+            source: source("transpose_tiled", "", &params, &body),
+            grid: blocks,
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args: vec![
+                Arg::Operand(1),
+                Arg::Operand(0),
+                Arg::Words(geometry_words(others)),
+                Arg::Words(geometry_words(&read.geometry)),
+                Arg::Words(geometry_words(&written.geometry)),
+                Arg::U64(count),
+                Arg::U64(read.length),
+                Arg::U64(written.length),
+                Arg::U64(tiles[0]),
+                Arg::U64(tiles[1]),
+            ],
+        })
+    }
+}
