@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{Bytes, MemoryId, Nanos, Space, SrcSpan};
+use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, Settings};
 use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
@@ -30,8 +31,29 @@ pub struct Options {
     pub gate_depth: u32,
     /// Empty the caches of data before each iteration.
     pub cold: bool,
-    /// What floats hold at the beginning in place of random values.
+    /// What floats hold at the beginning in place of random values; `None` to keep those.
     pub contents: Option<Init>,
+}
+
+impl Options {
+    /// What the settings say of a session.
+    pub fn of(settings: &Settings) -> Options {
+        Options {
+            in_flight: settings.in_flight,
+            timeout: settings.timeout,
+            // What is no measurement need not choose the fastest.
+            gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
+            observed_operations: settings.observed_operations,
+            gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
+            cold: settings.cache == CacheSetting::Cold,
+            contents: match settings.data {
+                DataSetting::Normal => None,
+                DataSetting::Zeros => Some(Init::Zeros),
+                DataSetting::Ones => Some(Init::Ones),
+                DataSetting::Iota => Some(Init::Iota),
+            },
+        }
+    }
 }
 
 /// For a launch, by its number: whether it sends, and the other rank.
