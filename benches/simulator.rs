@@ -6,10 +6,9 @@
 use std::time::Instant;
 
 use aorta::backend::sim::Sim;
-use aorta::base::SourceMap;
-use aorta::config::Profile;
+use aorta::compile;
+use aorta::config::{Profile, Settings};
 use aorta::exec::{self, Backend, Control, LaunchMode};
-use aorta::{model, plan, schedule, syntax};
 
 const KINDS: [(&str, &str); 4] = [
     ("launches", "on s[i % 16] { nop() }"),
@@ -39,24 +38,11 @@ fn main() {
 
 /// Operations of an iteration, and how many the simulator runs in a second.
 fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
-    let mut sources = SourceMap::new();
-    let base = sources.add("bench.aorta", text).expect("the text is small");
-    let (ast, errors) = syntax::parse(text, base, &syntax::Limits::default());
-    assert!(errors.is_empty(), "{errors:?}");
-    let program = model::analyze(&ast, &model::Options::default()).expect("the program is right");
-    let plan = plan::build(&program).expect("the plan has no races");
+    let compiled = aorta::compile("bench.aorta", text, &compile::Options::default()).expect("the program is right");
     let sim = Sim::new(Profile::named("h200").expect("embedded")).each_iteration();
-    let schedule = schedule::place(&program, &plan, sim.topology(), &schedule::Options::default());
-    let options = exec::Options {
-        in_flight: 2,
-        timeout: aorta::base::Nanos(60_000_000_000),
-        gemm_candidates: 1,
-        observed_operations: 0,
-        gate_depth: 0,
-        cold: false,
-        contents: None,
-    };
-    let mut session = exec::prepare(&program, &schedule, &sim, &options).expect("the simulator opens");
+    let (program, schedule) = (compiled.program(), compiled.place(&compiled.ranks[0], sim.topology()));
+    let options = exec::Options { observed_operations: 0, gate_depth: 0, ..exec::Options::of(&Settings::default()) };
+    let mut session = exec::prepare(program, &schedule, &sim, &options).expect("the simulator opens");
     if mode == LaunchMode::Graph {
         session.capture().expect("the simulator captures");
     }

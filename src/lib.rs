@@ -1,58 +1,40 @@
 //! A declarative workload language for GPU streams, and its executor.
 //!
-//! A text travels along a line of plain data. Each arrow is one public function, each type is what all passes before
-//! have checked:
+//! A text travels along a line of plain data. Each arrow is one public function, and each type holds what all passes
+//! before have checked. [`compile()`] does the first line for every rank:
 //!
 //! ```text
 //! text ─ syntax::parse ─▶ Ast ─ model::analyze ─▶ Program ─ plan::build ─▶ Plan
 //!      ─ schedule::place ─▶ Schedule ─ exec::prepare ─▶ Session ─ iterate, observe ─▶ Samples, Trace
-//!      ─ measure::measure ─▶ Variant, in a RunRecord ─ report::{table, csv, chrome_trace} ─▶ text
+//!      ─ measure::measure ─▶ Variant, in a RunRecord ─ report::run ─▶ Page ─ report::page::text ─▶ text
 //! ```
 //!
 //! The outside world enters in three places: files and arguments in [`cli`], the number of hardware queues in
 //! [`schedule::place`], the device behind [`exec::Backend`]. A program and its plan are the same on every machine.
 //!
+//! A whole run, from the text to the report:
+//!
 //! ```
 //! use aorta::backend::sim::Sim;
-//! use aorta::base::Nanos;
-//! use aorta::config::{EffortPlan, Profile};
-//! use aorta::exec::{self, Backend, Control, LaunchMode};
-//! use aorta::{measure, model, plan, schedule, syntax};
+//! use aorta::config::{Profile, Settings};
+//! use aorta::exec::{Backend, Control};
+//! use aorta::measure::{self, RankRequest, Request, RunRecord};
+//! use aorta::{compile, report};
 //!
 //! let text = "buffer x: f32[1024]  step { map(x * 2 -> x) }";
-//! let (ast, errors) = syntax::parse(text, 0, &syntax::Limits::default());
-//! assert!(errors.is_empty());
-//! let program = model::analyze(&ast, &model::Options::default()).expect("names, types and shapes are right");
-//! let plan = plan::build(&program).expect("no race");
+//! let compiled = aorta::compile("double.aorta", text, &compile::Options::default())?;
 //!
+//! let settings = Settings::layered(None, &["effort=quick".to_owned(), "launch=both".to_owned()])?;
 //! let backend = Sim::new(Profile::named("h200")?);
-//! let schedule = schedule::place(&program, &plan, backend.topology(), &schedule::Options::default());
-//! let measured = measure::measure(&measure::Request {
-//!     ranks: &[measure::RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
-//!     backend: &backend,
-//!     modes: &[LaunchMode::Stream, LaunchMode::Graph],
-//!     effort: EffortPlan { warmup: 3, iterations: 5 },
-//!     observed_iterations: 1,
-//!     exec: exec::Options {
-//!         in_flight: 2,
-//!         timeout: Nanos(1_000_000_000),
-//!         gemm_candidates: 1,
-//!         observed_operations: 100,
-//!         gate_depth: 512,
-//!         cold: false,
-//!         contents: None,
-//!     },
-//!     control: &Control::default(),
-//!     profile: None,
-//!     expectations: Vec::new(),
-//!     places: &|_| String::new(),
-//!     keep: &|_| {},
-//! })?;
-//! for variant in &measured.variants {
-//!     println!("as {}: {}", variant.launch, variant.time.p50_ns.expect("five samples have a median"));
-//! }
-//! # assert_eq!(measured.variants.len(), 2);
-//! # assert!(measured.complete);
+//! let schedules = compiled.schedules(backend.topology());
+//! let ranks = RankRequest::all(0, &compiled.ranks, &schedules);
+//! let control = Control::default();
+//! let measured = measure::measure(&Request::new(&ranks, &backend, &compiled.sources, &settings, &control))?;
+//!
+//! let record = RunRecord::new(&compiled, &schedules, &backend, &settings, measured);
+//! print!("{}", report::page::text(&[report::run(&record, None)]));
+//! # assert_eq!(record.variants.len(), 2);
+//! # assert!(record.complete && record.measurement);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -61,6 +43,7 @@
 pub mod backend;
 pub mod base;
 pub mod cli;
+pub mod compile;
 pub mod config;
 pub mod cost;
 pub mod exec;
@@ -72,3 +55,5 @@ pub mod render;
 pub mod report;
 pub mod schedule;
 pub mod syntax;
+
+pub use compile::compile;

@@ -87,8 +87,7 @@ impl Prepared {
             exec: common::exec_options(),
             control,
             profile: None,
-            expectations: Vec::new(),
-            places: &|_| String::new(),
+            sources: &SourceMap::new(),
             keep: &|_| {},
         })
     }

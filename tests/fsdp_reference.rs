@@ -3,9 +3,10 @@
 
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};
-use aorta::exec::{self, Control, LaunchMode, Rank, Ranks};
-use aorta::model::{MemoryKind, Program};
-use aorta::schedule::{self, Schedule};
+use aorta::compile::Compiled;
+use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Ranks};
+use aorta::model::MemoryKind;
+use aorta::schedule::Schedule;
 
 use crate::common;
 use crate::common::shipped;
@@ -182,7 +183,7 @@ fn trained(size: Size, ranks: &[Held], steps: usize, mistake: Mistake) -> Vec<He
 
 /// The file on the CPU, on two ranks.
 struct Run {
-    programs: Vec<Program>,
+    compiled: Compiled,
     schedules: Vec<Schedule>,
 }
 
@@ -203,30 +204,22 @@ impl Run {
         // Weights of about 1, so that no layer is nearly linear.
         assert!(text.contains("random(1, 0.005)"), "the file has small weights");
         let text = text.replace("random(1, 0.005)", "random(1, 0.5)");
-        let rank = |rank| {
-            shipped::analyze_rank("fsdp_overlap.aorta", &text, None, &set, (rank, WORLD as u32))
-                .unwrap_or_else(|errors| panic!("{errors}"))
-        };
-        let (programs, plans): (Vec<_>, Vec<_>) = (0..WORLD as u32).map(rank).unzip();
-        let options = schedule::Options::default();
-        let schedules =
-            programs.iter().zip(&plans).map(|(program, plan)| common::placed(program, plan, &Host, &options)).collect();
-        Run { programs, schedules }
+        let compiled = shipped::compile("fsdp_overlap.aorta", &text, None, &set, WORLD as u32);
+        let compiled = compiled.unwrap_or_else(|errors| panic!("{errors}"));
+        let schedules = compiled.schedules(Host.topology());
+        Run { compiled, schedules }
     }
 
     fn open(&self) -> Ranks {
-        let ranks: Vec<Rank> = self
-            .programs
-            .iter()
-            .zip(&self.schedules)
-            .map(|(program, schedule)| Rank { number: program.rank, program, schedule })
-            .collect();
+        let ranks = (0..).zip(&self.compiled.ranks).zip(&self.schedules);
+        let ranks: Vec<Rank> =
+            ranks.map(|((number, rank), schedule)| Rank { number, program: &rank.program, schedule }).collect();
         exec::prepare_ranks(&ranks, &Host, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The members of a family of buffers on a rank, or the only buffer of that name.
     fn read(&self, ranks: &mut Ranks, rank: usize, name: &str) -> Vec<Vec<f64>> {
-        let program = &self.programs[rank];
+        let program = &self.compiled.ranks[rank].program;
         let named = |id: &MemoryId| {
             let memory = program.memory(*id);
             matches!(memory.kind, MemoryKind::Buffer(_)) && program.names.name(memory.name) == name

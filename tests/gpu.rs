@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::Gpu;
 use aorta::backend::host::Host;
-use aorta::base::{DType, Nanos};
+use aorta::base::{DType, Nanos, SourceMap};
 use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Session};
 use aorta::measure;
 use aorta::model::Program;
@@ -446,8 +446,7 @@ fn the_rank_that_others_wait_for_is_named() {
             exec: exec::Options { gate_depth: 512, ..common::exec_options() },
             control: &Control::default(),
             profile: None,
-            expectations: Vec::new(),
-            places: &|_| String::new(),
+            sources: &SourceMap::new(),
             keep: &|_| {},
         });
         let measured = measured.unwrap_or_else(|error| panic!("{error}"));

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use aorta::backend::sim::Sim;
+use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Figure, Profile, Wiring};
 use aorta::exec::{self, Control, LaunchMode};
 use aorta::measure::{self, Measured, RankRequest, Request};
@@ -157,8 +158,7 @@ impl Ranks {
             control: &Control::default(),
             profile: Some(profile),
             keep: &|_| {},
-            expectations: Vec::new(),
-            places: &|_| String::new(),
+            sources: &SourceMap::new(),
         });
         measured.unwrap_or_else(|error| panic!("{error}"))
     }

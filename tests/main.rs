@@ -8,6 +8,7 @@ mod cli;
 mod clock_jumps;
 mod clocks;
 mod compare;
+mod compile;
 mod diagnostics;
 mod differential;
 mod docs;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use aorta::backend::host::Host;
 use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use aorta::backend::sim::Sim;
-use aorta::base::Nanos;
+use aorta::base::{Nanos, SourceMap};
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{
     self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers,
@@ -103,8 +103,7 @@ fn measured_within(
         exec: exec::Options { timeout, ..common::exec_options() },
         control,
         profile: None,
-        expectations: vec![("faster > 1".to_owned(), "a:1".to_owned())],
-        places: &|_| String::new(),
+        sources: &SourceMap::new(),
         keep,
     })
 }

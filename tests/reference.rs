@@ -1,11 +1,12 @@
-//! The tables of the language reference, and the definitions of figures, are what the code says: each stands between
-//! `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md or docs/metrics.md. `AORTA_DOCS=write cargo test --test
+//! The tables of the language reference, and the definitions of figures, and that of settings are what the code says: each stands
+//! between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md, docs/metrics.md or docs/settings.md. `AORTA_DOCS=write cargo test --test
 //! suite reference::` writes them anew.
 
 use std::path::Path;
+use std::process::Command;
 
 use aorta::base::{Bytes, DType, units};
-use aorta::config::Settings;
+use aorta::config::{SETTINGS, Settings};
 use aorta::measure::definitions::{DEFINITIONS, Definition};
 use aorta::model::{Statistic, limits};
 use aorta::ops::{self, Preset};
@@ -153,8 +154,28 @@ fn limits() -> String {
     )
 }
 
+/// Every setting, with the flag of `aorta exec` that has its name.
+fn settings() -> String {
+    let help = Command::new(env!("CARGO_BIN_EXE_aorta")).args(["exec", "--help"]).output().expect("the binary starts");
+    let help = String::from_utf8(help.stdout).expect("the help is text");
+    table(
+        ["setting", "default", "flag", "what it says"],
+        SETTINGS.iter().map(|setting| {
+            let flag = format!("--{}", setting.name);
+            let has_flag = help.split_whitespace().any(|word| word == flag);
+            let number = setting.default.parse::<u64>().is_ok();
+            let default = if number { setting.default.to_owned() } else { code([setting.default]) };
+            let range = setting.range.as_ref().map(|range| format!("; {} to {}", range.start(), range.end()));
+            let words = (!setting.words.is_empty()).then(|| format!("; {}", code(setting.words.iter().copied())));
+            let what = [Some(setting.help.trim().to_owned()), range, words].into_iter().flatten().collect();
+            [code([setting.name]), default, if has_flag { code([flag.as_str()]) } else { String::new() }, what]
+        }),
+    )
+}
+
 #[test]
 fn tables_are_what_the_code_says() {
+    check("docs/settings.md", &[("settings", settings())]);
     check(
         "docs/language.md",
         &[

@@ -115,8 +115,7 @@ fn take_through(text: &str) -> Stage {
         exec: common::exec_options(),
         control: &Control::default(),
         profile: Some(&profile),
-        expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
-        places: &|span| sources.place(span),
+        sources: &sources,
         keep: &|_| {},
     });
     match measured {

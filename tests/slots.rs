@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use aorta::backend::sim::Sim;
+use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{self, Control, LaunchMode};
 use aorta::measure::record::{MetricRecord, Variant};
@@ -105,8 +106,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
         control: &Control::default(),
         profile: Some(&profile),
         keep: &|_| {},
-        expectations: Vec::new(),
-        places: &|_| String::new(),
+        sources: &SourceMap::new(),
     };
     measure::measure(&request).unwrap_or_else(|error| panic!("{text}: {error}"))
 }

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use aorta::backend::sim::Sim;
+use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{Control, LaunchMode};
 use aorta::measure::record::{OperationRecord, RankRecord, SkewRecord, Variant};
@@ -21,6 +22,9 @@ fn variant(text: &str, ranks: u32) -> Variant {
     let of = world.programs.iter().zip(&plans).zip(&world.schedules);
     let ranks: Vec<RankRequest> =
         of.map(|((program, plan), schedule)| RankRequest { number: program.rank, program, plan, schedule }).collect();
+    // Operations are told apart by their places.
+    let mut sources = SourceMap::new();
+    sources.add("test.aorta", text).expect("a test is small");
     let request = Request {
         ranks: &ranks,
         backend: &sim,
@@ -31,8 +35,7 @@ fn variant(text: &str, ranks: u32) -> Variant {
         control: &Control::default(),
         profile: Some(&profile),
         keep: &|_| {},
-        expectations: Vec::new(),
-        places: &|span| span.start.to_string(),
+        sources: &sources,
     };
     let mut measured = measure::measure(&request).unwrap_or_else(|error| panic!("{text}: {error}"));
     measured.variants.remove(0)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
+use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{Control, LaunchMode};
 use aorta::measure::{self, Measured, RankRequest, Request};
@@ -100,8 +101,7 @@ fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
         exec: common::exec_options(),
         control: &Control::default(),
         profile: Some(&profile),
-        expectations: program.expectations.iter().map(|_| (String::new(), String::new())).collect(),
-        places: &|_| String::new(),
+        sources: &SourceMap::new(),
         keep: &|_| {},
     };
     measure::measure(&request).unwrap_or_else(|error| panic!("{error}"))

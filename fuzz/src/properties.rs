@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use aorta::backend::sim::Sim;
 use aorta::base::{MemoryId, Nanos, SourceMap};
-use aorta::config::{EffortPlan, Profile};
+use aorta::compile::{self, CompileError, Compiled, Ranks};
+use aorta::config::{EffortPlan, Profile, Settings};
 use aorta::exec::{self, Backend, Control, LaunchMode};
 use aorta::measure::{self, RankRequest, Request};
 use aorta::model::{self, MemoryKind, Mistake, OpKind, Options, Program};
@@ -101,6 +102,11 @@ fn check_errors<D: Diagnostic>(text: &str, errors: &[D]) {
     let offset = |error: &D| error.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset());
     assert!(errors.len() <= MAX_ERRORS, "{} errors", errors.len());
     assert!(errors.is_sorted_by_key(offset), "errors out of order");
+    check_labels(text, &errors.iter().map(|error| error as &dyn Diagnostic).collect::<Vec<_>>());
+}
+
+/// Errors point into the text, and can be shown.
+fn check_labels(text: &str, errors: &[&dyn Diagnostic]) {
     let mut sources = SourceMap::new();
     sources.add("fuzz.aorta", text).expect("inputs are small");
     for (index, error) in errors.iter().enumerate() {
@@ -110,7 +116,7 @@ fn check_errors<D: Diagnostic>(text: &str, errors: &[D]) {
             assert!(text.is_char_boundary(label.offset()) && text.is_char_boundary(end), "{error}: cuts a character");
         }
         if index < 3 {
-            assert!(!render::text(error, &sources, Style::default()).is_empty());
+            assert!(!render::text(*error, &sources, Style::default()).is_empty());
         }
     }
 }
@@ -128,6 +134,7 @@ pub fn text(text: &str) {
     parse(text);
     format(text);
     analyze(text);
+    compiled(text, 1);
 }
 
 /// Every place of the tree lies in the text, declarations follow each other, errors are in order; a text of which all
@@ -244,8 +251,8 @@ fn check_program(program: &Program) {
 /// The plan, the events, the waits, the shared memory and the races of a program are what their definitions say. Three
 /// ranks fit together, or it is said why. What is simulated keeps the invariants of every run.
 pub fn plan(text: &str) {
-    let Some((ast, Ok(program))) = analyzed(text) else { return };
-    let ranks = beside(text, &ast);
+    let Some((_, Ok(program))) = analyzed(text) else { return };
+    let ranks = compiled(text, 3).map_or_else(Vec::new, |compiled| compiled.ranks);
     let planned = plan::build(&program);
     if let Err(errors) = &planned {
         check_errors(text, errors);
@@ -282,25 +289,22 @@ pub fn plan(text: &str) {
     }
 }
 
-/// The plans of three ranks; none where they do not fit together, and then it is said why.
-fn beside(text: &str, ast: &Ast) -> Vec<plan::Rank> {
-    let rank = |rank| model::analyze(ast, &Options { rank, world: 3, ..options() }).ok();
-    let planned = |program| {
-        let plan = plan::build(&program).ok()?;
-        Some(plan::Rank { program: Arc::new(program), plan: Arc::new(plan) })
-    };
-    let programs: Option<Vec<Program>> = (0..3).map(rank).collect();
-    let linked = programs.and_then(|mut programs| model::link(&mut programs).ok().map(|()| programs));
-    let ranks: Option<Vec<plan::Rank>> = linked.and_then(|programs| programs.into_iter().map(planned).collect());
-    let ranks = ranks.unwrap_or_default();
-    let Err(errors) = plan::ranks::check(&ranks) else { return ranks };
-    assert!(!errors.is_empty() && errors.len() <= MAX_ERRORS);
-    for error in &errors {
-        for label in error.labels().into_iter().flatten() {
-            assert!(text.is_char_boundary(label.offset() + label.len()), "{error}: outside of the text");
+/// What the program makes of a text for that many ranks; `None` of a text with mistakes, which are shown.
+fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
+    let model::Options { cycle, max_operations, max_memory, .. } = options();
+    let ranks = Ranks::Exactly(ranks);
+    let options = compile::Options { ranks, cycle, max_operations, max_memory, ..compile::Options::default() };
+    match aorta::compile("fuzz.aorta", text, &options) {
+        Ok(compiled) => Some(compiled),
+        Err(CompileError::Mistakes(mistakes)) => {
+            let all: Vec<&dyn Diagnostic> = mistakes.all.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect();
+            // Syntax errors come with those of the analysis.
+            assert!(!all.is_empty() && all.len() <= 2 * MAX_ERRORS, "{} errors", all.len());
+            check_labels(text, &all);
+            None
         }
+        Err(error) => panic!("{error}"),
     }
-    Vec::new()
 }
 
 /// Runs all ranks on the simulator, where they are short: what is measured keeps the invariants of every run, and is the
@@ -314,11 +318,7 @@ fn simulate(ranks: &[plan::Rank], options: &schedule::Options) {
     let sim = Sim::new(profile.clone());
     let place = |rank: &plan::Rank| schedule::place(&rank.program, &rank.plan, sim.topology(), options);
     let schedules: Vec<_> = ranks.iter().map(place).collect();
-    let sides = ranks.iter().zip(&schedules);
-    let requests: Vec<RankRequest> = sides
-        .map(|(plan::Rank { program, plan }, schedule)| RankRequest { number: program.rank, program, plan, schedule })
-        .collect();
-    let expectations = &ranks[0].program.expectations;
+    let requests = RankRequest::all(0, ranks, &schedules);
     let measure = || {
         measure::measure(&Request {
             ranks: &requests,
@@ -326,19 +326,10 @@ fn simulate(ranks: &[plan::Rank], options: &schedule::Options) {
             modes: &[LaunchMode::Stream, LaunchMode::Graph],
             effort: EffortPlan { warmup: 0, iterations: 2 },
             observed_iterations: 1,
-            exec: exec::Options {
-                in_flight: 2,
-                timeout: Nanos(i64::MAX / 4),
-                gemm_candidates: 1,
-                observed_operations: 100_000,
-                gate_depth: 512,
-                cold: false,
-                contents: None,
-            },
+            exec: exec::Options { timeout: Nanos(i64::MAX / 4), ..exec::Options::of(&Settings::default()) },
             control: &Control::default(),
             profile: Some(&profile),
-            expectations: expectations.iter().map(|_| (String::new(), String::new())).collect(),
-            places: &|_| String::new(),
+            sources: &SourceMap::new(),
             keep: &|_| {},
         })
     };

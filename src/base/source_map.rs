@@ -57,6 +57,11 @@ impl SourceMap {
             .unwrap_or("")
     }
 
+    /// The text that a span covers on one line, with single spaces in place of white space.
+    pub fn one_line(&self, span: SrcSpan) -> String {
+        self.text(span).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Rest of the line from an offset on; empty outside of every file.
     pub fn rest_of_line(&self, offset: u32) -> &str {
         let rest = self.source(offset).and_then(|source| source.text.get((offset - source.start) as usize..));

@@ -4,14 +4,15 @@ use clap::Args;
 use miette::Diagnostic;
 
 use crate::base::{counted, shell};
+use crate::compile::{Boxed, Ranks, boxed};
 use crate::config::Settings;
 use crate::plan::Rank;
-use crate::schedule;
+use crate::schedule::{self, Topology};
 
-use super::diagnostics::{self, Boxed, DiagnosticsArg};
+use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::passed::exec_args;
-use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, exec, load, output, plan};
+use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, exec, load, output};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -75,8 +76,8 @@ fn scenario(file: &str, args: &CheckArgs) -> Result<String, CliError> {
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
     let loaded = exec::examine(settled)?;
-    rows.push(("workload", format!("{} ({})", loaded.parsed.origin, loaded.parsed.name)));
-    rows.push(("has", summary(&loaded.ranks)));
+    rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
+    rows.push(("has", summary(&loaded.compiled.ranks)));
     let lines = rows.into_iter().map(|(name, value)| format!("  {name:9} {value}\n"));
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
@@ -86,43 +87,46 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg)
     let text = load::find(file, settings)?;
     let mut warnings = 0;
     for (place, &world) in args.ranks.iter().enumerate() {
-        warnings += check_world(text.clone(), (world, place == 0), args, settings, how)?;
+        warnings += check_world(&text, (world, place == 0), args, settings, how)?;
     }
     Ok(warnings)
 }
 
 fn check_world(
-    text: load::Text,
+    text: &load::Text,
     (world, first): (u32, bool),
     args: &CheckArgs,
     settings: &Settings,
     how: DiagnosticsArg,
 ) -> Result<usize, CliError> {
-    let loaded = load::load_world(text, &args.workload, settings, load::World::Of(world))?;
+    let loaded = load::load(text, &args.workload, settings, Ranks::Exactly(world))?;
     let profile = backends::profile(settings)?;
     let (available, has) = match &args.profile {
         Some(_) => (profile.memory.value() as u64, format!("an {} has", profile.name)),
         None => (settings.max_memory.0, "allowed are".to_owned()),
     };
-    let alone = loaded.ranks.windows(2).filter(|pair| !pair[1].shares_with(&pair[0])).map(|pair| &pair[1]);
-    for rank in std::iter::once(&loaded.ranks[0]).chain(alone) {
-        let schedule = plan::place_rank(&loaded, rank, &profile);
+    let topology = Topology::of(&profile);
+    let alone = loaded.compiled.ranks.windows(2).filter(|pair| !pair[1].shares_with(&pair[0])).map(|pair| &pair[1]);
+    for rank in std::iter::once(&loaded.compiled.ranks[0]).chain(alone) {
+        let schedule = loaded.compiled.place(rank, topology);
         schedule::check_memory(&rank.program, &schedule, available, &has).map_err(|error| CliError::Source {
             diagnostics: vec![error],
-            sources: loaded.sources.clone(),
+            sources: loaded.compiled.sources.clone(),
             check: None,
         })?;
     }
     // What looks like a mistake looks so in every world.
-    let mut told: Vec<Boxed> = if first { diagnostics::lint(&loaded) } else { Vec::new() };
+    let mut told: Vec<Boxed> = if first { loaded.compiled.lint() } else { Vec::new() };
     if first && args.profile.is_some() {
-        told.extend(diagnostics::lint_on(&loaded, &plan::place(&loaded, &profile), &profile));
+        let Rank { program, plan } = &loaded.compiled.ranks[0];
+        let schedule = loaded.compiled.place(&loaded.compiled.ranks[0], topology);
+        told.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
     }
     if !told.is_empty() {
-        diagnostics::show(told.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.sources, how);
+        diagnostics::show(told.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
     }
     if how == DiagnosticsArg::Text {
-        output::print(&format!("{}: good: {}\n", loaded.parsed.name, summary(&loaded.ranks)));
+        output::print(&format!("{}: good: {}\n", loaded.compiled.name, summary(&loaded.compiled.ranks)));
     }
     Ok(diagnostics::warnings(&told))
 }

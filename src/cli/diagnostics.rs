@@ -1,18 +1,16 @@
 //! Diagnostics on their way out: in which format, to where.
 
-use std::fmt;
+use std::sync::Arc;
 
 use clap::ValueEnum;
-use miette::{Diagnostic, LabeledSpan, Severity};
+use miette::{Diagnostic, Severity};
 
 use crate::base::{SourceMap, counted};
-use crate::config::Profile;
+use crate::compile::{Boxed, Parsed, boxed};
 use crate::render::{self, Format};
-use crate::schedule::{self, Schedule};
-use crate::{model, plan, syntax};
 
-use super::load::Loaded;
-use super::output;
+use super::error::CliError;
+use super::{CliResult, DONE, output};
 
 /// What `--diagnostics` may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -33,53 +31,6 @@ impl DiagnosticsArg {
             DiagnosticsArg::Json => Format::Json,
             DiagnosticsArg::Github => Format::GitHub,
         }
-    }
-}
-
-/// Any diagnostic.
-pub type Boxed = Box<dyn Diagnostic + Send + Sync>;
-
-/// Diagnostics of one kind as those of any.
-pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item = D>) -> Vec<Boxed> {
-    all.into_iter().map(|one| Box::new(one) as Boxed).collect()
-}
-
-/// A mistake that another rank than the first has.
-#[derive(Debug)]
-struct OnRank {
-    what: Boxed,
-    rank: u32,
-    world: u32,
-}
-
-/// The same diagnostic, told of one rank.
-pub fn on_rank(what: Boxed, rank: u32, world: u32) -> Boxed {
-    Box::new(OnRank { what, rank, world })
-}
-
-impl fmt::Display for OnRank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, on rank {} of {}", self.what, self.rank, self.world)
-    }
-}
-
-impl std::error::Error for OnRank {}
-
-impl Diagnostic for OnRank {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.code()
-    }
-
-    fn severity(&self) -> Option<Severity> {
-        self.what.severity()
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.help()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.what.labels()
     }
 }
 
@@ -149,22 +100,13 @@ pub fn warnings(all: &[Boxed]) -> usize {
     all.iter().filter(|one| level(one.as_ref()) == 1).count()
 }
 
-/// What can be said of a program that is right, knowing no device.
-pub fn lint(loaded: &Loaded) -> Vec<Boxed> {
-    let label = |span| loaded.sources.text(span).to_owned();
-    let mut all = boxed(model::lint(&loaded.parsed.ast, &loaded.program));
-    all.extend(boxed(plan::lint(&loaded.program, label)));
-    all.extend(boxed(syntax::lint(&loaded.parsed.ast, |place| loaded.sources.rest_of_line(place))));
-    all.sort_by_key(|one| first_offset(one.as_ref()));
-    all
-}
-
-/// What the device of a profile makes of it.
-pub fn lint_on(loaded: &Loaded, schedule: &Schedule, profile: &Profile) -> Vec<Boxed> {
-    boxed(schedule::lint(&loaded.program, &loaded.plan, schedule, profile))
-}
-
-/// Where a diagnostic begins, for sorting.
-pub fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
-    diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+/// Ends a command with the syntax errors of a text that was parsed; done where there are none.
+pub fn syntax_errors(parsed: Parsed) -> CliResult {
+    match parsed.errors.is_empty() {
+        true => Ok(DONE),
+        false => {
+            let (diagnostics, sources) = (boxed(parsed.errors), Arc::new(parsed.sources));
+            Err(CliError::Source { diagnostics, sources, check: None })
+        }
+    }
 }

@@ -3,13 +3,15 @@
 use clap::{Args, ValueEnum};
 
 use crate::backend::sim::Sim;
-use crate::config::{CacheSetting, GateSetting};
+use crate::compile::Ranks;
+use crate::config::Profile;
 use crate::exec::{self, Backend, Control, LaunchMode, Observation, Trace};
 use crate::report::dump;
+use crate::schedule::Topology;
 use crate::syntax;
 
 use super::error::{CliError, InputError};
-use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, load, output, plan};
+use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, diagnostics, load, output};
 
 #[derive(Debug, Args)]
 pub struct DumpArgs {
@@ -43,36 +45,23 @@ pub fn run(args: DumpArgs) -> CliResult {
     let text = load::find(&args.file, &settings)?;
     // The tree of a file whose names or types are wrong is a tree all the same.
     if args.stage == Stage::Ast {
-        let (parsed, errors) = load::parse(text, &settings)?;
+        let parsed = load::parse(&text, &settings)?;
         output::print(&syntax::tree(&parsed.ast));
-        return match errors.is_empty() {
-            true => Ok(DONE),
-            false => {
-                let diagnostics = errors.into_iter().map(|error| Box::new(error) as _).collect();
-                Err(CliError::Source { diagnostics, sources: std::sync::Arc::new(parsed.sources), check: None })
-            }
-        };
+        return diagnostics::syntax_errors(parsed);
     }
-    let loaded = load::load(text, &args.workload, &settings)?;
-    let program = &loaded.program;
+    let loaded = load::load(&text, &args.workload, &settings, Ranks::Exactly(1))?;
+    let program = loaded.compiled.program();
     let profile = backends::profile(&settings)?;
+    let compiled = &loaded.compiled;
+    let place = |profile: &Profile| compiled.place(&compiled.ranks[0], Topology::of(profile));
     let dumped = match args.stage {
         Stage::Ast | Stage::Model => dump::model(program),
-        Stage::Plan => dump::plan(program, &loaded.plan),
-        Stage::Schedule => dump::schedule(program, &plan::place(&loaded, &profile)),
+        Stage::Plan => dump::plan(program, loaded.compiled.plan()),
+        Stage::Schedule => dump::schedule(program, &place(&profile)),
         Stage::Trace => {
-            let schedule = plan::place(&loaded, &profile);
-            let options = exec::Options {
-                in_flight: settings.in_flight,
-                timeout: settings.timeout,
-                gemm_candidates: settings.gemm_candidates,
-                observed_operations: settings.observed_operations,
-                gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
-                cold: settings.cache == CacheSetting::Cold,
-                contents: None,
-            };
+            let schedule = place(&profile);
             let backend = Sim::new(profile);
-            let traces = traces(&loaded, &schedule, &backend, &options)?;
+            let traces = traces(&loaded, &schedule, &backend, &exec::Options::of(&settings))?;
             let [streams, graph] = &traces;
             dump::trace(program, &schedule, &backend.device().name, streams, graph)
         }
@@ -88,10 +77,10 @@ fn traces(
     backend: &Sim,
     options: &exec::Options,
 ) -> Result<[Trace; 2], CliError> {
-    let failed = |error| CliError::Exec { error, sources: loaded.sources.clone() };
-    let mut session = exec::prepare(&loaded.program, schedule, backend, options).map_err(failed)?;
+    let failed = |error| CliError::Exec { error, sources: loaded.compiled.sources.clone() };
+    let mut session = exec::prepare(loaded.compiled.program(), schedule, backend, options).map_err(failed)?;
     session.capture().map_err(failed)?;
-    let observation = Observation::once(loaded.program.cycle.len());
+    let observation = Observation::once(loaded.compiled.program().cycle.len());
     let mut observe = |mode| {
         let traces = session.observe(mode, observation, &Control::default()).map_err(failed)?;
         let most = options.observed_operations;

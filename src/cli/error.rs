@@ -6,10 +6,11 @@ use miette::Diagnostic;
 use thiserror::Error;
 
 use crate::base::SourceMap;
+use crate::compile::Boxed;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 
-use super::diagnostics::{self, Boxed, DiagnosticsArg};
+use super::diagnostics::{self, DiagnosticsArg};
 
 /// Everything that ends a command.
 #[derive(Debug)]

@@ -91,7 +91,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
     }
     let telling = Arc::new(Telling::of(ready, part.leads));
     let run = Run::new(ready, part, &telling);
-    let (sources, aftermath, kept) = (loaded.sources.clone(), part.aftermath, telling.clone());
+    let (sources, aftermath, kept) = (loaded.compiled.sources.clone(), part.aftermath, telling.clone());
     run.control.on_unresponsive(move |error| {
         if kept.tell_kept(&format!("the run ended early, and the figures are of what was measured before: {error}")) {
             aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
@@ -116,7 +116,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
 
 /// Says that the file has warnings, to whoever runs it without having checked it.
 fn remind(loaded: &load::Loaded, how: DiagnosticsArg) {
-    let warnings = diagnostics::warnings(&diagnostics::lint(loaded));
+    let warnings = diagnostics::warnings(&loaded.compiled.lint());
     if warnings > 0 && how == DiagnosticsArg::Text {
         let them = if warnings == 1 { "it" } else { "them" };
         let command = loaded.check.as_deref().unwrap_or("aorta check");

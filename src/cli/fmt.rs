@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use similar::TextDiff;
 
-use crate::base::SourceMap;
+use crate::compile::boxed;
 use crate::config::Settings;
 use crate::syntax;
 
-use super::diagnostics::{self, DiagnosticsArg};
+use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::{CliResult, ConfigArgs, DONE, NOT_HELD, load, output};
 
@@ -131,7 +131,8 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
     }
     if !formatted.errors.is_empty() {
         // Places are those of the file as it is now.
-        return Err(mistakes(&name, if check { &text } else { &formatted.text }, settings));
+        let text = if check { text } else { formatted.text };
+        return Err(mistakes(name, text, settings));
     }
     Ok(changes)
 }
@@ -153,17 +154,20 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
     let mut outcome = Outcome::new(how);
     outcome.add(match formatted.errors.is_empty() {
         true => Ok(formatted.text != text),
-        false => Err(mistakes(name, &text, settings)),
+        false => Err(mistakes(name.to_owned(), text, settings)),
     });
     outcome.end(args.check)
 }
 
-/// What is wrong with a text.
-fn mistakes(name: &str, text: &str, settings: &Settings) -> CliError {
-    let mut sources = SourceMap::new();
-    let base = sources.add(name, text).unwrap_or_default();
-    let (_, errors) = syntax::parse(text, base, &load::limits(settings));
-    CliError::Source { diagnostics: diagnostics::boxed(errors), sources: Arc::new(sources), check: None }
+/// The syntax errors of a text.
+fn mistakes(name: String, text: String, settings: &Settings) -> CliError {
+    match load::parse(&load::Text { origin: name.clone(), name, text, check: Vec::new() }, settings) {
+        Ok(parsed) => {
+            let (diagnostics, sources) = (boxed(parsed.errors), Arc::new(parsed.sources));
+            CliError::Source { diagnostics, sources, check: None }
+        }
+        Err(error) => error,
+    }
 }
 
 /// What changes from one text to another, as `diff -u` tells it; nothing where nothing does.

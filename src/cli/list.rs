@@ -1,8 +1,6 @@
 //! `aorta list`.
 
-use crate::base::visible;
 use crate::syntax;
-use crate::syntax::ast::{DeclKind, ExprKind};
 
 use super::{CliResult, DONE, library, output};
 
@@ -13,7 +11,7 @@ pub fn run() -> CliResult {
     let mut category = String::new();
     for shipped in &shipped {
         let (ast, _) = syntax::parse(shipped.text, 0, &syntax::Limits::default());
-        let own = category_of(&ast).unwrap_or_else(|| "other".to_owned());
+        let own = ast.category().unwrap_or_else(|| "other".to_owned());
         if own != category {
             if !category.is_empty() {
                 text.push('\n');
@@ -26,17 +24,4 @@ pub fn run() -> CliResult {
     text += "\n`aorta show NAME` tells more of one, `aorta exec NAME` runs it.\n";
     output::print(&text);
     Ok(DONE)
-}
-
-/// What the file's `meta` calls its category.
-pub fn category_of(ast: &syntax::Ast) -> Option<String> {
-    ast.decls.iter().find_map(|decl| match &decl.kind {
-        DeclKind::Meta(settings) => settings.iter().find_map(|setting| match &setting.value.kind {
-            ExprKind::Text(text) if ast.names.name(setting.key.symbol) == "category" => {
-                Some(visible::one_line(text).into_owned())
-            }
-            _ => None,
-        }),
-        _ => None,
-    })
 }

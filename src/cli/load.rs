@@ -1,27 +1,23 @@
-//! Finds, reads and analyzes a workload.
+//! Finds and reads the files that a command names, and compiles workloads with what its arguments say.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
 use std::io::Read;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sha2::{Digest, Sha256};
-
-use crate::base::{SourceMap, SrcSpan, shell};
+use crate::base::shell;
+use crate::compile::{self, CompileError, Compiled, Parsed, Ranks};
 use crate::config::Settings;
 use crate::exec::ExecError;
 use crate::measure::record::Workload;
-use crate::model::{self, Program};
-use crate::ops::{self, Category};
-use crate::plan::{self, Plan, Rank};
-use crate::syntax::ast::{DeclKind, StmtKind};
-use crate::syntax::{self, Ast, Limits};
+use crate::model;
+use crate::syntax::Limits;
 
-use super::diagnostics::{Boxed, boxed, first_offset, on_rank};
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library, list};
+use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
 
 /// A workload's text and where it is from.
 #[derive(Clone)]
@@ -49,53 +45,20 @@ impl Text {
     }
 }
 
-/// A workload that has been parsed.
-pub struct Parsed {
-    pub ast: Ast,
-    pub sources: SourceMap,
-    pub name: String,
-    pub origin: String,
-    pub sha256: String,
-}
-
-/// A workload that has been analyzed and planned, for each rank of a world.
+/// A compiled workload, with what the command line knows of it.
 pub struct Loaded {
-    pub parsed: ParsedInfo,
-    /// The program of rank 0 and its plan: the first of `ranks`.
-    pub program: Arc<Program>,
-    pub plan: Arc<Plan>,
-    /// All ranks, in the order of their numbers; those whose programs are equal share one.
-    pub ranks: Vec<Rank>,
-    pub sources: Arc<SourceMap>,
-    /// The ceiling of real streams: `--streams` where the file has no parameter of that name.
-    pub ceiling: Option<u32>,
-    /// The command that checks the same; `None` where that is what loads it.
+    pub compiled: Compiled,
+    /// `library`, `<stdin>`, or the path that was given.
+    pub origin: String,
+    /// The command that checks the same; `None` where the text came on standard input, or this command checks it.
     pub check: Option<String>,
 }
 
 impl Loaded {
     /// What a record and a plan say of the file.
     pub fn workload(&self) -> Workload {
-        let parsed = &self.parsed;
-        Workload {
-            name: parsed.name.clone(),
-            summary: parsed.ast.summary(),
-            origin: parsed.origin.clone(),
-            sha256: parsed.sha256.clone(),
-            category: list::category_of(&parsed.ast),
-            preset: parsed.preset.clone(),
-            params: self.program.params.iter().cloned().collect(),
-        }
+        Workload { origin: self.origin.clone(), ..Workload::of(&self.compiled) }
     }
-}
-
-/// What stays of the parsed file.
-pub struct ParsedInfo {
-    pub ast: Ast,
-    pub name: String,
-    pub origin: String,
-    pub sha256: String,
-    pub preset: Option<String>,
 }
 
 /// Stands for standard input in the place of a file.
@@ -263,204 +226,73 @@ pub fn limits(settings: &Settings) -> Limits {
     Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
 }
 
-/// Parses a workload. Syntax errors are returned with the tree: what could be understood can be analyzed too.
-pub fn parse(text: Text, settings: &Settings) -> Result<(Parsed, Vec<syntax::SyntaxError>), CliError> {
-    let mut sources = SourceMap::new();
-    let sha256 = Sha256::digest(text.text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    let too_large =
-        || InputError::Unreadable { name: text.name.clone(), why: "it is too large".to_owned(), help: None };
-    let base = sources.add(text.name.clone(), text.text.as_str()).ok_or_else(too_large)?;
-    let (ast, errors) = syntax::parse(&text.text, base, &limits(settings));
-    Ok((Parsed { ast, sources, name: text.name, origin: text.origin, sha256 }, errors))
+/// Parses a workload. Syntax errors are part of the result: what could be understood can be shown too.
+pub fn parse(text: &Text, settings: &Settings) -> Result<Parsed, CliError> {
+    compile::parse(&text.name, &text.text, &limits(settings)).map_err(|error| failed(error, None))
 }
 
-/// Parses, analyzes and plans a workload for one rank. All errors of the file come at once.
-pub fn load(text: Text, args: &WorkloadArgs, settings: &Settings) -> Result<Loaded, CliError> {
-    load_world(text, args, settings, World::Of(1))
-}
-
-/// How many ranks there are.
-#[derive(Clone, Copy, Debug)]
-pub enum World {
-    Of(u32),
-    /// That many where the file has collectives, or copies to other ranks, else one.
-    OfCollectives(u32),
-}
-
-/// Whether a step asks for something that ranks do together.
-pub fn has_collectives(ast: &Ast) -> bool {
-    let mut found = false;
-    syntax::walk::stmts(ast, &mut |stmt| {
-        if let StmtKind::Call(call) = &stmt.kind
-            && let [name] = &call.callee[..]
-        {
-            let operation = ops::find(ast.names.name(name.symbol));
-            found |= operation.is_some_and(|operation| operation.category() == Category::Collective);
-        }
-    });
-    found
-}
-
-/// Whether a step may copy to other ranks: what is evaluated tells whether it does.
-fn may_copy_to_others(ast: &Ast) -> bool {
-    let mut found = false;
-    syntax::walk::stmts(ast, &mut |stmt| {
-        if let StmtKind::Call(call) = &stmt.kind {
-            found |= call.outputs.iter().any(|output| output.at.is_some());
-        }
-    });
-    found
-}
-
-/// Parses, analyzes and plans a workload for every rank of a world, and checks the ranks beside each other.
-pub fn load_world(text: Text, args: &WorkloadArgs, settings: &Settings, world: World) -> Result<Loaded, CliError> {
-    let (mut parsed, syntax_errors) = parse(text.clone(), settings)?;
-    let (mut world, sure) = match world {
-        World::Of(ranks) => (ranks, true),
-        World::OfCollectives(ranks) if has_collectives(&parsed.ast) => (ranks, true),
-        World::OfCollectives(ranks) if may_copy_to_others(&parsed.ast) => (ranks, false),
-        World::OfCollectives(_) => (1, true),
+/// Compiles a workload for `ranks`. All errors of the file come at once.
+pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks) -> Result<Loaded, CliError> {
+    let (done, bar) = (Arc::new(AtomicU64::new(0)), RefCell::new(None));
+    let progress = |finished, total| {
+        done.store(finished, Ordering::Relaxed);
+        let counted = done.clone();
+        let count = move || counted.load(Ordering::Relaxed);
+        bar.borrow_mut().get_or_insert_with(|| Progress::counting(count, total, "programs analyzed or planned"));
     };
-    let mut diagnostics = boxed(syntax_errors);
-    let has_streams = parsed.ast.decls.iter().any(|decl| match &decl.kind {
-        DeclKind::Param { name, .. } => parsed.ast.names.name(name.symbol) == "streams",
-        _ => false,
-    });
-    let set = given(&mut parsed, args, settings, has_streams, &mut diagnostics)?;
-    let mut options = model::Options {
+    let options = compile::Options {
         preset: args.preset.clone(),
-        set,
-        rank: 0,
-        world,
-        cycle: args.cycle.unwrap_or(settings.cycle),
+        set: args.set.iter().map(|pair| name_and_value(pair)).collect::<Result<_, _>>()?,
+        streams: args.streams.map(at_least_one).transpose()?,
+        ranks,
         sync: args.sync.map(|sync| match sync {
             SyncArg::Iteration => model::Sync::Iteration,
             SyncArg::End => model::Sync::End,
         }),
+        cycle: args.cycle.unwrap_or(settings.cycle),
+        limits: limits(settings),
         max_operations: settings.max_operations,
         max_memory: settings.max_memory.0,
+        progress: Some(&progress),
     };
-    let mut analyzed = analyze(&parsed.ast, &options)?;
-    let copies = |program: &Program| program.cycle.iter().any(|step| !step.peers().is_empty());
-    if !sure && !analyzed.as_ref().is_ok_and(copies) {
-        (world, options.world) = (1, 1);
-        analyzed = analyze(&parsed.ast, &options)?;
-    }
-    let check = text.check_command(args, world);
-    // With the file alone, nobody has to be told how to check it.
-    let again = check.clone().filter(|check| *check != shell::command(&text.check[..3]));
-    let Parsed { ast, sources, name, origin, sha256 } = parsed;
-    let sources = Arc::new(sources);
-    let program = match analyzed {
-        Ok(program) if diagnostics.is_empty() => program,
-        other => {
-            // Where the text itself is broken, a missing step or name may only be a consequence of that.
-            let broken = !diagnostics.is_empty();
-            let lost = ast.lost.iter().flat_map(|&span| syntax::declared(sources.text(span))).collect();
-            let errors = other.err().unwrap_or_default();
-            let told = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
-            diagnostics.extend(boxed(told));
-            diagnostics.sort_by_key(|diagnostic| first_offset(diagnostic.as_ref()));
-            return Err(CliError::Source { diagnostics, sources, check: again });
+    match compile::compile(&text.name, &text.text, &options) {
+        Ok(compiled) => {
+            let check = text.check_command(args, compiled.ranks.len() as u32);
+            Ok(Loaded { compiled, origin: text.origin.clone(), check })
         }
-    };
-    let wrong =
-        |diagnostics: Vec<Boxed>| CliError::Source { diagnostics, sources: sources.clone(), check: again.clone() };
-    let on_rank = |all: Vec<Boxed>, rank: u32| match rank {
-        0 => wrong(all),
-        _ => wrong(all.into_iter().map(|one| on_rank(one, rank, world)).collect()),
-    };
-    let others = if program.by_rank { 1..world } else { 0..0 };
-    // Each rank is analyzed, planned, and checked beside the others.
-    let done = Arc::new(AtomicU64::new(0));
-    let counted = done.clone();
-    let total = 2 * others.len() as u64 + 1;
-    let count = move || counted.load(Ordering::Relaxed);
-    let _progress = Progress::counting(count, total, "programs analyzed or planned");
-    let mut programs = vec![program];
-    for rank in others {
-        options.rank = rank;
-        programs.push(analyze(&ast, &options)?.map_err(|errors| on_rank(boxed(errors), rank))?);
-        done.fetch_add(1, Ordering::Relaxed);
-    }
-    model::link(&mut programs).map_err(|errors| wrong(boxed(errors)))?;
-    let mut ranks = Vec::with_capacity(world as usize);
-    for (rank, program) in (0..).zip(programs) {
-        ranks.push(planned(program).map_err(|errors| on_rank(boxed(errors), rank))?);
-        done.fetch_add(1, Ordering::Relaxed);
-    }
-    // Equal programs are one.
-    ranks.resize(world as usize, ranks[0].clone());
-    plan::ranks::check(&ranks).map_err(|errors| wrong(boxed(errors)))?;
-    let parsed = ParsedInfo { ast, name, origin, sha256, preset: args.preset.clone() };
-    let ceiling = args.streams.filter(|_| !has_streams);
-    let (program, plan) = (ranks[0].program.clone(), ranks[0].plan.clone());
-    Ok(Loaded { parsed, program, plan, ranks, sources, ceiling, check })
-}
-
-/// Works out the program of one rank, or what is wrong with the file. The outer error is that of a system without a thread.
-fn analyze(ast: &Ast, options: &model::Options) -> Result<Result<Program, Vec<model::Mistake>>, ExecError> {
-    model::try_analyze(ast, options).map_err(|error| ExecError::no_thread("to analyze the file", &error))
-}
-
-fn planned(program: Program) -> Result<Rank, Vec<plan::PlanError>> {
-    let plan = plan::build(&program)?;
-    Ok(Rank { program: Arc::new(program), plan: Arc::new(plan) })
-}
-
-/// The values of parameters that the caller gives.
-fn given(
-    parsed: &mut Parsed,
-    args: &WorkloadArgs,
-    settings: &Settings,
-    has_streams: bool,
-    diagnostics: &mut Vec<Boxed>,
-) -> Result<Vec<model::Setting>, CliError> {
-    let mut set = Vec::new();
-    let mut given: Vec<String> = args.set.clone();
-    if let Some(streams) = args.streams {
-        if streams == 0 {
-            return Err(InputError::BadValue {
-                what: "`--streams`".to_owned(),
-                value: "0".to_owned(),
-                why: "a run needs a stream".to_owned(),
-                help: "write `--streams 1`, or leave it away".to_owned(),
-            }
-            .into());
-        }
-        if has_streams {
-            given.push(format!("streams={streams}"));
+        Err(error) => {
+            let ranks = match &error {
+                CompileError::Mistakes(mistakes) => mistakes.ranks,
+                _ => 1,
+            };
+            // With the file alone, nobody has to be told how to check it.
+            let check = text.check_command(args, ranks);
+            Err(failed(error, check.filter(|check| *check != shell::command(&text.check[..3]))))
         }
     }
-    for pair in &given {
-        let Some((name, value)) = pair.split_once('=') else {
-            return Err(InputError::NoPair { given: pair.clone() }.into());
-        };
-        let too_long = || InputError::NoPair { given: pair.chars().take(60).collect() };
-        let base = parsed.sources.add(format!("--set {}", name.trim()), value).ok_or_else(too_long)?;
-        match syntax::parse_expr(value, base, &limits(settings), &mut parsed.ast.names) {
-            Ok(expr) => {
-                let span = SrcSpan::new(base as usize, base as usize + value.len());
-                set.push(model::Setting { name: name.trim().to_owned(), value: expr, span });
-            }
-            Err(errors) => diagnostics.extend(boxed(errors)),
-        }
-    }
-    Ok(set)
 }
 
-/// Whether an error may follow from text that could not be understood, which would have given the names `lost`.
-fn is_consequence(error: &model::ModelError, lost: &HashSet<&str>) -> bool {
-    use model::ModelError::*;
+/// The error of a command whose workload could not be compiled. `check` is the command that shows the same.
+fn failed(error: CompileError, check: Option<String>) -> CliError {
     match error {
-        NoStep { .. } | NothingToRun { .. } | SlotOutOfRange { .. } => true,
-        UnknownName { name, .. }
-        | UnknownOperation { name, .. }
-        | UnknownSet { name, .. }
-        | UnknownFigure { name, .. }
-        | UnknownParameter { name, .. }
-        | NoMember { name, .. }
-        | ReadBeforeWrite { name, .. } => lost.contains(name.as_str()),
-        _ => false,
+        CompileError::Mistakes(mistakes) => {
+            CliError::Source { diagnostics: mistakes.all, sources: mistakes.sources, check }
+        }
+        CompileError::TooLarge { name } => {
+            InputError::Unreadable { name, why: "it is too large".to_owned(), help: None }.into()
+        }
+        CompileError::NoThread(why) => ExecError::no_thread("to analyze the file", &why).into(),
     }
+}
+
+/// The parameter and the expression of `--set NAME=VALUE`.
+fn name_and_value(pair: &str) -> Result<(String, String), InputError> {
+    let (name, value) = pair.split_once('=').ok_or_else(|| InputError::NoPair { given: pair.to_owned() })?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// The value of `--streams`.
+fn at_least_one(streams: u32) -> Result<NonZeroU32, InputError> {
+    let help = "write `--streams 1`, or leave it away";
+    NonZeroU32::new(streams).ok_or_else(|| InputError::bad_value("`--streams`", "0", "a run needs a stream", help))
 }

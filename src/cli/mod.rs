@@ -8,7 +8,6 @@ mod check;
 mod child;
 mod compare;
 mod completions;
-mod conditions;
 mod devices;
 mod diagnostics;
 mod dump;
@@ -156,7 +155,7 @@ enum SyncArg {
 #[derive(Clone, Debug, Default, Args)]
 struct ConfigArgs {
     /// Change a setting, such as `timeout=120s`
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = completions::SettingParser, hide_possible_values = true)]
     config: Vec<String>,
     /// Read settings from this file, in place of your own
     #[arg(long, value_name = "PATH")]

@@ -81,8 +81,8 @@ fn passed<P: Passing>(name: &'static str, option: &Arg) -> Arg {
     if !option.get_action().takes_values() {
         return arg.help(help);
     }
-    let possible: Vec<String> =
-        option.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+    let listed = option.get_possible_values().into_iter().filter(|_| !option.is_hide_possible_values_set());
+    let possible: Vec<String> = listed.map(|value| format!("`{}`", value.get_name())).collect();
     let listed = if possible.is_empty() { String::new() } else { format!(": {}", possible.join(", ")) };
     let typed = |value: &Str| match value.as_str() {
         "NAME=VALUE" if P::LISTS => "NAME=LIST".into(),

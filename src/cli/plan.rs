@@ -5,10 +5,10 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::{Profile, Settings};
-use crate::plan::Rank;
+use crate::compile::Ranks;
+use crate::config::Settings;
 use crate::report::plan::{self as report, PlanDocument};
-use crate::schedule::{self, Schedule, Topology};
+use crate::schedule::Topology;
 
 use super::error::{CliError, InputError};
 use super::{CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, load, output};
@@ -154,10 +154,10 @@ fn read(name: &str) -> Result<PlanDocument, CliError> {
 
 fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocument, CliError> {
     let text = load::find(file, settings)?;
-    let loaded = load::load_world(text, &args.workload, settings, load::World::Of(args.ranks))?;
+    let loaded = load::load(&text, &args.workload, settings, Ranks::Exactly(args.ranks))?;
     let profile = backends::profile(settings)?;
-    let rank = &loaded.ranks[args.rank as usize];
-    let schedule = place_rank(&loaded, rank, &profile);
+    let rank = &loaded.compiled.ranks[args.rank as usize];
+    let schedule = loaded.compiled.place(rank, Topology::of(&profile));
     Ok(report::build(report::Request {
         workload: loaded.workload(),
         program: &rank.program,
@@ -165,18 +165,6 @@ fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocu
         schedule: &schedule,
         rank: args.rank,
         profile: &profile,
-        places: &|span| loaded.sources.place(span),
+        places: &|span| loaded.compiled.sources.place(span),
     }))
-}
-
-/// The schedule of rank 0 on the device of a profile.
-pub fn place(loaded: &load::Loaded, profile: &Profile) -> Schedule {
-    place_rank(loaded, &loaded.ranks[0], profile)
-}
-
-/// The schedule of any rank.
-pub fn place_rank(loaded: &load::Loaded, rank: &Rank, profile: &Profile) -> Schedule {
-    let topology = Topology::of(profile);
-    let options = schedule::Options { streams: loaded.ceiling, ..schedule::Options::default() };
-    schedule::place(&rank.program, &rank.plan, topology, &options)
 }

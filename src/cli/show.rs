@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use crate::base::{SourceMap, SrcSpan, visible};
+use crate::base::{SourceMap, visible};
+use crate::compile::Parsed;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
 
-use super::error::CliError;
-use super::{CliResult, ConfigArgs, DONE, diagnostics, list, load, output};
+use super::{CliResult, ConfigArgs, DONE, diagnostics, load, output};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -27,24 +27,17 @@ pub fn run(args: ShowArgs) -> CliResult {
         output::print_data(&text.text);
         return Ok(DONE);
     }
-    let (parsed, errors) = load::parse(text, &settings)?;
+    let parsed = load::parse(&text, &settings)?;
     // What can be understood of a broken file is shown before its errors.
-    if !parsed.ast.decls.is_empty() || errors.is_empty() {
+    if !parsed.ast.decls.is_empty() || parsed.errors.is_empty() {
         output::print(&describe(&parsed));
     }
-    if errors.is_empty() {
-        return Ok(DONE);
-    }
-    Err(CliError::Source {
-        diagnostics: diagnostics::boxed(errors),
-        sources: std::sync::Arc::new(parsed.sources),
-        check: None,
-    })
+    diagnostics::syntax_errors(parsed)
 }
 
-fn describe(parsed: &load::Parsed) -> String {
+fn describe(parsed: &Parsed) -> String {
     let (ast, sources) = (&parsed.ast, &parsed.sources);
-    let category = list::category_of(ast).map(|category| format!(" ({category})")).unwrap_or_default();
+    let category = ast.category().map(|category| format!(" ({category})")).unwrap_or_default();
     let mut text = format!("{}{category}\n\n", parsed.name);
     for line in &ast.about {
         text += &format!("{line}\n");
@@ -186,10 +179,5 @@ fn family_text(ast: &Ast, sources: &SourceMap, family: &Family) -> String {
 
 /// The text of an expression, as it stands in the file, on one line.
 fn source(sources: &SourceMap, expr: &Expr) -> String {
-    span_text(sources, expr.span)
-}
-
-/// The text of a place, on one line.
-pub fn span_text(sources: &SourceMap, span: SrcSpan) -> String {
-    sources.text(span).split_whitespace().collect::<Vec<_>>().join(" ")
+    sources.one_line(expr.span)
 }

@@ -112,16 +112,16 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         let command = shell::command(command);
         return Err(InputError::NoValidCase { count: planned.len(), first, command }.into());
     };
-    let workload = loaded.parsed.sha256;
+    let workload = loaded.compiled.sha256.clone();
     // A scenario says more than its workload.
     let scenario = args.file.ends_with(".ron").then(|| std::fs::read(&args.file).unwrap_or_default());
     let sha256 = scenario.map_or_else(
         || workload.clone(),
         |text| hex(Sha256::new().chain_update(text).chain_update(&workload).finalize()),
     );
-    let mut header = Header::new(CasesKind::Sweep, &loaded.parsed.name, sha256, arguments);
+    let mut header = Header::new(CasesKind::Sweep, &loaded.compiled.name, sha256, arguments);
     (header.axes, header.zip) = (options.axes, args.zip);
-    let metrics = loaded.program.metrics.iter().map(|metric| metric.name.as_str());
+    let metrics = loaded.compiled.program().metrics.iter().map(|metric| metric.name.as_str());
     let order = super::report::order(args.sort.as_deref(), &header, metrics)?;
     Ok(Sweep { header, planned, workload, order })
 }
@@ -132,7 +132,7 @@ fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
     let fixed = [vec![args.file.clone()], options.fixed.clone(), args.same.words()].concat();
     let (settled, settings) = exec::settle(parse(&fixed)?)?;
     if let (Some(preset), false) = (&settled.workload.preset, several) {
-        let (parsed, _) = load::parse(load::find(&settled.file, &settings)?, &settings)?;
+        let parsed = load::parse(&load::find(&settled.file, &settings)?, &settings)?;
         preset::lists(&parsed.ast, &parsed.sources, preset, options)?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 //!
 //! Reads text, not files: the command line says where texts come from.
 
+mod choices;
 mod error;
 pub mod expected;
 mod links;
@@ -12,16 +13,17 @@ mod quantity;
 mod scenario;
 mod settings;
 mod suite;
+mod value;
 mod variables;
 
+pub use choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting};
 pub use error::ConfigError;
 pub use expected::Expected;
 pub use links::{Link, Links, Table, Wiring};
 pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use quantity::{Quantity, Span};
 pub use scenario::Scenario;
-pub use settings::{
-    CacheSetting, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, MAX_CYCLE, MAX_ITERATIONS, Settings,
-};
+pub use settings::{MAX_CYCLE, SETTINGS, Setting, Settings};
 pub use suite::{Needs, Suite, SuiteCase};
+pub use value::{EffortPlan, MAX_ITERATIONS};
 pub use variables::allowed as allowed_variables;

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use crate::base::shell;
 
+use super::choices::Effort;
 use super::error::{ConfigError, bad_ron};
-use super::settings::Effort;
 use super::variables;
 
 /// Where all fields are explained.

@@ -8,9 +8,9 @@ use crate::base::Bytes;
 use crate::base::units::Dimension;
 use crate::base::{suggest, visible};
 
+use super::choices::{Effort, LaunchSetting};
 use super::error::{ConfigError, bad_ron};
 use super::quantity::{Quantity, Span};
-use super::settings::{Effort, LaunchSetting};
 
 /// Where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron is a whole suite";

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{Bytes, MemoryId, Nanos, Space, SrcSpan};
+use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, Settings};
 use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
@@ -29,8 +30,29 @@ pub struct Options {
     pub gate_depth: u32,
     /// Flush the data caches before each iteration.
     pub cold: bool,
-    /// Initial contents of floats in place of random values.
+    /// Initial contents of floats; `None` for random values.
     pub contents: Option<Init>,
+}
+
+impl Options {
+    /// Options of a session with these settings.
+    pub fn of(settings: &Settings) -> Options {
+        Options {
+            in_flight: settings.in_flight,
+            timeout: settings.timeout,
+            // Speed does not matter where nothing is measured.
+            gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
+            observed_operations: settings.observed_operations,
+            gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
+            cold: settings.cache == CacheSetting::Cold,
+            contents: match settings.data {
+                DataSetting::Normal => None,
+                DataSetting::Zeros => Some(Init::Zeros),
+                DataSetting::Ones => Some(Init::Ones),
+                DataSetting::Iota => Some(Init::Iota),
+            },
+        }
+    }
 }
 
 /// By launch number: each transfer's direction (true: send) and peer rank.

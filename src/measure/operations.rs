@@ -60,7 +60,7 @@ pub fn operations(
                 phase: program.phase_text(info.phase),
                 stream: program.streams[info.stream.index()].name.clone(),
                 lane: rank.schedule.lane_of[info.stream.index()].0,
-                place: (request.places)(info.span),
+                place: request.sources.place(info.span),
                 shape: shape(program, step, op),
                 size: spec.map(size).unwrap_or_default(),
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),

@@ -6,7 +6,9 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, json};
+use crate::compile::Compiled;
 
+mod new;
 mod ranks;
 
 pub use super::times::{SlotTimes, Times};
@@ -63,6 +65,21 @@ pub struct Workload {
     pub preset: Option<String>,
     /// Every parameter with its value.
     pub params: IndexMap<String, String>,
+}
+
+impl Workload {
+    /// The facts of a compiled workload; its origin is its name.
+    pub fn of(compiled: &Compiled) -> Workload {
+        Workload {
+            name: compiled.name.clone(),
+            summary: compiled.ast.summary(),
+            origin: compiled.name.clone(),
+            sha256: compiled.sha256.clone(),
+            category: compiled.ast.category(),
+            preset: compiled.preset.clone(),
+            params: compiled.program().params.iter().cloned().collect(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use miette::SourceSpan;
 
-use crate::base::counted;
-use crate::config::{EffortPlan, Profile};
+use crate::base::{SourceMap, counted};
+use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, Rank, Ranks, Samples, Trace};
 use crate::model::{self, FigureExpr, Program};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::schedule::{self, Schedule};
 
 use super::alone::Alone;
@@ -34,10 +34,8 @@ pub struct Request<'a> {
     pub control: &'a Control,
     /// Profile with the device's limits; `None` if there is none.
     pub profile: Option<&'a Profile>,
-    /// Text and source location of each expectation.
-    pub expectations: Vec<(String, String)>,
-    /// Formats a source location as `file:line:column`.
-    pub places: &'a dyn Fn(crate::base::SrcSpan) -> String,
+    /// Texts that the spans of the programs point into. Without them, expectations and operations have no source location.
+    pub sources: &'a SourceMap,
     /// Called with the incomplete results before each further phase. A phase may never return; results that were not
     /// saved would be lost with the process.
     pub keep: &'a dyn Fn(Measured),
@@ -52,7 +50,50 @@ pub struct RankRequest<'a> {
     pub schedule: &'a Schedule,
 }
 
+impl<'a> RankRequest<'a> {
+    /// The ranks from the number `first` on, each with its schedule.
+    pub fn all(first: u32, ranks: &'a [plan::Rank], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
+        let both = (first..).zip(ranks.iter().zip(schedules));
+        let one = |(number, (rank, schedule)): (u32, (&'a plan::Rank, &'a Schedule))| RankRequest {
+            number,
+            program: &rank.program,
+            plan: &rank.plan,
+            schedule,
+        };
+        both.map(one).collect()
+    }
+}
+
 impl<'a> Request<'a> {
+    /// Request with these settings, and without a profile.
+    pub fn new(
+        ranks: &'a [RankRequest<'a>],
+        backend: &'a dyn Backend,
+        sources: &'a SourceMap,
+        settings: &Settings,
+        control: &'a Control,
+    ) -> Request<'a> {
+        Request {
+            ranks,
+            backend,
+            modes: match settings.launch {
+                LaunchSetting::Stream => &[LaunchMode::Stream],
+                LaunchSetting::Graph => &[LaunchMode::Graph],
+                LaunchSetting::Both => &[LaunchMode::Stream, LaunchMode::Graph],
+            },
+            effort: settings.plan(settings.effort),
+            observed_iterations: match settings.effort {
+                Effort::Sanity => settings.observed_iterations.min(1),
+                Effort::Quick | Effort::Full => settings.observed_iterations,
+            },
+            exec: exec::Options::of(settings),
+            control,
+            profile: None,
+            sources,
+            keep: &|_| {},
+        }
+    }
+
     /// The first rank, for properties that all ranks share.
     fn first(&self) -> &RankRequest<'a> {
         &self.ranks[0]

@@ -224,8 +224,8 @@ impl<'a> VariantData<'a> {
 
 /// Evaluates expectations; each must hold on every rank.
 fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationRecord> {
-    let declared = request.ranks[0].program.expectations.len();
-    let each = (0..declared).zip(&request.expectations).map(|(index, (text, place))| {
+    let each = request.ranks[0].program.expectations.iter().enumerate().map(|(index, declared)| {
+        let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
         let of_rank = evidence.iter().filter_map(|evidence| {
             let expectation = evidence.program.expectations.get(index)?;
             Some(evidence.expectation(expectation, text.clone(), place.clone()))

@@ -1,7 +1,7 @@
 //! The tree of a file as it was written: names are interned, nothing is resolved or checked.
 
 use crate::base::units::Unit;
-use crate::base::{Interner, SrcSpan, Symbol};
+use crate::base::{Interner, SrcSpan, Symbol, visible};
 
 /// A whole file.
 #[derive(Debug, Default)]
@@ -21,6 +21,20 @@ impl Ast {
         let paragraph: Vec<&str> =
             lines.skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
         first_sentence(&paragraph.join(" ")).to_owned()
+    }
+
+    /// The text of `category` in `meta`, on one line; `None` where the file names none.
+    pub fn category(&self) -> Option<String> {
+        let settings = self.decls.iter().filter_map(|decl| match &decl.kind {
+            DeclKind::Meta(settings) => Some(settings),
+            _ => None,
+        });
+        settings.flatten().find_map(|setting| match &setting.value.kind {
+            ExprKind::Text(text) if self.names.name(setting.key.symbol) == "category" => {
+                Some(visible::one_line(text).into_owned())
+            }
+            _ => None,
+        })
     }
 }
 

@@ -48,8 +48,7 @@ pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measure
         exec: options(),
         control: &Control::default(),
         profile: None,
-        expectations: Vec::new(),
-        places: &|_| String::new(),
+        sources: &SourceMap::new(),
         keep: &|_| {},
     })
 }

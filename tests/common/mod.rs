@@ -17,9 +17,12 @@ pub mod shipped;
 pub mod world;
 pub mod worlds;
 
+use std::sync::Arc;
+
 use aorta::base::SourceMap;
+use aorta::compile::{self, CompileError, Compiled};
 use aorta::model::{self, Options, Program};
-use aorta::plan::{self, Plan};
+use aorta::plan::{self, Plan, Rank};
 use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
@@ -39,14 +42,31 @@ pub fn analyze(text: &str) -> Result<Program, String> {
     analyze_with(text, &Options::default())
 }
 
-/// The program and plan of a text that has no mistakes.
-pub fn planned(text: &str) -> (Program, Plan) {
-    let program = analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
-    let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
-    (program, plan)
+/// Compiles a text, or returns all its diagnostics as people see them.
+pub fn compile(name: &str, text: &str, options: &compile::Options) -> Result<Compiled, String> {
+    aorta::compile(name, text, options).map_err(|error| match error {
+        CompileError::Mistakes(mistakes) => {
+            let shown = |one: &compile::Boxed| render::text(one.as_ref(), &mistakes.sources, Style::default());
+            mistakes.all.iter().map(shown).collect()
+        }
+        error => error.to_string(),
+    })
 }
 
-/// The same for each rank of a world.
+/// The program and plan of the only rank.
+pub fn take_rank(mut compiled: Compiled) -> (Program, Plan) {
+    assert_eq!(compiled.ranks.len(), 1);
+    let Rank { program, plan } = compiled.ranks.remove(0);
+    Arc::into_inner(program).zip(Arc::into_inner(plan)).expect("no other rank shares them")
+}
+
+/// The program and plan of a text that has no mistakes.
+pub fn planned(text: &str) -> (Program, Plan) {
+    let compiled = compile("test.aorta", text, &compile::Options::default());
+    take_rank(compiled.unwrap_or_else(|errors| panic!("{errors}")))
+}
+
+/// The programs and plans of all ranks of a world. Whether the ranks go together is not checked.
 pub fn planned_ranks(text: &str, world: u32) -> Vec<(Program, Plan)> {
     let program = |rank| {
         let options = Options { rank, world, ..Options::default() };

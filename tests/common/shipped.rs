@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use aorta::base::{SourceMap, SrcSpan};
-use aorta::model::{self, Options, Program, Setting};
-use aorta::plan::{self, Plan};
-use aorta::render::{self, Style};
+use aorta::compile::{Compiled, Options, Ranks};
+use aorta::model::Program;
+use aorta::plan::Plan;
 use aorta::syntax::ast::{DeclKind, Expr, ExprKind};
 use aorta::syntax::{self, Ast, Limits};
+
+use super::take_rank;
 
 /// One file.
 #[derive(Debug)]
@@ -104,38 +105,18 @@ fn range(expr: &Expr) -> RangeInclusive<i64> {
 
 /// The program of a text with a preset and values for parameters, or all that is said of it.
 pub fn analyze(name: &str, text: &str, preset: Option<&str>, set: &[(&str, &str)]) -> Result<(Program, Plan), String> {
-    analyze_rank(name, text, preset, set, (0, 1))
+    Ok(take_rank(compile(name, text, preset, set, 1)?))
 }
 
-/// The program of a rank of a world.
-pub fn analyze_rank(
+/// The programs of all ranks of a text with a preset and values for parameters, or all that is said of it.
+pub fn compile(
     name: &str,
     text: &str,
     preset: Option<&str>,
     set: &[(&str, &str)],
-    (rank, world): (u32, u32),
-) -> Result<(Program, Plan), String> {
-    let mut sources = SourceMap::new();
-    let base = sources.add(name, text).expect("a test is small");
-    let (mut ast, errors) = syntax::parse(text, base, &Limits::default());
-    if !errors.is_empty() {
-        return Err(errors.iter().map(|error| render::text(error, &sources, Style::default())).collect());
-    }
-    let mut settings = Vec::new();
-    for (name, value) in set {
-        let base = sources.add(*name, *value).expect("a test is small");
-        let value_expr = syntax::parse_expr(value, base, &Limits::default(), &mut ast.names);
-        let expr = value_expr.unwrap_or_else(|errors| panic!("{errors:?}"));
-        let span = SrcSpan::new(base as usize, base as usize + value.len());
-        settings.push(Setting { name: (*name).to_owned(), value: expr, span });
-    }
+    ranks: u32,
+) -> Result<Compiled, String> {
+    let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let preset = preset.map(str::to_owned);
-    let options = Options { preset, set: settings, rank, world, ..Options::default() };
-    let program = model::analyze(&ast, &options).map_err(|errors| {
-        errors.iter().map(|error| render::text(error, &sources, Style::default())).collect::<String>()
-    })?;
-    let plan = plan::build(&program).map_err(|errors| {
-        errors.iter().map(|error| render::text(error, &sources, Style::default())).collect::<String>()
-    })?;
-    Ok((program, plan))
+    super::compile(name, text, &Options { preset, set, ranks: Ranks::Exactly(ranks), ..Options::default() })
 }

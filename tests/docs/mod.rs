@@ -335,8 +335,7 @@ fn language_is_documented() {
 }
 
 #[test]
-fn settings_are_documented() {
-    names_all("docs/settings.md", &page("docs/settings.md"), "settings", keys(&page("config/defaults.ron")));
+fn profiles_are_documented() {
     names_all(
         "docs/method.md",
         &page("docs/method.md"),

@@ -5,22 +5,16 @@ mod library;
 use std::ffi::c_void;
 use std::process::Command;
 
-use aorta::base::SourceMap;
-use aorta::model::{self, Options, Program};
+use aorta::model::Program;
 use aorta::ops::{Kernel, Launch};
-use aorta::syntax::{self, Limits};
 use library::{Hip, Stream, good};
 
-use crate::common::doubles;
+use crate::common::{self, doubles};
 
 const FLOATS: usize = 8 * 512;
 
 fn program(text: &str) -> Program {
-    let mut sources = SourceMap::new();
-    let base = sources.add("test.aorta", text).expect("a test is small");
-    let (ast, errors) = syntax::parse(text, base, &Limits::default());
-    assert!(errors.is_empty(), "{errors:?}");
-    model::analyze(&ast, &Options::default()).unwrap_or_else(|errors| panic!("{errors:?}"))
+    common::planned(text).0
 }
 
 fn kernels(program: &Program) -> Vec<Kernel> {

@@ -10,7 +10,7 @@ const LAYERS: [&[&str]; 11] = [
     &["plan"],
     &["cost"],
     &["schedule"],
-    &["exec"],
+    &["exec", "compile"],
     &["backend"],
     &["measure"],
     &["report", "render"],

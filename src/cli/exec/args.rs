@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::MAX_ITERATIONS;
+use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, Settings};
 
 use super::failure::DiagnoseArg;
 use crate::cli::backends::BackendArg;
-use crate::cli::conditions::ConditionArgs;
 use crate::cli::expected::ExpectedArgs;
 use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::profile::RangesArg;
@@ -46,9 +45,16 @@ pub struct ExecArgs {
     pub rank: u32,
     /// How operations reach the device
     #[arg(long, value_name = "HOW")]
-    pub launch: Option<LaunchArg>,
-    #[command(flatten)]
-    pub conditions: ConditionArgs,
+    pub launch: Option<LaunchSetting>,
+    /// Whether iterations are held until the host has issued them
+    #[arg(long, value_name = "WHEN")]
+    pub gate: Option<GateSetting>,
+    /// How iterations find the device's caches
+    #[arg(long, value_name = "STATE")]
+    pub cache: Option<CacheSetting>,
+    /// What floats hold at the beginning where the file says `random`
+    #[arg(long, value_name = "WHAT")]
+    pub data: Option<DataSetting>,
     #[command(flatten)]
     pub expected: ExpectedArgs,
     /// How long an iteration may take before the run is called hung, such as `10s`
@@ -56,7 +62,7 @@ pub struct ExecArgs {
     pub timeout: Option<String>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
-    pub effort: Option<EffortArg>,
+    pub effort: Option<Effort>,
     /// Warm-up iterations, in place of the effort's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_ITERATIONS)))]
     pub warmup: Option<u32>,
@@ -102,17 +108,28 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
+    /// Puts the settings that have a flag in place of those from files and from `--config`.
+    pub fn change(&self, settings: &mut Settings) {
+        settings.launch = self.launch.unwrap_or(settings.launch);
+        settings.gate = self.gate.unwrap_or(settings.gate);
+        settings.cache = self.cache.unwrap_or(settings.cache);
+        settings.data = self.data.unwrap_or(settings.data);
+        settings.effort = self.effort.unwrap_or(settings.effort);
+        let plan = settings.plan_mut(settings.effort);
+        plan.warmup = self.warmup.unwrap_or(plan.warmup);
+        plan.iterations = self.iterations.unwrap_or(plan.iterations);
+    }
+
     /// The command of the run, as far as a scenario can say it.
     pub fn words(&self) -> Vec<String> {
         let mut words = ["aorta", "exec", &self.file].map(str::to_owned).to_vec();
         words.extend(self.workload.words());
-        let named = |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
         let others = [
-            ("--backend", named(self.backend.and_then(|backend| backend.to_possible_value()))),
+            ("--backend", self.backend.and_then(|backend| Some(backend.to_possible_value()?.get_name().to_owned()))),
             ("--device", self.device.map(|device| device.to_string())),
             ("--ranks", self.ranks.map(|ranks| ranks.to_string())),
-            ("--launch", named(self.launch.and_then(|launch| launch.to_possible_value()))),
-            ("--effort", named(self.effort.and_then(|effort| effort.to_possible_value()))),
+            ("--launch", self.launch.map(|launch| launch.name().to_owned())),
+            ("--effort", self.effort.map(|effort| effort.name().to_owned())),
         ];
         for (option, value) in others {
             words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
@@ -137,7 +154,7 @@ impl ExecArgs {
             (self.verify, "--verify", "leave it away: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),
             (self.iterations.is_some(), "--iterations", LONG),
-            (matches!(self.launch, Some(LaunchArg::Both)), "--launch both", BOTH),
+            (matches!(self.launch, Some(LaunchSetting::Both)), "--launch both", BOTH),
             (self.ranges.is_some(), "--ranges", "leave it away"),
             (self.diagnose.is_some(), "--diagnose", "leave it away"),
             (self.blocks, "--blocks", "leave it away"),
@@ -145,24 +162,4 @@ impl ExecArgs {
         ];
         given.into_iter().find(|(given, ..)| *given).map(|(_, option, instead)| (option, instead))
     }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LaunchArg {
-    /// Each by a call of its own
-    Stream,
-    /// All of an iteration by one call
-    Graph,
-    /// One after the other, side by side in the report
-    Both,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum EffortArg {
-    /// One iteration, no measurement
-    Sanity,
-    /// 10 iterations to warm up and 5 measured
-    Quick,
-    /// As many and 100
-    Full,
 }

@@ -18,8 +18,8 @@ pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliErro
         }
         .into());
     }
-    loaded.ranks = vec![loaded.ranks.swap_remove(rank as usize)];
-    (loaded.program, loaded.plan) = (loaded.ranks[0].program.clone(), loaded.ranks[0].plan.clone());
+    let ranks = &mut loaded.compiled.ranks;
+    *ranks = vec![ranks.swap_remove(rank as usize)];
     Ok(loaded)
 }
 

@@ -93,7 +93,8 @@ impl Run<'_> {
     /// Looks for the operation that a run failed at.
     pub(super) fn diagnose(&self, what: DiagnoseArg) -> CliResult {
         let schedules = self.schedules();
-        let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.ranks).zip(&schedules).map(super::measuring::one).collect();
+        let ranks: Vec<exec::Rank> =
+            (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(super::measuring::one).collect();
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());
         let (diagnosis, nothing) = match what {
             DiagnoseArg::Hang => {

@@ -4,33 +4,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend;
-use crate::base::{DType, SrcSpan};
-use crate::config::{CacheSetting, Effort, EffortPlan, GateSetting, LaunchSetting, Settings};
+use crate::base::DType;
+use crate::config::{GateSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
-use crate::measure::{self, Measured, RunRecord};
+use crate::measure::{self, Measured, RankRequest, Request, RunRecord};
 use crate::plan::Rank;
 use crate::report;
-use crate::schedule::{self, Schedule};
+use crate::schedule::Schedule;
 
-use super::args::{EffortArg, LaunchArg};
 use super::prepare::Ready;
 use super::telling::Telling;
 use super::{Part, interrupt};
 use crate::cli::backends::{self, Chosen};
-use crate::cli::conditions::Conditions;
 use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
-use crate::cli::{INTERRUPTED, environment, load, output, show};
+use crate::cli::{INTERRUPTED, environment, load, output};
 
 /// A run with everything that it needs to know.
 pub(super) struct Run<'a> {
     pub(super) settings: &'a Settings,
     pub(super) loaded: &'a load::Loaded,
     pub(super) chosen: &'a Chosen,
-    pub(super) effort: Effort,
-    pub(super) plan: EffortPlan,
-    pub(super) launch: LaunchSetting,
-    pub(super) conditions: Conditions,
     /// A variable that makes every call wait for the device, so that nothing can be held.
     pub(super) blocking: Option<&'static str>,
     pub(super) verify: bool,
@@ -48,23 +42,7 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(super) fn new(ready: &'a Ready, part: &'a Part, telling: &'a Arc<Telling>) -> Self {
         let Ready { args, settings, loaded, chosen, .. } = ready;
-        let effort = match args.effort {
-            None => settings.effort,
-            Some(EffortArg::Sanity) => Effort::Sanity,
-            Some(EffortArg::Quick) => Effort::Quick,
-            Some(EffortArg::Full) => Effort::Full,
-        };
-        let mut plan = settings.plan(effort);
-        plan.warmup = args.warmup.unwrap_or(plan.warmup);
-        plan.iterations = args.iterations.unwrap_or(plan.iterations);
-        let launch = match args.launch {
-            None => settings.launch,
-            Some(LaunchArg::Stream) => LaunchSetting::Stream,
-            Some(LaunchArg::Graph) => LaunchSetting::Graph,
-            Some(LaunchArg::Both) => LaunchSetting::Both,
-        };
-        let conditions = args.conditions.over(settings);
-        let blocking = environment::blocking_calls().filter(|_| conditions.gate == GateSetting::Auto);
+        let blocking = environment::blocking_calls().filter(|_| settings.gate == GateSetting::Auto);
         let control = part.control.clone();
         if chosen.backend.peers().is_some() {
             control.link();
@@ -79,10 +57,6 @@ impl<'a> Run<'a> {
             settings,
             loaded,
             chosen,
-            effort,
-            plan,
-            launch,
-            conditions,
             blocking,
             verify: args.verify,
             emulated: args.emulate.map(|world| (world, args.rank)),
@@ -94,46 +68,25 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(super) fn modes(&self) -> &'static [LaunchMode] {
-        match self.launch {
-            LaunchSetting::Stream => &[LaunchMode::Stream],
-            LaunchSetting::Graph => &[LaunchMode::Graph],
-            LaunchSetting::Both => &[LaunchMode::Stream, LaunchMode::Graph],
-        }
-    }
-
     pub(super) fn failed(&self, error: exec::ExecError) -> CliError {
-        CliError::Exec { error, sources: self.loaded.sources.clone() }
+        CliError::Exec { error, sources: self.loaded.compiled.sources.clone() }
     }
 
     pub(super) fn exec_options(&self) -> exec::Options {
-        exec::Options {
-            in_flight: self.settings.in_flight,
-            timeout: self.settings.timeout,
-            gemm_candidates: if self.effort == Effort::Sanity { 1 } else { self.settings.gemm_candidates },
-            observed_operations: self.settings.observed_operations,
-            gate_depth: match (self.conditions.gate, self.blocking) {
-                (GateSetting::Auto, None) => self.settings.gate_depth,
-                _ => 0,
-            },
-            cold: self.conditions.cache == CacheSetting::Cold,
-            contents: self.conditions.contents(),
-        }
+        let options = exec::Options::of(self.settings);
+        exec::Options { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }
     }
 
     /// The schedule of each rank.
     pub(super) fn schedules(&self) -> Vec<Schedule> {
-        let options = schedule::Options { streams: self.loaded.ceiling, ..schedule::Options::default() };
-        let topology = self.chosen.backend.topology();
-        let place = |rank: &Rank| schedule::place(&rank.program, &rank.plan, topology, &options);
-        self.loaded.ranks.iter().map(place).collect()
+        self.loaded.compiled.schedules(self.chosen.backend.topology())
     }
 
     /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits. Several
     /// ranks have a folder each, written by whichever process has run the rank.
     pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
-        let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
+        let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
         let backend = self.chosen.backend.as_ref();
         let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
         let Some(buffers) = buffers.map_err(|error| self.failed(error))? else {
@@ -161,9 +114,9 @@ impl<'a> Run<'a> {
 
     /// Says that the CPU takes its time for the reference, where it does.
     fn announce_reference(&self) {
-        let flops: f64 = self.loaded.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
+        let flops: f64 = self.loaded.compiled.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
         if self.part.leads && flops > LONG {
-            let preset = if self.loaded.parsed.preset.is_none() {
+            let preset = if self.loaded.compiled.preset.is_none() {
                 " A smaller preset takes less: `aorta show FILE`."
             } else {
                 ""
@@ -181,13 +134,6 @@ impl<'a> Run<'a> {
         let backend = self.chosen.backend.as_ref();
         let schedules = self.schedules();
         let exec_options = self.exec_options();
-        let place = |span: SrcSpan| loaded.sources.place(span);
-        let expectations = loaded
-            .program
-            .expectations
-            .iter()
-            .map(|expectation| (show::span_text(&loaded.sources, expectation.span), place(expectation.span)))
-            .collect();
         let started = jiff::Timestamp::now().to_string();
         let profile = backends::known(&backend.device(), self.settings)?;
         // Worked out once: the device does not wait between two phases until everything around the figures is told again.
@@ -199,31 +145,12 @@ impl<'a> Run<'a> {
             self.telling.keep(record);
         };
         let first = self.emulated.map_or(0, |(_, rank)| rank);
-        let ranks: Vec<measure::RankRequest> = (first..)
-            .zip(&loaded.ranks)
-            .zip(&schedules)
-            .map(|((number, rank), schedule)| measure::RankRequest {
-                number,
-                program: &rank.program,
-                plan: &rank.plan,
-                schedule,
-            })
-            .collect();
-        let request = measure::Request {
-            ranks: &ranks,
-            backend,
-            modes: self.modes(),
-            effort: self.plan,
-            observed_iterations: match self.effort {
-                Effort::Sanity => self.settings.observed_iterations.min(1),
-                Effort::Quick | Effort::Full => self.settings.observed_iterations,
-            },
+        let ranks = RankRequest::all(first, &loaded.compiled.ranks, &schedules);
+        let request = Request {
             exec: exec_options,
-            control: &self.control,
             profile: profile.as_ref(),
-            expectations,
-            places: &place,
             keep: &keep,
+            ..Request::new(&ranks, backend, &loaded.compiled.sources, self.settings, &self.control)
         };
         let measured = {
             let total = measure::iterations(&request);
@@ -242,7 +169,7 @@ impl<'a> Run<'a> {
             let question = measure::Question {
                 ranks: &ranks,
                 backend,
-                streams: loaded.ceiling,
+                streams: loaded.compiled.max_streams,
                 modes: &[LaunchMode::Stream, LaunchMode::Graph],
                 options: exec_options,
                 control: &self.control,

@@ -1,5 +1,6 @@
 //! From arguments to a run for which everything is there: settings, the file, the devices.
 
+use crate::compile::Ranks;
 use crate::config::{Expected, Settings};
 
 use super::args::ExecArgs;
@@ -20,22 +21,23 @@ pub(super) struct Ready {
     pub expected: Option<Expected>,
 }
 
-/// The arguments with what a scenario says, and the settings.
+/// The arguments with what a scenario says, and the settings with what the arguments say.
 pub fn settle(mut args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     // A flag comes after what `--config` says.
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let mut settings = load::settings(&args.config)?;
     let args = scenario::with_scenario(args, &mut settings)?;
+    args.change(&mut settings);
     Ok((args, settings))
 }
 
-/// The world of a run in one process, and whether there were no GPUs that could have told it.
-fn world_alone(args: &ExecArgs) -> (load::World, bool) {
+/// The ranks of a run in one process, and whether there were no GPUs to count for them.
+fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     match args.emulate.or(args.ranks) {
-        Some(world) => (load::World::Of(world), false),
+        Some(ranks) => (Ranks::Exactly(ranks), false),
         None => {
             let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
-            (load::World::OfCollectives(gpus.unwrap_or(1)), gpus.is_none())
+            (Ranks::IfTogether(gpus.unwrap_or(1)), gpus.is_none())
         }
     }
 }
@@ -60,7 +62,7 @@ fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     let (args, settings) = settle(args)?;
     let text = find(&args, &settings)?;
-    let loaded = load::load_world(text, &args.workload, &settings, world_alone(&args).0)?;
+    let loaded = load::load(&text, &args.workload, &settings, ranks_alone(&args).0)?;
     match args.emulate {
         Some(world) => emulate::only(loaded, args.rank, world),
         None => Ok(loaded),
@@ -75,14 +77,14 @@ pub(super) fn prepare(
 ) -> Result<Ready, CliError> {
     let text = find(&args, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
-    let (world, uncounted) = match (process, args.emulate) {
+    let (ranks, uncounted) = match (process, args.emulate) {
         (Some(_), Some(world)) => return Err(emulate::launched(world).into()),
-        (Some(process), None) => (load::World::Of(process.world(args.ranks)?), false),
-        (None, _) => world_alone(&args),
+        (Some(process), None) => (Ranks::Exactly(process.world(args.ranks)?), false),
+        (None, _) => ranks_alone(&args),
     };
     let leads = process.is_none_or(|process| process.leads());
-    let mut loaded = load::load_world(text, &args.workload, &settings, world)?;
-    let one_rank = uncounted && load::has_collectives(&loaded.parsed.ast);
+    let mut loaded = load::load(&text, &args.workload, &settings, ranks)?;
+    let one_rank = uncounted && loaded.compiled.has_collectives();
     if let Some(world) = args.emulate {
         loaded = emulate::only(loaded, args.rank, world)?;
     }
@@ -97,7 +99,7 @@ pub(super) fn prepare(
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let one_of = process.map(|process| process.one_of());
-    let ranks = loaded.ranks.len() as u32;
+    let ranks = loaded.compiled.ranks.len() as u32;
     let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, one_of.as_ref())?;
     if args.emulate.is_some() {
         chosen = emulate::with(chosen, &settings)?;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::config::{Effort, Scenario, Settings};
+use crate::config::{LaunchSetting, Scenario, Settings};
 
-use super::args::{EffortArg, ExecArgs, LaunchArg, MAX_RANKS};
+use super::args::{ExecArgs, MAX_RANKS};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{library, load, reach};
@@ -55,7 +55,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
     if let Some(launch) = scenario.launch
         && args.launch.is_none()
     {
-        let parsed = LaunchArg::from_str(&launch, true);
+        let parsed = LaunchSetting::from_str(&launch, true);
         args.launch = Some(parsed.map_err(|_| bad("launch", &launch, "it is stream, graph or both", "\"graph\""))?);
     }
     if let Some(ranks) = scenario.ranks.filter(|ranks| !(1..=MAX_RANKS).contains(ranks)) {
@@ -71,15 +71,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
             settings.profile = profile;
         }
     }
-    if let Some(effort) = scenario.effort
-        && args.effort.is_none()
-    {
-        args.effort = Some(match effort {
-            Effort::Sanity => EffortArg::Sanity,
-            Effort::Quick => EffortArg::Quick,
-            Effort::Full => EffortArg::Full,
-        });
-    }
+    args.effort = args.effort.or(scenario.effort);
     let variables: Vec<String> = args.env.iter().filter_map(named).collect();
     for (name, value) in scenario.environment {
         if !variables.contains(&name) {

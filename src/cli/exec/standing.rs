@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(10);
 impl Run<'_> {
     /// Warms up, says so, and measures blocks until standard input ends.
     pub(super) fn measure_blocks(&self) -> CliResult {
-        let mode = match self.launch {
+        let mode = match self.settings.launch {
             LaunchSetting::Stream => LaunchMode::Stream,
             LaunchSetting::Graph => LaunchMode::Graph,
             LaunchSetting::Both => return Err(both().into()),
@@ -30,13 +30,13 @@ impl Run<'_> {
         let asked = self.requests()?;
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
-        let ranks: Vec<exec::Rank> = (first..).zip(&self.loaded.ranks).zip(&schedules).map(one).collect();
+        let ranks: Vec<exec::Rank> = (first..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
         let options = WarmSessionOptions {
             ranks: &ranks,
             backend: self.chosen.backend.as_ref(),
             mode,
             options: self.exec_options(),
-            warmup: self.plan.warmup,
+            warmup: self.settings.plan(self.settings.effort).warmup,
             control: &self.control,
         };
         let failed = |error| self.failed(error);

@@ -210,13 +210,12 @@ impl Start {
     fn of(ready: &Ready) -> Start {
         let Ready { args, settings, loaded, chosen, .. } = ready;
         let device = chosen.backend.device();
-        let asked = (args.launch, args.effort, args.warmup, args.iterations, args.conditions);
         let results = (args.verify, args.outputs.is_some(), args.ranges);
         let same = [
-            ("another file", loaded.parsed.sha256.clone()),
+            ("another file", loaded.compiled.sha256.clone()),
             ("other values of its parameters", format!("{:?}", args.workload)),
             ("another backend", format!("{} {:?}", chosen.backend.name(), chosen.backend.topology())),
-            ("other settings", format!("{settings:?} {asked:?} {results:?}")),
+            ("other settings", format!("{settings:?} {results:?}")),
         ];
         Start {
             host: environment::host(),

@@ -11,7 +11,7 @@ use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
 use crate::cli::{exec, library, load, reach};
-use crate::config::{LaunchSetting, Settings, Suite, SuiteCase};
+use crate::config::{Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
 
 use super::args::SuiteArgs;
@@ -126,14 +126,7 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
     // Where no GPUs can be counted, a file has as many ranks as it needs.
     let ranks = case.ranks.or(case.needs.gpus.filter(|_| machine.gpus.is_none()));
     arguments.extend(ranks.map(|ranks| format!("--ranks={ranks}")));
-    arguments.extend(case.launch.map(|launch| {
-        let launch = match launch {
-            LaunchSetting::Stream => "stream",
-            LaunchSetting::Graph => "graph",
-            LaunchSetting::Both => "both",
-        };
-        format!("--launch={launch}")
-    }));
+    arguments.extend(case.launch.map(|launch| format!("--launch={}", launch.name())));
     arguments
         .extend(case.effort.filter(|_| !args.same.has("effort")).map(|effort| format!("--effort={}", effort.name())));
     arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));

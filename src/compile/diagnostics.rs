@@ -1,0 +1,156 @@
+//! The diagnostics of all stages in one type, with the texts that they point into.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, Severity};
+
+use crate::base::SourceMap;
+use crate::model::{Mistake, ModelError};
+use crate::syntax::{self, Ast};
+
+/// A diagnostic of any stage.
+pub type Boxed = Box<dyn Diagnostic + Send + Sync>;
+
+/// Boxes the diagnostics of one stage.
+pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item = D>) -> Vec<Boxed> {
+    all.into_iter().map(|one| Box::new(one) as Boxed).collect()
+}
+
+/// Offset of a diagnostic's first label, for sorting; 0 of one without labels.
+pub fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
+    diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+}
+
+/// Why a workload could not be compiled.
+#[derive(Debug)]
+pub enum CompileError {
+    /// The text, or a value that the caller set, has mistakes.
+    Mistakes(Diagnostics),
+    /// The texts together exceed 4 GiB; `name` is the one that did not fit.
+    TooLarge { name: String },
+    /// The system has no thread for the analysis.
+    NoThread(io::Error),
+}
+
+/// Everything that is wrong with a workload.
+#[derive(Debug)]
+pub struct Diagnostics {
+    /// Errors, at least one, in the order of the text.
+    pub all: Vec<Boxed>,
+    /// Texts that their labels point into.
+    pub sources: Arc<SourceMap>,
+    /// Number of ranks for which the workload was compiled.
+    pub ranks: u32,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompileError::Mistakes(mistakes) => {
+                let all: Vec<String> = mistakes.all.iter().map(ToString::to_string).collect();
+                f.write_str(&all.join("; "))
+            }
+            CompileError::TooLarge { name } => write!(f, "{name} is too large"),
+            CompileError::NoThread(why) => write!(f, "there is no thread to analyze the file: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+impl From<io::Error> for CompileError {
+    fn from(error: io::Error) -> Self {
+        CompileError::NoThread(error)
+    }
+}
+
+/// Makes errors of the diagnostics of a stage.
+pub(super) struct Reporting {
+    pub sources: Arc<SourceMap>,
+    /// Number of ranks.
+    pub world: u32,
+}
+
+impl Reporting {
+    /// The error with these diagnostics.
+    pub fn all<D: Diagnostic + Send + Sync + 'static>(&self, all: impl IntoIterator<Item = D>) -> CompileError {
+        self.mistakes(boxed(all))
+    }
+
+    /// The error with the diagnostics of one rank. Those of another rank than the first name it.
+    pub fn on_rank<D: Diagnostic + Send + Sync + 'static>(&self, all: Vec<D>, rank: u32) -> CompileError {
+        match rank {
+            0 => self.all(all),
+            _ => self.all(all.into_iter().map(|what| OnRank { what, rank, world: self.world })),
+        }
+    }
+
+    /// The error with `syntax_errors` and those of the analysis that do not follow from them.
+    pub fn with_syntax_errors(&self, syntax_errors: Vec<Boxed>, errors: Vec<Mistake>, ast: &Ast) -> CompileError {
+        let broken = !syntax_errors.is_empty();
+        let lost = ast.lost.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
+        let own = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
+        let mut all = syntax_errors;
+        all.extend(boxed(own));
+        all.sort_by_key(|one| first_offset(one.as_ref()));
+        self.mistakes(all)
+    }
+
+    fn mistakes(&self, all: Vec<Boxed>) -> CompileError {
+        CompileError::Mistakes(Diagnostics { all, sources: self.sources.clone(), ranks: self.world })
+    }
+}
+
+/// Whether an error may follow from text that could not be understood and that would have declared the names `lost`.
+fn is_consequence(error: &ModelError, lost: &HashSet<&str>) -> bool {
+    use ModelError::*;
+    match error {
+        NoStep { .. } | NothingToRun { .. } | SlotOutOfRange { .. } => true,
+        UnknownName { name, .. }
+        | UnknownOperation { name, .. }
+        | UnknownSet { name, .. }
+        | UnknownFigure { name, .. }
+        | UnknownParameter { name, .. }
+        | NoMember { name, .. }
+        | ReadBeforeWrite { name, .. } => lost.contains(name.as_str()),
+        _ => false,
+    }
+}
+
+/// A mistake of another rank than the first.
+#[derive(Debug)]
+struct OnRank<D> {
+    what: D,
+    rank: u32,
+    /// Number of ranks.
+    world: u32,
+}
+
+impl<D: Diagnostic> fmt::Display for OnRank<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, on rank {} of {}", self.what, self.rank, self.world)
+    }
+}
+
+impl<D: Diagnostic> std::error::Error for OnRank<D> {}
+
+impl<D: Diagnostic> Diagnostic for OnRank<D> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.what.code()
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        self.what.severity()
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.what.help()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.what.labels()
+    }
+}

@@ -1,0 +1,224 @@
+//! Text to planned programs: parses, analyzes and plans a workload for every rank, or returns all that is wrong with it.
+//!
+//! Reads no files, prints nothing and knows no device: the command line, the fuzz targets and an editor call the same
+//! function. [`parse`] is its first half, for callers that need the tree alone.
+
+mod diagnostics;
+mod parsed;
+mod ranks;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::base::SourceMap;
+use crate::model::{self, Program};
+use crate::plan::{self, Plan, PlanError, Rank};
+use crate::schedule::{self, Schedule, Topology};
+use crate::syntax::{self, Ast};
+
+use diagnostics::Reporting;
+
+pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
+pub use parsed::{Parsed, parse};
+pub use ranks::Ranks;
+
+/// What the caller decides about a workload. The default changes nothing of what the file says, for one rank.
+#[derive(Clone)]
+pub struct Options<'a> {
+    /// Name of the preset that gives parameters their values.
+    pub preset: Option<String>,
+    /// Names of parameters with expressions, such as `("tokens", "4 * 1024")`. They take precedence over the preset; of
+    /// several for one parameter, the last counts. Diagnostics name such a text `--set NAME`.
+    pub set: Vec<(String, String)>,
+    /// Value of the parameter `streams` where the file has one, else the largest number of real streams.
+    pub streams: Option<NonZeroU32>,
+    /// Number of ranks.
+    pub ranks: Ranks,
+    /// How iterations follow each other; `None` for what the step says.
+    pub sync: Option<model::Sync>,
+    /// Iterations that are worked out ahead where the step depends on their number.
+    pub cycle: u64,
+    /// Size and nesting that a text may have.
+    pub limits: syntax::Limits,
+    /// Operations that an iteration, or all slots of a cycle, may have.
+    pub max_operations: usize,
+    /// Bytes that the declared buffers and bare inputs may take.
+    pub max_memory: u64,
+    /// Called with the number of finished steps and of all steps when more ranks than the first are compiled. A step is
+    /// the analysis or the plan of one rank.
+    pub progress: Option<&'a dyn Fn(u64, u64)>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let model::Options { cycle, max_operations, max_memory, .. } = model::Options::default();
+        Options {
+            preset: None,
+            set: Vec::new(),
+            streams: None,
+            ranks: Ranks::default(),
+            sync: None,
+            cycle,
+            limits: syntax::Limits::default(),
+            max_operations,
+            max_memory,
+            progress: None,
+        }
+    }
+}
+
+/// A workload without mistakes, planned for every rank.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Name of the text, as the caller gave it.
+    pub name: String,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha256: String,
+    pub ast: Ast,
+    /// Name of the preset that was used; `None` for the file's defaults.
+    pub preset: Option<String>,
+    /// All ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
+    pub ranks: Vec<Rank>,
+    /// Texts that the spans of the programs point into: the file and the values that were set.
+    pub sources: Arc<SourceMap>,
+    /// Largest number of real streams; `None` for no limit, and where `streams` is a parameter of the file.
+    pub max_streams: Option<u32>,
+}
+
+/// Parses, analyzes and plans a text for every rank, and checks that the ranks go together. `name` is the name of the
+/// text in diagnostics.
+///
+/// # Errors
+/// [`CompileError::Mistakes`] holds all diagnostics of the first stage that finds any, in the order of the text. Syntax
+/// errors come together with the errors of what could be understood.
+pub fn compile(name: &str, text: &str, options: &Options) -> Result<Compiled, CompileError> {
+    parse(name, text, &options.limits)?.compile(options)
+}
+
+impl Parsed {
+    /// Analyzes and plans the text for every rank: the second half of [`compile()`].
+    ///
+    /// # Errors
+    /// Those of [`compile()`].
+    pub fn compile(mut self, options: &Options) -> Result<Compiled, CompileError> {
+        let mut diagnostics = boxed(std::mem::take(&mut self.errors));
+        let has_streams = self.has_param("streams");
+        let set = self.values(options, has_streams, &mut diagnostics)?;
+        let (mut world, certain) = options.ranks.count(&self.ast);
+        let mut settings = model::Options {
+            preset: options.preset.clone(),
+            set,
+            rank: 0,
+            world,
+            cycle: options.cycle,
+            sync: options.sync,
+            max_operations: options.max_operations,
+            max_memory: options.max_memory,
+        };
+        let mut analyzed = model::try_analyze(&self.ast, &settings)?;
+        if !certain && !analyzed.as_ref().is_ok_and(copies_to_others) {
+            (world, settings.world) = (1, 1);
+            analyzed = model::try_analyze(&self.ast, &settings)?;
+        }
+        let Parsed { name, sha256, ast, sources, .. } = self;
+        let reporting = Reporting { sources: Arc::new(sources), world };
+        let first = match analyzed {
+            Ok(program) if diagnostics.is_empty() => program,
+            other => {
+                return Err(reporting.with_syntax_errors(diagnostics, other.err().unwrap_or_default(), &ast));
+            }
+        };
+        let ranks = all_ranks(first, &ast, settings, &reporting, options.progress)?;
+        Ok(Compiled {
+            name,
+            sha256,
+            ast,
+            preset: options.preset.clone(),
+            ranks,
+            sources: reporting.sources,
+            max_streams: options.streams.filter(|_| !has_streams).map(NonZeroU32::get),
+        })
+    }
+}
+
+/// Whether a step writes the memory of another rank.
+fn copies_to_others(program: &Program) -> bool {
+    program.cycle.iter().any(|step| !step.peers().is_empty())
+}
+
+/// Plans the first rank's program and those of the others, and checks all of them together.
+fn all_ranks(
+    first: Program,
+    ast: &Ast,
+    mut settings: model::Options,
+    reporting: &Reporting,
+    progress: Option<&dyn Fn(u64, u64)>,
+) -> Result<Vec<Rank>, CompileError> {
+    let world = settings.world;
+    let others = if first.by_rank { 1..world } else { 0..0 };
+    let (mut done, total) = (0, 2 * others.len() as u64 + 1);
+    let mut step = || {
+        if total > 1 {
+            progress.iter().for_each(|progress| progress(done, total));
+        }
+        done += 1;
+    };
+    let mut programs = vec![first];
+    for rank in others {
+        step();
+        settings.rank = rank;
+        programs.push(model::try_analyze(ast, &settings)?.map_err(|errors| reporting.on_rank(errors, rank))?);
+    }
+    model::link(&mut programs).map_err(|errors| reporting.all(errors))?;
+    let mut ranks = Vec::with_capacity(world as usize);
+    for (rank, program) in (0..).zip(programs) {
+        step();
+        ranks.push(planned(program).map_err(|errors| reporting.on_rank(errors, rank))?);
+    }
+    // Equal programs are one.
+    ranks.resize(world as usize, ranks[0].clone());
+    plan::ranks::check(&ranks).map_err(|errors| reporting.all(errors))?;
+    Ok(ranks)
+}
+
+fn planned(program: Program) -> Result<Rank, Vec<PlanError>> {
+    let plan = plan::build(&program)?;
+    Ok(Rank { program: Arc::new(program), plan: Arc::new(plan) })
+}
+
+impl Compiled {
+    /// The program of rank 0.
+    pub fn program(&self) -> &Program {
+        &self.ranks[0].program
+    }
+
+    /// The plan of rank 0.
+    pub fn plan(&self) -> &Plan {
+        &self.ranks[0].plan
+    }
+
+    /// Whether the file has an operation that ranks do together.
+    pub fn has_collectives(&self) -> bool {
+        ranks::has_collectives(&self.ast)
+    }
+
+    /// Places a rank on the streams of a device.
+    pub fn place(&self, rank: &Rank, topology: Topology) -> Schedule {
+        let options = schedule::Options { streams: self.max_streams, ..schedule::Options::default() };
+        schedule::place(&rank.program, &rank.plan, topology, &options)
+    }
+
+    /// The schedule of each rank on devices of one kind.
+    pub fn schedules(&self, topology: Topology) -> Vec<Schedule> {
+        self.ranks.iter().map(|rank| self.place(rank, topology)).collect()
+    }
+
+    /// Warnings and advice that need no device, in the order of the text.
+    pub fn lint(&self) -> Vec<Boxed> {
+        let mut all = boxed(model::lint(&self.ast, self.program()));
+        all.extend(boxed(plan::lint(self.program(), |span| self.sources.text(span).to_owned())));
+        all.extend(boxed(syntax::lint(&self.ast, |place| self.sources.rest_of_line(place))));
+        all.sort_by_key(|one| first_offset(one.as_ref()));
+        all
+    }
+}

@@ -1,0 +1,73 @@
+//! A text as a tree, and the values that the caller sets as expressions of that tree.
+
+use sha2::{Digest, Sha256};
+
+use crate::base::{SourceMap, SrcSpan, hex};
+use crate::model;
+use crate::syntax::ast::DeclKind;
+use crate::syntax::{self, Ast, Limits, SyntaxError};
+
+use super::Options;
+use super::diagnostics::{Boxed, CompileError, boxed};
+
+/// A text that has been parsed, and nothing more: its names may be unknown and its types wrong.
+#[derive(Debug)]
+pub struct Parsed {
+    /// Name of the text, as the caller gave it.
+    pub name: String,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha256: String,
+    /// Everything that could be understood, also where there are errors.
+    pub ast: Ast,
+    /// Syntax errors, in the order of the text.
+    pub errors: Vec<SyntaxError>,
+    pub sources: SourceMap,
+    /// Limits that the expressions of values must keep too.
+    limits: Limits,
+}
+
+/// Parses a text. `name` is its name in diagnostics.
+///
+/// # Errors
+/// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
+pub fn parse(name: &str, text: &str, limits: &Limits) -> Result<Parsed, CompileError> {
+    let mut sources = SourceMap::new();
+    let base = sources.add(name, text).ok_or_else(|| CompileError::TooLarge { name: name.to_owned() })?;
+    let (ast, errors) = syntax::parse(text, base, limits);
+    let sha256 = hex(Sha256::digest(text.as_bytes()));
+    Ok(Parsed { name: name.to_owned(), sha256, ast, errors, sources, limits: *limits })
+}
+
+impl Parsed {
+    /// Whether the file declares a parameter of that name.
+    pub(super) fn has_param(&self, wanted: &str) -> bool {
+        self.ast.decls.iter().any(|decl| match &decl.kind {
+            DeclKind::Param { name, .. } => self.ast.names.name(name.symbol) == wanted,
+            _ => false,
+        })
+    }
+
+    /// Parses the values of parameters that the caller sets. Their syntax errors go to `diagnostics`.
+    pub(super) fn values(
+        &mut self,
+        options: &Options,
+        has_streams: bool,
+        diagnostics: &mut Vec<Boxed>,
+    ) -> Result<Vec<model::Setting>, CompileError> {
+        let streams = options.streams.filter(|_| has_streams).map(|streams| ("streams", streams.to_string()));
+        let given = options.set.iter().map(|(name, value)| (name.as_str(), value.clone())).chain(streams);
+        let mut set = Vec::new();
+        for (name, value) in given {
+            let source = format!("--set {name}");
+            let base = self.sources.add(&source, value.as_str()).ok_or(CompileError::TooLarge { name: source })?;
+            match syntax::parse_expr(&value, base, &self.limits, &mut self.ast.names) {
+                Ok(expr) => {
+                    let span = SrcSpan::new(base as usize, base as usize + value.len());
+                    set.push(model::Setting { name: name.to_owned(), value: expr, span });
+                }
+                Err(errors) => diagnostics.extend(boxed(errors)),
+            }
+        }
+        Ok(set)
+    }
+}

@@ -1,0 +1,146 @@
+//! The types that a setting may have: how RON writes a value, and which values are good.
+
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::units::{self, Dimension};
+use crate::base::{Bytes, Nanos};
+
+use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting};
+
+/// Largest number of iterations of a run, and of its warm-up.
+pub const MAX_ITERATIONS: u32 = 1 << 20;
+
+/// Numbers of warm-up and measured iterations of an effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EffortPlan {
+    pub warmup: u32,
+    pub iterations: u32,
+}
+
+/// The type of a setting.
+pub(super) trait Value: Sized {
+    /// What RON holds.
+    type Written: DeserializeOwned;
+
+    /// Words that a value may be; empty for a type of numbers or names.
+    const WORDS: &[&str] = &[];
+
+    /// Converts what RON holds. A number has to lie in `range`, where there is one.
+    fn read(written: Self::Written, range: Option<RangeInclusive<u64>>) -> Result<Self, Wrong>;
+}
+
+/// A value that a setting cannot have.
+pub(super) struct Wrong {
+    /// The part of the setting that is wrong, such as `.warmup`; empty for all of it.
+    pub part: &'static str,
+    pub value: String,
+    pub why: String,
+}
+
+impl Wrong {
+    fn new(value: impl ToString, why: &str) -> Wrong {
+        Wrong { part: "", value: value.to_string(), why: why.to_owned() }
+    }
+}
+
+fn in_range<T: Copy + ToString + TryInto<u64>>(number: T, range: Option<RangeInclusive<u64>>) -> Result<T, Wrong> {
+    match range.filter(|range| !number.try_into().is_ok_and(|number| range.contains(&number))) {
+        None => Ok(number),
+        Some(range) => Err(Wrong::new(number, &format!("it lies between {} and {}", range.start(), range.end()))),
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty),+) => {$(
+        impl Value for $type {
+            type Written = $type;
+
+            fn read(written: $type, range: Option<RangeInclusive<u64>>) -> Result<$type, Wrong> {
+                in_range(written, range)
+            }
+        }
+    )+};
+}
+
+numbers!(u32, u64, usize);
+
+macro_rules! words {
+    ($($type:ty),+) => {$(
+        impl Value for $type {
+            type Written = $type;
+            const WORDS: &[&str] = <$type>::WORDS;
+
+            fn read(written: $type, _: Option<RangeInclusive<u64>>) -> Result<$type, Wrong> {
+                Ok(written)
+            }
+        }
+    )+};
+}
+
+words!(Effort, LaunchSetting, GateSetting, CacheSetting, DataSetting);
+
+impl Value for EffortPlan {
+    type Written = EffortPlan;
+
+    fn read(plan: EffortPlan, _: Option<RangeInclusive<u64>>) -> Result<EffortPlan, Wrong> {
+        let most = u64::from(MAX_ITERATIONS);
+        in_range(plan.warmup, Some(0..=most)).map_err(|wrong| Wrong { part: ".warmup", ..wrong })?;
+        in_range(plan.iterations, Some(1..=most)).map_err(|wrong| Wrong { part: ".iterations", ..wrong })?;
+        Ok(plan)
+    }
+}
+
+impl Value for String {
+    type Written = String;
+
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<String, Wrong> {
+        Ok(written)
+    }
+}
+
+/// A name, or `auto` for `None`.
+impl Value for Option<String> {
+    type Written = String;
+
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Option<String>, Wrong> {
+        Ok(Some(written).filter(|name| name != "auto"))
+    }
+}
+
+impl Value for Nanos {
+    type Written = String;
+
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Nanos, Wrong> {
+        measured(written, Dimension::TIME, i64::MAX as f64, "a time has its unit").map(|time| Nanos(time as i64))
+    }
+}
+
+impl Value for Bytes {
+    type Written = String;
+
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Bytes, Wrong> {
+        measured(written, Dimension::BYTES, u64::MAX as f64, "a size has its unit").map(|bytes| Bytes(bytes as u64))
+    }
+}
+
+/// A number with a unit, in base units, at least 1 and less than `end`. `no_unit` is said of text without a unit.
+fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Result<f64, Wrong> {
+    match quantity(&text, dimension) {
+        None => Err(Wrong::new(text, no_unit)),
+        Some(value) if value < 1.0 => Err(Wrong::new(text, "it is too small")),
+        Some(value) if value >= end => Err(Wrong::new(text, "it is too large")),
+        Some(value) => Ok(value),
+    }
+}
+
+/// `60s`, `1.5TiB`: a number with a unit, in base units.
+fn quantity(text: &str, dimension: Dimension) -> Option<f64> {
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+    let (number, unit) = text.split_at(split);
+    let unit = units::unit(unit.trim()).filter(|unit| unit.dimension == dimension)?;
+    Some(number.parse::<f64>().ok()? * unit.factor)
+}
