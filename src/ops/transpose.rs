@@ -179,10 +179,10 @@ impl Tiles {
         by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
         let mut sides = [vec![along], vec![rank - 1]];
         let length = |axes: &[usize]| axes.iter().map(|&axis| all.dims[axis]).product::<u64>();
+        // What the other side has already is part of the tile too: it is passed over.
         let next = |order: &[usize], sides: &[Vec<usize>; 2], own: usize| {
             let first = order.iter().position(|axis| *axis == sides[own][0])?;
-            let axis = *order.get(first.checked_sub(1)?)?;
-            (!sides.iter().any(|side| side.contains(&axis))).then_some(axis)
+            order[..first].iter().rev().copied().find(|axis| !sides.iter().any(|side| side.contains(axis)))
         };
         let by_output: Vec<usize> = (0..rank).collect();
         for _ in 0..rank {
@@ -199,7 +199,9 @@ impl Tiles {
         let mut read = Side::of(&all, &sides[0], &spec.inputs[0], 1);
         let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
         let elements = spec.outputs[0].elements();
-        let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, MOST);
+        // Shared memory holds a tile with its offsets.
+        let most = if spec.inputs[0].dtype.size() > 4 { MOST / 2 } else { MOST };
+        let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
         // A side that fits is not cut; where one is short, the other may be longer. What is cut is cut in whole packs.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
@@ -209,7 +211,7 @@ impl Tiles {
         read.tile = fitted(read.length, area / written.length.min(square));
         written.tile = fitted(written.length, area / read.tile);
         let count: u64 = others.dims.iter().product();
-        let several = (LEAST / (read.tile * written.tile)).clamp(1, count.max(1));
+        let several = (area / (read.tile * written.tile)).clamp(1, count.max(1));
         Some(Tiles { others, read, written, several })
     }
 
@@ -243,21 +245,41 @@ impl Tiles {
         let row = read.tile + 4u64.div_ceil(dtype.size());
         let (pr, pw, tr, tw) = (read.pack, written.pack, read.tile, written.tile);
         let (side_read, side_written) = (index_type(read.length + tr), index_type(written.length + tw));
+        // Where elements begin, counted from those of the tensors.
+        let reach = spec.inputs[0].reach().max(spec.outputs[0].reach());
+        let offset = index_type(reach);
         let steps = |pack: u64| self.elements().div_ceil(pack * u64::from(BLOCK));
         let body = format!(
             r#"  __shared__ {element} tiles[{shared}];
+  __shared__ {offset} xs[{several}], ys[{several}], xr[{tr}], yr[{tr}], xw[{tw}], yw[{tw}];
   {index} block = ({index})blockIdx.x;
   {index} turned = block / ({index})tiles_read, first = turned / ({index})tiles_written;
   {side_read} r0 = ({side_read})(block - turned * ({index})tiles_read) * {tr};
   {side_written} w0 = ({side_written})(turned - first * ({index})tiles_written) * {tw};
   first *= {several};
+  // What is divided is divided once for a row or a column of the tile.
+  for (u32 i = threadIdx.x; i < {several}; i += {BLOCK}) {{
+    xs[i] = ({offset})others.offset(first + i, 1);
+    ys[i] = ({offset})others.offset(first + i, 0);
+  }}
+  for (u32 i = threadIdx.x; i < {tr}; i += {BLOCK}) {{
+    xr[i] = ({offset})read.offset(r0 + i, 1);
+    yr[i] = ({offset})read.offset(r0 + i, 0);
+  }}
+  for (u32 i = threadIdx.x; i < {tw}; i += {BLOCK}) {{
+    xw[i] = ({offset})written.offset(w0 + i, 1);
+    yw[i] = ({offset})written.offset(w0 + i, 0);
+  }}
+  u32 live_s = (u32)(count - first < {several} ? count - first : {several});
+  u32 live_r = (u32)(length_read - r0 < {tr} ? length_read - r0 : {tr});
+  u32 live_w = (u32)(length_written - w0 < {tw} ? length_written - w0 : {tw});
+  __syncthreads();
 #pragma unroll
   for (int step = 0; step < {reads}; step++) {{
     u32 i = step * {BLOCK} + threadIdx.x;
     u32 r = i % {packs_read} * {pr}, w = i / {packs_read} % {tw}, s = i / {of_read};
-    if (s >= {several} || first + s >= count || r0 + r >= length_read || w0 + w >= length_written) continue;
-    const {element}* from = x + others.offset(first + s, 1) + written.offset(w0 + w, 1) + read.offset(r0 + r, 1);
-    Pack<{element}, {pr}> p = *(const Pack<{element}, {pr}>*)from;
+    if (s >= live_s || r >= live_r || w >= live_w) continue;
+    Pack<{element}, {pr}> p = *(const Pack<{element}, {pr}>*)(x + xs[s] + xw[w] + xr[r]);
 #pragma unroll
     for (int v = 0; v < {pr}; v++) tiles[(s * {tw} + w) * {row} + r + v] = p.at[v];
   }}
@@ -266,11 +288,11 @@ impl Tiles {
   for (int step = 0; step < {writes}; step++) {{
     u32 i = step * {BLOCK} + threadIdx.x;
     u32 w = i % {packs_written} * {pw}, r = i / {packs_written} % {tr}, s = i / {of_written};
-    if (s >= {several} || first + s >= count || r0 + r >= length_read || w0 + w >= length_written) continue;
+    if (s >= live_s || r >= live_r || w >= live_w) continue;
     Pack<{element}, {pw}> p;
 #pragma unroll
     for (int v = 0; v < {pw}; v++) p.at[v] = tiles[(s * {tw} + w + v) * {row} + r];
-    *(Pack<{element}, {pw}>*)(y + others.offset(first + s, 0) + read.offset(r0 + r, 0) + written.offset(w0 + w, 0)) = p;
+    *(Pack<{element}, {pw}>*)(y + ys[s] + yr[r] + yw[w]) = p;
   }}
 "#,
             shared = several * tw * row,
