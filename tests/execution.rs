@@ -324,7 +324,7 @@ fn a_refused_capture_of_the_serial_run_is_told() {
 #[test]
 fn a_backend_without_memory_is_not_verified() {
     let prepared = Prepared::of(MEETING);
-    let verification = measure::verify(&measure::Question {
+    let verification = measure::verify(&measure::VerifyRequest {
         ranks: &[(0, &prepared.program, &prepared.plan)],
         backend: &Mock::silent(),
         streams: None,

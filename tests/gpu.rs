@@ -62,7 +62,7 @@ fn verify(name: &str, (program, plan): &(Program, Plan), gpu: &dyn Backend) {
 }
 
 fn verify_ranks(name: &str, ranks: &[(u32, &Program, &Plan)], gpu: &dyn Backend) {
-    let question = measure::Question {
+    let question = measure::VerifyRequest {
         ranks,
         backend: gpu,
         streams: None,

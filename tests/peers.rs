@@ -257,7 +257,7 @@ fn copies_of_every_kind_agree_with_themselves() {
         plan::ranks::check(&checked).unwrap_or_else(|errors| panic!("{errors:?}"));
         let ranks: Vec<(u32, &Program, &Plan)> =
             (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
-        let question = measure::Question {
+        let question = measure::VerifyRequest {
             ranks: &ranks,
             backend: &Host,
             streams: None,

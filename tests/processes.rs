@@ -368,7 +368,7 @@ fn every_rank_is_verified_by_its_own_process() {
     let ranks: Vec<(u32, &Program, &Plan)> =
         (0..).zip(&world).map(|(number, (program, plan))| (number, program, plan)).collect();
     let verified = |backend: &dyn Backend| {
-        let verification = measure::verify(&measure::Question {
+        let verification = measure::verify(&measure::VerifyRequest {
             ranks: &ranks,
             backend,
             streams: None,

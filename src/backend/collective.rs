@@ -231,6 +231,7 @@ fn reduction(reduction: Reduction) -> c_int {
 }
 
 impl Collectives {
+    /// Resolves the functions of a loaded library; fails if one is missing.
     pub fn load(opened: &Opened) -> Result<Collectives, ExecError> {
         let symbol = "ncclGetErrorString";
         // SAFETY: the type is that of the library's header.

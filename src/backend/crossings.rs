@@ -41,6 +41,7 @@ struct Sending {
 }
 
 impl Crossings {
+    /// Collects the copies between ranks of an image.
     pub fn of(image: &Image) -> Crossings {
         let (mut targets, mut sends) = (BTreeMap::new(), BTreeMap::new());
         for (number, op) in image.ops.iter().enumerate() {

@@ -52,11 +52,13 @@ impl Ranges {
         self.names.get(&span).cloned().unwrap_or_else(|| c"aorta".to_owned())
     }
 
+    /// Opens a range.
     pub fn enter(&self, name: &CString) {
         // SAFETY: the text is whole, and the function takes one.
         unsafe { (self.push)(name.as_ptr()) };
     }
 
+    /// Closes the innermost range.
     pub fn leave(&self) {
         // SAFETY: the function takes nothing.
         unsafe { (self.pop)() };

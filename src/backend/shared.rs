@@ -56,10 +56,12 @@ impl SharedMemory {
         self.file = None;
     }
 
+    /// Address of its first byte in this process.
     pub fn address(&self) -> u64 {
         self.address
     }
 
+    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }

@@ -15,6 +15,7 @@ pub enum DType {
 }
 
 impl DType {
+    /// Every element type.
     pub const ALL: [DType; 7] = [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I32, DType::I8, DType::U8];
 
     /// Name in the language.
@@ -30,6 +31,7 @@ impl DType {
         }
     }
 
+    /// The type of that name in the language; `None` if there is none.
     pub fn from_name(name: &str) -> Option<DType> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
@@ -44,6 +46,7 @@ impl DType {
         }
     }
 
+    /// Whether the type is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }

@@ -22,6 +22,7 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }

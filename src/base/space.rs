@@ -12,8 +12,10 @@ pub enum Space {
 }
 
 impl Space {
+    /// Every space.
     pub const ALL: [Space; 3] = [Space::Device, Space::Pinned, Space::Host];
 
+    /// Name in the language.
     pub fn name(self) -> &'static str {
         match self {
             Space::Device => "device",
@@ -22,6 +24,7 @@ impl Space {
         }
     }
 
+    /// The space of that name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Space> {
         Self::ALL.into_iter().find(|space| space.name() == name)
     }

@@ -14,6 +14,7 @@ pub struct Interner {
 }
 
 impl Interner {
+    /// Number of a name, which is added if it is new.
     pub fn intern(&mut self, name: &str) -> Symbol {
         if let Some(index) = self.names.get_index_of(name) {
             return Symbol(index as u32);
@@ -26,6 +27,7 @@ impl Interner {
         self.names.get_index_of(name).map(|index| Symbol(index as u32))
     }
 
+    /// The name of a number.
     pub fn name(&self, symbol: Symbol) -> &str {
         self.names.get_index(symbol.0 as usize).expect("a symbol is only made by the interner that resolves it")
     }

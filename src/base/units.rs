@@ -31,10 +31,12 @@ pub struct Rate<'a>(pub f64, pub &'a str);
 pub struct Count<'a>(pub f64, pub &'a str);
 
 impl Nanos {
+    /// Rounds seconds to whole nanoseconds.
     pub fn from_secs_f64(seconds: f64) -> Nanos {
         Nanos((seconds * 1e9).round() as i64)
     }
 
+    /// The duration in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 * 1e-9
     }
@@ -172,6 +174,7 @@ pub struct Dimension {
 }
 
 impl Dimension {
+    /// Dimension of a plain number.
     pub const NONE: Dimension = Dimension::new(0, 0, 0);
     pub const TIME: Dimension = Dimension::new(1, 0, 0);
     pub const BYTES: Dimension = Dimension::new(0, 1, 0);
@@ -190,6 +193,7 @@ impl Dimension {
         })
     }
 
+    /// Dimension of the reciprocal.
     pub fn inverse(self) -> Dimension {
         Dimension {
             time: self.time.saturating_neg(),
@@ -286,6 +290,7 @@ pub fn plain(value: f64) -> String {
 pub struct Unit {
     pub name: &'static str,
     pub dimension: Dimension,
+    /// Size in base units.
     pub factor: f64,
 }
 

@@ -47,6 +47,7 @@ impl Session {
         }
     }
 
+    /// Gives the device up and returns the error of a hang in `iteration`.
     pub(super) fn hang(&mut self, iteration: u64, stuck: bool) -> ExecError {
         self.give_up(iteration, stuck);
         hang::error(&[self.report(false)])

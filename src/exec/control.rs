@@ -140,6 +140,7 @@ impl Control {
         }
     }
 
+    /// Whether a rank has failed in this phase.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }

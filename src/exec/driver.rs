@@ -38,7 +38,9 @@ pub struct DeviceInfo {
     pub name: String,
     /// True if times come from a model instead of a clock.
     pub simulated: bool,
+    /// Number of the device in the vendor's order.
     pub index: Option<u32>,
+    /// Number of compute units.
     pub units: Option<u32>,
     /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,
@@ -95,6 +97,7 @@ pub struct Repeat {
 }
 
 impl Fault {
+    /// Creates a fault without an error code, for a failure that no vendor's function returned.
     pub fn new(call: &'static str, message: impl Into<String>) -> Box<Fault> {
         Box::new(Fault { call, code: 0, message: message.into(), late: false })
     }

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::peers::{Constant, constant};
 
+/// An error of preparing or running a session.
 #[derive(Clone, Debug, Error, Diagnostic, Serialize, Deserialize)]
 pub enum ExecError {
     #[error("no {backend} device: {why}")]

@@ -67,12 +67,14 @@ impl Gate {
         self.on && self.forced < ENOUGH && (self.observed_fit || !observed)
     }
 
+    /// Notes whether the iteration at place `gate` of the ring is held.
     pub fn set_held(&mut self, gate: u32, held: bool) {
         if let Some(place) = self.held.get_mut(gate as usize) {
             *place = held;
         }
     }
 
+    /// Whether the iteration at place `gate` of the ring is held.
     pub fn held(&self, gate: u32) -> bool {
         self.held.get(gate as usize).copied().unwrap_or(false)
     }

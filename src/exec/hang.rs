@@ -23,6 +23,7 @@ pub(super) struct LaneState {
     pub lane: u32,
     /// The operation that the lane runs, or must begin next.
     pub op: u32,
+    /// Whether `op` has begun.
     pub begun: bool,
     /// The incomplete operation that `op` waits for; `None` if `op` has begun or waits for none.
     pub awaits: Option<u32>,
@@ -50,6 +51,7 @@ struct Position {
 }
 
 impl Outline {
+    /// Commands of an iteration.
     pub(super) fn step(&self, iteration: u64) -> &StepCommands {
         &self.period[(iteration % self.period.len() as u64) as usize]
     }

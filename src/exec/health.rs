@@ -18,8 +18,10 @@ pub struct Health {
     /// SM clock: current and highest.
     pub clock_mhz: Option<u32>,
     pub max_clock_mhz: Option<u32>,
+    /// Current and maximum power draw, in W.
     pub power_watts: Option<u32>,
     pub power_limit_watts: Option<u32>,
+    /// Temperature in °C.
     pub celsius: Option<u32>,
     /// Current reasons for a reduced clock, without idleness and a clock that somebody set.
     #[serde(deserialize_with = "constants")]

@@ -55,6 +55,7 @@ pub struct Comm {
     pub stream: String,
 }
 
+/// A real stream of the device.
 #[derive(Clone, Debug)]
 pub struct ImageLane {
     pub name: String,

@@ -55,7 +55,7 @@ pub struct Launched {
     pub outputs: Vec<Address>,
     /// Addresses of its outputs at the end of the iteration; `None` if nobody reads them and no copy was made.
     pub found: Option<Vec<Address>>,
-    pub meeting: MatchBy,
+    pub match_by: MatchBy,
 }
 
 /// How an operation is matched with those of other ranks.
@@ -145,12 +145,12 @@ impl CopyInserter<'_> {
                 Some(pairs.map(|(tensor, &from)| self.keep(tensor, from, op.lane, &mut copies)).collect())
             }
         };
-        let meeting = match self.image.comms.get(op.comm as usize) {
+        let match_by = match self.image.comms.get(op.comm as usize) {
             Some(comm) if comm.ranks.len() > 1 => MatchBy::Comm(op.comm),
             _ if op.crossing != NO_CROSSING => MatchBy::Crossing(op.crossing),
             _ => MatchBy::None,
         };
-        all.push(Launched { op: id, work, inputs, outputs, found, meeting });
+        all.push(Launched { op: id, work, inputs, outputs, found, match_by });
         copies
     }
 

@@ -22,6 +22,7 @@ use super::session::{RING, Session};
 pub struct Options {
     /// Number of iterations that the host may run ahead of the device, if iterations do not overlap.
     pub in_flight: u32,
+    /// Timeout of an iteration, and of preparation without progress.
     pub timeout: Nanos,
     pub gemm_candidates: u32,
     /// Most operations that an observed iteration may have.
@@ -77,6 +78,7 @@ pub(super) struct Outline {
 /// The state that a session keeps of a lowered schedule.
 pub(super) struct Lowered {
     pub outline: Outline,
+    /// Placement of each memory, with its offset in the space.
     pub placements: Vec<(Placement, u64)>,
     pub sync: Sync,
     /// Number of iterations that may be issued beyond the last completed one.

@@ -282,12 +282,12 @@ impl Ranks {
         peers::share(self.peers.as_deref(), what, own)
     }
 
-    /// Returns the session if this process runs one rank alone; `None` otherwise.
+    /// Returns the first session of this process, for a program with one rank.
     pub(super) fn into_only(self) -> Option<Session> {
         self.sessions.into_iter().next()
     }
 
-    /// Runs `run` on every session concurrently. The first failure ends the others and is returned. `what` names the
+    /// Runs `work` on every session concurrently. The first failure ends the others and is returned. `what` names the
     /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process knows
     /// it: rank 0 knows all, other processes only their own.
     fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
@@ -321,7 +321,7 @@ impl Ranks {
         Ok((common, ranks.collect()))
     }
 
-    /// Runs `run` on every session of this process.
+    /// Runs `work` on every session of this process.
     fn each_here<T: Send>(
         &mut self,
         control: &Control,
@@ -396,7 +396,7 @@ impl Ranks {
         parallel::side_by_side(&mut self.sessions, |session| session.driver.abandon());
     }
 
-    /// Like [`Ranks::each`], but returns no values if any rank fails.
+    /// Like [`Ranks::each`]. If a rank of several fails, abandons all sessions, which cannot be used again.
     pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,

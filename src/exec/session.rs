@@ -47,6 +47,7 @@ pub enum LaunchMode {
 }
 
 impl LaunchMode {
+    /// Name in options and records: `stream` or `graph`.
     pub fn name(self) -> &'static str {
         match self {
             LaunchMode::Stream => "stream",
@@ -127,6 +128,7 @@ impl Samples {
 }
 
 impl Session {
+    /// Creates the session of rank `rank` on an open driver.
     pub(super) fn new(
         driver: Box<dyn Driver>,
         mut lowered: Lowered,
@@ -165,6 +167,7 @@ impl Session {
         self.driver.enter().map_err(device)
     }
 
+    /// Releases this rank from the calling thread.
     pub(super) fn leave(&mut self) {
         self.driver.leave();
     }
@@ -181,6 +184,8 @@ impl Session {
         Ok(())
     }
 
+    /// Captures the graph of an iteration of the period and returns its number. `observed` is the first stamp around
+    /// operations, if it is to be observed.
     pub(super) fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
         let origin = self.origin(index);
         self.driver.begin_capture(origin).map_err(device)?;
@@ -283,10 +288,12 @@ impl Session {
         Ok(())
     }
 
+    /// The stamp at the begin of an iteration.
     pub(super) fn begin_stamp(iteration: u64) -> u32 {
         (2 * (iteration % RING)) as u32
     }
 
+    /// The stamp at the end of an iteration.
     pub(super) fn end_stamp(iteration: u64) -> u32 {
         Self::begin_stamp(iteration) + 1
     }
@@ -344,6 +351,7 @@ impl Session {
         }
     }
 
+    /// Makes every lane of an iteration wait for `stamp`, which `origin` has recorded.
     pub(super) fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.outline.period[index].used.len() {
             let lane = self.lowered.outline.period[index].used[position];
@@ -559,6 +567,7 @@ impl Session {
         self.driver.health()
     }
 
+    /// Notes of the driver from preparation.
     pub fn notes(&self) -> Vec<String> {
         self.driver.notes()
     }
@@ -569,6 +578,7 @@ fn jumped(said: String) -> ExecError {
     ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
 }
 
+/// Converts a fault that is not related to an operation.
 pub(super) fn device(fault: Box<Fault>) -> ExecError {
     match fault.late {
         true => ExecError::Late { fault: fault.to_string(), outstanding: String::new(), at: Vec::new() },
@@ -576,6 +586,7 @@ pub(super) fn device(fault: Box<Fault>) -> ExecError {
     }
 }
 
+/// Converts a fault of an operation, given by name and source location.
 pub(super) fn at_operation(fault: &Fault, (name, span): (&'static str, SrcSpan)) -> ExecError {
     match fault.late {
         true => {

@@ -10,6 +10,7 @@ use crate::base::{LaneId, Nanos, OpId};
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
+    /// From the begin of the iteration.
     pub start: Nanos,
     pub end: Nanos,
 }
@@ -53,6 +54,7 @@ pub struct Trace {
 }
 
 impl Span {
+    /// Time from start to end.
     pub fn duration(&self) -> Nanos {
         self.end - self.start
     }

@@ -92,11 +92,13 @@ impl RankProgress {
         self.issued.0.load(Ordering::Acquire) >= iterations || self.is_over()
     }
 
+    /// Notes how many iterations are complete.
     pub fn note_retired(&self, iterations: u64) {
         self.retired.store(iterations, Ordering::Relaxed);
         self.advance();
     }
 
+    /// Begins a phase.
     pub fn begin(&self) {
         self.retired.store(0, Ordering::Relaxed);
         self.issued.0.store(0, Ordering::Release);
@@ -104,6 +106,7 @@ impl RankProgress {
         self.over.store(false, Ordering::Release);
     }
 
+    /// Ends a phase.
     pub fn end(&self) {
         self.over.store(true, Ordering::Release);
     }

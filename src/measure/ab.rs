@@ -39,6 +39,7 @@ pub struct AbRecord {
     pub b: AbSideRecord,
     /// In the order of time.
     pub blocks: Vec<AbBlockRecord>,
+    /// Evaluation; `None` if there were too few blocks.
     pub result: Option<AbResult>,
     pub warnings: Vec<String>,
 }
@@ -113,6 +114,7 @@ impl AbRecord {
         text
     }
 
+    /// The record of a side.
     pub fn side(&self, side: AbSide) -> &AbSideRecord {
         match side {
             AbSide::A => &self.a,

@@ -2,8 +2,8 @@
 
 use crate::base::OpId;
 
-use super::meetings::Iteration;
 use super::stats::Summary;
+use super::waiting::Iteration;
 
 /// Median durations in ns without waiting for other ranks, by the rank's slot and the operation.
 #[derive(Debug)]

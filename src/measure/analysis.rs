@@ -13,12 +13,12 @@ use crate::plan::Plan;
 
 use super::alone::Alone;
 use super::beside;
-use super::meetings::Iteration;
 use super::observed::{Observed, computes};
 use super::record::{AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, TotalsRecord};
 use super::spans;
 use super::split::{self, Link, SplitContext};
 use super::stats::Summary;
+use super::waiting::Iteration;
 
 /// Share of a resource's peak above which the resource counts as the limit of an operation.
 const LIMITS: f64 = 0.3;
@@ -31,12 +31,15 @@ pub struct Subject<'a> {
     pub step: usize,
     /// Observed iterations of that slot.
     pub iterations: &'a [&'a Iteration<'a>],
+    /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
+    /// Whether the host limits the iteration.
     pub host_bound: bool,
     /// Hardware queue of each real stream; `None` if the launch uses none, as with a graph.
     pub queues: Option<Vec<u32>>,
     /// Median of the headline; `None` if its times were refused.
     pub time: Option<Nanos>,
+    /// `None` without a device profile.
     pub peaks: Option<&'a Peaks<'a>>,
 }
 

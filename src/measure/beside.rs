@@ -9,11 +9,11 @@ use crate::model::OpKind;
 use crate::ops::Category;
 
 use super::analysis::Subject;
-use super::meetings::Iteration;
 use super::observed::computes;
 use super::record::BesideRecord;
 use super::spans::{self, TimeRange};
 use super::stats::Summary;
+use super::waiting::Iteration;
 
 /// Share of a kernel's time with a concurrently waiting operation above which the kernel counts as affected.
 const MOST: f64 = 0.5;

@@ -198,6 +198,7 @@ pub struct Cases {
     pub cases: Vec<Case>,
     /// Bytes of all complete lines. Anything after them is an incomplete line.
     pub whole: usize,
+    /// Whether the last line was incomplete and was ignored.
     pub torn: bool,
 }
 

@@ -41,6 +41,7 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// The other direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::LowerIsBetter => Direction::HigherIsBetter,

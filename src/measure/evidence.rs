@@ -12,13 +12,13 @@ use crate::plan::Plan;
 
 use super::alone::Alone;
 use super::device::Device;
-use super::meetings::Iteration;
 use super::metrics::Known;
 use super::observed::{self, Observed};
 use super::plausible::Limits;
 use super::slots;
 use super::spans;
 use super::stats::Summary;
+use super::waiting::Iteration;
 
 /// Everything that metrics of a variant on one rank are computed from.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub struct Evidence<'a> {
     /// Number of iterations after which the programs of all ranks repeat.
     pub slots: usize,
     pub time: &'a Samples,
+    /// Samples of the run on one stream; `None` if there was none.
     pub serial: Option<&'a Samples>,
     /// The observed iterations.
     pub traces: &'a [Iteration<'a>],
@@ -45,6 +46,7 @@ pub struct Evidence<'a> {
 /// plain amount has the denominator 1, so that amounts combine to their mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quotient {
+    /// Numerator and denominator.
     pub over: f64,
     pub under: f64,
 }

@@ -18,7 +18,6 @@ mod doubts;
 pub mod effect;
 mod evidence;
 pub mod expected;
-mod meetings;
 mod metrics;
 #[cfg(test)]
 mod noise;
@@ -44,6 +43,7 @@ mod valid;
 mod variant;
 pub mod verdict;
 mod verify;
+mod waiting;
 mod warm_session;
 mod warmup;
 
@@ -51,7 +51,7 @@ pub use contents::buffers;
 pub use evidence::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
-pub use verify::{Comparison, Question, Verification, Verified, compare, verify};
+pub use verify::{Comparison, Verification, Verified, VerifyRequest, compare, verify};
 pub use warm_session::{Block, WarmSession, WarmSessionOptions};
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use crate::ops::{Category, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
-use super::meetings::Iteration;
 use super::spans::{self, TimeRange};
+use super::waiting::Iteration;
 
 /// Whether a category is computation. Copies and collectives move data, and markers do nothing.
 pub fn computes(category: Category) -> bool {
@@ -38,10 +38,12 @@ impl<'a> Observed<'a> {
         Observed { spans, ..*self }
     }
 
+    /// Spec of a span's operation; `None` for a marker.
     pub fn spec(&self, span: &Span) -> Option<&'a Spec> {
         self.program.op_spec(self.program.cycle[self.iteration.trace.step].op(span.op))
     }
 
+    /// Specs of the operations.
     pub fn specs(&self) -> impl Iterator<Item = &'a Spec> {
         self.spans.iter().filter_map(|span| self.spec(span))
     }

@@ -6,11 +6,11 @@ use crate::ops::{self, BusBytes, Category, Launch, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis::{self, Peaks};
-use super::meetings::Iteration;
 use super::plausible::Limits;
 use super::record::OperationRecord;
 use super::run::{RankRequest, Request};
 use super::stats::Summary;
+use super::waiting::Iteration;
 
 /// Records of the operations of a slot of the rank's own cycle.
 pub fn operations(

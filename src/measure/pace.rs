@@ -34,6 +34,7 @@ impl Pace {
         if mixed { Pace::Host } else { Pace::Headline }
     }
 
+    /// The times of a variant that have this pace.
     pub fn times(self, variant: &Variant) -> &Times {
         match self {
             Pace::Headline => &variant.time,

@@ -16,6 +16,7 @@ use crate::base::random;
 
 /// Blocks per round, and blocks of each side in it.
 pub const ROUND: usize = 4;
+/// Blocks of each side in a round.
 pub const OF_A_SIDE: usize = 2;
 
 /// Minimum rounds for comparing a side with itself.
@@ -39,6 +40,7 @@ pub enum AbSide {
 }
 
 impl AbSide {
+    /// Name in records and options: `a` or `b`.
     pub fn name(self) -> &'static str {
         match self {
             AbSide::A => "a",
@@ -66,6 +68,7 @@ pub struct Alarms {
 }
 
 impl Alarms {
+    /// Share of comparisons with a false alarm; 0 without comparisons.
     pub fn rate(&self) -> f64 {
         self.alarms as f64 / self.comparisons.max(1) as f64
     }

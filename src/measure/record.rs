@@ -21,6 +21,7 @@ pub use ranks::*;
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
 
+/// The record of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
@@ -44,6 +45,7 @@ pub struct RunRecord {
     pub environment: Environment,
     pub program: ProgramRecord,
     pub variants: Vec<Variant>,
+    /// `None` if no verification was requested.
     pub verification: Option<VerificationRecord>,
     /// Metrics with their normal ranges on such a device. Empty if none are known, or nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,6 +54,7 @@ pub struct RunRecord {
     pub warnings: Vec<String>,
 }
 
+/// The workload's file and parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Workload {
     pub name: String,
@@ -61,7 +64,9 @@ pub struct Workload {
     pub origin: String,
     /// SHA-256 of the text, in hexadecimal.
     pub sha256: String,
+    /// Category in the file's `meta`; `None` without one.
     pub category: Option<String>,
+    /// Preset that the parameters were taken from; `None` without one.
     pub preset: Option<String>,
     /// Every parameter with its value.
     pub params: IndexMap<String, String>,
@@ -82,6 +87,7 @@ impl Workload {
     }
 }
 
+/// Settings of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub backend: String,
@@ -112,16 +118,21 @@ fn one() -> u32 {
     1
 }
 
+/// The device and its backend.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
+    /// Number of the device in the vendor's order.
     pub index: Option<u32>,
+    /// Number of compute units.
     pub units: Option<u32>,
+    /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,
     /// Versions of driver, compiler and libraries, and other facts that the backend reports.
     pub facts: IndexMap<String, String>,
 }
 
+/// The host machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Environment {
     pub host: String,
@@ -139,6 +150,7 @@ pub struct Environment {
     pub variables: IndexMap<String, String>,
 }
 
+/// Properties of the program and its schedule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProgramRecord {
     /// Operations of the first iteration.
@@ -163,6 +175,7 @@ pub struct ProgramRecord {
     pub memory: MemoryRecord,
 }
 
+/// A real stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneRecord {
     pub name: String,
@@ -176,6 +189,7 @@ pub struct LaneRecord {
     pub queue: u32,
 }
 
+/// Bytes of memory that the schedule uses, by space.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct MemoryRecord {
     pub device: Bytes,
@@ -226,8 +240,10 @@ pub struct Variant {
 pub struct HealthRecord {
     pub clock_mhz: Option<u32>,
     pub max_clock_mhz: Option<u32>,
+    /// Current and maximum power draw, in W.
     pub power_watts: Option<u32>,
     pub power_limit_watts: Option<u32>,
+    /// Temperature in °C.
     pub celsius: Option<u32>,
     /// Reasons for a reduced clock.
     pub reasons: Vec<String>,
@@ -248,6 +264,7 @@ pub struct BlockRecord {
 /// Discarded iterations before the measured ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmupRecord {
+    /// Number of iterations.
     pub iterations: u64,
     /// Relative change of the last round's times from the first to the last third; `None` without a trend.
     pub trend: Option<f64>,
@@ -255,6 +272,7 @@ pub struct WarmupRecord {
     pub settled: Option<bool>,
 }
 
+/// The value of a metric.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MetricRecord {
     pub name: String,
@@ -283,6 +301,7 @@ pub struct OverSlots {
     pub max: String,
 }
 
+/// The outcome of an expectation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExpectationRecord {
     /// Text in the file.

@@ -14,9 +14,9 @@ use crate::schedule::{self, Schedule};
 use super::alone::Alone;
 use super::blocks::{self, Blocks};
 use super::doubts;
-use super::meetings::Observations;
 use super::record::{Times, Variant, WarmupRecord};
 use super::variant;
+use super::waiting::Observations;
 use super::warmup;
 
 /// Maximum number of observed iterations, unless a single round has more.
@@ -104,6 +104,7 @@ impl<'a> Request<'a> {
         model::slots(self.ranks.iter().map(|rank| rank.program))
     }
 
+    /// Statistics of samples, by the slots of the world.
     pub(super) fn times(&self, samples: &Samples) -> Times {
         Times::of_slots(&samples.time, self.slots(), samples.first)
     }

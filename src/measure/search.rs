@@ -24,6 +24,7 @@ use super::stats::{Moments, student};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchAxis {
     pub values: usize,
+    /// Whether neighbouring values are similar.
     pub ordered: bool,
 }
 
@@ -36,6 +37,7 @@ pub struct Search {
     pub axes: Vec<SearchAxis>,
     /// Maximum number of runs.
     pub budget: usize,
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -121,6 +123,7 @@ impl Search {
 }
 
 impl Tried {
+    /// Number of its runs.
     pub fn runs(&self) -> usize {
         self.logs.len()
     }

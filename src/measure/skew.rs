@@ -8,9 +8,9 @@ use indexmap::IndexMap;
 use crate::base::Nanos;
 
 use super::balance;
-use super::meetings::{MatchedOperation, MatchedOperations};
 use super::record::{CollectiveRecord, LateRecord, MomentRecord, RankRecord, SkewRecord};
 use super::stats::Summary;
+use super::waiting::{MatchedOperation, MatchedOperations};
 
 /// Minimum number of observed iterations for naming a straggler.
 const FEWEST: usize = 3;

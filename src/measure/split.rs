@@ -9,12 +9,13 @@ use crate::exec::{Span, Trace};
 use crate::plan::StepPlan;
 
 use super::alone::Alone;
-use super::meetings::Iteration;
 use super::record::SplitRecord;
+use super::waiting::Iteration;
 
 /// Context of the split besides the trace.
 pub struct SplitContext<'a> {
     pub step: &'a StepPlan,
+    /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
     /// True if the host issues too slowly: unexplained gaps are then attributed to the host.
     pub host_bound: bool,

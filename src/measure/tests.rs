@@ -10,9 +10,9 @@ use crate::syntax;
 use super::alone::Alone;
 use super::device::Device;
 use super::evidence::Evidence;
-use super::meetings::Iteration;
 use super::metrics::Known;
 use super::plausible::Limits;
+use super::waiting::Iteration;
 
 pub fn planned(text: &str) -> (Program, Plan) {
     let (ast, errors) = syntax::parse(text, 0, &syntax::Limits::default());

@@ -13,6 +13,7 @@ use super::stats::Summary;
 pub struct Times {
     /// Number of iterations.
     pub n: usize,
+    /// Median; this and the other statistics are `None` if there are too few samples, or if the times are refused.
     pub p50_ns: Option<Nanos>,
     /// Interval that contains the true median with 95 % confidence.
     pub p50_low_ns: Option<Nanos>,
@@ -41,6 +42,7 @@ pub struct Times {
 pub struct SlotTimes {
     /// Number of iterations.
     pub n: usize,
+    /// Median; this and the other statistics are `None` if there are too few samples.
     pub p50_ns: Option<Nanos>,
     /// Interval that contains the true median with 95 % confidence.
     pub p50_low_ns: Option<Nanos>,

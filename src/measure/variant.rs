@@ -11,7 +11,6 @@ use super::analysis::{self, Peaks, Subject};
 use super::device::Device;
 use super::doubts;
 use super::evidence::Evidence;
-use super::meetings::{Iteration, Observations};
 use super::metrics::{self, Known};
 use super::operations::operations;
 use super::plausible::Limits;
@@ -20,6 +19,7 @@ use super::run::{RankRequest, Request, Serial, VariantSamples};
 use super::skew;
 use super::stats::Summary;
 use super::verdict;
+use super::waiting::{Iteration, Observations};
 
 /// Overhead of observation above which a warning is given.
 const OBSERVER: f64 = 0.02;

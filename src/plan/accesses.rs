@@ -32,6 +32,7 @@ impl At {
         At { turn: iteration + 1, op }
     }
 
+    /// Number of the iteration, counted from 0.
     pub fn iteration(self) -> u32 {
         self.turn - 1
     }
@@ -114,6 +115,7 @@ impl<'a> Accesses<'a> {
         }
     }
 
+    /// Records an access. A write replaces all earlier accesses of the slice.
     pub fn note(&mut self, access: Access, writes: bool) {
         match writes {
             true => self.write(access),

@@ -11,11 +11,13 @@ pub struct Affine {
 const COMPARED: usize = 64;
 
 impl Affine {
+    /// Value for these variables.
     pub fn of(&self, variables: &[i64]) -> i64 {
         let product = |(factor, value): (&i64, &i64)| factor.saturating_mul(*value);
         self.factors.iter().zip(variables).map(product).fold(self.constant, i64::saturating_add)
     }
 
+    /// The same function with the constant 0.
     pub fn without_constant(&self) -> Affine {
         Affine { constant: 0, ..self.clone() }
     }

@@ -3,6 +3,7 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// An error in the order of operations.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum PlanError {
     #[error("`{first}` and `{second}` race for `{memory}`")]

@@ -100,10 +100,12 @@ impl StepPlan {
         self.graph.raw_edges().iter().map(edge)
     }
 
+    /// Number of operations.
     pub fn operations(&self) -> usize {
         self.graph.node_count()
     }
 
+    /// Number of dependencies within the iteration.
     pub fn edges(&self) -> usize {
         self.graph.edge_count()
     }

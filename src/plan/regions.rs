@@ -19,10 +19,12 @@ impl Neighbour {
         Neighbour(view.0 << 1 | u32::from(covered))
     }
 
+    /// The overlapping slice.
     pub fn view(self) -> ViewId {
         ViewId(self.0 >> 1)
     }
 
+    /// Whether that slice lies completely inside the other.
     pub fn covered(self) -> bool {
         self.0 & 1 == 1
     }

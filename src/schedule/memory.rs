@@ -36,7 +36,9 @@ pub struct Placement {
     pub space: Space,
     /// Offset in bytes from the begin of the space; for scratch memory, of its copy.
     pub offset: u64,
+    /// Size in bytes.
     pub bytes: u64,
+    /// Whether it is scratch memory, of which each copy has one.
     pub scratch: bool,
 }
 
@@ -52,6 +54,7 @@ impl MemoryPlan {
         &self.placements[memory.index()]
     }
 
+    /// Bytes used in a space, including all copies of scratch memory.
     pub fn bytes(&self, space: Space) -> u64 {
         match space {
             Space::Device => self.fixed[0] + self.scratch * u64::from(self.copies),
@@ -227,10 +230,12 @@ impl<'a> Placer<'a> {
         }
     }
 
+    /// Ends an iteration: adds its use of scratch memory to the layout.
     pub fn end(&mut self) {
         self.plan.scratch = self.plan.scratch.max(self.end);
     }
 
+    /// Returns the layout.
     pub fn finish(self) -> MemoryPlan {
         self.plan
     }

@@ -156,7 +156,7 @@ impl Case {
         modes: &[LaunchMode],
     ) -> Result<Verification, ExecError> {
         let ranks = (0..).zip(&self.ranks).map(|(rank, (program, plan))| (rank, program, plan));
-        let question = measure::Question {
+        let question = measure::VerifyRequest {
             ranks: &ranks.collect::<Vec<_>>(),
             backend,
             streams,

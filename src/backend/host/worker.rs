@@ -45,10 +45,12 @@ impl Event {
         self.changed.notify_all();
     }
 
+    /// Whether the event has been recorded `turn` times.
     pub fn has_reached(&self, turn: u64) -> bool {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) >= turn
     }
 
+    /// Blocks until the event has been recorded `turn` times.
     pub fn wait(&self, turn: u64) {
         let reached = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_while(reached, |reached| *reached < turn);
@@ -64,10 +66,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Forgets the time, before the stamp is recorded anew.
     pub fn clear(&self) {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Time at which the stamp was reached; `None` before.
     pub fn time(&self) -> Option<Nanos> {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,6 +113,7 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Memory of a space.
     pub fn memory(&self, space: Space) -> &Memory {
         match space {
             Space::Device => &self.device,

@@ -96,6 +96,7 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
 /// data is not interpreted.
 pub struct Guest {
     stream: Stream,
+    /// Its address; `None` for a process of this host.
     pub from: Option<IpAddr>,
     since: Instant,
     heard: Vec<u8>,
@@ -114,6 +115,7 @@ pub enum GuestState {
 }
 
 impl Guest {
+    /// Begins the authentication of a new connection.
     pub fn new(stream: Stream) -> Guest {
         let from = stream.from();
         Guest { stream, from, since: Instant::now(), heard: Vec::new(), begun: None }

@@ -27,15 +27,18 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Sends a frame; fails after `patience`.
     pub fn send(&mut self, frame: &Frame, patience: Duration) -> io::Result<()> {
         frame.write(&mut self.stream.until(Instant::now() + patience), &mut self.seals.sent)
     }
 
+    /// Receives a frame; fails after `patience`.
     pub fn receive(&mut self, patience: Duration) -> io::Result<Frame> {
         Frame::read(&mut self.stream.until(Instant::now() + patience), &mut self.seals.received)
     }
 }
 
+/// Version of this program. Both sides must have the same.
 pub(super) fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }

@@ -7,6 +7,7 @@ use sha2::Sha256;
 /// Bytes of a tag: an HMAC with SHA-256.
 pub const TAG: usize = 32;
 
+/// A message authentication code.
 pub type Tag = [u8; TAG];
 
 /// Starts the HMAC of parts under a label. Each part is preceded by its length, so that different lists of parts
@@ -38,6 +39,7 @@ pub struct Seal {
 }
 
 impl Seal {
+    /// Starts a direction with its key, at frame 0.
     pub fn new(key: Tag) -> Seal {
         Seal { key, next: 0 }
     }

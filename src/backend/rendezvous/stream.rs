@@ -32,6 +32,7 @@ pub fn is_loopback(address: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
+/// A connection.
 #[derive(Debug)]
 pub enum Stream {
     Network(TcpStream),
@@ -164,6 +165,7 @@ pub enum Listener {
 }
 
 impl Listener {
+    /// Listens at an address.
     pub fn bind(address: &Address) -> io::Result<Listener> {
         let listener = match address {
             Address::Network(address) => Listener::Network(TcpListener::bind(address)?),

@@ -33,10 +33,12 @@ impl<'a> Digest<'a> {
         Digest { hasher: DefaultHasher::new(), now, first, stamps }
     }
 
+    /// Returns the digest of everything added so far.
     pub fn finish(self) -> u64 {
         self.hasher.finish()
     }
 
+    /// Adds an integer.
     pub fn word(&mut self, word: impl Into<u64>) {
         self.hasher.write_u64(word.into());
     }
@@ -57,6 +59,7 @@ impl<'a> Digest<'a> {
         self.word(number.to_bits());
     }
 
+    /// Adds a duration in ns.
     pub fn duration(&mut self, time: Time) {
         self.word(time as u64);
     }
@@ -71,6 +74,7 @@ impl<'a> Digest<'a> {
         self.duration((time - self.now).max(0));
     }
 
+    /// Adds a task, relative to the oldest one that is kept.
     pub fn task(&mut self, task: TaskId) {
         // A task that is no longer kept has ended long ago, so all such tasks are equal.
         self.word(task.checked_sub(self.first).map_or(0, |place| place + 1));
@@ -89,6 +93,7 @@ impl<'a> Digest<'a> {
         }
     }
 
+    /// Adds a stamp, relative to its rank's next iteration.
     pub fn stamp(&mut self, stamp: Option<u32>) {
         let Some(stamp) = stamp else { return self.word(0u64) };
         let (rank, base) = match self.stamps.iter().rposition(|base| base.first <= stamp) {

@@ -23,6 +23,7 @@ pub struct Exchanges<'a> {
 }
 
 impl<'a> Exchanges<'a> {
+    /// Numbers the communicators of all images.
     pub fn new(images: &'a [Image], profile: &'a Profile) -> Self {
         let mut comms = FxHashMap::default();
         for comm in images.iter().flat_map(|image| &image.comms) {

@@ -18,15 +18,15 @@ pub use super::flows::Time;
 use super::slots::Slots;
 
 mod agenda;
-mod meetings;
+mod exchanges;
 mod paths;
 mod state;
 mod units;
 mod watched;
 
 use agenda::{Event, EventKind};
-use meetings::TransferId;
-pub use meetings::{Channel, ChannelSide, Exchange};
+use exchanges::TransferId;
+pub use exchanges::{Channel, ChannelSide, Exchange};
 use paths::Paths;
 use units::Blocks;
 
@@ -137,7 +137,7 @@ pub struct Machine {
     /// The longest gap between a task's end and a dependent's start.
     longest_gap: Time,
     blocks: Slots<Blocks>,
-    meetings: meetings::ExchangeState,
+    meetings: exchanges::ExchangeState,
     /// Tasks and lanes that some rank waits for, and whether one of them has changed.
     awaited: FxHashSet<TaskId>,
     awaited_lanes: FxHashSet<u32>,
@@ -191,7 +191,7 @@ impl Machine {
                 .fold(0, Time::max),
             most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
             blocks: Slots::default(),
-            meetings: meetings::ExchangeState::default(),
+            meetings: exchanges::ExchangeState::default(),
             awaited: FxHashSet::default(),
             awaited_lanes: FxHashSet::default(),
             moved: false,
@@ -223,6 +223,7 @@ impl Machine {
         self.outstanding[lane as usize]
     }
 
+    /// Whether a task has ended.
     pub fn has_ended(&self, task: TaskId) -> bool {
         // Tasks that are no longer kept ended long ago.
         task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())

@@ -21,6 +21,7 @@ pub struct Part {
     pub action: Action,
     /// Host time of the call.
     pub host: Time,
+    /// Whether the call blocks the host until the work has ended.
     pub holds_host: bool,
 }
 
@@ -43,6 +44,7 @@ pub struct Known {
 }
 
 impl Known {
+    /// Computes the parts of an image's operations; shares those of equal operations.
     pub fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
         self.ranges.clear();
         let flag = whole(profile.host.wait.value());

@@ -236,6 +236,7 @@ impl World {
         World { state: Mutex::new(state), turns, each }
     }
 
+    /// Locks the shared state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

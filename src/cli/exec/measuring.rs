@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
         if self.verify && record.complete {
             self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
-            let question = measure::Question {
+            let question = measure::VerifyRequest {
                 ranks: &ranks,
                 backend,
                 streams: loaded.compiled.max_streams,

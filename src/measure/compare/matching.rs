@@ -46,6 +46,7 @@ struct Group<'a> {
 }
 
 impl MatchedCase<'_> {
+    /// Whether every run is simulated.
     pub fn is_simulated(&self) -> bool {
         self.points().all(|point| point.simulated)
     }
@@ -74,6 +75,7 @@ impl MatchedCase<'_> {
         texts.len() < 2
     }
 
+    /// The runs of both sides.
     pub fn points(&self) -> impl Iterator<Item = &ComparedRun> {
         self.base.iter().chain(&self.other).copied()
     }

@@ -63,6 +63,7 @@ pub struct Comparison {
     pub fail_on: Vec<FailOn>,
 }
 
+/// A side of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
     /// Its name as given.
@@ -134,10 +135,12 @@ pub struct MetricRow {
     pub unit: String,
     /// `None` if the direction is unknown.
     pub better: Option<Direction>,
+    /// Value of each side, in `unit`.
     pub base: f64,
     pub other: f64,
     /// `None` if the values have no ratio.
     pub effect: Option<Effect>,
+    /// Share above which a difference matters.
     pub threshold: f64,
     pub verdict: Verdict,
     /// Why there is no verdict, in words.
@@ -253,6 +256,7 @@ impl Comparison {
 }
 
 impl SideComparison {
+    /// Counts the metrics of all sides by verdict.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for row in self.pairs.iter().flat_map(|pair| &pair.rows) {

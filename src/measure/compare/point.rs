@@ -42,6 +42,7 @@ pub struct ComparedRun {
     /// Facts of machine and settings that may differ between sides, by name.
     pub environment: IndexMap<String, String>,
     pub simulated: bool,
+    /// Number of ranks of an emulated world; `None` for a real run.
     pub emulated: Option<u32>,
     /// True if AORTA's Python harness measured it, by its own definitions.
     pub harness: bool,
@@ -80,6 +81,7 @@ pub struct Figure {
     pub value: Value,
 }
 
+/// Values of a metric in one run.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A percentile of samples of equal work; its reciprocal if `inverse` is set.

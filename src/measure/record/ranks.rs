@@ -6,6 +6,7 @@ use crate::base::Nanos;
 
 use super::Times;
 
+/// Results of one rank.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankRecord {
     pub rank: u32,
@@ -106,6 +107,7 @@ pub struct BalanceRecord {
 pub struct BehindRecord {
     pub name: String,
     pub place: String,
+    /// Phase of the operations; `None` outside of phases.
     pub phase: Option<String>,
     /// Median of their total time on these ranks, and on the others.
     pub time_ns: Nanos,
@@ -140,6 +142,7 @@ pub struct LateRecord {
     pub rank: u32,
     /// Delay after the last of the others.
     pub late_ns: Nanos,
+    /// Error of that delay.
     pub error_ns: Nanos,
     /// Number of iterations in which it arrived last beyond the clocks' error, and of all observed ones.
     pub times: usize,
@@ -245,6 +248,7 @@ pub struct BesideRecord {
     pub stretch: f64,
 }
 
+/// Time of the operations of one category.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CategoryRecord {
     pub category: String,
@@ -263,6 +267,7 @@ pub struct CategoryRecord {
     pub chain_ns: Nanos,
 }
 
+/// Achieved shares of the device's peaks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeakRecord {
     /// The profile with the peaks.
@@ -273,6 +278,7 @@ pub struct PeakRecord {
     pub bytes: f64,
 }
 
+/// An operation with its observed times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationRecord {
     /// Its number in the order of the text, which `trace` refers to.
@@ -281,6 +287,7 @@ pub struct OperationRecord {
     pub name: String,
     pub operation: String,
     pub category: String,
+    /// Phase of the operation; `None` outside of phases.
     pub phase: Option<String>,
     pub stream: String,
     pub lane: u32,
@@ -308,7 +315,9 @@ pub struct OperationRecord {
     /// Number of ranks of a collective of several ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
+    /// Arithmetic operations.
     pub flops: f64,
+    /// Bytes that it must move.
     pub bytes: u64,
     /// Operations of the iteration that it depends on.
     pub after: Vec<u32>,
@@ -347,6 +356,7 @@ impl OperationRecord {
     }
 }
 
+/// A span of the traced iteration.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SpanRecord {
     pub id: u32,

@@ -37,6 +37,7 @@ struct Run {
 }
 
 impl AxisEffect {
+    /// Computes the effect of `axes` on the cases of a sweep.
     pub fn of(axes: &[&Axis], cases: &[&Case], pace: Pace) -> AxisEffect {
         let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
         for case in cases {

@@ -21,6 +21,7 @@ const ROUNDINGS: f64 = 16.0;
 pub struct Comparison {
     /// For floats see [`compare`]; for integers the share of elements that differ.
     pub error: f64,
+    /// Largest allowed error.
     pub bound: f64,
 }
 

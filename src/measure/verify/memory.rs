@@ -35,6 +35,7 @@ impl Memory {
         });
     }
 
+    /// Bytes from an address on.
     pub fn bytes(&self, at: Address, bytes: u64) -> &[u8] {
         &self.spaces[place(at.space)][at.offset as usize..][..bytes as usize]
     }

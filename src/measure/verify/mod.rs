@@ -1,8 +1,8 @@
 //! Verification of a backend: each operation is checked against its reference, given the device's own inputs; then the
 //! whole run must give the same bits as streams and as a graph, with overlapping iterations as in a measurement.
 
+mod collectives;
 mod compare;
-mod meetings;
 mod memory;
 mod order;
 pub mod record;
@@ -16,7 +16,7 @@ use crate::schedule::{self, Schedule};
 
 pub use compare::{Comparison, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
-use walk::{Findings, Walk, Walked};
+use walk::{Findings, Walk, WalkOutcome};
 
 /// Error that stands for a difference without a finite number.
 const BEYOND: f64 = 1e30;
@@ -32,7 +32,7 @@ pub struct Verification {
 pub type Verified<'a> = (u32, &'a Program, &'a Plan);
 
 /// What to verify.
-pub struct Question<'a> {
+pub struct VerifyRequest<'a> {
     /// The ranks of the world.
     pub ranks: &'a [Verified<'a>],
     pub backend: &'a dyn Backend,
@@ -44,8 +44,8 @@ pub struct Question<'a> {
 }
 
 /// Verifies each operation, and the contents of memory after several iterations; `None` if the run was stopped.
-pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
-    let Question { ranks, backend, streams, modes, ref options, control } = *question;
+pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecError> {
+    let VerifyRequest { ranks, backend, streams, modes, ref options, control } = *question;
     // Scratch memory is not shared, so that intermediate results are still there after an iteration.
     let apart = schedule::Options { streams, share_scratch: false };
     let place = |(_, program, plan): &Verified| schedule::place(program, plan, backend.topology(), &apart);
@@ -58,7 +58,7 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
     let mut walk = Walk::open(ranks, &opened, backend, options)?;
     let mut warnings = Vec::new();
     let mut variants = Vec::new();
-    if walk.run(LaunchMode::Stream, iterations, control)? == Walked::Stopped {
+    if walk.run(LaunchMode::Stream, iterations, control)? == WalkOutcome::Stopped {
         return Ok(None);
     }
     let outputs = outputs(&opened);
@@ -73,7 +73,7 @@ pub fn verify(question: &Question) -> Result<Option<Verification>, ExecError> {
         // A device may compute differently in this mode, or not deterministically. Then it is compared with itself in
         // this mode.
         if compared.iter().any(|output| output.error > 0.0) {
-            if walk.run(mode, iterations, control)? == Walked::Stopped {
+            if walk.run(mode, iterations, control)? == WalkOutcome::Stopped {
                 return Ok(None);
             }
             let Some(anew) = again(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
@@ -116,7 +116,7 @@ fn again(
     let mut compared = || {
         let mut found = Vec::new();
         for &(rank, memory) in outputs {
-            let Some((actual, expected)) = walk.now_and_then(rank, memory)? else { continue };
+            let Some((actual, expected)) = walk.now_and_before(rank, memory)? else { continue };
             let (number, program, _) = ranks[rank];
             let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
             let row = dims.last().map_or(1, |&length| length as usize);

@@ -5,16 +5,16 @@ use crate::exec::{self, Edge, ExecError, LaunchMode, Rank};
 use crate::plan::Plan;
 use crate::schedule::Schedule;
 
-use super::Question;
+use super::VerifyRequest;
 use super::record::VariantVerification;
 
 /// Runs the schedules with marks and checks around each operation; false if the run was stopped.
 pub fn witness(
-    question: &Question,
+    question: &VerifyRequest,
     schedules: &[Schedule],
     variants: &mut [VariantVerification],
 ) -> Result<bool, ExecError> {
-    let Question { ranks, backend, ref options, control, .. } = *question;
+    let VerifyRequest { ranks, backend, ref options, control, .. } = *question;
     let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
     let opened: Vec<Rank> = ranks.iter().zip(schedules).map(rank).collect();
     let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
@@ -43,7 +43,7 @@ pub fn witness(
 }
 
 /// Number of dependencies that this process checked, if it could, and those that were violated, in words.
-fn seen(question: &Question, witness: &mut exec::Witness) -> Result<(Option<u64>, Vec<String>), ExecError> {
+fn seen(question: &VerifyRequest, witness: &mut exec::Witness) -> Result<(Option<u64>, Vec<String>), ExecError> {
     let (mut witnessed, mut all) = (None, Vec::new());
     for index in witness.ranks.own() {
         let (number, program, _) = question.ranks[index];

@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The result of a verification.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerificationRecord {
     /// Number of compared iterations.
     pub iterations: u32,
+    /// Whether everything that was checked is correct.
     pub held: bool,
     /// Checked operations, by name.
     #[serde(default)]
@@ -45,6 +47,7 @@ pub struct Mistake {
     /// `None` if there is only one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
+    /// Number of the iteration, from 0.
     pub iteration: u64,
     /// Name of the output with the largest error.
     pub output: String,
@@ -59,6 +62,7 @@ pub struct Mistake {
     pub error: f64,
 }
 
+/// Verification of one launch mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VariantVerification {
     pub launch: String,
@@ -79,7 +83,9 @@ pub struct OutputVerification {
     /// 0 if all bits are equal; otherwise the largest error of the whole, a row or an element; for integers the share
     /// of elements that differ.
     pub error: f64,
+    /// Largest allowed error.
     pub bound: f64,
+    /// Whether the error is within the bound.
     pub held: bool,
 }
 

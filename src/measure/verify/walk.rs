@@ -11,7 +11,7 @@ use crate::base::{Dims, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method};
 
-use super::meetings::{self, Brought, Found, Left, MatchKey};
+use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey};
 use super::memory::Memory;
 use super::record::{CheckedOperations, Mistake};
 use super::{BEYOND, Verified};
@@ -29,23 +29,23 @@ pub struct Walk<'a> {
     operations: BTreeMap<&'static str, CheckedOperations>,
     mistakes: Vec<Mistake>,
     unread: u64,
-    room: Room,
+    room: Buffers,
 }
 
 /// Buffers that are reused between launches, since fresh pages are slow.
 #[derive(Default)]
-struct Room {
+struct Buffers {
     /// What a device left in the outputs of a launch.
     bytes: Vec<Vec<u8>>,
     values: ops::Room,
 }
 
 /// Bytes of a memory on the device, and in the host's copy after the last walk.
-type NowAndThen<'a> = (&'a [u8], &'a [u8]);
+type NowAndBefore<'a> = (&'a [u8], &'a [u8]);
 
 /// Outcome of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walked {
+pub enum WalkOutcome {
     Done,
     /// The user has stopped the run.
     Stopped,
@@ -55,9 +55,9 @@ pub enum Walked {
 
 /// Results of an iteration's local operations, and the data needed to check those between ranks.
 #[derive(Default)]
-struct Looked {
-    brought: Vec<Brought>,
-    left: Vec<Left>,
+struct IterationResults {
+    brought: Vec<Contribution>,
+    left: Vec<DeviceOutputs>,
     blind: bool,
 }
 
@@ -65,10 +65,12 @@ struct Looked {
 pub struct Findings {
     pub operations: Vec<CheckedOperations>,
     pub mistakes: Vec<Mistake>,
+    /// Number of launches whose results are overwritten before anything reads them.
     pub unread: u64,
 }
 
 impl<'a> Walk<'a> {
+    /// Opens sessions whose results can be read, for the ranks of this process.
     pub fn open(
         ranks: &'a [Verified<'a>],
         opened: &[Rank],
@@ -76,8 +78,8 @@ impl<'a> Walk<'a> {
         options: &exec::Options,
     ) -> Result<Walk<'a>, ExecError> {
         let inspection = exec::inspect(opened, backend, options)?;
-        let keys: Vec<_> = inspection.inspected.iter().map(meetings::keys).collect();
-        let live = meetings::live(&inspection.ranks, &inspection.inspected.iter().zip(&keys).collect::<Vec<_>>())?;
+        let keys: Vec<_> = inspection.inspected.iter().map(collectives::keys).collect();
+        let live = collectives::live(&inspection.ranks, &inspection.inspected.iter().zip(&keys).collect::<Vec<_>>())?;
         Ok(Walk {
             ranks,
             inspection,
@@ -87,7 +89,7 @@ impl<'a> Walk<'a> {
             operations: BTreeMap::new(),
             mistakes: Vec::new(),
             unread: 0,
-            room: Room::default(),
+            room: Buffers::default(),
         })
     }
 
@@ -98,7 +100,7 @@ impl<'a> Walk<'a> {
 
     /// Current contents of a rank's memory, and those after the last walk; `None` if another process runs the rank, or
     /// the backend has no memory.
-    pub fn now_and_then(&mut self, rank: usize, memory: MemoryId) -> Result<Option<NowAndThen<'_>>, ExecError> {
+    pub fn now_and_before(&mut self, rank: usize, memory: MemoryId) -> Result<Option<NowAndBefore<'_>>, ExecError> {
         let Walk { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
         let own = rank.checked_sub(ranks.own().start).filter(|own| *own < inspected.len().min(memories.len()));
         let Some(own) = own else { return Ok(None) };
@@ -109,32 +111,32 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs iterations from the start and checks each operation.
-    pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<Walked, ExecError> {
+    pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<WalkOutcome, ExecError> {
         self.memories = self.inspection.inspected.iter().map(Memory::new).collect();
         self.inspection.ranks.reset(control)?;
         for iteration in 0..iterations {
             if control.stopped() {
-                return Ok(Walked::Stopped);
+                return Ok(WalkOutcome::Stopped);
             }
             self.inspection.ranks.once(mode, iteration, control)?;
             let (brought, left, blind) = match self.look(mode, iteration) {
-                Ok(Looked { brought, left, blind }) => (Ok(brought), left, blind),
+                Ok(IterationResults { brought, left, blind }) => (Ok(brought), left, blind),
                 Err(error) => (Err(error), Vec::new(), false),
             };
-            let brought = meetings::shared(&self.inspection.ranks, brought)?;
+            let brought = collectives::shared(&self.inspection.ranks, brought)?;
             if blind {
-                return Ok(Walked::Blind);
+                return Ok(WalkOutcome::Blind);
             }
-            for found in meetings::check(self.ranks, &brought, &left) {
+            for found in collectives::check(self.ranks, &brought, &left) {
                 self.note(mode, iteration, &found);
             }
         }
-        Ok(Walked::Done)
+        Ok(WalkOutcome::Done)
     }
 
     /// Checks a completed iteration on all ranks of this process.
-    fn look(&mut self, mode: LaunchMode, iteration: u64) -> Result<Looked, ExecError> {
-        let mut looked = Looked::default();
+    fn look(&mut self, mode: LaunchMode, iteration: u64) -> Result<IterationResults, ExecError> {
+        let mut looked = IterationResults::default();
         for own in 0..self.inspection.inspected.len() {
             let period = self.inspection.inspected[own].steps.len() as u64;
             let turn = (iteration % period) as usize;
@@ -153,8 +155,8 @@ impl<'a> Walk<'a> {
         own: usize,
         turn: usize,
         place: usize,
-        looked: &mut Looked,
-    ) -> Result<Option<Found>, ExecError> {
+        looked: &mut IterationResults,
+    ) -> Result<Option<CheckResult>, ExecError> {
         let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, room, .. } = self;
         let (launched, memory, rank) =
             (&inspected[own].steps[turn][place], &mut memories[own], ranks.own().start + own);
@@ -163,7 +165,7 @@ impl<'a> Walk<'a> {
         let bytes = |elements: Vec<Elements>| elements.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>();
         if let Some(key) = key {
             let inputs = bytes(memory.elements(&spec.inputs, &launched.inputs));
-            looked.brought.push(Brought { key: key.clone(), rank, op: launched.op, inputs });
+            looked.brought.push(Contribution { key: key.clone(), rank, op: launched.op, inputs });
         }
         if spec.outputs.is_empty() {
             return Ok(None);
@@ -184,7 +186,7 @@ impl<'a> Walk<'a> {
         let inputs = memory.elements(&spec.inputs, &launched.inputs);
         let before = memory.elements(&spec.outputs, &launched.outputs);
         let found = match key {
-            None => Some(Found {
+            None => Some(CheckResult {
                 rank,
                 op: launched.op,
                 checks: compute(|| ops::check(spec, &inputs, &before, &elements, &mut room.values)),
@@ -197,13 +199,13 @@ impl<'a> Walk<'a> {
         }
         if let Some((key, before)) = before {
             let actual = room.bytes.drain(..places.len()).collect();
-            looked.left.push(Left { key, rank, op: launched.op, before, actual });
+            looked.left.push(DeviceOutputs { key, rank, op: launched.op, before, actual });
         }
         Ok(found)
     }
 
     /// Records the result of a launch.
-    fn note(&mut self, mode: LaunchMode, iteration: u64, Found { rank, op: (step, id), checks }: &Found) {
+    fn note(&mut self, mode: LaunchMode, iteration: u64, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
         let ((number, program, _), step, id) = (self.ranks[*rank], *step, *id);
         let op = program.cycle[step].op(id);
         let name = program.op_name(op);

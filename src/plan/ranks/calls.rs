@@ -42,6 +42,7 @@ pub type Channel = (GroupId, u32, u32);
 const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {
+    /// Builds the tables of a world's programs.
     pub fn new(ranks: &'a [Rank]) -> Tables<'a> {
         let mut names = FxHashMap::default();
         let mut known: FxHashMap<*const Program, usize> = FxHashMap::default();
@@ -66,14 +67,17 @@ impl<'a> Tables<'a> {
         }
     }
 
+    /// Table of a rank.
     pub fn of(&self, rank: u32) -> &Table<'a> {
         &self.tables[self.of[rank as usize]]
     }
 
+    /// Whether any program calls collectives.
     pub fn have_collectives(&self) -> bool {
         self.tables.iter().any(|table| table.entries.iter().any(|entries| !entries.is_empty()))
     }
 
+    /// Whether any program sends or receives.
     pub fn have_transfers(&self) -> bool {
         self.tables.iter().flat_map(|table| table.entries.iter().flatten()).any(is_transfer)
     }
@@ -120,6 +124,7 @@ impl<'a> Table<'a> {
         (group, first, self.streams[stream.index()])
     }
 
+    /// Dependents of an operation within its step. Requires [`Tables::connect`].
     pub fn followers(&self, step: usize, op: OpId) -> &[OpId] {
         let Followers { ends, ops } = &self.followers[step];
         let start = op.index().checked_sub(1).map_or(0, |before| ends[before]);
@@ -154,6 +159,7 @@ fn collectives(launch: Launch) -> Vec<Collective> {
     }
 }
 
+/// Whether a call is a send or a receive.
 pub fn is_transfer(call: &Collective) -> bool {
     matches!(call.kind, CollectiveKind::Send | CollectiveKind::Recv)
 }

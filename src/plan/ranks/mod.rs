@@ -24,6 +24,7 @@ pub struct Rank {
 }
 
 impl Rank {
+    /// Whether two ranks have the same program.
     pub fn shares_with(&self, other: &Rank) -> bool {
         Arc::ptr_eq(&self.program, &other.program)
     }

@@ -29,6 +29,7 @@ pub struct Node {
 /// A collective call: the operation, and the index among its calls.
 pub type CallSite = (Node, u32);
 
+/// The simulation of all ranks.
 pub struct Progress<'a> {
     pub tables: &'a Tables<'a>,
     pub ranks: Vec<State<'a>>,
@@ -80,6 +81,7 @@ struct TransferQueue {
 }
 
 impl<'a> Progress<'a> {
+    /// Starts a simulation with no operation complete.
     pub fn new(ranks: &'a [Rank], tables: &'a Tables<'a>) -> Progress<'a> {
         let states = ranks.iter().map(|rank| State {
             rank,
@@ -184,6 +186,7 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// The collective of a call.
     pub fn call(&self, (node, place): CallSite) -> &'a Collective {
         let tables: &'a Tables<'a> = self.tables;
         let table = tables.of(node.rank);

@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::meetings::TransferId;
+use super::exchanges::TransferId;
 use super::{TaskId, Time};
 
+/// What happens at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// A task's dependencies have ended.
@@ -19,6 +20,7 @@ pub(super) enum EventKind {
     CopyStarts(TaskId),
 }
 
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) time: Time,

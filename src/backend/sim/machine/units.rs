@@ -32,6 +32,7 @@ struct KernelBlocks {
 }
 
 impl Machine {
+    /// Queues a kernel that waits for compute units, by its urgency.
     pub(super) fn admit(&mut self, task: TaskId) {
         let priority = self.state(task).placing.priority;
         let first = self.first;

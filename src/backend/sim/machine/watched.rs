@@ -24,6 +24,7 @@ impl Machine {
         *observed = [start.or(observed[0]), end.or(observed[1])];
     }
 
+    /// Records the start stamp of a task, and counts its start.
     pub(super) fn started(&mut self, task: TaskId) {
         let now = self.now;
         if let [Some(stamp), _] = self.state(task).observed {

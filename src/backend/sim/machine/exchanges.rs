@@ -27,6 +27,7 @@ pub struct ChannelSide {
     pub channel: Channel,
     /// Number of participants, including itself.
     pub needed: u32,
+    /// Whether this is the receiving side of a transfer.
     pub receives: bool,
     /// Whether it waits until all have arrived and the transfer is over; otherwise it only signals its arrival.
     pub waits: bool,

@@ -24,7 +24,7 @@ pub enum MatchKey {
 
 /// What a rank contributes to an operation.
 #[derive(Debug)]
-pub struct Brought {
+pub struct Contribution {
     pub key: MatchKey,
     /// Index of the rank among those that are verified.
     pub rank: usize,
@@ -36,7 +36,7 @@ pub struct Brought {
 
 /// What a device left in the outputs of an operation between ranks.
 #[derive(Debug)]
-pub struct Left {
+pub struct DeviceOutputs {
     pub key: MatchKey,
     pub rank: usize,
     pub op: (usize, OpId),
@@ -46,7 +46,7 @@ pub struct Left {
 
 /// Result of checking an operation's outputs.
 #[derive(Debug)]
-pub struct Found {
+pub struct CheckResult {
     pub rank: usize,
     pub op: (usize, OpId),
     pub checks: Vec<Check>,
@@ -56,7 +56,7 @@ pub struct Found {
 pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
     let of_step = |step: &Vec<Launched>| {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
-        let of_launch = |launched: &Launched| match launched.meeting {
+        let of_launch = |launched: &Launched| match launched.match_by {
             MatchBy::None => None,
             MatchBy::Crossing(crossing) => Some(MatchKey::Crossing(crossing)),
             MatchBy::Comm(number) => {
@@ -85,14 +85,14 @@ pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<MatchKey>>>)]) ->
 }
 
 /// Gathers the contributions of the ranks of all processes.
-pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec<Brought>, ExecError> {
+pub fn shared(ranks: &Ranks, own: Result<Vec<Contribution>, ExecError>) -> Result<Vec<Contribution>, ExecError> {
     if ranks.is_one_process() {
         return own;
     }
     // Describes a contribution; the bytes of all contributions follow.
     type Line = (MatchKey, usize, (usize, OpId), Vec<usize>);
     let line =
-        |one: &Brought| -> Line { (one.key.clone(), one.rank, one.op, one.inputs.iter().map(Vec::len).collect()) };
+        |one: &Contribution| -> Line { (one.key.clone(), one.rank, one.op, one.inputs.iter().map(Vec::len).collect()) };
     let lines = own.as_ref().map(|own| own.iter().map(line).collect::<Vec<_>>()).map_err(ExecError::clone);
     let lines = ranks.agree("what is exchanged", lines)?;
     let bytes = own?.into_iter().flat_map(|one| one.inputs.into_iter().flatten()).collect();
@@ -107,15 +107,15 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Brought>, ExecError>) -> Result<Vec
                 own.to_vec()
             };
             let inputs = lengths.into_iter().map(&mut take).collect();
-            all.push(Brought { key, rank, op, inputs });
+            all.push(Contribution { key, rank, op, inputs });
         }
     }
     Ok(all)
 }
 
 /// Compares the devices' results with those computed from all contributions.
-pub fn check(ranks: &[Verified], brought: &[Brought], left: &[Left]) -> Vec<Found> {
-    let mut meetings: BTreeMap<&MatchKey, (Vec<&Brought>, Vec<&Left>)> = BTreeMap::new();
+pub fn check(ranks: &[Verified], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
+    let mut meetings: BTreeMap<&MatchKey, (Vec<&Contribution>, Vec<&DeviceOutputs>)> = BTreeMap::new();
     brought.iter().for_each(|one| meetings.entry(&one.key).or_default().0.push(one));
     left.iter().for_each(|one| meetings.entry(&one.key).or_default().1.push(one));
     let mut found = Vec::new();
@@ -129,7 +129,7 @@ pub fn check(ranks: &[Verified], brought: &[Brought], left: &[Left]) -> Vec<Foun
 }
 
 /// Checks a collective or a copy between ranks.
-fn together(ranks: &[Verified], brought: &[&Brought], left: &[&Left]) -> Vec<Found> {
+fn together(ranks: &[Verified], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
     let mut members = brought.to_vec();
     members.sort_by_key(|one| one.rank);
     let left_by = |rank: usize| left.iter().find(|left| left.rank == rank);
@@ -143,13 +143,18 @@ fn together(ranks: &[Verified], brought: &[&Brought], left: &[&Left]) -> Vec<Fou
     let compared = members.iter().filter(|one| left_by(one.rank).is_some());
     compared
         .zip(compute(|| ops::check_exchange(&shares)))
-        .map(|(one, checks)| Found { rank: one.rank, op: one.op, checks })
+        .map(|(one, checks)| CheckResult { rank: one.rank, op: one.op, checks })
         .collect()
 }
 
 /// Checks the sends and receives of a communicator: the n-th send of one rank to another matches the n-th receive
 /// there.
-fn transfers(ranks: &[Verified], members: &[u32], brought: &[&Brought], left: &[&Left]) -> Vec<Found> {
+fn transfers(
+    ranks: &[Verified],
+    members: &[u32],
+    brought: &[&Contribution],
+    left: &[&DeviceOutputs],
+) -> Vec<CheckResult> {
     let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].0).unwrap_or(0) as u32;
     let mut sent: BTreeMap<(u32, u32), VecDeque<Elements>> = BTreeMap::new();
     for one in brought {
@@ -181,7 +186,7 @@ fn transfers(ranks: &[Verified], members: &[u32], brought: &[&Brought], left: &[
         checks.sort_by_key(|(place, _)| *place);
         if !checks.is_empty() {
             let checks = checks.into_iter().map(|(_, check)| check).collect();
-            found.push(Found { rank: one.rank, op: one.op, checks });
+            found.push(CheckResult { rank: one.rank, op: one.op, checks });
         }
     }
     found
