@@ -193,6 +193,10 @@ impl Operation for Copy {
             }
         }
     }
+
+    fn writes_to_peers(&self) -> bool {
+        true
+    }
 }
 
 /// `memset(value -> x)`.
