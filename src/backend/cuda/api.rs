@@ -53,10 +53,10 @@ impl Api for Cuda {
         facts.extend(self.nvml().map(Nvml::facts).unwrap_or_default());
         // The versions of libraries that the run has opened.
         if let Some(nvrtc) = self.nvrtc.get() {
-            facts.push(("nvrtc".to_owned(), format!("{}.{}", nvrtc.version.0, nvrtc.version.1)));
+            facts.push(("nvrtc".to_owned(), nvrtc.version()));
         }
         if let Some(library) = self.cublaslt.get() {
-            facts.push(("cublaslt".to_owned(), library.version.to_string()));
+            facts.push(("cublaslt".to_owned(), library.version.clone()));
         }
         if let Some(version) = self.collectives.get().and_then(|(library, _)| library.version()) {
             facts.push(("nccl".to_owned(), version));
@@ -103,8 +103,7 @@ impl Api for Cuda {
     }
 
     fn compiler(&self) -> Result<String, ExecError> {
-        let nvrtc = self.nvrtc()?;
-        Ok(format!("nvrtc {}.{} {}", nvrtc.version.0, nvrtc.version.1, self.architecture))
+        Ok(format!("nvrtc {} {}", self.nvrtc()?.version(), self.architecture))
     }
 
     fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
@@ -431,9 +430,8 @@ impl Api for Cuda {
 
     #[inline]
     unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: CUstream) -> Call {
-        let library = self.cublaslt.get().expect("a product was made by it");
         // SAFETY: the caller vouches for memory and stream.
-        unsafe { library.multiply(product, operands, workspace, stream) }
+        unsafe { product.multiply(operands, workspace, stream.cast()) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::{Api, Call};
-use crate::backend::libraries::{NotOpened, SearchPaths};
+use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::ExecError;
 
 use cublaslt::CublasLt;
@@ -31,16 +31,9 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     names
 }
 
-/// The error for a library that could not be opened.
+/// The error for a library that could not be opened; `install` is a command.
 fn missing(library: &str, purpose: &str, why: NotOpened, install: &str) -> ExecError {
-    let (library, help) = match why {
-        NotOpened::Absent => (
-            library.to_owned(),
-            format!("install the CUDA toolkit, or `{install}`; AORTA_LIBRARY_PATH names a folder to look in first"),
-        ),
-        NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
-    };
-    ExecError::MissingLibrary { library, purpose: purpose.to_owned(), help: Some(help) }
+    why.missing(library, purpose, &format!("the CUDA toolkit, or `{install}`"))
 }
 
 /// What there is on this machine.
@@ -151,31 +144,20 @@ impl Cuda {
     }
 
     fn nvrtc(&self) -> Result<&Nvrtc, ExecError> {
-        if self.nvrtc.get().is_none() {
-            let nvrtc = Nvrtc::open(&self.paths, self.major())?;
-            let _ = self.nvrtc.set(nvrtc);
-        }
-        Ok(self.nvrtc.get().expect("set above"))
+        once(&self.nvrtc, || Nvrtc::open(&self.paths, self.major()))
     }
 
     fn cublaslt(&self) -> Result<&Arc<CublasLt>, ExecError> {
-        if self.cublaslt.get().is_none() {
-            let library = Arc::new(CublasLt::open(&self.paths, self.major())?);
-            let _ = self.cublaslt.set(library);
-        }
-        Ok(self.cublaslt.get().expect("set above"))
+        once(&self.cublaslt, || cublaslt::open(&self.paths, self.major()).map(Arc::new))
     }
 
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
-        if self.collectives.get().is_none() {
+        once(&self.collectives, || {
             let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
-            let opened = self
-                .paths
-                .open(&names)
-                .map_err(|why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13"))?;
-            let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
-        }
-        Ok(self.collectives.get().expect("set above"))
+            let missing = |why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13");
+            let opened = self.paths.open(&names).map_err(missing)?;
+            Ok((Collectives::load(&opened)?, opened.path))
+        })
     }
 
     /// Each library that a run may need, with where it was found, or why not.
@@ -184,8 +166,8 @@ impl Cuda {
         let at = |version: String, path: &str| format!("{version}, {path}");
         vec![
             ("driver", Ok(at(format!("CUDA {}.{}", driver / 1000, driver % 1000 / 10), self.driver.path))),
-            ("NVRTC", self.nvrtc().map(|nvrtc| at(format!("{}.{}", nvrtc.version.0, nvrtc.version.1), nvrtc.path))),
-            ("cuBLASLt", self.cublaslt().map(|library| at(library.version.to_string(), library.path))),
+            ("NVRTC", self.nvrtc().map(|nvrtc| at(nvrtc.version(), nvrtc.path()))),
+            ("cuBLASLt", self.cublaslt().map(|library| at(library.version.clone(), library.path))),
             (
                 "NCCL",
                 self.open_collectives()

@@ -4,6 +4,7 @@
 
 mod abroad;
 mod api;
+pub(super) mod blas;
 mod comms;
 mod driver;
 mod engines;
@@ -17,6 +18,7 @@ mod parts;
 mod peers;
 mod products;
 mod queues;
+pub(super) mod rtc;
 pub mod stamps;
 mod streams;
 mod timer;

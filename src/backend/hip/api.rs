@@ -135,10 +135,10 @@ impl Api for Hip {
         facts.extend(self.smi().map(Smi::facts).unwrap_or_default());
         // The versions of libraries that the run has opened.
         if let Some(hiprtc) = self.hiprtc.get() {
-            facts.push(("hiprtc".to_owned(), format!("{}.{}", hiprtc.version.0, hiprtc.version.1)));
+            facts.push(("hiprtc".to_owned(), hiprtc.version()));
         }
         if let Some(Ok(library)) = self.hipblaslt.get() {
-            facts.push(("hipblaslt".to_owned(), library.version()));
+            facts.push(("hipblaslt".to_owned(), library.version.clone()));
         }
         if let Some(Ok(library)) = self.rocblas.get() {
             facts.push(("rocblas".to_owned(), library.path.to_owned()));
@@ -200,14 +200,8 @@ impl Api for Hip {
     }
 
     fn compiler(&self) -> Result<String, ExecError> {
-        let hiprtc = self.hiprtc()?;
-        Ok(format!(
-            "hiprtc {}.{} {} {}",
-            hiprtc.version.0,
-            hiprtc.version.1,
-            self.driver.version_text(),
-            self.architecture
-        ))
+        let compiler = self.hiprtc()?.version();
+        Ok(format!("hiprtc {compiler} {} {}", self.driver.version_text(), self.architecture))
     }
 
     fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
@@ -534,7 +528,7 @@ impl Api for Hip {
     #[inline]
     unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
-        unsafe { self.launch_product(product, operands, workspace, stream) }
+        unsafe { product.multiply(operands, workspace, stream) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {
