@@ -2,7 +2,7 @@
 //!
 //! Nothing is linked: a machine without them runs the program all the same. A library that was opened stays open.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -48,6 +48,15 @@ impl NotOpened {
         };
         ExecError::MissingLibrary { library, purpose: purpose.to_owned(), help: Some(help) }
     }
+}
+
+/// The text that a function writes into a buffer of so many bytes; `None` where the function fails or the text is empty.
+pub fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
+    let mut buffer = [0u8; 256];
+    // The last byte stays 0, whatever is written.
+    let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
+    let end = buffer.iter().position(|byte| *byte == 0)?;
+    (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
 /// What a cell holds; where it is empty, what `open` makes is put there first.

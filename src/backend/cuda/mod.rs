@@ -7,14 +7,14 @@ mod nvml;
 mod nvrtc;
 mod peers;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call};
-use crate::backend::libraries::{NotOpened, SearchPaths, once};
+use crate::backend::gpu::{Api, no_such};
+use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
 
 use cublaslt::CublasLt;
@@ -91,8 +91,7 @@ impl Cuda {
         if index >= count {
             let why = match count {
                 0 => NONE_SEEN.to_owned(),
-                1 => format!("there is no device {index}; the only one is 0"),
-                count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+                count => no_such(index, count),
             };
             return Err(no_device(why));
         }
@@ -126,13 +125,9 @@ impl Cuda {
     }
 
     fn name(&self) -> String {
-        let mut name = [0u8; 256];
-        // SAFETY: the buffer has the size that is told.
-        let code = unsafe {
-            (self.driver.table.device_get_name)(name.as_mut_ptr().cast::<c_char>(), name.len() as c_int, self.device)
-        };
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-        if code == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { "NVIDIA GPU".to_owned() }
+        // SAFETY: `text` gives a buffer with room for as much as it says.
+        let name = text(|at, room| unsafe { (self.driver.table.device_get_name)(at, room, self.device) });
+        name.unwrap_or_else(|| "NVIDIA GPU".to_owned())
     }
 
     fn nvml(&self) -> Option<&Nvml> {
@@ -174,10 +169,6 @@ impl Cuda {
                     .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
             ),
         ]
-    }
-
-    fn check(&self, call: &'static str, code: c_int) -> Call {
-        self.driver.check(call, code)
     }
 }
 

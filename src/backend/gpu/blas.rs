@@ -11,13 +11,13 @@ use crate::exec::{ExecError, Fault};
 use crate::ops::{Arithmetic, Gemm, Matrix};
 
 use super::api::Call;
+use super::runtime::Stream;
 
 /// A library's handle on a device.
 pub type Handle = *mut c_void;
 type Desc = *mut c_void;
 type Layout = *mut c_void;
 type Preference = *mut c_void;
-type Stream = *mut c_void;
 
 functions! {
     /// The functions of such a library.

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
+use crate::backend::gpu::{Api, no_such};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::{ExecError, Fault};
 
@@ -113,8 +114,7 @@ impl Hip {
         if index >= count {
             let why = match count {
                 0 => driver.none_seen(),
-                1 => format!("there is no device {index}; the only one is 0"),
-                count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+                count => no_such(index, count),
             };
             return Err(no_device(why));
         }
@@ -207,10 +207,6 @@ impl Hip {
             ),
             ("ROCm SMI", smi_library(&self.paths)),
         ]
-    }
-
-    fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
-        self.driver.check(call, code)
     }
 
     /// Keeps a line for the run's notes, once.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::backend::gpu::Call;
+use crate::backend::gpu::runtime::Stream;
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
 use super::Hip;
 use super::hipblaslt::{self, HipblasLt};
 use super::rocblas::{self, RocBlas};
-use super::table::Stream;
 
 /// A product with its algorithm.
 pub enum Product {

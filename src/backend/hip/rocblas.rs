@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::backend::gpu::Call;
 use crate::backend::gpu::blas::{self, Scalars};
+use crate::backend::gpu::runtime::Stream;
 use crate::backend::libraries::{SearchPaths, functions};
 use crate::base::DType;
 use crate::exec::ExecError;
 use crate::ops::{Gemm, Matrix};
 
 use super::driver::versioned;
-use super::table::Stream;
 
 type RocHandle = *mut c_void;
 
