@@ -4,6 +4,7 @@
 mod common;
 
 mod attackers;
+mod catalogue;
 mod cli;
 mod clock_jumps;
 mod clocks;

@@ -20,7 +20,8 @@ Bounds, with u the unit roundoff of a type (2^-53 for f64, 2^-24 for f32, 2^-11 
 - scatter with sums or weights: 2 for each addend of a row. route with normalised weights: 2 + k.
 - f64 is twice that: the reference rounds too.
 - Values below the normal range of a type, as in f16, are rounded to a fixed step; half of it is allowed for each.
-`nop`, `spin` and `work` have no result.
+Operations of several ranks run on a group of one, which leaves what it was given. `nop`, `spin`, `work` and `barrier`
+have no result. A test of the crate asks for a case of each operation that has one.
 
 Exits with 1 when a case fails. `--backend host --quick` tries the script out without a GPU.
 """
@@ -401,10 +402,17 @@ def copies(dtype: str, quick: bool):
                 return {"x": torch.full_like(t["x"].view(torch.uint8), value).view(TORCH[dtype])}
 
             yield Case("memset", dtype, {"x": dtype + shape(*dims)}, f"memset({value} -> x)", filled)
-        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims)}
-        yield Case("all_to_all", dtype, buffers, "all_to_all(x -> y)", lambda t: {"y": t["x"]})
     yield Case("all_to_all", dtype, {"x": f"{dtype}[4, 3, 64]", "y": f"{dtype}[3, 64]"}, "all_to_all(x[2] -> y)",
                lambda t: {"y": t["x"][2].contiguous()})
+    # A send and its receive are in one group, which shows both.
+    together = {"all_reduce": "all_reduce(x, op: sum -> y)", "all_gather": "all_gather(x -> y)",
+                "reduce_scatter": "reduce_scatter(x, op: max -> y)", "all_to_all": "all_to_all(x -> y)",
+                "broadcast": "broadcast(x, root: 0 -> y)", "reduce": "reduce(x, op: sum, root: 0 -> y)",
+                "recv": "group { send(x, to: 0) recv(-> y, from: 0) }"}
+    for operation, text in together.items():
+        for dims in [(1,), (31, 33)] + large:
+            buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims)}
+            yield Case(operation, dtype, buffers, text, lambda t: {"y": t["x"]})
 
 
 GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32")), (rows, (*FLOATS, "i32")), (elementwise, FLOATS),
@@ -497,8 +505,7 @@ def run(args, cases: list[Case], folder: pathlib.Path) -> list[Outcome]:
 def table(outcomes: list[Outcome]) -> str:
     lines = ["| operation | type | cases | relative error, largest | bound | absolute error, largest | verdict |",
              "| --- | --- | ---: | ---: | ---: | ---: | --- |"]
-    order = ["gemm", "map", "cast", "fill", "softmax", "top_k", "transpose", "gather", "scatter", "route", "copy",
-             "memset", "all_to_all"]
+    order = list(dict.fromkeys(outcome.case.operation for outcome in outcomes))
     groups: dict[tuple, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda outcome: order.index(outcome.case.operation)):
         groups.setdefault((outcome.case.operation, outcome.case.dtype), []).append(outcome)

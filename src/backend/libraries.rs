@@ -2,8 +2,9 @@
 //!
 //! Nothing is linked: the program runs on machines without these libraries. A loaded library is never closed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_char, c_int};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -34,6 +35,36 @@ pub enum NotOpened {
     Absent,
     /// It was found, but does not load.
     Broken(String),
+}
+
+impl NotOpened {
+    /// The error for a library that is needed for that purpose; `install` says what to do where it is absent.
+    pub fn missing(self, library: &str, purpose: &str, install: &str) -> ExecError {
+        let (library, help) = match self {
+            NotOpened::Absent => {
+                (library.to_owned(), format!("install {install}; AORTA_LIBRARY_PATH names a folder to look in first"))
+            }
+            NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
+        };
+        ExecError::MissingLibrary { library, purpose: purpose.to_owned(), help: Some(help) }
+    }
+}
+
+/// The text that a function writes into a buffer of so many bytes; `None` where the function fails or the text is empty.
+pub fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
+    let mut buffer = [0u8; 256];
+    // The last byte stays 0, whatever is written.
+    let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
+    let end = buffer.iter().position(|byte| *byte == 0)?;
+    (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
+}
+
+/// What a cell holds; where it is empty, what `open` makes is put there first.
+pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) -> Result<&T, ExecError> {
+    if cell.get().is_none() {
+        let _ = cell.set(open()?);
+    }
+    Ok(cell.get().expect("set above"))
 }
 
 impl SearchPaths {
@@ -133,7 +164,53 @@ impl Opened {
 }
 
 /// Declares a table of a library's functions. Status codes are integers, since a newer library may return unknown ones.
+///
+/// Where libraries of several vendors have the same functions, `Table named by Names` declares the table once; each vendor
+/// gives the names of its own functions.
 macro_rules! functions {
+    (
+        $(#[$doc:meta])*
+        $name:ident named by $names:ident {
+            $($field:ident ( $($arg:ty),* $(,)? );)*
+        }
+        optional {
+            $($maybe:ident ( $($maybe_arg:ty),* $(,)? );)*
+        }
+    ) => {
+        /// What a vendor calls these functions.
+        pub struct $names {
+            $(pub $field: &'static str,)*
+            $(pub $maybe: &'static str,)*
+        }
+
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name {
+            pub names: &'static $names,
+            $(pub $field: unsafe extern "C" fn($($arg),*) -> i32,)*
+            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*
+        }
+
+        impl $name {
+            /// Resolves every function, or says which one is missing.
+            pub fn load(
+                opened: &$crate::backend::libraries::Opened,
+                names: &'static $names,
+            ) -> Result<Self, $crate::exec::ExecError> {
+                Ok($name {
+                    names,
+                    $(
+                        // SAFETY: the types are those of the vendors' headers.
+                        $field: unsafe { opened.find(names.$field) }.ok_or_else(|| opened.lacks(names.$field))?,
+                    )*
+                    $(
+                        // SAFETY: the types are those of the vendors' headers.
+                        $maybe: unsafe { opened.find(names.$maybe) },
+                    )*
+                })
+            }
+        }
+    };
     (
         $(#[$doc:meta])*
         $name:ident {

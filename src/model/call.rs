@@ -313,7 +313,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Says so where `at` stands behind anything but what a `copy` writes.
+    /// Reports `at` behind anything but the output of an operation that writes to other ranks.
     pub(super) fn no_peer(&mut self, arg: &Arg) {
         if let Some(at) = &arg.at {
             self.error(ModelError::PeerOperand { at: at.rank.span.into() });
@@ -397,7 +397,7 @@ impl<'a> Analyzer<'a> {
                 outputs.push(Output::None);
                 continue;
             }
-            if operation.name() != "copy" {
+            if !operation.writes_to_peers() {
                 self.no_peer(arg);
             }
             match self.output_argument(arg) {

@@ -189,6 +189,10 @@ impl Operation for Copy {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![launch(spec, within(spec))]
     }
+
+    fn writes_to_peers(&self) -> bool {
+        true
+    }
 }
 
 /// The way of a copy within a device or between it and the host.

@@ -21,9 +21,10 @@ mod matrix;
 mod movement;
 mod peers;
 mod routing;
-mod rowwise;
+mod rows;
 mod softmax;
 mod synthetic;
+mod top_k;
 mod transpose;
 mod walk;
 pub mod witness;
@@ -77,8 +78,9 @@ pub trait Operation: Sync {
         }
     }
 
-    /// The reference's result, as [`Operation::reference`], and for each output how far a correct implementation may be
-    /// from it: an operation that rounds before it stores says so here.
+    /// Computes the reference's result, as [`Operation::reference`] does, and returns for each output how far a correct
+    /// implementation may be from it. An operation that rounds before it stores says so here. By default nothing may
+    /// differ: where an operation forgets this, its verification fails on the first device that rounds.
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
         self.reference(spec, inputs, outputs);
         check::exactly(outputs)
@@ -115,6 +117,11 @@ pub trait Operation: Sync {
         false
     }
 
+    /// Whether its output may lie on another rank: `y at 1`.
+    fn writes_to_peers(&self) -> bool {
+        false
+    }
+
     /// Whether the smaller of input and output may be that part of the other which is this rank's own.
     fn own_part(&self) -> bool {
         false
@@ -128,7 +135,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &elementwise::Cast,
     &elementwise::Fill,
     &softmax::Softmax,
-    &rowwise::TopK,
+    &top_k::TopK,
     &transpose::Transpose,
     &movement::Gather,
     &movement::Scatter,

@@ -4,7 +4,7 @@ use crate::base::{DType, Dims};
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, source};
-use super::rowwise::{AHEAD, ahead};
+use super::top_k::{AHEAD, ahead};
 use super::*;
 
 /// `route(probs, k: n, capacity: m)`.

@@ -3,15 +3,41 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
-    CUstreamBatchMemOpParams_v1,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUstream, CUstreamBatchMemOpParams_v1,
 };
 
-use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::backend::gpu::runtime::{Names, Runtime};
+use crate::backend::libraries::{NotOpened, SearchPaths, functions, text};
 use crate::exec::{ExecError, Fault};
 
+static NAMES: Names = Names {
+    synchronize: "cuCtxSynchronize",
+    priority_range: "cuCtxGetStreamPriorityRange",
+    memory_info: "cuMemGetInfo_v2",
+    stream_create: "cuStreamCreateWithPriority",
+    stream_destroy: "cuStreamDestroy_v2",
+    stream_query: "cuStreamQuery",
+    stream_wait_event: "cuStreamWaitEvent",
+    begin_capture: "cuStreamBeginCapture_v2",
+    end_capture: "cuStreamEndCapture",
+    event_create: "cuEventCreate",
+    event_destroy: "cuEventDestroy_v2",
+    event_record: "cuEventRecord",
+    event_query: "cuEventQuery",
+    module_load: "cuModuleLoadData",
+    module_unload: "cuModuleUnload",
+    module_function: "cuModuleGetFunction",
+    function_attribute: "cuFuncGetAttribute",
+    launch_kernel: "cuLaunchKernel",
+    graph_instantiate: "cuGraphInstantiateWithFlags",
+    graph_launch: "cuGraphLaunch",
+    graph_destroy: "cuGraphDestroy",
+    graph_exec_destroy: "cuGraphExecDestroy",
+    graph_upload: "cuGraphUpload",
+};
+
 functions! {
-    /// The driver's functions.
+    /// The driver's other functions.
     Table {
         init = "cuInit"(c_uint);
         driver_get_version = "cuDriverGetVersion"(*mut c_int);
@@ -24,9 +50,6 @@ functions! {
         primary_ctx_retain = "cuDevicePrimaryCtxRetain"(*mut CUcontext, CUdevice);
         primary_ctx_release = "cuDevicePrimaryCtxRelease_v2"(CUdevice);
         ctx_set_current = "cuCtxSetCurrent"(CUcontext);
-        ctx_synchronize = "cuCtxSynchronize"();
-        ctx_get_stream_priority_range = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
-        mem_get_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
         mem_alloc = "cuMemAlloc_v2"(*mut CUdeviceptr, usize);
         mem_free = "cuMemFree_v2"(CUdeviceptr);
         mem_host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
@@ -37,31 +60,8 @@ functions! {
         memcpy_dtod_async = "cuMemcpyDtoDAsync_v2"(CUdeviceptr, CUdeviceptr, usize, CUstream);
         memcpy_2d_async = "cuMemcpy2DAsync_v2"(*const cudarc::driver::sys::CUDA_MEMCPY2D_st, CUstream);
         memcpy_dtoh = "cuMemcpyDtoH_v2"(*mut c_void, CUdeviceptr, usize);
-        stream_create_with_priority = "cuStreamCreateWithPriority"(*mut CUstream, c_uint, c_int);
-        stream_destroy = "cuStreamDestroy_v2"(CUstream);
-        stream_query = "cuStreamQuery"(CUstream);
-        stream_wait_event = "cuStreamWaitEvent"(CUstream, CUevent, c_uint);
-        stream_begin_capture = "cuStreamBeginCapture_v2"(CUstream, c_int);
-        stream_end_capture = "cuStreamEndCapture"(CUstream, *mut CUgraph);
-        event_create = "cuEventCreate"(*mut CUevent, c_uint);
-        event_destroy = "cuEventDestroy_v2"(CUevent);
-        event_record = "cuEventRecord"(CUevent, CUstream);
         event_record_with_flags = "cuEventRecordWithFlags"(CUevent, CUstream, c_uint);
-        event_query = "cuEventQuery"(CUevent);
-        module_load_data = "cuModuleLoadData"(*mut CUmodule, *const c_void);
-        module_unload = "cuModuleUnload"(CUmodule);
-        module_get_function = "cuModuleGetFunction"(*mut CUfunction, CUmodule, *const c_char);
-        func_get_attribute = "cuFuncGetAttribute"(*mut c_int, c_int, CUfunction);
         func_set_attribute = "cuFuncSetAttribute"(CUfunction, c_int, c_int);
-        launch_kernel = "cuLaunchKernel"(
-            CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream,
-            *mut *mut c_void, *mut *mut c_void,
-        );
-        graph_instantiate = "cuGraphInstantiateWithFlags"(*mut CUgraphExec, CUgraph, u64);
-        graph_upload = "cuGraphUpload"(CUgraphExec, CUstream);
-        graph_launch = "cuGraphLaunch"(CUgraphExec, CUstream);
-        graph_exec_destroy = "cuGraphExecDestroy"(CUgraphExec);
-        graph_destroy = "cuGraphDestroy"(CUgraph);
     }
     optional {
         // For copies to other devices.
@@ -92,20 +92,12 @@ pub struct IpcHandle(pub [u8; 64]);
 
 /// Numbers of the driver's header that are used here.
 pub mod number {
-    pub const NOT_READY: i32 = 600;
-    pub const NO_DEVICE: i32 = 100;
-    pub const STREAM_NON_BLOCKING: u32 = 1;
-    pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+    pub use crate::backend::gpu::runtime::number::*;
+
     pub const HOST_ALLOC_PORTABLE: u32 = 1;
-    pub const HOST_REGISTER_PORTABLE: u32 = 1;
-    pub const HOST_REGISTER_MAPPED: u32 = 2;
-    pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
     pub const WAIT_VALUE_EQ: u32 = 1;
     pub const WRITE_VALUE_DEFAULT: u32 = 0;
-    pub const EVENT_DEFAULT: u32 = 0;
-    pub const EVENT_DISABLE_TIMING: u32 = 2;
     pub const EVENT_RECORD_EXTERNAL: u32 = 1;
-    pub const CAPTURE_RELAXED: i32 = 2;
     pub const ATTRIBUTE_CLOCK_RATE: i32 = 13;
     pub const ATTRIBUTE_MULTIPROCESSORS: i32 = 16;
     pub const ATTRIBUTE_L2_BYTES: i32 = 38;
@@ -113,7 +105,6 @@ pub mod number {
     pub const ATTRIBUTE_MAJOR: i32 = 75;
     pub const ATTRIBUTE_MINOR: i32 = 76;
     pub const ATTRIBUTE_SHARED_OPTIN: i32 = 97;
-    pub const FUNCTION_SHARED: i32 = 1;
     pub const FUNCTION_MAX_DYNAMIC_SHARED: i32 = 8;
 }
 
@@ -121,6 +112,7 @@ pub mod number {
 #[derive(Clone, Copy)]
 pub struct CudaDriver {
     pub table: Table,
+    pub runtime: Runtime,
     pub elapsed_time: unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> i32,
     pub path: &'static str,
 }
@@ -152,11 +144,12 @@ impl CudaDriver {
             }
         };
         let table = Table::load(&opened).map_err(NoDriver::Fails)?;
+        let runtime = Runtime::load(&opened, &NAMES).map_err(NoDriver::Fails)?;
         let elapsed_time = table
             .elapsed_time_v2
             .or(table.elapsed_time)
             .ok_or_else(|| NoDriver::Fails(opened.lacks("cuEventElapsedTime")))?;
-        let driver = CudaDriver { table, elapsed_time, path: opened.path };
+        let driver = CudaDriver { table, runtime, elapsed_time, path: opened.path };
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };
         if code == number::NO_DEVICE {
@@ -182,6 +175,8 @@ impl CudaDriver {
                 _ => "unknown to this driver".to_owned(),
             }
         };
+        // The header gives the second version of a function the name without a number.
+        let call = call.strip_suffix("_v2").unwrap_or(call);
         Box::new(Fault { call, code: i64::from(code), message, late: LATE.contains(&code) })
     }
 
@@ -223,11 +218,9 @@ impl CudaDriver {
 
     /// Where a device is on the PCI bus, such as `0000:1b:00.0`.
     pub fn bus(&self, device: CUdevice) -> Option<String> {
-        let mut text = [0u8; 32];
-        // SAFETY: the buffer has the size that is told.
-        let code = unsafe { self.table.device_get_bus?(text.as_mut_ptr().cast(), text.len() as c_int, device) };
-        let end = text.iter().position(|byte| *byte == 0)?;
-        (code == 0).then(|| String::from_utf8_lossy(&text[..end]).to_lowercase())
+        let read = self.table.device_get_bus?;
+        // SAFETY: `text` gives a buffer with room for as much as it says.
+        text(|at, room| unsafe { read(at, room, device) }).map(|bus| bus.to_lowercase())
     }
 
     pub fn attribute(&self, device: CUdevice, attribute: i32) -> Option<i32> {

@@ -7,14 +7,14 @@ mod nvml;
 mod nvrtc;
 mod peers;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, Call};
-use crate::backend::libraries::{NotOpened, SearchPaths};
+use crate::backend::gpu::{Api, no_such};
+use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
 
 use cublaslt::CublasLt;
@@ -31,16 +31,9 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     names
 }
 
-/// The error for a library that could not be opened.
+/// The error for a library that could not be opened; `install` is a command.
 fn missing(library: &str, purpose: &str, why: NotOpened, install: &str) -> ExecError {
-    let (library, help) = match why {
-        NotOpened::Absent => (
-            library.to_owned(),
-            format!("install the CUDA toolkit, or `{install}`; AORTA_LIBRARY_PATH names a folder to look in first"),
-        ),
-        NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
-    };
-    ExecError::MissingLibrary { library, purpose: purpose.to_owned(), help: Some(help) }
+    why.missing(library, purpose, &format!("the CUDA toolkit, or `{install}`"))
 }
 
 /// What there is on this machine.
@@ -98,8 +91,7 @@ impl Cuda {
         if index >= count {
             let why = match count {
                 0 => NONE_SEEN.to_owned(),
-                1 => format!("there is no device {index}; the only one is 0"),
-                count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+                count => no_such(index, count),
             };
             return Err(no_device(why));
         }
@@ -133,13 +125,9 @@ impl Cuda {
     }
 
     fn name(&self) -> String {
-        let mut name = [0u8; 256];
-        // SAFETY: the buffer has the size that is told.
-        let code = unsafe {
-            (self.driver.table.device_get_name)(name.as_mut_ptr().cast::<c_char>(), name.len() as c_int, self.device)
-        };
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-        if code == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { "NVIDIA GPU".to_owned() }
+        // SAFETY: `text` gives a buffer with room for as much as it says.
+        let name = text(|at, room| unsafe { (self.driver.table.device_get_name)(at, room, self.device) });
+        name.unwrap_or_else(|| "NVIDIA GPU".to_owned())
     }
 
     fn nvml(&self) -> Option<&Nvml> {
@@ -151,31 +139,20 @@ impl Cuda {
     }
 
     fn nvrtc(&self) -> Result<&Nvrtc, ExecError> {
-        if self.nvrtc.get().is_none() {
-            let nvrtc = Nvrtc::open(&self.paths, self.major())?;
-            let _ = self.nvrtc.set(nvrtc);
-        }
-        Ok(self.nvrtc.get().expect("set above"))
+        once(&self.nvrtc, || Nvrtc::open(&self.paths, self.major()))
     }
 
     fn cublaslt(&self) -> Result<&Arc<CublasLt>, ExecError> {
-        if self.cublaslt.get().is_none() {
-            let library = Arc::new(CublasLt::open(&self.paths, self.major())?);
-            let _ = self.cublaslt.set(library);
-        }
-        Ok(self.cublaslt.get().expect("set above"))
+        once(&self.cublaslt, || cublaslt::open(&self.paths, self.major()).map(Arc::new))
     }
 
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
-        if self.collectives.get().is_none() {
+        once(&self.collectives, || {
             let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
-            let opened = self
-                .paths
-                .open(&names)
-                .map_err(|why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13"))?;
-            let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
-        }
-        Ok(self.collectives.get().expect("set above"))
+            let missing = |why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13");
+            let opened = self.paths.open(&names).map_err(missing)?;
+            Ok((Collectives::load(&opened)?, opened.path))
+        })
     }
 
     /// Each library that a run may need, with where it was found, or why not.
@@ -184,18 +161,14 @@ impl Cuda {
         let at = |version: String, path: &str| format!("{version}, {path}");
         vec![
             ("driver", Ok(at(format!("CUDA {}.{}", driver / 1000, driver % 1000 / 10), self.driver.path))),
-            ("NVRTC", self.nvrtc().map(|nvrtc| at(format!("{}.{}", nvrtc.version.0, nvrtc.version.1), nvrtc.path))),
-            ("cuBLASLt", self.cublaslt().map(|library| at(library.version.to_string(), library.path))),
+            ("NVRTC", self.nvrtc().map(|nvrtc| at(nvrtc.version(), nvrtc.path()))),
+            ("cuBLASLt", self.cublaslt().map(|library| at(library.version.clone(), library.path))),
             (
                 "NCCL",
                 self.open_collectives()
                     .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
             ),
         ]
-    }
-
-    fn check(&self, call: &'static str, code: c_int) -> Call {
-        self.driver.check(call, code)
     }
 }
 

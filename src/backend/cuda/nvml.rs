@@ -5,7 +5,7 @@
 
 use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
 
-use crate::backend::libraries::{SearchPaths, functions};
+use crate::backend::libraries::{SearchPaths, functions, text};
 use crate::base::Nanos;
 use crate::exec::Health;
 
@@ -175,9 +175,15 @@ impl Nvml {
         let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
         let number = |value: Option<u32>| value.map(|value| value.to_string());
         // SAFETY: `text` gives a buffer with room for as much as it says.
-        add("driver", table.driver_version.and_then(|function| text(|at, room| unsafe { function(at, room) })));
+        add(
+            "driver",
+            table.driver_version.and_then(|function| text(|at, room| unsafe { function(at, room as c_uint) })),
+        );
         // SAFETY: as above, and the handle is this library's.
-        add("vbios", table.vbios.and_then(|function| text(|at, room| unsafe { function(self.device, at, room) })));
+        add(
+            "vbios",
+            table.vbios.and_then(|function| text(|at, room| unsafe { function(self.device, at, room as c_uint) })),
+        );
         add("clock_mhz", number(health.clock_mhz));
         add("max_clock_mhz", number(health.max_clock_mhz));
         add("memory_clock_mhz", number(self.of(table.clock, CLOCK_MEMORY)));
@@ -208,15 +214,6 @@ fn names(bits: u64) -> Vec<&'static str> {
 
 fn none_or(names: &[&str]) -> String {
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-}
-
-/// A text that a function writes into a buffer.
-fn text(write: impl FnOnce(*mut c_char, c_uint) -> i32) -> Option<String> {
-    let mut buffer = [0u8; 96];
-    // The last byte stays 0, whatever is written.
-    let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_uint - 1);
-    let end = buffer.iter().position(|byte| *byte == 0)?;
-    (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
 #[cfg(test)]

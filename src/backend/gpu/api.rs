@@ -2,7 +2,7 @@
 
 #![expect(clippy::missing_safety_doc, reason = "one contract for all unsafe methods stands at the trait")]
 
-use std::ffi::c_void;
+use std::ffi::{CString, c_int, c_void};
 
 use crate::backend::collective::Collectives;
 use crate::base::Nanos;
@@ -12,6 +12,7 @@ use crate::ops::{Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::parts::Part;
+use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
 
 /// By which a process opens memory of another.
 pub type Handle = [u8; 64];
@@ -27,7 +28,8 @@ pub enum Step {
     Await(u64),
 }
 
-/// A vendor's runtime on one device, with everything resolved.
+/// A vendor's runtime on one device, with everything resolved. What the vendors do alike, by the functions of
+/// [`Runtime`], is written here; a vendor adds the rest.
 ///
 /// # Safety
 /// For each `unsafe` method: handles come from the same value and have not been destroyed, addresses are memory that it
@@ -45,14 +47,14 @@ pub trait Api: Send + Sync + 'static {
     /// The runtime may let a kernel copy to and from the host's pinned memory; where not, an engine always does.
     const HOST_COPIES_BY_KERNEL: bool;
 
-    type Stream: Copy;
-    type Event: Copy;
-    type Module: Copy;
-    type Function: Copy;
-    /// A graph that can be launched.
-    type Graph: Copy;
     /// A matrix product with its algorithm.
     type Product;
+
+    /// The functions that vendors have alike.
+    fn runtime(&self) -> &Runtime;
+
+    /// The fault of a call that returned a number other than 0.
+    fn check(&self, call: &'static str, code: c_int) -> Call;
 
     fn device(&self) -> DeviceInfo;
 
@@ -89,57 +91,184 @@ pub trait Api: Send + Sync + 'static {
     /// Compiles a kernel to machine code; the error is the compiler's log. May be called from several threads.
     fn compile(&self, source: &Source) -> Result<Vec<u8>, String>;
 
-    unsafe fn load(&self, code: &[u8]) -> Call<Self::Module>;
-    unsafe fn unload(&self, module: Self::Module);
-    unsafe fn function(&self, module: Self::Module, name: &str) -> Call<Self::Function>;
+    unsafe fn load(&self, code: &[u8]) -> Call<Module> {
+        let runtime = self.runtime();
+        let mut module: Module = std::ptr::null_mut();
+        // SAFETY: the place is valid, and the code is whole, and carries its own length.
+        let status = unsafe { (runtime.module_load)(&mut module, code.as_ptr().cast()) };
+        self.check(runtime.names.module_load, status).map(|()| module)
+    }
+
+    unsafe fn unload(&self, module: Module) {
+        // SAFETY: the caller vouches for the module.
+        unsafe { (self.runtime().module_unload)(module) };
+    }
+
+    unsafe fn function(&self, module: Module, name: &str) -> Call<Function> {
+        let runtime = self.runtime();
+        let call = runtime.names.module_function;
+        let mut function: Function = std::ptr::null_mut();
+        let name = CString::new(name).map_err(|_| Fault::new(call, "a NUL in the name"))?;
+        // SAFETY: the place and the name are valid for the call; the caller vouches for the module.
+        let status = unsafe { (runtime.module_function)(&mut function, module, name.as_ptr()) };
+        self.check(call, status).map(|()| function)
+    }
+
+    /// The dynamic shared memory that a block of a function can have beside the function's own, in bytes.
+    unsafe fn free_shared(&self, function: Function) -> Call<u32> {
+        let runtime = self.runtime();
+        let mut own = 0;
+        // SAFETY: the place is valid for the call; the caller vouches for the function.
+        let code = unsafe { (runtime.function_attribute)(&mut own, number::FUNCTION_SHARED, function) };
+        self.check(runtime.names.function_attribute, code)?;
+        Ok(self.shared_limit().saturating_sub(own.max(0) as u32))
+    }
+
     /// Lets a function have as much dynamic shared memory as there is, and returns how much that is.
-    unsafe fn take_all_shared(&self, function: Self::Function) -> Call<u32>;
+    unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {
+        // SAFETY: the same contract.
+        unsafe { self.free_shared(function) }
+    }
+
     /// `args` points to as many pointers to values as the function has parameters.
+    #[inline]
     unsafe fn launch(
         &self,
-        function: Self::Function,
+        function: Function,
         grid: u32,
         block: u32,
         shared: u32,
-        stream: Self::Stream,
+        stream: Stream,
         args: *mut *mut c_void,
-    ) -> Call;
+    ) -> Call {
+        let runtime = self.runtime();
+        let extra = std::ptr::null_mut();
+        // SAFETY: the caller vouches for handles and arguments.
+        let code = unsafe { (runtime.launch_kernel)(function, grid, 1, 1, block, 1, 1, shared, stream, args, extra) };
+        self.check(runtime.names.launch_kernel, code)
+    }
 
     // --- Streams and events ---------------------------------------------------------------------------------------
 
-    fn stream(&self, priority: Priority) -> Call<Self::Stream>;
+    fn stream(&self, priority: Priority) -> Call<Stream> {
+        self.make_stream(self.level(priority)?)
+    }
+
+    /// The runtime's number of a priority, within the range that it has.
+    fn level(&self, priority: Priority) -> Call<c_int> {
+        let runtime = self.runtime();
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: both places are valid for the call.
+        let code = unsafe { (runtime.priority_range)(&mut least, &mut greatest) };
+        self.check(runtime.names.priority_range, code)?;
+        // Lower numbers are more urgent: `greatest` is the most urgent.
+        let level = match priority {
+            Priority::High => greatest,
+            Priority::Normal => 0,
+            Priority::Low => least,
+            Priority::Level(level) => level,
+        };
+        Ok(level.clamp(greatest.min(least), least.max(greatest)))
+    }
+
+    /// A stream with that number of the runtime for its priority.
+    fn make_stream(&self, level: c_int) -> Call<Stream> {
+        let runtime = self.runtime();
+        let mut stream: Stream = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (runtime.stream_create)(&mut stream, number::STREAM_NON_BLOCKING, level) };
+        self.check(runtime.names.stream_create, code).map(|()| stream)
+    }
+
     /// A stream that keeps to a part of the device's compute units; nothing where there are no such streams.
-    fn stream_within(&self, _priority: Priority, _part: Part) -> Call<Option<Self::Stream>> {
+    fn stream_within(&self, _priority: Priority, _part: Part) -> Call<Option<Stream>> {
         Ok(None)
     }
     /// The number of units that a part is a multiple of, so that each chip of the device has as many of it.
     fn unit_step(&self) -> u32 {
         1
     }
-    unsafe fn destroy_stream(&self, stream: Self::Stream);
+    unsafe fn destroy_stream(&self, stream: Stream) {
+        // SAFETY: the caller vouches for the stream.
+        unsafe { (self.runtime().stream_destroy)(stream) };
+    }
+
     /// Whether everything on the stream is done.
-    unsafe fn idle(&self, stream: Self::Stream) -> Call<bool>;
-    fn event(&self, timed: bool) -> Call<Self::Event>;
-    unsafe fn destroy_event(&self, event: Self::Event);
-    unsafe fn record(&self, event: Self::Event, stream: Self::Stream) -> Call;
+    unsafe fn idle(&self, stream: Stream) -> Call<bool> {
+        let runtime = self.runtime();
+        // SAFETY: the caller vouches for the stream.
+        match unsafe { (runtime.stream_query)(stream) } {
+            number::NOT_READY => Ok(false),
+            code => self.check(runtime.names.stream_query, code).map(|()| true),
+        }
+    }
+
+    fn event(&self, timed: bool) -> Call<Event> {
+        let runtime = self.runtime();
+        let mut event: Event = std::ptr::null_mut();
+        let flags = if timed { number::EVENT_DEFAULT } else { number::EVENT_DISABLE_TIMING };
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (runtime.event_create)(&mut event, flags) };
+        self.check(runtime.names.event_create, code).map(|()| event)
+    }
+
+    unsafe fn destroy_event(&self, event: Event) {
+        // SAFETY: the caller vouches for the event.
+        unsafe { (self.runtime().event_destroy)(event) };
+    }
+
+    #[inline]
+    unsafe fn record(&self, event: Event, stream: Stream) -> Call {
+        let runtime = self.runtime();
+        // SAFETY: the caller vouches for both.
+        self.check(runtime.names.event_record, unsafe { (runtime.event_record)(event, stream) })
+    }
+
     /// Records a timed event from inside a capture, so that each launch of the graph sets it; where `EVENTS_IN_GRAPHS`.
-    unsafe fn record_in_graph(&self, event: Self::Event, stream: Self::Stream) -> Call;
-    unsafe fn wait(&self, stream: Self::Stream, event: Self::Event) -> Call;
-    unsafe fn reached(&self, event: Self::Event) -> Call<bool>;
-    unsafe fn elapsed(&self, from: Self::Event, to: Self::Event) -> Call<Nanos>;
-    fn synchronize(&self) -> Call;
+    unsafe fn record_in_graph(&self, event: Event, stream: Stream) -> Call;
+
+    #[inline]
+    unsafe fn wait(&self, stream: Stream, event: Event) -> Call {
+        let runtime = self.runtime();
+        // SAFETY: the caller vouches for both.
+        self.check(runtime.names.stream_wait_event, unsafe { (runtime.stream_wait_event)(stream, event, 0) })
+    }
+
+    unsafe fn reached(&self, event: Event) -> Call<bool> {
+        let runtime = self.runtime();
+        // SAFETY: the caller vouches for the event.
+        match unsafe { (runtime.event_query)(event) } {
+            number::NOT_READY => Ok(false),
+            code => self.check(runtime.names.event_query, code).map(|()| true),
+        }
+    }
+
+    unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos>;
+
+    fn synchronize(&self) -> Call {
+        let runtime = self.runtime();
+        // SAFETY: the function takes nothing.
+        self.check(runtime.names.synchronize, unsafe { (runtime.synchronize)() })
+    }
 
     // --- Memory ---------------------------------------------------------------------------------------------------
 
     /// Bytes of device memory that can be had.
-    fn free_memory(&self) -> Call<u64>;
+    fn free_memory(&self) -> Call<u64> {
+        let runtime = self.runtime();
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: both places are valid for the call.
+        let code = unsafe { (runtime.memory_info)(&mut free, &mut total) };
+        self.check(runtime.names.memory_info, code).map(|()| free as u64)
+    }
+
     fn allocate(&self, bytes: u64) -> Call<u64>;
     unsafe fn free(&self, address: u64);
     /// Host memory that kernels and copy engines reach at the same address.
     fn allocate_pinned(&self, bytes: u64) -> Call<u64>;
     unsafe fn free_pinned(&self, address: u64);
-    unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Self::Stream) -> Call;
-    unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Self::Stream) -> Call;
+    unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call;
+    unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call;
     /// Reads device memory, when everything is done.
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call;
 
@@ -162,9 +291,9 @@ pub trait Api: Send + Sync + 'static {
     /// From now on it may.
     fn reach(&self, other: &Self) -> Call;
     /// A copy to memory of another device, which may go by way of the host.
-    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Self::Stream) -> Call;
+    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
     /// Lets a stream take these steps when all before them is complete; where `STEPS_ON_STREAMS`.
-    unsafe fn meet(&self, steps: &[Step], stream: Self::Stream) -> Call;
+    unsafe fn meet(&self, steps: &[Step], stream: Stream) -> Call;
     /// The kind of link to another device, where the vendor says: `xGMI, 1 hop`.
     fn link(&self, _other: &Self) -> Option<String> {
         None
@@ -172,11 +301,54 @@ pub trait Api: Send + Sync + 'static {
 
     // --- Graphs ---------------------------------------------------------------------------------------------------
 
-    unsafe fn begin_capture(&self, stream: Self::Stream) -> Call;
+    unsafe fn begin_capture(&self, stream: Stream) -> Call {
+        let runtime = self.runtime();
+        // Relaxed: the collectives connect ranks at their first call, also in a capture, and then allocate and open other
+        // devices' memory, from this thread and from their own.
+        // SAFETY: the caller vouches for the stream.
+        let code = unsafe { (runtime.begin_capture)(stream, number::CAPTURE_RELAXED) };
+        self.check(runtime.names.begin_capture, code)
+    }
+
+    /// Notes what the streams that are open meet in a graph of them.
+    fn note_graph(&self) {}
+
     /// Ends a capture, instantiates what it saw and uploads it.
-    unsafe fn end_capture(&self, stream: Self::Stream) -> Call<Self::Graph>;
-    unsafe fn destroy_graph(&self, graph: Self::Graph);
-    unsafe fn launch_graph(&self, graph: Self::Graph, stream: Self::Stream) -> Call;
+    unsafe fn end_capture(&self, stream: Stream) -> Call<Graph> {
+        let runtime = self.runtime();
+        let names = runtime.names;
+        let mut captured = std::ptr::null_mut();
+        let mut graph: Graph = std::ptr::null_mut();
+        self.note_graph();
+        // SAFETY: all places are valid for the calls; the caller vouches for the stream.
+        unsafe {
+            self.check(names.end_capture, (runtime.end_capture)(stream, &mut captured))?;
+            let made = self.check(names.graph_instantiate, (runtime.graph_instantiate)(&mut graph, captured, 0));
+            (runtime.graph_destroy)(captured);
+            made?;
+            // Without it, the first launch uploads.
+            let uploaded = match runtime.graph_upload {
+                Some(upload) => self.check(names.graph_upload, upload(graph, stream)),
+                None => Ok(()),
+            };
+            let ready = uploaded.and_then(|()| self.synchronize());
+            if ready.is_err() {
+                (runtime.graph_exec_destroy)(graph);
+            }
+            ready.map(|()| graph)
+        }
+    }
+
+    unsafe fn destroy_graph(&self, graph: Graph) {
+        // SAFETY: the caller vouches for the graph.
+        unsafe { (self.runtime().graph_exec_destroy)(graph) };
+    }
+
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Call {
+        let runtime = self.runtime();
+        // SAFETY: the caller vouches for both.
+        self.check(runtime.names.graph_launch, unsafe { (runtime.graph_launch)(graph, stream) })
+    }
 
     // --- Libraries ------------------------------------------------------------------------------------------------
 
@@ -188,12 +360,9 @@ pub trait Api: Send + Sync + 'static {
         product: &Self::Product,
         operands: [u64; 3],
         workspace: (u64, u64),
-        stream: Self::Stream,
+        stream: Stream,
     ) -> Call;
 
     /// The vendor's collectives, loaded when they are first asked for.
     fn collectives(&self) -> Result<Collectives, ExecError>;
-
-    /// The stream as the collectives take it.
-    fn raw_stream(stream: Self::Stream) -> *mut c_void;
 }

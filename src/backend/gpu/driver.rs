@@ -19,20 +19,21 @@ use super::inter_process::InterProcessMemory;
 use super::kernels::Kernels;
 use super::lower::{Args, Calls, Prepared};
 use super::pageable::Pageable;
+use super::runtime::{Event, Graph, Stream};
 use super::stamps::Stamps;
 use super::timer;
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
     image: Image,
-    streams: Vec<A::Stream>,
-    events: Vec<A::Event>,
-    stamps: Vec<A::Event>,
-    kernels: Kernels<A>,
+    streams: Vec<Stream>,
+    events: Vec<Event>,
+    stamps: Vec<Event>,
+    kernels: Kernels,
     calls: Calls<A>,
     products: Vec<A::Product>,
     /// The kernels that give memory its contents.
-    fills: Vec<Prepared<A>>,
+    fills: Vec<Prepared>,
     fill_args: Args,
     bases: [u64; 3],
     workspaces: Vec<(u64, u64)>,
@@ -47,10 +48,10 @@ pub struct GpuDriver<A: Api> {
     /// What it has opened of other processes, to copy to them.
     inter_process: InterProcessMemory,
     collectives: Option<Collectives>,
-    graphs: Vec<A::Graph>,
-    gates: Option<Gates<A>>,
+    graphs: Vec<Graph>,
+    gates: Option<Gates>,
     /// What sets stamps inside of graphs, where events cannot.
-    cells: Option<Stamps<A>>,
+    cells: Option<Stamps>,
     /// Memory that is written to empty the caches, and its bytes.
     sweep: (u64, u64),
     capturing: bool,
@@ -98,7 +99,7 @@ impl<A: Api> GpuDriver<A> {
                     }
                     let collectives = collectives.as_ref().expect("loaded where an image has collectives");
                     let exchanges = &calls.exchanges[first as usize..last as usize];
-                    collectives.issue(comm, exchanges, A::raw_stream(stream))
+                    collectives.issue(comm, exchanges, stream)
                 }
             }
         }

@@ -18,6 +18,7 @@ use crate::ops::{Copy as CopyLaunch, Direction, Launch, Source, kernel};
 use super::api::{Api, Call};
 use super::kernels::Kernels;
 use super::lower::{Calls, Prepared};
+use super::runtime::{Event, Function, Stream};
 use super::timer;
 
 /// How long the units are held at most, whatever the host does.
@@ -92,7 +93,7 @@ type Tried = (CopyLaunch, bool);
 
 /// Tries each kind of copy once; a line for each direction. Those to other ranks write their memory, and are tried only
 /// where `others` says that they may.
-pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
+pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
         return Ok(Vec::new());
@@ -109,12 +110,12 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels<A>, calls: &Calls<A>, others: bo
 
 struct Probe<'a, A: Api> {
     api: &'a A,
-    hold: A::Function,
-    null: A::Function,
+    hold: Function,
+    null: Function,
     /// For the kernel that holds, the copy, and the kernel that must not begin.
-    streams: Vec<A::Stream>,
-    copied: A::Event,
-    passed: A::Event,
+    streams: Vec<Stream>,
+    copied: Event,
+    passed: Event,
     /// The words: pinned, so at the same address for both sides.
     cell: u64,
     ticks: u64,
@@ -122,9 +123,9 @@ struct Probe<'a, A: Api> {
 }
 
 impl<'a, A: Api> Probe<'a, A> {
-    fn new(api: &'a A, kernels: &Kernels<A>, units: u32) -> Call<Self> {
+    fn new(api: &'a A, kernels: &Kernels, units: u32) -> Call<Self> {
         let (hold, null) = (kernels.get(&source()), kernels.get(&timer::null()));
-        let streams: Call<Vec<A::Stream>> = (0..3).map(|_| api.stream(Priority::Normal)).collect();
+        let streams: Call<Vec<Stream>> = (0..3).map(|_| api.stream(Priority::Normal)).collect();
         let (copied, passed) = (api.event(false)?, api.event(false)?);
         let cell = api.allocate_pinned(4 * WORDS as u64)?;
         Ok(Probe { api, hold, null, streams: streams?, copied, passed, cell, ticks: api.ticks(TIMEOUT), units })
@@ -233,7 +234,7 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     /// Whether an event is reached within that time.
-    fn within(&self, window: Duration, event: A::Event) -> Call<bool> {
+    fn within(&self, window: Duration, event: Event) -> Call<bool> {
         let start = Instant::now();
         loop {
             // SAFETY: the event is alive.

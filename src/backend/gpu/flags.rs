@@ -8,6 +8,7 @@ use crate::backend::shared::SharedMemory;
 use crate::exec::{ExecError, Image};
 
 use super::api::{Api, Call};
+use super::runtime::Stream;
 
 /// Bytes of a flag.
 pub const FLAG: u64 = 4;
@@ -29,7 +30,7 @@ fn bytes(image: &Image, ranks: usize) -> u64 {
 
 impl Flags {
     /// Makes the flags of an image, all lowered; none where nothing is copied to other ranks.
-    pub fn new<A: Api>(api: &A, image: &Image, ranks: usize, stream: A::Stream) -> Call<Flags> {
+    pub fn new<A: Api>(api: &A, image: &Image, ranks: usize, stream: Stream) -> Call<Flags> {
         if image.crossings == 0 {
             return Ok(Flags::default());
         }

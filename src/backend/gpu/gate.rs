@@ -9,6 +9,7 @@ use crate::exec::{ExecError, Fault};
 use crate::ops::{Source, kernel};
 
 use super::api::{Api, Call};
+use super::runtime::{Function, Stream};
 
 /// How long a gate stays shut at most: an iteration that fits is issued in a tenth of it, and a host that waits for the
 /// device loses no more than this.
@@ -28,8 +29,8 @@ pub fn source() -> Arc<Source> {
 }
 
 /// The gates of a driver, made once.
-pub struct Gates<A: Api> {
-    function: A::Function,
+pub struct Gates {
+    function: Function,
     /// Where the words are: pinned, so at the same address for both sides.
     cells: u64,
     count: u32,
@@ -38,8 +39,8 @@ pub struct Gates<A: Api> {
     pointers: Vec<*mut c_void>,
 }
 
-impl<A: Api> Gates<A> {
-    pub fn new(api: &A, function: A::Function, count: u32) -> Result<Self, Box<Fault>> {
+impl Gates {
+    pub fn new<A: Api>(api: &A, function: Function, count: u32) -> Result<Self, Box<Fault>> {
         let cells = api.allocate_pinned(u64::from(count) * 4 * WORDS as u64)?;
         let ticks = api.ticks(TIMEOUT);
         let addresses = (0..u64::from(count)).map(|gate| cells + gate * 4 * WORDS as u64);
@@ -59,7 +60,7 @@ impl<A: Api> Gates<A> {
     }
 
     /// Holds a stream.
-    pub fn hold(&mut self, api: &A, gate: u32, stream: A::Stream) -> Call {
+    pub fn hold<A: Api>(&mut self, api: &A, gate: u32, stream: Stream) -> Call {
         self.word(gate, FORCED).store(0, Ordering::Relaxed);
         self.word(gate, OPEN).store(0, Ordering::Release);
         let args = self.pointers.as_mut_ptr().wrapping_add(2 * gate as usize);
@@ -85,7 +86,7 @@ impl<A: Api> Gates<A> {
     ///
     /// # Safety
     /// No gate is under way.
-    pub unsafe fn free(self, api: &A) {
+    pub unsafe fn free<A: Api>(self, api: &A) {
         // SAFETY: the caller says so.
         unsafe { api.free_pinned(self.cells) };
     }

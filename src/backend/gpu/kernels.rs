@@ -13,12 +13,13 @@ use crate::ops::{Launch, Source};
 
 use super::super::system;
 use super::api::Api;
+use super::runtime::{Function, Module};
 use super::{engines, gate, peers, stamps, timer};
 
 /// The functions of an image, by their text.
-pub struct Kernels<A: Api> {
-    modules: Vec<A::Module>,
-    functions: FxHashMap<Source, A::Function>,
+pub struct Kernels {
+    modules: Vec<Module>,
+    functions: FxHashMap<Source, Function>,
     /// Compiled now, and found on disk.
     pub compiled: usize,
     pub cached: usize,
@@ -72,9 +73,9 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     wanted
 }
 
-impl<A: Api> Kernels<A> {
+impl Kernels {
     /// Compiles what is not on disk, and loads everything. `cache` is the folder on disk, if there is to be one.
-    pub fn load(api: &A, wanted: &[Wanted], cache: Option<&Path>) -> Result<Self, ExecError> {
+    pub fn load<A: Api>(api: &A, wanted: &[Wanted], cache: Option<&Path>) -> Result<Self, ExecError> {
         let mut kernels = Kernels { modules: Vec::new(), functions: FxHashMap::default(), compiled: 0, cached: 0 };
         if wanted.is_empty() {
             return Ok(kernels);
@@ -100,7 +101,7 @@ impl<A: Api> Kernels<A> {
         Ok(kernels)
     }
 
-    fn add(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
+    fn add<A: Api>(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
         // SAFETY: the code is this compiler's for this device, whole, and the module lives as long as the table.
         let module = unsafe { api.load(code)? };
         self.modules.push(module);
@@ -114,11 +115,11 @@ impl<A: Api> Kernels<A> {
         self.functions.contains_key(source)
     }
 
-    pub fn get(&self, source: &Source) -> A::Function {
+    pub fn get(&self, source: &Source) -> Function {
         *self.functions.get(source).expect("every kernel of the image was loaded")
     }
 
-    pub fn unload(&mut self, api: &A) {
+    pub fn unload<A: Api>(&mut self, api: &A) {
         for module in self.modules.drain(..) {
             // SAFETY: nothing of the module runs any more: the driver synchronises before.
             unsafe { api.unload(module) };

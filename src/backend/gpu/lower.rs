@@ -14,40 +14,41 @@ use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
 use super::api::{Api, Step};
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
+use super::runtime::{Function, Stream};
 
 /// One call to make, with everything that it needs.
-pub enum Prepared<A: Api> {
+pub enum Prepared {
     Kernel {
-        function: A::Function,
+        function: Function,
         grid: u32,
         block: u32,
         shared: u32,
-        stream: A::Stream,
+        stream: Stream,
         args: u32,
     },
     Multiply {
         product: u32,
         operands: [u64; 3],
         workspace: (u64, u64),
-        stream: A::Stream,
+        stream: Stream,
     },
     Copy {
         copy: u32,
         source: u64,
         target: u64,
-        stream: A::Stream,
+        stream: Stream,
     },
     Memset {
         address: u64,
         value: u8,
         bytes: u64,
-        stream: A::Stream,
+        stream: Stream,
     },
     /// Raises flags of other ranks and awaits those of this one.
     Meet {
         /// Which of [`Calls::steps`].
         steps: (u32, u32),
-        stream: A::Stream,
+        stream: Stream,
     },
     /// A copy to the memory of another device, by way of the host.
     Stage {
@@ -56,13 +57,13 @@ pub enum Prepared<A: Api> {
         target: u64,
         /// Which of [`Calls::peers`] the memory is of.
         peer: u32,
-        stream: A::Stream,
+        stream: Stream,
     },
     /// Several are issued together.
     Exchange {
         comm: Comm,
         exchanges: (u32, u32),
-        stream: A::Stream,
+        stream: Stream,
     },
 }
 
@@ -72,7 +73,7 @@ pub struct Calls<A: Api> {
     pub ops: Vec<(u32, u32)>,
     /// The same, where each operation is observed: copies to other ranks then share no meeting.
     pub observed: Vec<(u32, u32)>,
-    pub calls: Vec<Prepared<A>>,
+    pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
     pub exchanges: Vec<Exchange>,
@@ -164,8 +165,8 @@ pub struct Product {
 pub struct Context<'a, A: Api> {
     pub api: &'a A,
     pub image: &'a Image,
-    pub kernels: &'a Kernels<A>,
-    pub streams: &'a [A::Stream],
+    pub kernels: &'a Kernels,
+    pub streams: &'a [Stream],
     /// Where `device`, `pinned` and `host` memory begin.
     pub bases: [u64; 3],
     /// For each lane, the memory that its matrix products may use.
@@ -251,7 +252,7 @@ impl<A: Api> Context<'_, A> {
     }
 
     /// The calls that take steps: one of the stream's own, or kernels, each of which raises one flag and awaits one.
-    fn meet(&self, steps: &[Step], stream: A::Stream, calls: &mut Calls<A>) {
+    fn meet(&self, steps: &[Step], stream: Stream, calls: &mut Calls<A>) {
         if A::STEPS_ON_STREAMS {
             let first = calls.steps.len() as u32;
             calls.steps.extend(steps);
@@ -281,7 +282,7 @@ impl<A: Api> Context<'_, A> {
         operands: &[u64],
         calls: &mut Calls<A>,
         products: &mut FxHashMap<Gemm, u32>,
-    ) -> Result<Prepared<A>, ExecError> {
+    ) -> Result<Prepared, ExecError> {
         let lane = op.lane;
         let stream = self.streams[lane as usize];
         let at = |operand: u8| operands[usize::from(operand)];
@@ -326,10 +327,10 @@ impl<A: Api> Context<'_, A> {
     pub fn kernel(
         &self,
         kernel: &Kernel,
-        stream: A::Stream,
+        stream: Stream,
         operands: &[u64],
         args: &mut Args,
-    ) -> Result<Prepared<A>, ExecError> {
+    ) -> Result<Prepared, ExecError> {
         let function = self.kernels.get(&kernel.source);
         let grid = u32::try_from(kernel.grid).ok().filter(|grid| *grid <= i32::MAX as u32);
         let grid = grid.ok_or_else(|| ExecError::Device {

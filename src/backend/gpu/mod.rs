@@ -3,6 +3,7 @@
 //! Generic over an [`Api`], which is all that a vendor adds.
 
 mod api;
+pub(super) mod blas;
 mod comms;
 mod driver;
 mod engines;
@@ -17,6 +18,8 @@ mod parts;
 mod peers;
 mod products;
 mod queues;
+pub(super) mod rtc;
+pub(super) mod runtime;
 pub mod stamps;
 mod streams;
 mod timer;
@@ -51,6 +54,14 @@ pub struct Gpu<A: Api> {
     peers: Option<Arc<dyn Peers>>,
     /// The device does not come back from what measured its timer.
     stuck: AtomicBool,
+}
+
+/// Why there is no device of that number, where there are so many, and one at least.
+pub(super) fn no_such(index: u32, count: u32) -> String {
+    match count {
+        1 => format!("there is no device {index}; the only one is 0"),
+        count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+    }
 }
 
 /// The error of a device that does not come back.

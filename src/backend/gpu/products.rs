@@ -10,6 +10,7 @@ use crate::ops::Gemm;
 
 use super::api::{Api, Call};
 use super::lower::Product;
+use super::runtime::{Event, Graph, Stream};
 
 /// Runs of an algorithm that are timed, behind one that is not.
 const TRIALS: usize = 5;
@@ -29,15 +30,15 @@ const GAIN: f64 = 0.99;
 /// What algorithms are timed with.
 pub struct Chooser<'a, A: Api> {
     pub api: &'a A,
-    pub streams: &'a [A::Stream],
+    pub streams: &'a [Stream],
     /// For each lane, the memory that its products may use.
     pub workspaces: &'a [(u64, u64)],
     /// Algorithms that are timed for each product.
     pub candidates: u32,
     /// Two events that can be timed, and one that cannot.
-    pub from: A::Event,
-    pub to: A::Event,
-    pub order: A::Event,
+    pub from: Event,
+    pub to: Event,
+    pub order: Event,
 }
 
 impl<A: Api> Chooser<'_, A> {
@@ -106,7 +107,7 @@ impl<A: Api> Chooser<'_, A> {
 
     /// # Safety
     /// The graph and the stream are alive.
-    unsafe fn time_graph(&self, graph: A::Graph, stream: A::Stream) -> Call<Nanos> {
+    unsafe fn time_graph(&self, graph: Graph, stream: Stream) -> Call<Nanos> {
         let mut times = Vec::with_capacity(TRIALS);
         let mut spent = Nanos(0);
         for trial in 0..=TRIALS {

@@ -16,6 +16,7 @@ use crate::ops::{Source, kernel};
 use super::api::{Api, Call};
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
+use super::runtime::{Function, Stream};
 
 /// How long an empty kernel may take on a stream that nothing holds: thousands of times what it takes, and less than half
 /// of the time after which the gate opens by itself.
@@ -47,7 +48,7 @@ pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queu
     probed.map(|(groups, at_once)| predicted.found(groups, at_once)).map_err(device)
 }
 
-fn on_streams<A: Api>(api: &A, kernels: &Kernels<A>, count: u32) -> Call<(Vec<Vec<u32>>, u32)> {
+fn on_streams<A: Api>(api: &A, kernels: &Kernels, count: u32) -> Call<(Vec<Vec<u32>>, u32)> {
     let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
     let mut streams = Vec::new();
     let made = (0..count).try_for_each(|_| api.stream(Priority::Normal).map(|stream| streams.push(stream)));
@@ -67,9 +68,9 @@ fn on_streams<A: Api>(api: &A, kernels: &Kernels<A>, count: u32) -> Call<(Vec<Ve
 
 struct Probe<'a, A: Api> {
     api: &'a A,
-    gates: &'a mut Gates<A>,
-    null: A::Function,
-    streams: &'a [A::Stream],
+    gates: &'a mut Gates,
+    null: Function,
+    streams: &'a [Stream],
 }
 
 impl<A: Api> Probe<'_, A> {
@@ -114,7 +115,7 @@ impl<A: Api> Probe<'_, A> {
     }
 
     /// An empty kernel.
-    fn nothing(&self, stream: A::Stream) -> Call {
+    fn nothing(&self, stream: Stream) -> Call {
         // SAFETY: kernel and stream are alive, and the kernel takes no arguments.
         unsafe { self.api.launch(self.null, 1, 1, 0, stream, std::ptr::null_mut()) }
     }

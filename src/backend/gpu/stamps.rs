@@ -9,6 +9,7 @@ use crate::base::Nanos;
 use crate::ops::{Source, kernel};
 
 use super::api::{Api, Call};
+use super::runtime::{Function, Stream};
 
 /// The kernel: it looks at the device's clock.
 pub fn source() -> Arc<Source> {
@@ -17,8 +18,8 @@ pub fn source() -> Arc<Source> {
 }
 
 /// The cells of a driver's stamps, made once: one for each stamp, and one for the beginning of a graph.
-pub struct Stamps<A: Api> {
-    function: A::Function,
+pub struct Stamps {
+    function: Function,
     /// Pinned, so at the same address for both sides.
     cells: u64,
     /// The argument of each cell's kernel, and pointers to them.
@@ -33,8 +34,8 @@ pub struct Stamps<A: Api> {
     ticks_per_second: u64,
 }
 
-impl<A: Api> Stamps<A> {
-    pub fn new(api: &A, function: A::Function, count: u32) -> Call<Self> {
+impl Stamps {
+    pub fn new<A: Api>(api: &A, function: Function, count: u32) -> Call<Self> {
         let cells = api.allocate_pinned(8 * (u64::from(count) + 1))?;
         let mut values: Vec<u64> = (0..=u64::from(count)).map(|cell| cells + 8 * cell).collect();
         let base = values.as_mut_ptr();
@@ -56,14 +57,14 @@ impl<A: Api> Stamps<A> {
         self.values.len() as u32 - 1
     }
 
-    fn write(&mut self, api: &A, cell: u32, stream: A::Stream) -> Call {
+    fn write<A: Api>(&mut self, api: &A, cell: u32, stream: Stream) -> Call {
         let args = self.pointers.as_mut_ptr().wrapping_add(cell as usize);
         // SAFETY: the kernel takes one value of 64 bits, which lies where the pointer says.
         unsafe { api.launch(self.function, 1, 1, 0, stream, args) }
     }
 
     /// Sets a stamp from inside of the capture under way.
-    pub fn capture(&mut self, api: &A, stamp: u32, stream: A::Stream) -> Call {
+    pub fn capture<A: Api>(&mut self, api: &A, stamp: u32, stream: Stream) -> Call {
         self.captured.push(stamp);
         self.write(api, stamp, stream)
     }
@@ -77,7 +78,7 @@ impl<A: Api> Stamps<A> {
     }
 
     /// A graph is about to be launched: where it has stamps, they are told from here.
-    pub fn launch(&mut self, api: &A, graph: u32, stream: A::Stream) -> Call {
+    pub fn launch<A: Api>(&mut self, api: &A, graph: u32, stream: Stream) -> Call {
         let Some((_, stamps)) = self.graphs.iter().find(|(known, _)| *known == graph) else { return Ok(()) };
         for &stamp in stamps {
             self.in_graph[stamp as usize] = true;
@@ -112,7 +113,7 @@ impl<A: Api> Stamps<A> {
     ///
     /// # Safety
     /// No graph is under way.
-    pub unsafe fn free(self, api: &A) {
+    pub unsafe fn free<A: Api>(self, api: &A) {
         // SAFETY: the caller says so.
         unsafe { api.free_pinned(self.cells) };
     }

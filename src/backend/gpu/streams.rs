@@ -5,10 +5,11 @@ use crate::model::Priority;
 
 use super::api::{Api, Call};
 use super::parts;
+use super::runtime::Stream;
 
 /// Makes a stream for each lane, and one at least. Whatever becomes of an error, the streams that were made stand in
 /// `streams`. Gives what is worth knowing.
-pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<A::Stream>) -> Call<Vec<String>> {
+pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
     let mut notes = Vec::new();
     let asked = lanes.iter().any(|lane| lane.units.is_some());
     // What a device says of itself takes time, and most files ask for nothing.

@@ -12,6 +12,7 @@ use crate::ops::{Source, kernel};
 use super::api::{Api, Call};
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
+use super::runtime::{Event, Function, Stream};
 
 /// Pairs of stamps in a round: with the kernels between them they fit a queue by far.
 const PAIRS: usize = 64;
@@ -82,7 +83,7 @@ fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
     measured
 }
 
-fn on_stream<A: Api>(api: &A, kernels: &Kernels<A>) -> Result<Timer, Measured> {
+fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, Measured> {
     let stream = api.stream(Priority::Normal)?;
     let mut events = Vec::with_capacity(2 * PAIRS);
     let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
@@ -109,7 +110,7 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels<A>) -> Result<Timer, Measured> {
 }
 
 /// Waits for what is on the stream; whether it came to its end.
-fn ended<A: Api>(api: &A, stream: A::Stream) -> Call<bool> {
+fn ended<A: Api>(api: &A, stream: Stream) -> Call<bool> {
     let start = Instant::now();
     // SAFETY: the stream is alive.
     while !unsafe { api.idle(stream)? } {
@@ -123,10 +124,10 @@ fn ended<A: Api>(api: &A, stream: A::Stream) -> Call<bool> {
 
 struct Bench<'a, A: Api> {
     api: &'a A,
-    stream: A::Stream,
-    events: &'a [A::Event],
-    gates: &'a mut Gates<A>,
-    null: A::Function,
+    stream: Stream,
+    events: &'a [Event],
+    gates: &'a mut Gates,
+    null: Function,
 }
 
 impl<A: Api> Bench<'_, A> {

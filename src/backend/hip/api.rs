@@ -1,10 +1,11 @@
 //! The device as `backend::gpu` drives it.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
+use crate::backend::gpu::runtime::{Event, Runtime, Stream};
 use crate::backend::gpu::{Api, Call, Handle, Part, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
@@ -17,7 +18,6 @@ use super::Hip;
 use super::driver::number;
 use super::products::Product;
 use super::smi::Smi;
-use super::table::{Event, Function, GraphExec, Module, Stream};
 
 impl Hip {
     /// What the runtime says of a stream's priority after it was made: newer ones take the number and ignore it.
@@ -59,20 +59,13 @@ impl Hip {
         let _ = self.reads.set(stream as usize);
         Ok(stream)
     }
-
-    fn make_stream(&self, level: c_int) -> Call<Stream> {
-        let mut stream: Stream = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
-        let code = unsafe { (self.driver.table.stream_create)(&mut stream, number::STREAM_NON_BLOCKING, level) };
-        self.check("hipStreamCreateWithPriority", code).map(|()| stream)
-    }
 }
 
 impl Drop for Hip {
     fn drop(&mut self) {
         if let Some(&stream) = self.reads.get() {
             // SAFETY: made by this value, and every read has been waited for.
-            unsafe { (self.driver.table.stream_destroy)(stream as Stream) };
+            unsafe { (self.driver.runtime.stream_destroy)(stream as Stream) };
         }
     }
 }
@@ -86,12 +79,17 @@ impl Api for Hip {
     const STEPS_ON_STREAMS: bool = false;
     const HOST_COPIES_BY_KERNEL: bool = true;
 
-    type Stream = Stream;
-    type Event = Event;
-    type Module = Module;
-    type Function = Function;
-    type Graph = GraphExec;
     type Product = Product;
+
+    #[inline]
+    fn runtime(&self) -> &Runtime {
+        &self.driver.runtime
+    }
+
+    #[inline]
+    fn check(&self, call: &'static str, code: c_int) -> Call {
+        self.driver.check(call, code)
+    }
 
     fn device(&self) -> DeviceInfo {
         let attribute = |number: u32| self.driver.attribute(self.index, number).unwrap_or(0);
@@ -113,7 +111,7 @@ impl Api for Hip {
         let layout =
             if self.driver.table.device_properties_r0600.is_some() { "of 6.0 and later" } else { "before 6.0" };
         facts.push(("properties".to_owned(), layout.to_owned()));
-        let (_, lacking) = self.driver.table.lacking();
+        let lacking = self.driver.lacking();
         if !lacking.is_empty() {
             facts.push(("runtime_lacks".to_owned(), lacking.join(", ")));
         }
@@ -135,10 +133,10 @@ impl Api for Hip {
         facts.extend(self.smi().map(Smi::facts).unwrap_or_default());
         // The versions of libraries that the run has opened.
         if let Some(hiprtc) = self.hiprtc.get() {
-            facts.push(("hiprtc".to_owned(), format!("{}.{}", hiprtc.version.0, hiprtc.version.1)));
+            facts.push(("hiprtc".to_owned(), hiprtc.version()));
         }
         if let Some(Ok(library)) = self.hipblaslt.get() {
-            facts.push(("hipblaslt".to_owned(), library.version()));
+            facts.push(("hipblaslt".to_owned(), library.version.clone()));
         }
         if let Some(Ok(library)) = self.rocblas.get() {
             facts.push(("rocblas".to_owned(), library.path.to_owned()));
@@ -200,14 +198,8 @@ impl Api for Hip {
     }
 
     fn compiler(&self) -> Result<String, ExecError> {
-        let hiprtc = self.hiprtc()?;
-        Ok(format!(
-            "hiprtc {}.{} {} {}",
-            hiprtc.version.0,
-            hiprtc.version.1,
-            self.driver.version_text(),
-            self.architecture
-        ))
+        let compiler = self.hiprtc()?.version();
+        Ok(format!("hiprtc {compiler} {} {}", self.driver.version_text(), self.architecture))
     }
 
     fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
@@ -215,66 +207,8 @@ impl Api for Hip {
         hiprtc.compile(source, &self.architecture)
     }
 
-    unsafe fn load(&self, code: &[u8]) -> Call<Module> {
-        let mut module: Module = std::ptr::null_mut();
-        // SAFETY: the place is valid, and the code is a whole code object, which carries its own length.
-        let status = unsafe { (self.driver.table.module_load)(&mut module, code.as_ptr().cast()) };
-        self.check("hipModuleLoadData", status).map(|()| module)
-    }
-
-    unsafe fn unload(&self, module: Module) {
-        // SAFETY: the caller vouches for the module.
-        unsafe { (self.driver.table.module_unload)(module) };
-    }
-
-    unsafe fn function(&self, module: Module, name: &str) -> Call<Function> {
-        let mut function: Function = std::ptr::null_mut();
-        let name = CString::new(name).map_err(|_| Fault::new("hipModuleGetFunction", "a NUL in the name"))?;
-        // SAFETY: the place and the name are valid for the call; the caller vouches for the module.
-        let status = unsafe { (self.driver.table.module_function)(&mut function, module, name.as_ptr()) };
-        self.check("hipModuleGetFunction", status).map(|()| function)
-    }
-
-    unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {
-        let mut own = 0;
-        // Nothing has to be asked for: a launch may have as much as there is.
-        // SAFETY: the place is valid for the call; the caller vouches for the function.
-        let code = unsafe { (self.driver.table.function_attribute)(&mut own, number::FUNCTION_SHARED, function) };
-        self.check("hipFuncGetAttribute", code)?;
-        Ok(self.shared_limit.saturating_sub(own.max(0) as u32))
-    }
-
-    #[inline]
-    unsafe fn launch(
-        &self,
-        function: Function,
-        grid: u32,
-        block: u32,
-        shared: u32,
-        stream: Stream,
-        args: *mut *mut c_void,
-    ) -> Call {
-        let extra = std::ptr::null_mut();
-        // SAFETY: the caller vouches for handles and arguments.
-        let code = unsafe {
-            (self.driver.table.launch_kernel)(function, grid, 1, 1, block, 1, 1, shared, stream, args, extra)
-        };
-        self.check("hipModuleLaunchKernel", code)
-    }
-
     fn stream(&self, priority: Priority) -> Call<Stream> {
-        let (mut least, mut greatest) = (0, 0);
-        // SAFETY: both places are valid for the call.
-        let code = unsafe { (self.driver.table.priority_range)(&mut least, &mut greatest) };
-        self.check("hipDeviceGetStreamPriorityRange", code)?;
-        // Lower numbers are more urgent: `greatest` is the most urgent.
-        let level = match priority {
-            Priority::High => greatest,
-            Priority::Normal => 0,
-            Priority::Low => least,
-            Priority::Level(level) => level,
-        };
-        let level = level.clamp(greatest.min(least), least.max(greatest));
+        let level = self.level(priority)?;
         let stream = self.make_stream(level)?;
         self.streams.fetch_add(1, Ordering::Relaxed);
         self.read_priority_back(stream, level);
@@ -292,52 +226,11 @@ impl Api for Hip {
     unsafe fn destroy_stream(&self, stream: Stream) {
         self.streams.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: the caller vouches for the stream.
-        unsafe { (self.driver.table.stream_destroy)(stream) };
-    }
-
-    unsafe fn idle(&self, stream: Stream) -> Call<bool> {
-        // SAFETY: the caller vouches for the stream.
-        match unsafe { (self.driver.table.stream_query)(stream) } {
-            number::NOT_READY => Ok(false),
-            code => self.check("hipStreamQuery", code).map(|()| true),
-        }
-    }
-
-    fn event(&self, timed: bool) -> Call<Event> {
-        let mut event: Event = std::ptr::null_mut();
-        let flags = if timed { number::EVENT_DEFAULT } else { number::EVENT_DISABLE_TIMING };
-        // SAFETY: the place is valid for the call.
-        let code = unsafe { (self.driver.table.event_create)(&mut event, flags) };
-        self.check("hipEventCreateWithFlags", code).map(|()| event)
-    }
-
-    unsafe fn destroy_event(&self, event: Event) {
-        // SAFETY: the caller vouches for the event.
-        unsafe { (self.driver.table.event_destroy)(event) };
-    }
-
-    #[inline]
-    unsafe fn record(&self, event: Event, stream: Stream) -> Call {
-        // SAFETY: the caller vouches for both.
-        self.check("hipEventRecord", unsafe { (self.driver.table.event_record)(event, stream) })
+        unsafe { (self.driver.runtime.stream_destroy)(stream) };
     }
 
     unsafe fn record_in_graph(&self, _: Event, _: Stream) -> Call {
         Err(Fault::new("record_in_graph", "HIP sets no event's time from inside a graph"))
-    }
-
-    #[inline]
-    unsafe fn wait(&self, stream: Stream, event: Event) -> Call {
-        // SAFETY: the caller vouches for both.
-        self.check("hipStreamWaitEvent", unsafe { (self.driver.table.stream_wait_event)(stream, event, 0) })
-    }
-
-    unsafe fn reached(&self, event: Event) -> Call<bool> {
-        // SAFETY: the caller vouches for the event.
-        match unsafe { (self.driver.table.event_query)(event) } {
-            number::NOT_READY => Ok(false),
-            code => self.check("hipEventQuery", code).map(|()| true),
-        }
     }
 
     unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos> {
@@ -346,18 +239,6 @@ impl Api for Hip {
         let code = unsafe { (self.driver.table.elapsed_time)(&mut milliseconds, from, to) };
         self.check("hipEventElapsedTime", code)?;
         Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
-    }
-
-    fn synchronize(&self) -> Call {
-        // SAFETY: the function takes nothing.
-        self.check("hipDeviceSynchronize", unsafe { (self.driver.table.device_synchronize)() })
-    }
-
-    fn free_memory(&self) -> Call<u64> {
-        let (mut free, mut total) = (0usize, 0usize);
-        // SAFETY: both places are valid for the call.
-        let code = unsafe { (self.driver.table.memory_info)(&mut free, &mut total) };
-        self.check("hipMemGetInfo", code).map(|()| free as u64)
     }
 
     fn allocate(&self, bytes: u64) -> Call<u64> {
@@ -484,47 +365,9 @@ impl Api for Hip {
         self.link_to(other)
     }
 
-    unsafe fn begin_capture(&self, stream: Stream) -> Call {
-        // Relaxed: RCCL connects ranks at its first call, also in a capture, and then allocates and opens other devices'
-        // memory, from this thread and from its own.
-        // SAFETY: the caller vouches for the stream.
-        let code = unsafe { (self.driver.table.begin_capture)(stream, number::CAPTURE_RELAXED) };
-        self.check("hipStreamBeginCapture", code)
-    }
-
-    unsafe fn end_capture(&self, stream: Stream) -> Call<GraphExec> {
-        let mut graph = std::ptr::null_mut();
-        let mut launchable: GraphExec = std::ptr::null_mut();
-        let table = &self.driver.table;
+    fn note_graph(&self) {
         self.note_branches();
         self.note_masks_in_graphs();
-        // SAFETY: all places are valid for the calls; the caller vouches for the stream.
-        unsafe {
-            self.check("hipStreamEndCapture", (table.end_capture)(stream, &mut graph))?;
-            let made = self.check("hipGraphInstantiateWithFlags", (table.graph_instantiate)(&mut launchable, graph, 0));
-            (table.graph_destroy)(graph);
-            made?;
-            // Without it, the first launch uploads.
-            let uploaded = match table.graph_upload {
-                Some(upload) => self.check("hipGraphUpload", upload(launchable, stream)),
-                None => Ok(()),
-            };
-            let ready = uploaded.and_then(|()| self.synchronize());
-            if ready.is_err() {
-                (table.graph_exec_destroy)(launchable);
-            }
-            ready.map(|()| launchable)
-        }
-    }
-
-    unsafe fn destroy_graph(&self, graph: GraphExec) {
-        // SAFETY: the caller vouches for the graph.
-        unsafe { (self.driver.table.graph_exec_destroy)(graph) };
-    }
-
-    unsafe fn launch_graph(&self, graph: GraphExec, stream: Stream) -> Call {
-        // SAFETY: the caller vouches for both.
-        self.check("hipGraphLaunch", unsafe { (self.driver.table.graph_launch)(graph, stream) })
     }
 
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
@@ -534,14 +377,10 @@ impl Api for Hip {
     #[inline]
     unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
-        unsafe { self.launch_product(product, operands, workspace, stream) }
+        unsafe { product.multiply(operands, workspace, stream) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {
         self.open_collectives().map(|(collectives, _)| *collectives)
-    }
-
-    fn raw_stream(stream: Stream) -> *mut c_void {
-        stream
     }
 }

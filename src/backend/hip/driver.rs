@@ -2,31 +2,24 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::backend::libraries::{NotOpened, SearchPaths};
+use crate::backend::gpu::runtime::Runtime;
+use crate::backend::libraries::{NotOpened, SearchPaths, text};
 use crate::exec::{ExecError, Fault};
 
-use super::table::Table;
+use super::table::{NAMES, Table};
 
 /// Numbers of the runtime's header that are used here: the same in every version from 5.2 to 7.
 pub mod number {
-    pub const NOT_READY: i32 = 600;
-    pub const NO_DEVICE: i32 = 100;
+    pub use crate::backend::gpu::runtime::number::*;
+
     pub const INVALID_DEVICE: i32 = 101;
     pub const NOT_SUPPORTED: i32 = 801;
     /// Failures that a kernel has on the device, told by any call that comes after: an address, a time-out, an
     /// assertion, a launch that failed.
     pub const LATE: [i32; 4] = [700, 702, 710, 719];
-    pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
-    pub const STREAM_NON_BLOCKING: u32 = 1;
-    pub const EVENT_DEFAULT: u32 = 0;
-    pub const EVENT_DISABLE_TIMING: u32 = 2;
-    pub const CAPTURE_RELAXED: u32 = 2;
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
-    pub const HOST_REGISTER_PORTABLE: u32 = 1;
-    pub const HOST_REGISTER_MAPPED: u32 = 2;
-    pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
     pub const HOST_TO_DEVICE: u32 = 1;
     pub const DEVICE_TO_HOST: u32 = 2;
     pub const DEVICE_TO_DEVICE: u32 = 3;
@@ -39,7 +32,6 @@ pub mod number {
     pub const ATTRIBUTE_SHARED_PER_BLOCK: u32 = 74;
     pub const ATTRIBUTE_WARP_SIZE: u32 = 87;
     pub const ATTRIBUTE_WALL_CLOCK_RATE: u32 = 10017;
-    pub const FUNCTION_SHARED: u32 = 1;
 }
 
 /// The versions that a library's name may end in, the newest first. They need not be those of ROCm.
@@ -57,6 +49,7 @@ pub fn versioned(stem: &str, first: Option<u32>) -> Vec<String> {
 #[derive(Clone, Copy)]
 pub struct HipDriver {
     pub table: Table,
+    pub runtime: Runtime,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
     pub path: &'static str,
 }
@@ -85,10 +78,11 @@ impl HipDriver {
             }
         };
         let table = Table::load(&opened).map_err(NoDriver::Fails)?;
+        let runtime = Runtime::load(&opened, &NAMES).map_err(NoDriver::Fails)?;
         let symbol = "hipGetErrorString";
         // SAFETY: the type is that of the vendor's header, with a number for the enumeration.
         let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| NoDriver::Fails(opened.lacks(symbol)))?;
-        let driver = HipDriver { table, error_string, path: opened.path };
+        let driver = HipDriver { table, runtime, error_string, path: opened.path };
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };
         // Without a device, 6 says the former, and 5 the latter.
@@ -101,16 +95,18 @@ impl HipDriver {
 
     /// The runtime's own words for having no device.
     pub fn none_seen(&self) -> String {
-        let (functions, lacking) = self.table.lacking();
-        let lacks = match lacking.len() {
-            0 => format!("all {functions} functions of it are there"),
-            _ => format!(
-                "{} of {functions} functions are there, without {}",
-                functions - lacking.len(),
-                lacking.join(", ")
-            ),
+        let lacking = self.lacking();
+        let lacks = match lacking.is_empty() {
+            true => "all functions of it are there".to_owned(),
+            false => format!("without {}", lacking.join(", ")),
         };
         format!("{NONE_SEEN} (HIP {}, {}; {lacks})", self.version_text(), self.path)
+    }
+
+    /// The names of functions that this runtime lacks, and that can be done without.
+    pub fn lacking(&self) -> Vec<&'static str> {
+        let upload = self.runtime.graph_upload.is_none().then_some(NAMES.graph_upload);
+        self.table.lacking().into_iter().chain(upload).collect()
     }
 
     /// The fault of a call that returned a number other than 0.
@@ -201,15 +197,6 @@ impl HipDriver {
         let name = bytes[at..at + LENGTH].split(|byte| *byte == 0).next()?;
         (code == 0 && name.starts_with(b"gfx")).then(|| String::from_utf8_lossy(name).into_owned())
     }
-}
-
-/// A text that a function writes into a buffer.
-fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
-    let mut buffer = [0u8; 256];
-    // The last byte stays 0, whatever is written.
-    let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
-    let end = buffer.iter().position(|byte| *byte == 0)?;
-    (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
 /// An error about the device as such.

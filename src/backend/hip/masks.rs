@@ -5,12 +5,12 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::backend::gpu::{Call, Part};
+use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Api, Call, Part};
 use crate::model::Priority;
 
 use super::Hip;
 use super::driver::number;
-use super::table::Stream;
 
 /// The words of a mask: a bit for each unit of the device.
 fn words(part: Part, units: u32) -> Vec<u32> {

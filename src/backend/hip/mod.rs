@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
-use crate::backend::libraries::{NotOpened, SearchPaths};
+use crate::backend::gpu::{Api, no_such};
+use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::{ExecError, Fault};
 
 use driver::{HipDriver, NoDriver, no_device, number};
@@ -41,16 +42,7 @@ const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
 
 /// The error for a library that could not be opened; `package` is AMD's name for what brings it.
 fn missing(library: &str, purpose: &str, package: &str, why: NotOpened) -> ExecError {
-    let (library, help) = match why {
-        NotOpened::Absent => (
-            library.to_owned(),
-            format!(
-                "install AMD's package `{package}`, or set ROCM_PATH; AORTA_LIBRARY_PATH names a folder to look in first"
-            ),
-        ),
-        NotOpened::Broken(why) => (format!("a working {library}"), format!("it does not load: {why}")),
-    };
-    ExecError::MissingLibrary { library, purpose: purpose.to_owned(), help: Some(help) }
+    why.missing(library, purpose, &format!("AMD's package `{package}`, or set ROCM_PATH"))
 }
 
 /// What there is on this machine.
@@ -122,8 +114,7 @@ impl Hip {
         if index >= count {
             let why = match count {
                 0 => driver.none_seen(),
-                1 => format!("there is no device {index}; the only one is 0"),
-                count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+                count => no_such(index, count),
             };
             return Err(no_device(why));
         }
@@ -189,20 +180,16 @@ impl Hip {
     }
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {
-        if self.hiprtc.get().is_none() {
-            let _ = self.hiprtc.set(Hiprtc::open(&self.paths, self.driver.major(), Some(&self.architecture))?);
-        }
-        Ok(self.hiprtc.get().expect("set above"))
+        once(&self.hiprtc, || Hiprtc::open(&self.paths, self.driver.major(), Some(&self.architecture)))
     }
 
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
-        if self.collectives.get().is_none() {
+        once(&self.collectives, || {
             let names = ["librccl.so.1", "librccl.so"].map(str::to_owned);
-            let opened =
-                self.paths.open(&names).map_err(|why| missing("RCCL (librccl)", "for collectives", "rccl", why))?;
-            let _ = self.collectives.set((Collectives::load(&opened)?, opened.path));
-        }
-        Ok(self.collectives.get().expect("set above"))
+            let missing = |why| missing("RCCL (librccl)", "for collectives", "rccl", why);
+            let opened = self.paths.open(&names).map_err(missing)?;
+            Ok((Collectives::load(&opened)?, opened.path))
+        })
     }
 
     /// Each library that a run may need, with where it was found, or why not.
@@ -210,11 +197,8 @@ impl Hip {
         let at = |version: String, path: &str| format!("{version}, {path}");
         vec![
             ("runtime", Ok(at(format!("HIP {}", self.driver.version_text()), self.driver.path))),
-            (
-                "hipRTC",
-                self.hiprtc().map(|hiprtc| at(format!("{}.{}", hiprtc.version.0, hiprtc.version.1), hiprtc.path)),
-            ),
-            ("hipBLASLt", self.hipblaslt().map(|library| at(library.version(), library.path))),
+            ("hipRTC", self.hiprtc().map(|hiprtc| at(hiprtc.version(), hiprtc.path()))),
+            ("hipBLASLt", self.hipblaslt().map(|library| at(library.version.clone(), library.path))),
             ("rocBLAS", self.rocblas().map(|library| library.path.to_owned())),
             (
                 "RCCL",
@@ -223,10 +207,6 @@ impl Hip {
             ),
             ("ROCm SMI", smi_library(&self.paths)),
         ]
-    }
-
-    fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
-        self.driver.check(call, code)
     }
 
     /// Keeps a line for the run's notes, once.

@@ -2,13 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::backend::gpu::{Call, Handle};
+use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Api, Call, Handle};
 use crate::exec::Fault;
 use crate::ops::Copy as CopyLaunch;
 
 use super::Hip;
 use super::driver::number;
-use super::table::{IpcHandle, Stream};
+use super::table::IpcHandle;
 
 /// What memory of other processes needs and this runtime lacks.
 fn lacks(symbol: &'static str) -> Box<Fault> {

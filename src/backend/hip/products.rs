@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::exec::{ExecError, Fault};
+use crate::backend::gpu::Call;
+use crate::backend::gpu::runtime::Stream;
+use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
 use super::Hip;
 use super::hipblaslt::{self, HipblasLt};
 use super::rocblas::{self, RocBlas};
-use super::table::Stream;
 
 /// A product with its algorithm.
 pub enum Product {
@@ -19,7 +20,7 @@ pub enum Product {
 impl Hip {
     /// hipBLASLt, or why it cannot be used.
     pub(super) fn hipblaslt(&self) -> Result<&Arc<HipblasLt>, ExecError> {
-        let opened = self.hipblaslt.get_or_init(|| HipblasLt::open(&self.paths).map(Arc::new));
+        let opened = self.hipblaslt.get_or_init(|| hipblaslt::open(&self.paths).map(Arc::new));
         opened.as_ref().map_err(Clone::clone)
     }
 
@@ -45,25 +46,18 @@ impl Hip {
         self.note(format!("product [{m}, {k}] × [{k}, {n}]: by rocBLAS{arithmetic}, since {why}"));
         Ok(RocBlas::product(library, gemm).map(Product::Roc).into_iter().collect())
     }
+}
 
-    /// Launches a product.
+impl Product {
+    /// Launches the product.
     ///
     /// # Safety
     /// As for `Api::multiply`.
     #[inline]
-    pub(super) unsafe fn launch_product(
-        &self,
-        product: &Product,
-        operands: [u64; 3],
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Result<(), Box<Fault>> {
-        match product {
-            Product::Lt(product) => {
-                let Some(Ok(library)) = self.hipblaslt.get() else { unreachable!("a product was made by it") };
-                // SAFETY: the caller vouches for memory and stream.
-                unsafe { library.multiply(product, operands, workspace, stream) }
-            }
+    pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+        match self {
+            // SAFETY: the caller vouches for memory and stream.
+            Product::Lt(product) => unsafe { product.multiply(operands, workspace, stream) },
             // SAFETY: as above, and the thread is the only one that uses the device.
             Product::Roc(product) => unsafe { product.multiply(operands, workspace, stream) },
         }

@@ -8,6 +8,8 @@ use std::marker::PhantomData;
 
 use hip_sys::hiprt;
 
+use crate::backend::gpu::runtime::Runtime;
+
 /// A type in the form in which it crosses the border.
 pub trait Plain {
     type As;
@@ -67,7 +69,19 @@ macro_rules! same {
     )* };
 }
 
-pub(super) use {any, same};
+/// Compiles where a function that vendors have alike is the same in its plain form.
+pub const fn compare_alike<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: fn(&Runtime) -> Ours, _: &Theirs) {}
+
+macro_rules! alike {
+    ($($symbol:ident($($any:tt),*) |$runtime:ident| $function:expr;)*) => { $(
+        const _: () = {
+            let theirs: unsafe extern "C" fn($($any),*) -> _ = hip_sys::hiprt::$symbol;
+            super::prototypes::compare_alike(|$runtime| $function, &theirs);
+        };
+    )* };
+}
+
+pub(super) use {alike, any, same};
 
 /// The numbers that are written out in `driver`.
 const _: () = {

@@ -3,13 +3,15 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use crate::backend::gpu::Call;
+use crate::backend::gpu::blas::{self, Scalars};
+use crate::backend::gpu::runtime::Stream;
 use crate::backend::libraries::{SearchPaths, functions};
 use crate::base::DType;
-use crate::exec::{ExecError, Fault};
-use crate::ops::{Arithmetic, Gemm, Matrix};
+use crate::exec::ExecError;
+use crate::ops::{Gemm, Matrix};
 
 use super::driver::versioned;
-use super::table::Stream;
 
 type RocHandle = *mut c_void;
 
@@ -59,18 +61,11 @@ pub struct Product {
     /// In the library's order: its first operand is our second.
     operands: [Operand; 3],
     compute: c_int,
-    /// 1 and 0 in the type that the library scales in.
-    one: [u8; 8],
-    zero: [u8; 8],
+    scalars: Scalars,
 }
 
-fn check(call: &'static str, code: c_int) -> Result<(), Box<Fault>> {
-    if code == 0 { Ok(()) } else { Err(fault(call, code)) }
-}
-
-#[cold]
-fn fault(call: &'static str, code: c_int) -> Box<Fault> {
-    let message = match code {
+fn status(code: c_int) -> &'static str {
+    match code {
         1 => "the handle is invalid",
         2 => "not implemented",
         3 => "a pointer is invalid",
@@ -80,8 +75,12 @@ fn fault(call: &'static str, code: c_int) -> Box<Fault> {
         11 => "a value is invalid",
         13 => "not for this architecture",
         _ => "see rocblas_status",
-    };
-    Box::new(Fault { call, code: i64::from(code), message: message.to_owned(), late: false })
+    }
+}
+
+#[inline]
+fn check(call: &'static str, code: c_int) -> Call {
+    blas::check(call, code, status)
 }
 
 /// The library's number of an element type.
@@ -120,18 +119,12 @@ impl RocBlas {
     /// change places, and nothing is transposed that was not.
     pub fn product(library: &Arc<RocBlas>, gemm: &Gemm) -> Option<Product> {
         let size = |size: u64| i32::try_from(size).ok();
-        let mut one = [0; 8];
-        match gemm.arithmetic {
-            Arithmetic::F64 => one = 1f64.to_le_bytes(),
-            _ => one[..4].copy_from_slice(&1f32.to_le_bytes()),
-        }
         Some(Product {
             library: library.clone(),
             sizes: [size(gemm.n)?, size(gemm.m)?, size(gemm.k)?, size(gemm.batch)?],
             operands: [operand(&gemm.b)?, operand(&gemm.a)?, operand(&gemm.c)?],
-            compute: number(if gemm.arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 }),
-            one,
-            zero: [0; 8],
+            compute: number(blas::scale_type(gemm.arithmetic)),
+            scalars: Scalars::of(gemm.arithmetic),
         })
     }
 }
@@ -142,11 +135,11 @@ impl Product {
     /// # Safety
     /// The addresses are device memory that holds the operands, the workspace has the size that is told, the stream is
     /// alive, and no other thread uses the library's handle.
-    pub unsafe fn multiply(&self, at: [u64; 3], workspace: (u64, u64), stream: Stream) -> Result<(), Box<Fault>> {
+    pub unsafe fn multiply(&self, at: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
         let Product { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
         let RocBlas { table, handle, .. } = library.as_ref();
         let (first, second, result) = (at[1] as *const c_void, at[0] as *const c_void, at[2] as *mut c_void);
-        let (one, zero) = (self.one.as_ptr().cast(), self.zero.as_ptr().cast());
+        let (one, zero) = (self.scalars.one.as_ptr().cast(), self.scalars.zero.as_ptr().cast());
         let (standard, solution, flags) = (0, 0, 0);
         // SAFETY: the caller vouches for memory and stream; the scalars live in the product.
         unsafe {

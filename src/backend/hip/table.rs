@@ -3,18 +3,12 @@
 //! The status that they return is a number: a newer runtime may return any. The feature `hip-sys` compares the
 //! prototypes with that crate's declarations.
 
-use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use crate::backend::gpu::runtime::{self, Event, Stream};
 use crate::backend::libraries::Opened;
 use crate::exec::ExecError;
 
-// What the handles point to is the runtime's.
-pub type Stream = *mut c_void;
-pub type Event = *mut c_void;
-pub type Module = *mut c_void;
-pub type Function = *mut c_void;
-pub type Graph = *mut c_void;
-pub type GraphExec = *mut c_void;
 /// What stands for memory that another process opens: `hipIpcMemHandle_t`, which is passed whole.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -58,14 +52,13 @@ macro_rules! table {
                 })
             }
 
-            /// How many functions there are in all, and the names of those that this runtime lacks.
-            pub fn lacking(&self) -> (usize, Vec<&'static str>) {
-                let all = [$(stringify!($symbol),)* $(stringify!($maybe_symbol),)* $(stringify!($newer_symbol),)*];
+            /// The names of the functions that this runtime lacks.
+            pub fn lacking(&self) -> Vec<&'static str> {
                 let absent = [
                     $((self.$maybe.is_none(), stringify!($maybe_symbol)),)*
                     $((self.$newer.is_none(), stringify!($newer_symbol)),)*
                 ];
-                (all.len(), absent.into_iter().filter(|(absent, _)| *absent).map(|(_, name)| name).collect())
+                absent.into_iter().filter(|(absent, _)| *absent).map(|(_, name)| name).collect()
             }
         }
 
@@ -75,6 +68,55 @@ macro_rules! table {
             $($maybe_symbol($($maybe_arg),*);)*
         }
     };
+}
+
+/// Names the functions that vendors have alike, each with as many arguments as it takes.
+macro_rules! names {
+    (
+        required { $($field:ident = $symbol:ident ( $($arg:tt),* );)* }
+        optional { $($maybe:ident = $maybe_symbol:ident ( $($maybe_arg:tt),* );)* }
+    ) => {
+        pub static NAMES: runtime::Names = runtime::Names {
+            $($field: stringify!($symbol),)*
+            $($maybe: stringify!($maybe_symbol),)*
+        };
+
+        #[cfg(feature = "hip-sys")]
+        super::prototypes::alike! {
+            $($symbol($($arg),*) |runtime| runtime.$field;)*
+            $($maybe_symbol($($maybe_arg),*) |runtime| runtime.$maybe.unwrap();)*
+        }
+    };
+}
+
+names! {
+    required {
+        synchronize = hipDeviceSynchronize();
+        priority_range = hipDeviceGetStreamPriorityRange(_, _);
+        memory_info = hipMemGetInfo(_, _);
+        stream_create = hipStreamCreateWithPriority(_, _, _);
+        stream_destroy = hipStreamDestroy(_);
+        stream_query = hipStreamQuery(_);
+        stream_wait_event = hipStreamWaitEvent(_, _, _);
+        begin_capture = hipStreamBeginCapture(_, _);
+        end_capture = hipStreamEndCapture(_, _);
+        event_create = hipEventCreateWithFlags(_, _);
+        event_destroy = hipEventDestroy(_);
+        event_record = hipEventRecord(_, _);
+        event_query = hipEventQuery(_);
+        module_load = hipModuleLoadData(_, _);
+        module_unload = hipModuleUnload(_);
+        module_function = hipModuleGetFunction(_, _, _);
+        function_attribute = hipFuncGetAttribute(_, _, _);
+        launch_kernel = hipModuleLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
+        graph_instantiate = hipGraphInstantiateWithFlags(_, _, _);
+        graph_launch = hipGraphLaunch(_, _);
+        graph_destroy = hipGraphDestroy(_);
+        graph_exec_destroy = hipGraphExecDestroy(_);
+    }
+    optional {
+        graph_upload = hipGraphUpload(_, _);
+    }
 }
 
 table! {
@@ -88,11 +130,8 @@ table! {
         device_bus = hipDeviceGetPCIBusId(*mut c_char, c_int, c_int);
         device_memory = hipDeviceTotalMem(*mut usize, c_int);
         device_properties = hipGetDeviceProperties(*mut c_void, c_int);
-        device_synchronize = hipDeviceSynchronize();
         can_access_peer = hipDeviceCanAccessPeer(*mut c_int, c_int, c_int);
         enable_peer_access = hipDeviceEnablePeerAccess(c_int, c_uint);
-        priority_range = hipDeviceGetStreamPriorityRange(*mut c_int, *mut c_int);
-        memory_info = hipMemGetInfo(*mut usize, *mut usize);
         malloc = hipMalloc(*mut *mut c_void, usize);
         free = hipFree(*mut c_void);
         host_malloc = hipHostMalloc(*mut *mut c_void, usize, c_uint);
@@ -105,33 +144,11 @@ table! {
         copy_rows = hipMemcpy2DAsync(
             *mut c_void, usize, *const c_void, usize, usize, usize, c_uint, Stream,
         );
-        stream_create = hipStreamCreateWithPriority(*mut Stream, c_uint, c_int);
         stream_priority = hipStreamGetPriority(Stream, *mut c_int);
         stream_create_masked = hipExtStreamCreateWithCUMask(*mut Stream, c_uint, *const c_uint);
         stream_mask = hipExtStreamGetCUMask(Stream, c_uint, *mut c_uint);
-        stream_destroy = hipStreamDestroy(Stream);
-        stream_query = hipStreamQuery(Stream);
         stream_synchronize = hipStreamSynchronize(Stream);
-        stream_wait_event = hipStreamWaitEvent(Stream, Event, c_uint);
-        begin_capture = hipStreamBeginCapture(Stream, c_uint);
-        end_capture = hipStreamEndCapture(Stream, *mut Graph);
-        event_create = hipEventCreateWithFlags(*mut Event, c_uint);
-        event_destroy = hipEventDestroy(Event);
-        event_record = hipEventRecord(Event, Stream);
-        event_query = hipEventQuery(Event);
         elapsed_time = hipEventElapsedTime(*mut f32, Event, Event);
-        module_load = hipModuleLoadData(*mut Module, *const c_void);
-        module_unload = hipModuleUnload(Module);
-        module_function = hipModuleGetFunction(*mut Function, Module, *const c_char);
-        function_attribute = hipFuncGetAttribute(*mut c_int, c_uint, Function);
-        launch_kernel = hipModuleLaunchKernel(
-            Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream,
-            *mut *mut c_void, *mut *mut c_void,
-        );
-        graph_instantiate = hipGraphInstantiateWithFlags(*mut GraphExec, Graph, c_ulonglong);
-        graph_launch = hipGraphLaunch(GraphExec, Stream);
-        graph_exec_destroy = hipGraphExecDestroy(GraphExec);
-        graph_destroy = hipGraphDestroy(Graph);
     }
     optional {
         link_type = hipExtGetLinkTypeAndHopCount(c_int, c_int, *mut c_uint, *mut c_uint);
@@ -142,7 +159,6 @@ table! {
         host_register = hipHostRegister(*mut c_void, usize, c_uint);
         host_unregister = hipHostUnregister(*mut c_void);
         host_device_pointer = hipHostGetDevicePointer(*mut *mut c_void, *mut c_void, c_uint);
-        graph_upload = hipGraphUpload(GraphExec, Stream);
     }
     newer {
         // From 6.0: the same question for the larger structure.

@@ -1,78 +1,18 @@
-//! `top_k`, and what operations along the last dimension have in common.
+//! `top_k`: the largest elements along the last dimension.
 
 use crate::base::{DType, Dims};
 
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
-use super::layout::collapse;
+use super::rows::{Rows, row_length};
 use super::*;
 
-/// The rows of a tensor: a walk over all dimensions but the last.
-struct Rows {
-    geometry: Geometry,
-    count: u64,
-    /// Elements of a row.
-    length: u64,
-    /// For each operand, the distance between neighbours in a row.
-    steps: Vec<u64>,
-    /// Threads that share a row; a power of two.
-    threads: u32,
+/// Threads that share a row of that many elements; a power of two.
+fn threads(length: u64) -> u32 {
+    (length.div_ceil(4).min(u64::from(BLOCK)) as u32).next_power_of_two()
 }
 
-impl Rows {
-    fn new(tensors: &[&Tensor]) -> Rows {
-        let lead = tensors[0].dims.len() - 1;
-        let dims = Dims::from_slice(&tensors[0].dims[..lead]).unwrap_or_default();
-        let strides: Vec<Dims> =
-            tensors.iter().map(|tensor| Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default()).collect();
-        let length = tensors[0].dims[lead];
-        Rows {
-            geometry: collapse(dims, &strides),
-            count: dims.iter().product(),
-            length,
-            steps: tensors.iter().map(|tensor| tensor.strides[lead]).collect(),
-            threads: (length.div_ceil(4).min(u64::from(BLOCK)) as u32).next_power_of_two(),
-        }
-    }
-
-    fn params(&self) -> Vec<String> {
-        vec![geometry_param(&self.geometry), "u64 rows".into(), "u32 n".into(), "u32 threads".into()]
-    }
-
-    fn args(&self) -> Vec<Arg> {
-        vec![
-            Arg::Words(geometry_words(&self.geometry)),
-            Arg::U64(self.count),
-            Arg::U32(self.length as u32),
-            Arg::U32(self.threads),
-        ]
-    }
-
-    fn grid(&self) -> u64 {
-        self.count.div_ceil(u64::from(BLOCK / self.threads)).max(1)
-    }
-
-    /// The kernel's first lines: which row and which of its threads this is. Threads past the last row stay for the
-    /// barriers, with `row` clamped and `live` false.
-    fn prologue(&self) -> String {
-        let index = index_type(self.count);
-        format!(
-            "  u32 lane = threadIdx.x & (threads - 1);\n  u64 row = (u64)blockIdx.x * (blockDim.x / threads) + threadIdx.x / threads;\n  \
-             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
-        )
-    }
-}
-
-pub fn row_too_long(call: &Call) -> Result<(), OpError> {
-    let input = &call.inputs[0];
-    match input.tensor.dims.last() {
-        Some(&length) if length > u64::from(u32::MAX >> 1) => Err(OpError::Rank {
-            op: call.operation.name(),
-            needs: "rows of at most 2^31 elements".to_owned(),
-            found: input.tensor.to_string(),
-            at: input.span.into(),
-        }),
-        _ => Ok(()),
-    }
+fn blocks(rows: &Rows) -> u64 {
+    rows.count.div_ceil(u64::from(BLOCK / threads(rows.length))).max(1)
 }
 
 /// `top_k(x, k: n)`.
@@ -116,9 +56,7 @@ impl Operation for TopK {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
-        call.needs_rank(0, 1, "along the last of which it works")?;
-        row_too_long(call)?;
+        call.needs_rows()?;
         let tensor = &call.inputs[0].tensor;
         let k = call.attrs.int("k") as u64;
         let last = tensor.dims.len() - 1;
@@ -133,13 +71,12 @@ impl Operation for TopK {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let rows = Rows::new(&[&spec.inputs[0]]);
         let flops = spec.inputs[0].elements() as f64 * spec.attrs.int("k") as f64;
-        Cost { blocks: rows.grid(), ..spec.streaming_cost(flops, 1) }
+        Cost { blocks: blocks(&Rows::of(&[&spec.inputs[0]])), ..spec.streaming_cost(flops, 1) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let length = *spec.inputs[0].dims.last().expect("rank is checked") as usize;
+        let length = row_length(spec);
         let k = spec.attrs.int("k") as usize;
         let [values, indices] = outputs else { unreachable!("the signature has two outputs") };
         for (row, (values, indices)) in inputs[0].chunks(length).zip(values.chunks_mut(k).zip(indices.chunks_mut(k))) {
@@ -158,21 +95,32 @@ impl Operation for TopK {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, values, indices) = (&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]);
-        let rows = Rows::new(&[x, values, indices]);
+        let rows = Rows::of(&[x, values, indices]);
         let dtype = c_type(x.dtype);
         let mut params: Vec<String> =
             vec![format!("{dtype}* values"), "i32* indices".into(), format!("const {dtype}* x"), "u32 k".into()];
         params.extend(["i64 sx".into(), "i64 sv".into(), "i64 si".into()]);
-        params.extend(rows.params());
+        params.extend([geometry_param(&rows.geometry), "u64 rows".into(), "u32 n".into(), "u32 threads".into()]);
         let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::U32(spec.attrs.int("k") as u32)];
         args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
-        args.extend(rows.args());
+        args.extend([
+            Arg::Words(geometry_words(&rows.geometry)),
+            Arg::U64(rows.count),
+            Arg::U32(rows.length as u32),
+            Arg::U32(threads(rows.length)),
+        ]);
         let before = format!("typedef {} C;\n{AHEAD}", c_type(x.dtype.compute()));
-        // In each of k rounds the row's threads find the first element that comes behind the last one found.
+        let index = index_type(rows.count);
+        // In each of k rounds the row's threads find the first element that comes behind the last one found. Threads past
+        // the last row stay for the barriers, with `at` clamped and `live` false.
         let body = format!(
             r#"  __shared__ C best_value[{BLOCK}];
   __shared__ u32 best_place[{BLOCK}];
-{}  const {dtype}* from = x + g.offset(at, 0);
+  u32 lane = threadIdx.x & (threads - 1);
+  u64 row = (u64)blockIdx.x * (blockDim.x / threads) + threadIdx.x / threads;
+  bool live = row < rows;
+  {index} at = ({index})(live ? row : 0);
+  const {dtype}* from = x + g.offset(at, 0);
   C last = 0;
   u32 last_place = 0;
   for (u32 round = 0; round < k; round++) {{
@@ -204,12 +152,11 @@ impl Operation for TopK {
     }}
     __syncthreads();
   }}
-"#,
-            rows.prologue()
+"#
         );
         vec![Launch::Kernel(Kernel {
             source: source("top_k", &before, &params, &body),
-            grid: rows.grid(),
+            grid: blocks(&rows),
             block: BLOCK,
             shared: Shared::Bytes(0),
             args,

@@ -1,0 +1,346 @@
+//! Matrix products by cuBLASLt, and by hipBLASLt, which has the same functions under names of its own: their algorithms
+//! are chosen at preparation.
+
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::backend::libraries::{Opened, functions};
+use crate::base::DType;
+use crate::exec::{ExecError, Fault};
+use crate::ops::{Arithmetic, Gemm, Matrix};
+
+use super::api::Call;
+use super::runtime::Stream;
+
+/// A library's handle on a device.
+pub type Handle = *mut c_void;
+type Desc = *mut c_void;
+type Layout = *mut c_void;
+type Preference = *mut c_void;
+
+functions! {
+    /// The functions of such a library.
+    Table named by Names {
+        create(*mut Handle);
+        desc_create(*mut Desc, c_int, c_int);
+        desc_destroy(Desc);
+        desc_set(Desc, c_int, *const c_void, usize);
+        layout_create(*mut Layout, c_int, u64, u64, i64);
+        layout_destroy(Layout);
+        layout_set(Layout, c_int, *const c_void, usize);
+        preference_create(*mut Preference);
+        preference_destroy(Preference);
+        preference_set(Preference, c_int, *const c_void, usize);
+        // The proposals are as large as the library's algorithms make them.
+        heuristic(
+            Handle, Desc, Layout, Layout, Layout, Layout, Preference, c_int, *mut c_void, *mut c_int,
+        );
+        matmul(
+            Handle, Desc, *const c_void, *const c_void, Layout, *const c_void, Layout, *const c_void, *const c_void,
+            Layout, *mut c_void, Layout, *const u64, *mut c_void, usize, Stream,
+        );
+    }
+    optional {
+    }
+}
+
+/// An attribute's number, and its value.
+pub type Setting = (c_int, Vec<u8>);
+
+/// What differs from library to library: names of functions, and numbers of their headers.
+pub struct Dialect {
+    pub names: Names,
+    /// A status in words.
+    pub status: fn(c_int) -> &'static str,
+    /// The number of an element type.
+    pub element: fn(DType) -> c_int,
+    /// The number of what a product is computed in.
+    pub arithmetic: fn(Arithmetic) -> c_int,
+    /// How an operand is taken: as it is, and transposed.
+    pub operations: [c_int; 2],
+    /// The attributes of a product that hold this for its first operand and for its second.
+    pub transposes: [c_int; 2],
+    /// The attributes of a layout for the number of matrices and for the elements from one to the next.
+    pub batch: [c_int; 2],
+    /// What a product's algorithms are asked for with a workspace of so many bytes: attributes and their values.
+    pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
+    /// The library is asked a second time, for algorithms that need no workspace.
+    pub asked_twice: bool,
+}
+
+/// What the library proposes, with an algorithm of that many words. Its status is a number here: a newer library may have
+/// others than a header knows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Proposal<const WORDS: usize> {
+    algorithm: [u64; WORDS],
+    workspace: usize,
+    state: c_int,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+/// A library whose algorithms have that many words, open, with a handle on the device that was current.
+pub struct BlasLt<const WORDS: usize> {
+    dialect: &'static Dialect,
+    table: Table,
+    pub handle: Handle,
+    pub version: String,
+    pub path: &'static str,
+}
+
+// SAFETY: the libraries document their handle as usable from any thread.
+unsafe impl<const WORDS: usize> Send for BlasLt<WORDS> {}
+// SAFETY: as above; calls with one handle from several threads are allowed.
+unsafe impl<const WORDS: usize> Sync for BlasLt<WORDS> {}
+
+/// Descriptions of a product's operands.
+struct Layouts<const WORDS: usize> {
+    library: Arc<BlasLt<WORDS>>,
+    desc: Desc,
+    /// Operands in the library's column-major order, so A and B are swapped.
+    a: Layout,
+    b: Layout,
+    c: Layout,
+}
+
+impl<const WORDS: usize> Drop for Layouts<WORDS> {
+    fn drop(&mut self) {
+        let table = &self.library.table;
+        // SAFETY: each was made by the library, or is null, which it takes for nothing to destroy.
+        unsafe {
+            for layout in [self.a, self.b, self.c] {
+                if !layout.is_null() {
+                    (table.layout_destroy)(layout);
+                }
+            }
+            if !self.desc.is_null() {
+                (table.desc_destroy)(self.desc);
+            }
+        }
+    }
+}
+
+/// A product with an algorithm.
+pub struct Product<const WORDS: usize> {
+    layouts: Rc<Layouts<WORDS>>,
+    algorithm: [u64; WORDS],
+    workspace: usize,
+    scalars: Scalars,
+}
+
+/// 1 and 0 in the type that a library scales in.
+pub struct Scalars {
+    pub one: [u8; 8],
+    pub zero: [u8; 8],
+}
+
+impl Scalars {
+    pub fn of(arithmetic: Arithmetic) -> Scalars {
+        let mut one = [0; 8];
+        match arithmetic {
+            Arithmetic::F64 => one = 1f64.to_le_bytes(),
+            _ => one[..4].copy_from_slice(&1f32.to_le_bytes()),
+        }
+        Scalars { one, zero: [0; 8] }
+    }
+}
+
+/// The type that a library scales in.
+pub fn scale_type(arithmetic: Arithmetic) -> DType {
+    if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// The fault of a call that returned a number other than 0, in the library's words.
+#[inline]
+pub fn check(call: &'static str, code: c_int, status: fn(c_int) -> &'static str) -> Call {
+    #[cold]
+    fn fault(call: &'static str, code: c_int, message: &str) -> Box<Fault> {
+        Box::new(Fault { call, code: i64::from(code), message: message.to_owned(), late: false })
+    }
+    if code == 0 { Ok(()) } else { Err(fault(call, code, status(code))) }
+}
+
+impl<const WORDS: usize> BlasLt<WORDS> {
+    /// Resolves a library's functions, and makes a handle. The version is still to be asked for.
+    pub fn open(opened: &Opened, dialect: &'static Dialect) -> Result<Self, ExecError> {
+        let table = Table::load(opened, &dialect.names)?;
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: the place is valid for the call.
+        let code = unsafe { (table.create)(&mut handle) };
+        check(dialect.names.create, code, dialect.status)
+            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        Ok(BlasLt { dialect, table, handle, version: String::new(), path: opened.path })
+    }
+
+    #[inline]
+    fn check(&self, call: &'static str, code: c_int) -> Call {
+        check(call, code, self.dialect.status)
+    }
+
+    /// The algorithms that the library proposes, its best guess first, and `wanted` at most.
+    ///
+    /// Where it proposes to split small products into parts, it does not know that adding them up takes longer (with
+    /// cuBLASLt a product of [32, 4096] × [4096, 4096] takes 9.3 µs so on an H200, else 7.6). So some are asked again, for
+    /// what needs no workspace.
+    pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
+        let layouts = Rc::new(Layouts::new(library, gemm)?);
+        let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();
+        // That nothing goes without is no failure.
+        let again = library.dialect.asked_twice && wanted > 1;
+        let without = if again { library.proposals(&layouts, gemm, 0, wanted).ok() } else { None };
+        let mut without = without.unwrap_or_default().into_iter();
+        let mut products: Vec<Product<WORDS>> = Vec::new();
+        // Both lists in turn, so that the best guesses of both are among those that are timed.
+        loop {
+            let pair = [with.next(), without.next()];
+            if pair.iter().all(Option::is_none) || products.len() >= wanted.max(1) as usize {
+                break;
+            }
+            for proposal in pair.into_iter().flatten().filter(|proposal| proposal.state == 0) {
+                if products.iter().all(|product| product.algorithm != proposal.algorithm) {
+                    products.push(Product {
+                        layouts: layouts.clone(),
+                        algorithm: proposal.algorithm,
+                        workspace: proposal.workspace,
+                        scalars: Scalars::of(gemm.arithmetic),
+                    });
+                }
+            }
+        }
+        products.truncate(wanted.max(1) as usize);
+        Ok(products)
+    }
+
+    fn proposals(
+        &self,
+        layouts: &Layouts<WORDS>,
+        gemm: &Gemm,
+        workspace: u64,
+        wanted: u32,
+    ) -> Call<Vec<Proposal<WORDS>>> {
+        let none = Proposal { algorithm: [0; WORDS], workspace: 0, state: -1, waves: 0.0, reserved: [0; 4] };
+        let mut proposals = vec![none; wanted.max(1) as usize];
+        let mut found = 0;
+        let mut preference: Preference = std::ptr::null_mut();
+        let table = &self.table;
+        // SAFETY: every place is valid for its call and of the size that is told; the preference is destroyed once.
+        unsafe {
+            self.check(table.names.preference_create, (table.preference_create)(&mut preference))?;
+            let set = (self.dialect.preferences)(gemm, workspace).iter().try_for_each(|(field, value)| {
+                let code = (table.preference_set)(preference, *field, value.as_ptr().cast(), value.len());
+                self.check(table.names.preference_set, code)
+            });
+            let result = set.and_then(|()| {
+                let code = (table.heuristic)(
+                    self.handle,
+                    layouts.desc,
+                    layouts.a,
+                    layouts.b,
+                    layouts.c,
+                    layouts.c,
+                    preference,
+                    proposals.len() as c_int,
+                    proposals.as_mut_ptr().cast(),
+                    &mut found,
+                );
+                self.check(table.names.heuristic, code)
+            });
+            (table.preference_destroy)(preference);
+            result?;
+        }
+        proposals.truncate(found.max(0) as usize);
+        Ok(proposals)
+    }
+
+    /// The layout of a row-major matrix whose product takes it as `rows` × `columns`.
+    fn layout(&self, matrix: &Matrix, (rows, columns): (u64, u64), batch: u64) -> Call<Layout> {
+        let BlasLt { table, dialect, .. } = self;
+        let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
+        let mut layout: Layout = std::ptr::null_mut();
+        let dtype = (dialect.element)(matrix.dtype);
+        // SAFETY: every place is valid for its call and of the size that is told.
+        unsafe {
+            let code = (table.layout_create)(&mut layout, dtype, columns, rows, matrix.row as i64);
+            self.check(table.names.layout_create, code)?;
+            if batch > 1 {
+                let count = batch as i32;
+                let step = matrix.batch as i64;
+                let [count_field, step_field] = dialect.batch;
+                let count_code = (table.layout_set)(layout, count_field, (&raw const count).cast(), size_of::<i32>());
+                let step_code = (table.layout_set)(layout, step_field, (&raw const step).cast(), size_of::<i64>());
+                self.check(table.names.layout_set, count_code.max(step_code))?;
+            }
+        }
+        Ok(layout)
+    }
+}
+
+impl<const WORDS: usize> Product<WORDS> {
+    /// Launches the product.
+    ///
+    /// # Safety
+    /// The addresses are device memory that holds the operands, the workspace has at least the size that is told, and
+    /// the stream is alive.
+    #[inline]
+    pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+        let [a, b, c] = operands;
+        let Product { layouts, scalars, .. } = self;
+        let library = &layouts.library;
+        let size = self.workspace.min(workspace.1 as usize);
+        // SAFETY: the caller vouches for memory and stream; scalars and algorithm live in the product.
+        let code = unsafe {
+            (library.table.matmul)(
+                library.handle,
+                layouts.desc,
+                scalars.one.as_ptr().cast(),
+                b as *const c_void,
+                layouts.a,
+                a as *const c_void,
+                layouts.b,
+                scalars.zero.as_ptr().cast(),
+                c as *const c_void,
+                layouts.c,
+                c as *mut c_void,
+                layouts.c,
+                self.algorithm.as_ptr(),
+                workspace.0 as *mut c_void,
+                size,
+                stream,
+            )
+        };
+        library.check(library.table.names.matmul, code)
+    }
+}
+
+impl<const WORDS: usize> Layouts<WORDS> {
+    /// The library thinks in columns: a row-major matrix is its transpose, and `c = a b` is `cᵀ = bᵀ aᵀ`. So the operands
+    /// change places, and nothing is transposed that was not.
+    fn new(library: &Arc<BlasLt<WORDS>>, gemm: &Gemm) -> Call<Self> {
+        let mut layouts = Layouts {
+            library: library.clone(),
+            desc: std::ptr::null_mut(),
+            a: std::ptr::null_mut(),
+            b: std::ptr::null_mut(),
+            c: std::ptr::null_mut(),
+        };
+        let BlasLt { table, dialect, .. } = library.as_ref();
+        let compute = (dialect.arithmetic)(gemm.arithmetic);
+        let scale = (dialect.element)(scale_type(gemm.arithmetic));
+        // SAFETY: every place is valid for its call and of the size that is told.
+        unsafe {
+            let code = (table.desc_create)(&mut layouts.desc, compute, scale);
+            library.check(table.names.desc_create, code)?;
+            for (field, matrix) in dialect.transposes.into_iter().zip([&gemm.b, &gemm.a]) {
+                let operation = dialect.operations[usize::from(matrix.transposed)];
+                let code = (table.desc_set)(layouts.desc, field, (&raw const operation).cast(), size_of::<c_int>());
+                library.check(table.names.desc_set, code)?;
+            }
+        }
+        layouts.a = library.layout(&gemm.b, (gemm.k, gemm.n), gemm.batch)?;
+        layouts.b = library.layout(&gemm.a, (gemm.m, gemm.k), gemm.batch)?;
+        layouts.c = library.layout(&gemm.c, (gemm.m, gemm.n), gemm.batch)?;
+        Ok(layouts)
+    }
+}

@@ -1,0 +1,65 @@
+//! The functions of a driver that CUDA and HIP have alike, under names of their own.
+
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+
+use crate::backend::libraries::functions;
+
+// What the handles point to is the driver's.
+pub type Stream = *mut c_void;
+pub type Event = *mut c_void;
+pub type Module = *mut c_void;
+pub type Function = *mut c_void;
+pub type CapturedGraph = *mut c_void;
+/// A graph that can be launched.
+pub type Graph = *mut c_void;
+
+/// Numbers that have the same meaning for both vendors.
+pub mod number {
+    /// The status of a query about work that is not done.
+    pub const NOT_READY: i32 = 600;
+    pub const NO_DEVICE: i32 = 100;
+    pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+    pub const STREAM_NON_BLOCKING: u32 = 1;
+    pub const EVENT_DEFAULT: u32 = 0;
+    pub const EVENT_DISABLE_TIMING: u32 = 2;
+    pub const CAPTURE_RELAXED: u32 = 2;
+    pub const HOST_REGISTER_PORTABLE: u32 = 1;
+    pub const HOST_REGISTER_MAPPED: u32 = 2;
+    pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
+    /// The attribute of a function: bytes of shared memory of its own.
+    pub const FUNCTION_SHARED: u32 = 1;
+}
+
+functions! {
+    /// The functions, each resolved once.
+    Runtime named by Names {
+        synchronize();
+        priority_range(*mut c_int, *mut c_int);
+        memory_info(*mut usize, *mut usize);
+        stream_create(*mut Stream, c_uint, c_int);
+        stream_destroy(Stream);
+        stream_query(Stream);
+        stream_wait_event(Stream, Event, c_uint);
+        begin_capture(Stream, c_uint);
+        end_capture(Stream, *mut CapturedGraph);
+        event_create(*mut Event, c_uint);
+        event_destroy(Event);
+        event_record(Event, Stream);
+        event_query(Event);
+        module_load(*mut Module, *const c_void);
+        module_unload(Module);
+        module_function(*mut Function, Module, *const c_char);
+        function_attribute(*mut c_int, c_uint, Function);
+        launch_kernel(
+            Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *mut *mut c_void,
+            *mut *mut c_void,
+        );
+        graph_instantiate(*mut Graph, CapturedGraph, c_ulonglong);
+        graph_launch(Graph, Stream);
+        graph_destroy(CapturedGraph);
+        graph_exec_destroy(Graph);
+    }
+    optional {
+        graph_upload(Graph, Stream);
+    }
+}

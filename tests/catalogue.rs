@@ -1,0 +1,50 @@
+//! Each operation of the catalogue is in every list that tries operations out, so that a new one is not forgotten.
+//! `tests/fuzzing.rs` asks the same of the grammar of the fuzz targets, `tests/docs` of the language's page.
+
+use std::collections::BTreeSet;
+
+use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType};
+
+/// The options of all operations, the scalars among their inputs included.
+fn options() -> impl Iterator<Item = &'static OptionSpec> {
+    CATALOGUE.iter().flat_map(|operation| {
+        let signature = operation.signature();
+        let scalars = signature.inputs.iter().filter_map(|input| match input {
+            Input::Scalar(option) => Some(option),
+            _ => None,
+        });
+        scalars.chain(signature.options)
+    })
+}
+
+#[test]
+fn the_fuzz_dictionary_has_the_words_of_every_operation() {
+    let dictionary = include_str!("../fuzz/aorta.dict");
+    let names = CATALOGUE.iter().map(|operation| operation.name());
+    let named = CATALOGUE.iter().flat_map(|operation| operation.signature().options).map(|option| option.name);
+    let choices = options().flat_map(|option| match option.kind {
+        OptionType::Word(words) => words,
+        _ => &[],
+    });
+    let words = names.chain(named).chain(choices.copied());
+    let lacks: BTreeSet<&str> = words.filter(|word| !dictionary.contains(&format!("\n\"{word}\"\n"))).collect();
+    assert!(lacks.is_empty(), "fuzz/aorta.dict lacks {lacks:?}");
+}
+
+#[test]
+fn the_gpu_benchmark_compares_every_operation_that_has_a_result() {
+    let benchmark = include_str!("../benches/h200/operations.py");
+    let results = CATALOGUE.iter().filter(|operation| !operation.signature().outputs.is_empty());
+    let compared = |name: &str| benchmark.contains(&format!("\"{name}\"")) && benchmark.contains(&format!("{name}("));
+    let lacks: Vec<&str> = results.map(|operation| operation.name()).filter(|name| !compared(name)).collect();
+    assert!(lacks.is_empty(), "benches/h200/operations.py compares no {lacks:?}");
+}
+
+#[test]
+fn the_file_of_operations_uses_every_operation_of_one_rank() {
+    let file = include_str!("workloads/operations.aorta");
+    let alone = CATALOGUE.iter().filter(|operation| operation.category() != Category::Collective);
+    let uses = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('('));
+    let lacks: Vec<&str> = alone.map(|operation| operation.name()).filter(|name| !uses(file, name)).collect();
+    assert!(lacks.is_empty(), "tests/workloads/operations.aorta uses no {lacks:?}");
+}
