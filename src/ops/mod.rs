@@ -22,6 +22,7 @@ mod movement;
 mod peers;
 mod routing;
 mod rowwise;
+mod select;
 mod softmax;
 mod synthetic;
 pub mod witness;
