@@ -22,6 +22,7 @@ mod movement;
 mod peers;
 mod routing;
 mod rowwise;
+mod scatter;
 mod select;
 mod softmax;
 mod synthetic;
@@ -130,7 +131,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &rowwise::TopK,
     &movement::Transpose,
     &movement::Gather,
-    &movement::Scatter,
+    &scatter::Scatter,
     &routing::Route,
     &copies::Copy,
     &copies::Memset,

@@ -3,7 +3,7 @@
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, source};
+use super::kernel::{BLOCK, bounds, c_type, source};
 use super::rowwise::ahead;
 use super::select::{is_wide, keys};
 use super::*;
@@ -158,7 +158,12 @@ impl Operation for Route {
         // Few enough keys stay in registers; else each round reads the row again.
         let held = experts.div_ceil(TOGETHER);
         let held = if held <= if is_wide(probs.dtype) { 8 } else { 16 } { held } else { 0 };
-        let before = format!("typedef {} C;\n#define HELD {held}\n{}", c_type(compute), keys(probs.dtype));
+        let before = format!(
+            "{}typedef {} C;\n#define HELD {held}\n{}",
+            bounds(BLOCK_OF_ROWS),
+            c_type(compute),
+            keys(probs.dtype),
+        );
         let choose = Kernel {
             source: source("route_choose", &before, &[&common[..], &["u32 k".to_owned()]].concat(), CHOOSE),
             grid: words,
@@ -249,7 +254,7 @@ const PLACE: &str = r#"  __shared__ u32 chosen[1024], starts[1024];
     u32 w = base + threadIdx.x, found;
     u32 word = w < words ? bits[w] : 0;
     chosen[threadIdx.x] = word;
-    starts[threadIdx.x] = taken + block.before(__popc(word), found);
+    starts[threadIdx.x] = taken + block.before((u32)__popc(word), found);
     __syncthreads();
     for (u32 i = threadIdx.x / 32; i < blockDim.x && base + i < words; i += blockDim.x / 32) {
       u32 slot = starts[i] + __popc(chosen[i] & ((1u << lane) - 1));

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
 use super::select::{is_wide, keys};
 use super::*;
@@ -161,7 +161,8 @@ impl Operation for TopK {
                 Candidates::Parts => ("top_k_rest", "chosen[row * n + (j)]", LONG),
             };
             let before = format!(
-                "#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
+                "{}#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
+                bounds(stage.threads),
                 stage.threads,
                 stage.held,
                 stage.parts == 1,

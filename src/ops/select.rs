@@ -47,8 +47,13 @@ __device__ inline u32 order16(u32 u, u32 infinity) {
 }
 "#;
 
-/// Threads that count together: 32 neighbours, which may be half a wave, or a block.
-const GROUPS: &str = r#"
+/// Kernel text for threads that count together: 32 neighbours, which may be half a wave, or a block.
+pub const GROUPS: &str = r#"
+__device__ inline u64 sum32(u64 v) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v += SHUFFLE_XOR(v, mask);
+  return v;
+}
 __device__ inline u32 sum32(u32 v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   return __reduce_add_sync(0xffffffffu, v);
@@ -59,9 +64,21 @@ __device__ inline u32 sum32(u32 v) {
 #endif
 }
 
+// The sum over the threads before this one; `v` becomes that over all 32.
+template <typename N> __device__ inline N scan32(N& v) {
+  N left = 0;
+#pragma unroll
+  for (int mask = 1; mask < 32; mask *= 2) {
+    N other = SHUFFLE_XOR(v, mask);
+    if (threadIdx.x & mask) left += other;
+    v += other;
+  }
+  return left;
+}
+
 struct Warp {
   __device__ inline u32 sum(u32 v) { return sum32(v); }
-  __device__ inline u32 votes(bool v) { return sum32(v); }
+  __device__ inline u32 votes(bool v) { return sum32((u32)v); }
 };
 
 // Blocks are multiples of 32 threads.
@@ -75,22 +92,16 @@ struct Block {
     return all;
   }
   // The sum over the threads before this one, and over all of them.
-  __device__ inline u32 before(u32 v, u32& all) {
-    __shared__ u32 part[2][32];
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, left = 0, sum = v;
-#pragma unroll
-    for (u32 mask = 1; mask < 32; mask *= 2) {
-      u32 other = SHUFFLE_XOR(sum, (int)mask);
-      if (lane & mask) left += other;
-      sum += other;
-    }
-    u32* row = part[turn & 1];
-    turn++;
-    if (lane == 0) row[warp] = sum;
+  template <typename N> __device__ inline N before(N v, N& all) {
+    __shared__ N part[2][32];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    N* row = part[turn++ & 1];
+    N left = scan32(v);
+    if (lane == 0) row[warp] = v;
     __syncthreads();
-    u32 of_warp = lane < blockDim.x / 32 ? row[lane] : 0;
+    N of_warp = lane < blockDim.x / 32 ? row[lane] : (N)0;
     all = sum32(of_warp);
-    return left + sum32(lane < warp ? of_warp : 0);
+    return left + sum32(lane < warp ? of_warp : (N)0);
   }
 };
 "#;
