@@ -156,6 +156,12 @@ pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<So
     Arc::new(Source { name: name.to_owned(), text })
 }
 
+/// Text to go before a kernel whose blocks have that many threads: more registers than these leave to a thread would
+/// keep it from being launched.
+pub fn bounds(threads: u32) -> String {
+    format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads})\n")
+}
+
 /// What launches a kernel of one thread.
 pub fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
     let source = source(name, "", params, body);

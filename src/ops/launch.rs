@@ -23,6 +23,15 @@ pub enum Launch {
     Peer(Peer),
 }
 
+impl Launch {
+    /// Bytes of the workspace that it needs.
+    pub fn workspace(&self) -> u64 {
+        let Launch::Kernel(kernel) = self else { return 0 };
+        let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
+        kernel.args.iter().map(bytes).max().unwrap_or(0)
+    }
+}
+
 /// A generated kernel. Its source is the same for CUDA and HIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
@@ -68,6 +77,9 @@ pub enum Arg {
     Ticks(Nanos),
     /// A structure of 64-bit integers, passed by value.
     Words(Vec<u64>),
+    /// The address of device memory of at least that many bytes, which the launches of an operation share. It holds
+    /// nothing of use before the first of them.
+    Workspace(u64),
 }
 
 /// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`.

@@ -22,6 +22,8 @@ mod movement;
 mod peers;
 mod routing;
 mod rows;
+mod scatter;
+mod select;
 mod softmax;
 mod synthetic;
 mod top_k;
@@ -138,7 +140,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &top_k::TopK,
     &transpose::Transpose,
     &movement::Gather,
-    &movement::Scatter,
+    &scatter::Scatter,
     &routing::Route,
     &copies::Copy,
     &copies::Memset,

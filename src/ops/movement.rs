@@ -2,8 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
 use super::*;
 
@@ -14,7 +13,7 @@ fn tail_geometry(a: &Tensor, skip_a: usize, b: &Tensor, skip_b: usize) -> Geomet
 }
 
 /// The first `count` dimensions, with the strides of two tensors that have them first.
-fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
+pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
     let head = |dims: &Dims| Dims::from_slice(&dims[..count]).unwrap_or_default();
     collapse(head(&a.dims), &[head(&a.strides), head(&b.strides)])
 }
@@ -56,10 +55,11 @@ impl Operation for Gather {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let rows = Traffic::of(spec.inputs[0].space, spec.outputs[0].bytes());
+        let threads = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1).threads;
         Cost {
             read: rows + Spec::bytes_of(&spec.inputs[1..]),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: spec.inputs[1].elements().max(1),
+            blocks: spec.inputs[1].elements().div_ceil(u64::from(BLOCK) / threads).max(1),
             share: 4,
             ..Cost::default()
         }
@@ -80,49 +80,38 @@ impl Operation for Gather {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let lead = i.dims.len();
-        let inner = tail_geometry(x, 1, y, lead);
+        let columns = Columns::of(y, lead, x, 1);
         let outer = head_geometry(y, i, lead);
-        let length: u64 = x.dims[1..].iter().product();
         let dtype = c_type(x.dtype);
-        // Whole packs where rows lie without gaps and begin at multiples of 16 bytes.
-        let lane = 16 / x.dtype.size();
-        let even = |tensor: &Tensor, axes: usize| tensor.strides[..axes].iter().all(|s| s.is_multiple_of(lane));
-        let flat = inner.strides.iter().all(|strides| matches!(&**strides, [] | [1]));
-        let packed =
-            flat && x.align == 16 && y.align == 16 && even(x, 1) && even(y, lead) && length.is_multiple_of(lane);
-        let (element, step) = if packed { (format!("Pack<{dtype}, {lane}>"), lane) } else { (dtype.to_owned(), 1) };
         let params = [
-            format!("{dtype}* y"),
-            format!("const {dtype}* x"),
-            "const i32* i".into(),
+            format!("{dtype}* __restrict__ y"),
+            format!("const {dtype}* __restrict__ x"),
+            "const i32* __restrict__ i".into(),
             geometry_param(&outer).replace(" g", " outer"),
-            geometry_param(&inner).replace(" g", " inner"),
+            geometry_param(&columns.geometry).replace(" g", " inner"),
+            "u64 count".into(),
             "u64 rows".into(),
             "u64 sx".into(),
             "u64 n".into(),
         ];
-        let (count, length_index) = (index_type(i.elements()), index_type(length));
-        let place = |which: usize| {
-            if flat { "j".to_owned() } else { format!("inner.offset(({length_index})j, {which})") }
-        };
+        let count = index_type(i.elements());
         let body = format!(
-            r#"  {count} which = ({count})blockIdx.x;
-  i64 index = i[outer.offset(which, 1)];
-  {dtype}* to = y + outer.offset(which, 0);
+            r#"  u64 which = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+  if (which >= count) return;
+  i64 index = i[outer.offset(({count})which, 1)];
+  {dtype}* to = y + outer.offset(({count})which, 0);
   bool inside = index >= 0 && (u64)index < rows;
   const {dtype}* from = x + (inside ? index : 0) * (i64)sx;
-  for (u64 j = threadIdx.x * {step}; j < n; j += blockDim.x * {step}) {{
-    {element} v = {{}};
-    if (inside) v = *(const {element}*)(from + {});
-    *({element}*)(to + {}) = v;
+  for (u64 j = threadIdx.x % LANES * V; j < n; j += LANES * V) {{
+    Pack<{dtype}, V> v = {{}};
+    if (inside) v = fetch<{dtype}>(from + COLUMN(j, 1));
+    put(to + COLUMN(j, 0), v);
   }}
-"#,
-            place(0),
-            place(1)
+"#
         );
         vec![Launch::Kernel(Kernel {
-            source: source("gather", "", &params, &body),
-            grid: i.elements().max(1),
+            source: source("gather", &columns.text(), &params, &body),
+            grid: i.elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1),
             block: BLOCK,
             shared: Shared::Bytes(0),
             args: vec![
@@ -130,237 +119,94 @@ impl Operation for Gather {
                 Arg::Operand(0),
                 Arg::Operand(1),
                 Arg::Words(geometry_words(&outer)),
-                Arg::Words(geometry_words(&inner)),
+                Arg::Words(geometry_words(&columns.geometry)),
+                Arg::U64(i.elements()),
                 Arg::U64(x.dims[0]),
                 Arg::U64(x.strides[0]),
-                Arg::U64(length),
+                Arg::U64(columns.length),
             ],
         })]
     }
 }
 
-/// `scatter(x, i, w -> y)`.
-pub struct Scatter;
+/// How threads share the elements behind one index, which lie in an output and an input.
+pub(super) struct Columns {
+    /// A walk over these elements, in the output and in the input.
+    pub geometry: Geometry,
+    pub length: u64,
+    /// Neighbours that a thread takes as one, and those of them that are written and read by one instruction.
+    pack: u64,
+    written: u64,
+    read: u64,
+    /// Threads that share the elements; a power of two.
+    pub threads: u64,
+}
 
-impl Operation for Scatter {
-    fn name(&self) -> &'static str {
-        "scatter"
-    }
-
-    fn summary(&self) -> &'static str {
-        "into zeros: `y[i]` becomes `x` for each index, the last of equals or their sum, times a weight where one is given"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "combine",
-                kind: OptionType::Word(&["set", "add"]),
-                default: Preset::Word("set"),
-                doc: "what happens where an index occurs twice",
-            }],
-        }
-    }
-
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
-        let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
-        call.needs_dtype(i, i.tensor.dtype == DType::I32, "indices of type i32")?;
-        let lead = i.tensor.dims.len();
-        if x.dims.len() < lead || x.dims[..lead] != *i.tensor.dims {
-            return Err(call.differs(
-                0,
-                format!("this is {x}"),
-                1,
-                format!("this is {}", i.tensor),
-                "the first dimensions of what is scattered have to be those of the indices",
-            ));
-        }
-        if let Some(w) = call.inputs.get(2) {
-            call.needs_dtype(w, w.tensor.dtype.is_float(), "floating-point weights")?;
-            if w.tensor.dims != i.tensor.dims {
-                return Err(call.differs(
-                    2,
-                    format!("this is {}", w.tensor),
-                    1,
-                    format!("this is {}", i.tensor),
-                    "each index needs one weight",
-                ));
-            }
-        }
-        let Some(output) = call.outputs[0] else {
-            return Err(OpError::OutputMissing {
-                op: "scatter",
-                help: "write `-> y`: the indices do not tell how many rows there are",
-                at: call.span.into(),
-            });
+impl Columns {
+    /// For the dimensions behind the first `skip_y` and `skip_x`.
+    pub fn of(y: &Tensor, skip_y: usize, x: &Tensor, skip_x: usize) -> Columns {
+        let geometry = tail_geometry(y, skip_y, x, skip_x);
+        let length: u64 = y.dims[skip_y..].iter().product();
+        let flat = geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1]));
+        let widest = if flat { 16 / x.dtype.size() } else { 1 };
+        let aligned = |tensor: &Tensor, skip: usize, width: u64| {
+            u64::from(tensor.align).is_multiple_of(width * tensor.dtype.size())
+                && tensor.strides[..skip].iter().all(|stride| stride.is_multiple_of(width))
         };
-        let sizes: Vec<u64> = output.tensor.dims.first().into_iter().chain(&x.dims[lead..]).copied().collect();
-        let dims = Dims::from_slice(&sizes).expect("no more than the input and one");
-        Ok(vec![call.output(0, x.dtype, dims)?])
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        let adds = if spec.attrs.word("combine") == "add" { spec.inputs[0].elements() } else { 0 };
-        let weights = if spec.inputs.len() > 2 { spec.inputs[0].elements() } else { 0 };
-        Cost {
-            flops: (adds + weights) as f64,
-            read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
-            blocks: spec.outputs[0].dims[0].max(1),
-            share: 4,
-            ..Cost::default()
+        let pack = widest_pack(widest, |width| length.is_multiple_of(width));
+        let threads = length.div_ceil(pack).next_power_of_two().min(u64::from(BLOCK));
+        Columns {
+            length,
+            pack,
+            written: widest_pack(pack, |width| aligned(y, skip_y, width)),
+            read: widest_pack(pack, |width| aligned(x, skip_x, width)),
+            threads,
+            geometry,
         }
     }
 
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        scattered(spec, inputs, &mut outputs[0], |x| x);
-    }
-
-    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        let terms = scattered(spec, inputs, &mut outputs[0], |x| x);
-        let mut sizes = vec![0.0; outputs[0].len()];
-        scattered(spec, inputs, &mut sizes, f64::abs);
-        let unit = Precision::of(scatter_type(spec)).unit();
-        // Each term is rounded when it is weighed, and the sum once for each term but the first.
-        let weighed = usize::from(spec.inputs.len() > 2);
-        let rows = sizes.chunks(row_length(&spec.outputs[0])).zip(terms);
-        let radii = rows.flat_map(|(row, terms)| {
-            let roundings = terms.saturating_sub(1) + weighed;
-            row.iter().map(move |size| roundings as f64 * unit * size)
-        });
-        vec![Tolerance::Within(radii.collect())]
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let weights = spec.inputs.get(2);
-        let lead = i.dims.len();
-        let inner = tail_geometry(y, 1, x, lead);
-        let outer = head_geometry(x, i, lead);
-        let outer_weights = weights.map(|w| head_geometry(w, i, lead));
-        let length: u64 = y.dims[1..].iter().product();
-        let compute = scatter_type(spec);
-        let (dtype, count, length_index) = (c_type(x.dtype), index_type(i.elements()), index_type(length));
-        let mut params = vec![
-            format!("{dtype}* y"),
-            format!("const {dtype}* x"),
-            "const i32* i".to_owned(),
-            geometry_param(&outer).replace(" g", " outer"),
-            geometry_param(&inner).replace(" g", " inner"),
-            "u64 count".into(),
-            "u64 sy".into(),
-            "u64 n".into(),
-        ];
-        let mut args = vec![
-            Arg::Operand(spec.inputs.len() as u8),
-            Arg::Operand(0),
-            Arg::Operand(1),
-            Arg::Words(geometry_words(&outer)),
-            Arg::Words(geometry_words(&inner)),
-            Arg::U64(i.elements()),
-            Arg::U64(y.strides[0]),
-            Arg::U64(length),
-        ];
-        let mut weight = "C(1)".to_owned();
-        if let (Some(w), Some(geometry)) = (weights, &outer_weights) {
-            params.push(format!("const {}* w", c_type(w.dtype)));
-            params.push(geometry_param(geometry).replace(" g", " outer_w"));
-            args.push(Arg::Operand(2));
-            args.push(Arg::Words(geometry_words(geometry)));
-            weight = format!("load<C>(w[outer_w.offset(({count})p, 0)])");
-        }
-        let add = spec.attrs.word("combine") == "add";
-        let combine = if add { "sum +=" } else { "sum =" };
-        // A block makes one row. It first lists the places that go there, in their order, so that sums come out the same
-        // in every run; a row with more of them than the list holds looks through all indices for each element.
-        let before = format!("typedef {} C;\n#define ROOM 1024\n", c_type(compute));
-        let first = if add { "0" } else { "(listed > 0 ? listed - 1 : 0)" };
-        let body = format!(
-            r#"  __shared__ u32 scan[{BLOCK}];
-  __shared__ u64 list[ROOM];
-  i64 row = (i64)blockIdx.x;
-  u64 listed = 0;
-  for (u64 base = 0; base < count; base += blockDim.x) {{
-    u64 p = base + threadIdx.x;
-    u32 hit = p < count && (i64)i[outer.offset(({count})p, 1)] == row;
-    if (!__syncthreads_or((int)hit)) continue;
-    scan[threadIdx.x] = hit;
-    for (u32 step = 1; step < blockDim.x; step *= 2) {{
-      __syncthreads();
-      u32 left = threadIdx.x >= step ? scan[threadIdx.x - step] : 0;
-      __syncthreads();
-      scan[threadIdx.x] += left;
-    }}
-    u64 slot = listed + scan[threadIdx.x] - 1;
-    if (hit && slot < ROOM) list[slot] = p;
-    __syncthreads();
-    listed += scan[blockDim.x - 1];
-    __syncthreads();
-  }}
-  __syncthreads();
-  {dtype}* to = y + row * (i64)sy;
-  for (u64 j = threadIdx.x; j < n; j += blockDim.x) {{
-    i64 column = inner.offset(({length_index})j, 1);
-    C sum = 0;
-    if (listed <= ROOM) {{
-      for (u64 l = {first}; l < listed; l++) {{
-        u64 p = list[l];
-        {combine} {weight} * load<C>(x[outer.offset(({count})p, 0) + column]);
-      }}
-    }} else {{
-      for (u64 p = 0; p < count; p++)
-        if ((i64)i[outer.offset(({count})p, 1)] == row) {combine} {weight} * load<C>(x[outer.offset(({count})p, 0) + column]);
-    }}
-    store<C>(to[inner.offset(({length_index})j, 0)], sum);
-  }}
-"#
-        );
-        vec![Launch::Kernel(Kernel {
-            source: source("scatter", &before, &params, &body),
-            grid: y.dims[0].max(1),
-            block: BLOCK,
-            shared: Shared::Bytes(0),
-            args,
-        })]
+    /// Kernel text that fetches and puts packs; `COLUMN` is the offset of an element in the output, 0, or the input, 1.
+    pub fn text(&self) -> String {
+        let index = index_type(self.length);
+        let place = match self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1])) {
+            true => "(j)".to_owned(),
+            false => format!("inner.offset(({index})(j), which)"),
+        };
+        format!(
+            "{}#define LANES {}\n#define V {}\n#define WRITTEN {}\n#define READ {}\n#define COLUMN(j, which) {place}\n{PACKS}",
+            bounds(BLOCK),
+            self.threads,
+            self.pack,
+            self.written,
+            self.read,
+        )
     }
 }
 
-/// The elements behind one index of the first dimension.
-fn row_length(tensor: &Tensor) -> usize {
-    (tensor.elements() / tensor.dims[0]).max(1) as usize
+/// The largest of `most`, its half and so on that fits; 1 if none does.
+fn widest_pack(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    std::iter::successors(Some(most), |width| (*width > 1).then_some(width / 2)).find(|&width| fits(width)).unwrap_or(1)
 }
 
-/// The type that `scatter` weighs and adds in.
-fn scatter_type(spec: &Spec) -> DType {
-    let x = spec.inputs[0].dtype.compute();
-    spec.inputs.get(2).map_or(x, |weights| x.promote(weights.dtype.compute()))
+/// Fetches and puts `V` elements, as few instructions as the alignment of each side allows.
+const PACKS: &str = r#"
+template <typename T> __device__ inline Pack<T, V> fetch(const T* from) {
+  Pack<T, V> v;
+#pragma unroll
+  for (int i = 0; i < V; i += READ) {
+    Pack<T, READ> piece = *(const Pack<T, READ>*)(from + i);
+#pragma unroll
+    for (int c = 0; c < READ; c++) v.at[i + c] = piece.at[c];
+  }
+  return v;
 }
-
-/// Scatters what `of` makes of each term into zeros; returns how many terms each row has got.
-fn scattered(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], of: impl Fn(f64) -> f64) -> Vec<usize> {
-    let rows = spec.outputs[0].dims[0];
-    let inner = row_length(&spec.outputs[0]);
-    let add = spec.attrs.word("combine") == "add";
-    let mut terms = vec![0; rows as usize];
-    output.fill(0.0);
-    for (place, &index) in inputs[1].iter().enumerate() {
-        if index < 0.0 || index >= rows as f64 {
-            continue;
-        }
-        let weight = inputs.get(2).map_or(1.0, |weights| weights[place]);
-        let row = index as usize;
-        terms[row] = if add { terms[row] + 1 } else { 1 };
-        for (to, x) in output[row * inner..][..inner].iter_mut().zip(&inputs[0][place * inner..]) {
-            let term = of(weight * x);
-            *to = if add { *to + term } else { term };
-        }
-    }
-    terms
+template <typename T> __device__ inline void put(T* to, const Pack<T, V>& v) {
+#pragma unroll
+  for (int i = 0; i < V; i += WRITTEN) {
+    Pack<T, WRITTEN> piece;
+#pragma unroll
+    for (int c = 0; c < WRITTEN; c++) piece.at[c] = v.at[i + c];
+    *(Pack<T, WRITTEN>*)(to + i) = piece;
+  }
 }
+"#;

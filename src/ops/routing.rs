@@ -3,8 +3,9 @@
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, source};
-use super::top_k::{AHEAD, ahead};
+use super::kernel::{BLOCK, bounds, c_type, source};
+use super::select::{is_wide, keys};
+use super::top_k::ahead;
 use super::*;
 
 /// `route(probs, k: n, capacity: m)`.
@@ -86,11 +87,17 @@ impl Operation for Route {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let experts = spec.inputs[0].dims[1];
+        let (tokens, experts) = (spec.inputs[0].dims[0], spec.inputs[0].dims[1]);
+        // Each thread of a row finds the keys of its elements, then counts them once for each bit of the threshold.
+        let each = (experts.div_ceil(TOGETHER) * 2 + 20) * ROUNDS;
+        let words = tokens.div_ceil(TOGETHER);
+        let workspace = Traffic::of(Space::Device, experts * words * 4);
         Cost {
-            // Each expert compares its probability with those of all.
-            flops: spec.inputs[0].elements() as f64 * experts as f64,
-            blocks: experts,
+            instructions: (tokens * TOGETHER * each) as f64,
+            read: Spec::bytes_of(&spec.inputs) + workspace,
+            written: Spec::bytes_of(&spec.outputs) + workspace,
+            blocks: words + experts,
+            share: 16,
             ..spec.streaming_cost(0.0, 1)
         }
     }
@@ -118,95 +125,154 @@ impl Operation for Route {
         tolerances
     }
 
+    /// The first kernel has 32 threads choose a row's experts, and sets a bit for each row and expert. The second has a
+    /// block for each expert, which finds the slots of its rows by counting bits.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let probs = &spec.inputs[0];
         let [slots, weights, dropped] = &*spec.outputs else { unreachable!("the signature has three outputs") };
+        let (tokens, experts) = (probs.dims[0], probs.dims[1]);
+        let words = tokens.div_ceil(TOGETHER).max(1);
+        let compute = probs.dtype.compute();
         let dtype = c_type(probs.dtype);
-        let before = format!("typedef {} C;\n{AHEAD}", c_type(probs.dtype.compute()));
-        let params = [
-            "i32* slots".to_owned(),
-            format!("{dtype}* weights"),
-            "i32* dropped".into(),
-            format!("const {dtype}* probs"),
+        let workspace = Arg::Workspace(tokens * compute.size() + experts * words * 4);
+        let number = |value: u64| Arg::U32(value as u32);
+        let flag = |name| number(u64::from(spec.attrs.bool(name)));
+        let common = [
+            "void* workspace".to_owned(),
+            format!("const {dtype}* __restrict__ probs"),
             "u32 tokens".into(),
             "u32 experts".into(),
-            "u32 k".into(),
-            "u32 capacity".into(),
             "u32 normalize".into(),
-            "const Geometry<2, 3> g".into(),
+            "i64 st".into(),
+            "i64 se".into(),
+        ];
+        let own = [
+            workspace,
+            Arg::Operand(0),
+            number(tokens),
+            number(experts),
+            flag("normalize"),
+            Arg::U64(probs.strides[0]),
+            Arg::U64(probs.strides[1]),
+        ];
+        // Few enough keys stay in registers; else each round reads the row again.
+        let held = experts.div_ceil(TOGETHER);
+        let held = if held <= if is_wide(probs.dtype) { 8 } else { 16 } { held } else { 0 };
+        let before = format!(
+            "{}typedef {} C;\n#define HELD {held}\n{}",
+            bounds(BLOCK_OF_ROWS),
+            c_type(compute),
+            keys(probs.dtype),
+        );
+        let choose = Kernel {
+            source: source("route_choose", &before, &[&common[..], &["u32 k".to_owned()]].concat(), CHOOSE),
+            grid: words,
+            block: BLOCK_OF_ROWS,
+            shared: Shared::Bytes(0),
+            args: [&own[..], &[number(spec.attrs.int("k") as u64)]].concat(),
+        };
+        let outputs = [
+            "i32* __restrict__ slots".to_owned(),
+            format!("{dtype}* __restrict__ weights"),
+            "i32* dropped".into(),
+            "u32 capacity".into(),
+            "const Geometry<1, 4> g".into(),
             "u64 sd".into(),
         ];
-        let strides = |tensor: &Tensor| tensor.strides.iter().copied().collect::<Vec<_>>();
-        let words = [[0; 2].to_vec(), strides(probs), strides(slots), strides(weights)].concat();
-        let number = |value: u64| Arg::U32(value as u32);
-        // A block serves one expert and walks the rows in order.
-        let body = format!(
-            r#"  __shared__ u32 scan[{BLOCK}];
-  u32 e = blockIdx.x;
-  u32 taken = 0;
-  i32* own_slots = slots + e * g.strides[1][0];
-  {dtype}* own_weights = weights + e * g.strides[2][0];
-  for (u32 base = 0; base < tokens; base += blockDim.x) {{
-    u32 t = base + threadIdx.x;
-    const {dtype}* row = probs + (u64)(t < tokens ? t : 0) * g.strides[0][0];
-    C p = load<C>(row[e * g.strides[0][1]]);
-    u32 before = 0;
-    for (u32 j = 0; j < experts; j++) before += ahead(load<C>(row[j * g.strides[0][1]]), j, p, e);
-    u32 hit = t < tokens && before < k;
-    scan[threadIdx.x] = hit;
-    for (u32 step = 1; step < blockDim.x; step *= 2) {{
-      __syncthreads();
-      u32 left = threadIdx.x >= step ? scan[threadIdx.x - step] : 0;
-      __syncthreads();
-      scan[threadIdx.x] += left;
-    }}
-    u32 slot = taken + scan[threadIdx.x] - 1;
-    if (hit && slot < capacity) {{
-      C sum = 1;
-      if (normalize) {{
-        sum = 0;
-        for (u32 j = 0; j < experts; j++) {{
-          C q = load<C>(row[j * g.strides[0][1]]);
-          u32 place = 0;
-          for (u32 l = 0; l < experts; l++) place += ahead(load<C>(row[l * g.strides[0][1]]), l, q, j);
-          if (place < k) sum += q;
-        }}
-      }}
-      own_slots[slot * g.strides[1][1]] = (i32)t;
-      store<C>(own_weights[slot * g.strides[2][1]], p / sum);
-    }}
-    __syncthreads();
-    taken += scan[blockDim.x - 1];
-    __syncthreads();
-  }}
-  for (u32 slot = taken + threadIdx.x; slot < capacity; slot += blockDim.x) {{
-    own_slots[slot * g.strides[1][1]] = -1;
-    store<C>(own_weights[slot * g.strides[2][1]], C(0));
-  }}
-  if (threadIdx.x == 0) dropped[e * sd] = taken > capacity ? (i32)(taken - capacity) : 0;
-"#
-        );
-        vec![Launch::Kernel(Kernel {
-            source: source("route", &before, &params, &body),
-            grid: probs.dims[1],
-            block: BLOCK,
+        let strides = [slots.strides[0], slots.strides[1], weights.strides[0], weights.strides[1]];
+        let results = [
+            Arg::Operand(1),
+            Arg::Operand(2),
+            Arg::Operand(3),
+            number(spec.attrs.int("capacity") as u64),
+            Arg::Words([&[0], &strides[..]].concat()),
+            Arg::U64(dropped.strides[0]),
+        ];
+        let place = Kernel {
+            source: source("route_place", &before, &[&common[..], &outputs].concat(), PLACE),
+            grid: experts,
+            block: if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK },
             shared: Shared::Bytes(0),
-            args: vec![
-                Arg::Operand(1),
-                Arg::Operand(2),
-                Arg::Operand(3),
-                Arg::Operand(0),
-                number(probs.dims[0]),
-                number(probs.dims[1]),
-                number(spec.attrs.int("k") as u64),
-                number(spec.attrs.int("capacity") as u64),
-                number(u64::from(spec.attrs.bool("normalize"))),
-                Arg::Words(words),
-                Arg::U64(dropped.strides[0]),
-            ],
-        })]
+            args: [&own[..], &results].concat(),
+        };
+        vec![Launch::Kernel(choose), Launch::Kernel(place)]
     }
 }
+
+/// Threads that choose a row's experts, and rows that share a word of bits.
+const TOGETHER: u64 = 32;
+
+/// Threads of a block that serves as many rows as a word has bits.
+const BLOCK_OF_ROWS: u32 = 1024;
+
+/// Bits of the threshold that are looked at until it separates `k` random probabilities from the others, for the cost.
+const ROUNDS: u64 = 20;
+
+/// Where the workspace has the sums of rows, and the bits: for each expert a word for each block of rows.
+const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, words = gridDim.x;
+  C* sums = (C*)workspace;
+  u32* bits = (u32*)(sums + tokens) + blockIdx.x;
+  for (u32 e = threadIdx.x; e < experts; e += blockDim.x) bits[(u64)e * words] = 0;
+  __syncthreads();
+  u32 t = blockIdx.x * 32 + warp, n = (experts + 31) / 32;
+  if (t >= tokens) return;
+  const auto* row = probs + (i64)t * st;
+  auto place = [&](u32 r) { return r * 32 + lane; };
+  auto read = [&](u32 r) { return place(r) < experts ? order(row[place(r) * se]) : (K)0; };
+#if HELD
+  K held[HELD];
+#pragma unroll
+  for (u32 r = 0; r < HELD; r++) held[r] = read(r);
+  auto key = [&](u32 r) { return held[r]; };
+#else
+  auto key = read;
+#endif
+  Warp group;
+  K least = threshold<K, HELD>(key, n, BITS, k, 0, group);
+  u32 last = last_equal<K, HELD>(key, place, n, least, k, group);
+  C sum = 0;
+#pragma unroll
+  for (u32 r = 0; r < (HELD > 0 ? HELD : n); r++) {
+    if (key(r) < least || (key(r) == least && ~place(r) < last)) continue;
+    atomicOr(bits + (u64)place(r) * words, 1u << warp);
+    if (normalize) sum += load<C>(row[place(r) * se]);
+  }
+  if (!normalize) return;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
+  if (lane == 0) sums[t] = sum;
+"#;
+
+const PLACE: &str = r#"  __shared__ u32 chosen[1024], starts[1024];
+  u32 lane = threadIdx.x % 32, words = (tokens + 31) / 32, e = blockIdx.x, taken = 0;
+  const C* sums = (const C*)workspace;
+  const u32* bits = (const u32*)(sums + tokens) + (u64)e * words;
+  auto* own_slots = slots + e * g.strides[0][0];
+  auto* own_weights = weights + e * g.strides[2][0];
+  Block block = {0};
+  for (u32 base = 0; base < words; base += blockDim.x) {
+    u32 w = base + threadIdx.x, found;
+    u32 word = w < words ? bits[w] : 0;
+    chosen[threadIdx.x] = word;
+    starts[threadIdx.x] = taken + block.before((u32)__popc(word), found);
+    __syncthreads();
+    for (u32 i = threadIdx.x / 32; i < blockDim.x && base + i < words; i += blockDim.x / 32) {
+      u32 slot = starts[i] + __popc(chosen[i] & ((1u << lane) - 1));
+      if ((chosen[i] >> lane & 1) == 0 || slot >= capacity) continue;
+      u32 t = (base + i) * 32 + lane;
+      C p = load<C>(probs[(i64)t * st + e * se]);
+      own_slots[slot * g.strides[1][0]] = (i32)t;
+      store<C>(own_weights[slot * g.strides[3][0]], normalize ? p / sums[t] : p);
+    }
+    taken += found;
+    __syncthreads();
+  }
+  for (u32 slot = taken + threadIdx.x; slot < capacity; slot += blockDim.x) {
+    own_slots[slot * g.strides[1][0]] = -1;
+    store<C>(own_weights[slot * g.strides[3][0]], C(0));
+  }
+  if (threadIdx.x == 0) dropped[e * sd] = taken > capacity ? (i32)(taken - capacity) : 0;
+"#;
 
 /// Routes each row; returns for each how many times larger the sizes of its k probabilities are in sum than their sum.
 fn routed(spec: &Spec, probs: &[f64], outputs: &mut [Vec<f64>]) -> Vec<f64> {

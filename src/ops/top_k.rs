@@ -2,32 +2,20 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::rows::{Rows, row_length};
+use super::select::{is_wide, keys};
 use super::*;
-
-/// Threads that share a row of that many elements; a power of two.
-fn threads(length: u64) -> u32 {
-    (length.div_ceil(4).min(u64::from(BLOCK)) as u32).next_power_of_two()
-}
-
-fn blocks(rows: &Rows) -> u64 {
-    rows.count.div_ceil(u64::from(BLOCK / threads(rows.length))).max(1)
-}
 
 /// `top_k(x, k: n)`.
 pub struct TopK;
 
 /// Whether element `a` at place `i` comes before `b` at `j`: the larger, NaN above all, the earlier of equals.
-/// The kernels' `ahead` says the same.
+/// The keys of kernels, [`keys`], are in the same order.
 pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
     let above = |a: f64, b: f64| a > b || (a.is_nan() && !b.is_nan());
     above(a, b) || (!above(b, a) && i < j)
 }
-
-/// The kernels' text of [`ahead`].
-pub const AHEAD: &str = "__device__ inline bool above(C a, C b) { return a > b || (!(a == a) && b == b); }\n\
-    __device__ inline bool ahead(C a, u32 i, C b, u32 j) { return above(a, b) || (!above(b, a) && i < j); }\n";
 
 impl Operation for TopK {
     fn name(&self) -> &'static str {
@@ -71,8 +59,19 @@ impl Operation for TopK {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let flops = spec.inputs[0].elements() as f64 * spec.attrs.int("k") as f64;
-        Cost { blocks: blocks(&Rows::of(&[&spec.inputs[0]])), ..spec.streaming_cost(flops, 1) }
+        let elements = spec.inputs[0].elements() as f64;
+        let stages = stages(spec);
+        let threads: u64 = stages.iter().map(|stage| stage.blocks * u64::from(stage.threads)).sum();
+        let own = match stages[0].source {
+            Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stages[0].held + OF_A_ROUND)) as f64,
+            _ => OF_A_SELECTION,
+        };
+        Cost {
+            instructions: EACH * elements + own * threads as f64,
+            blocks: stages.iter().map(|stage| stage.blocks).sum(),
+            share: (stages[0].threads / 64).max(1),
+            ..spec.streaming_cost(elements, 1)
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -96,70 +95,262 @@ impl Operation for TopK {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, values, indices) = (&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]);
         let rows = Rows::of(&[x, values, indices]);
+        let k = spec.attrs.int("k") as u64;
         let dtype = c_type(x.dtype);
-        let mut params: Vec<String> =
-            vec![format!("{dtype}* values"), "i32* indices".into(), format!("const {dtype}* x"), "u32 k".into()];
-        params.extend(["i64 sx".into(), "i64 sv".into(), "i64 si".into()]);
-        params.extend([geometry_param(&rows.geometry), "u64 rows".into(), "u32 n".into(), "u32 threads".into()]);
-        let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::U32(spec.attrs.int("k") as u32)];
-        args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
-        args.extend([
-            Arg::Words(geometry_words(&rows.geometry)),
-            Arg::U64(rows.count),
-            Arg::U32(rows.length as u32),
-            Arg::U32(threads(rows.length)),
-        ]);
-        let before = format!("typedef {} C;\n{AHEAD}", c_type(x.dtype.compute()));
-        let index = index_type(rows.count);
-        // In each of k rounds the row's threads find the first element that comes behind the last one found. Threads past
-        // the last row stay for the barriers, with `at` clamped and `live` false.
-        let body = format!(
-            r#"  __shared__ C best_value[{BLOCK}];
-  __shared__ u32 best_place[{BLOCK}];
-  u32 lane = threadIdx.x & (threads - 1);
-  u64 row = (u64)blockIdx.x * (blockDim.x / threads) + threadIdx.x / threads;
-  bool live = row < rows;
-  {index} at = ({index})(live ? row : 0);
-  const {dtype}* from = x + g.offset(at, 0);
-  C last = 0;
-  u32 last_place = 0;
-  for (u32 round = 0; round < k; round++) {{
-    C found = 0;
-    u32 place = n;
-    for (u32 j = lane; j < n; j += threads) {{
-      C v = load<C>(from[j * sx]);
-      bool open = round == 0 || ahead(last, last_place, v, j);
-      if (open && (place == n || ahead(v, j, found, place))) {{ found = v; place = j; }}
-    }}
-    best_value[threadIdx.x] = found;
-    best_place[threadIdx.x] = place;
-    for (u32 half = threads / 2; half > 0; half /= 2) {{
-      __syncthreads();
-      if (lane < half) {{
-        C v = best_value[threadIdx.x + half];
-        u32 j = best_place[threadIdx.x + half];
-        if (j != n && (place == n || ahead(v, j, found, place))) {{ found = v; place = j; }}
-        best_value[threadIdx.x] = found;
-        best_place[threadIdx.x] = place;
-      }}
-    }}
-    __syncthreads();
-    last = best_value[threadIdx.x - lane];
-    last_place = best_place[threadIdx.x - lane];
-    if (live && lane == 0) {{
-      store<C>(values[g.offset(at, 1) + round * sv], last);
-      indices[g.offset(at, 2) + round * si] = (i32)last_place;
-    }}
-    __syncthreads();
-  }}
-"#
-        );
-        vec![Launch::Kernel(Kernel {
-            source: source("top_k", &before, &params, &body),
-            grid: blocks(&rows),
-            block: BLOCK,
-            shared: Shared::Bytes(0),
-            args,
-        })]
+        let params = [
+            format!("{dtype}* values"),
+            "i32* indices".into(),
+            format!("const {dtype}* x"),
+            "u32* chosen".into(),
+            "u32 k".into(),
+            "i64 sx".into(),
+            "i64 sv".into(),
+            "i64 si".into(),
+            geometry_param(&rows.geometry),
+            "u64 rows".into(),
+            "u32 n".into(),
+            "u32 parts".into(),
+            "u32 span".into(),
+        ];
+        let stages = stages(spec);
+        let workspace = if stages.len() > 1 { rows.count * stages[0].parts * k * 4 } else { 0 };
+        let launch = |stage: &Stage| {
+            let (name, place, body) = match stage.source {
+                Candidates::Short => ("top_k_short", "(j)", SHORT),
+                Candidates::Row => ("top_k", "(j)", LONG),
+                Candidates::Parts => ("top_k_rest", "chosen[row * n + (j)]", LONG),
+            };
+            let before = format!(
+                "{}#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
+                bounds(stage.threads),
+                stage.threads,
+                stage.held,
+                stage.parts == 1,
+                index_type(rows.count),
+                keys(x.dtype),
+            );
+            let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::Workspace(workspace)];
+            args.push(Arg::U32(k as u32));
+            args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
+            args.extend([Arg::Words(geometry_words(&rows.geometry)), Arg::U64(rows.count)]);
+            args.extend([stage.length, stage.parts, stage.length.div_ceil(stage.parts)].map(|n| Arg::U32(n as u32)));
+            Launch::Kernel(Kernel {
+                source: source(name, &before, &params, body),
+                grid: stage.blocks,
+                block: stage.threads,
+                shared: Shared::Bytes(0),
+                args,
+            })
+        };
+        stages.iter().map(launch).collect()
     }
 }
+
+/// Where a kernel finds the elements of a row among which it selects.
+enum Candidates {
+    /// In the row, all of which the registers of 32 threads hold.
+    Short,
+    /// In the row.
+    Row,
+    /// In what the kernel before has selected from the parts of each row.
+    Parts,
+}
+
+/// One kernel of a selection.
+struct Stage {
+    source: Candidates,
+    /// Elements of each row, and parts of it that are selected from apart.
+    length: u64,
+    parts: u64,
+    threads: u32,
+    /// Elements that a thread has in registers.
+    held: u64,
+    blocks: u64,
+}
+
+/// Rounds of a maximum each that are faster than a selection.
+const FEW_ROUNDS: u64 = 16;
+
+/// Blocks that keep a large device busy, and rows that are worth several of them.
+const ENOUGH_BLOCKS: u64 = 264;
+const LONG_ROW: u64 = 1 << 15;
+const LEAST_PART: u64 = 1 << 12;
+
+/// Instructions for each element, and for each thread of a block: a search of 20 rounds and a sort of 256 candidates.
+const EACH: f64 = 12.0;
+const OF_A_SELECTION: f64 = 700.0;
+
+/// Instructions for each thread and round of the short form, apart from those for the elements.
+const OF_A_ROUND: u64 = 45;
+
+/// The kernels of a selection: one, or for few long rows a second that selects from the results of parts.
+fn stages(spec: &Spec) -> Vec<Stage> {
+    let rows = Rows::of(&[&spec.inputs[0]]);
+    let (length, count, k) = (rows.length, rows.count, spec.attrs.int("k") as u64);
+    let most = if is_wide(spec.inputs[0].dtype) { 8 } else { 16 };
+    if k <= FEW_ROUNDS && length <= 64 * most {
+        let blocks = count.div_ceil(u64::from(BLOCK) / 32).max(1);
+        let held = length.div_ceil(32).next_power_of_two();
+        return vec![Stage { source: Candidates::Short, length, parts: 1, threads: BLOCK, held, blocks }];
+    }
+    let stage = |source, length: u64, parts: u64| {
+        let span = length.div_ceil(parts);
+        let threads = span.div_ceil(most).next_power_of_two().clamp(64, 512);
+        let held = span.div_ceil(threads).next_power_of_two().min(most);
+        Stage { source, length, parts, threads: threads as u32, held, blocks: (count * parts).max(1) }
+    };
+    let parts = match length > LONG_ROW && count > 0 {
+        true => (ENOUGH_BLOCKS / count).min(length / LEAST_PART.max(4 * k)).max(1),
+        false => 1,
+    };
+    match parts {
+        1 => vec![stage(Candidates::Row, length, 1)],
+        _ => vec![stage(Candidates::Row, length, parts), stage(Candidates::Parts, parts * k, 1)],
+    }
+}
+
+/// 32 threads have a row in registers, and find its maximum `k` times.
+const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
+  u64 row = (u64)blockIdx.x * (T / 32) + threadIdx.x / 32;
+  if (row >= rows) return;
+  const auto* from = x + g.offset((Index)row, 0);
+  K held[HELD];
+#pragma unroll
+  for (u32 r = 0; r < HELD; r++) {
+    u32 j = r * 32 + lane;
+    held[r] = j < n ? order(from[j * sx]) : (K)0;
+  }
+  u32 own = 0;
+  for (u32 round = 0; round < k; round++) {
+    K most = 0;
+    u32 place = 0;
+#pragma unroll
+    for (u32 r = 0; r < HELD; r++)
+      if (held[r] > most) { most = held[r]; place = r * 32 + lane; }
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) {
+      K other = SHUFFLE_XOR(most, mask);
+      u32 there = SHUFFLE_XOR(place, mask);
+      if (other > most || (other == most && there < place)) { most = other; place = there; }
+    }
+#pragma unroll
+    for (u32 r = 0; r < HELD; r++)
+      if (place == r * 32 + lane) held[r] = 0;
+    if (round == lane) own = place;
+  }
+  if (lane >= k) return;
+  values[g.offset((Index)row, 1) + lane * sv] = from[own * sx];
+  indices[g.offset((Index)row, 2) + lane * si] = (i32)own;
+"#;
+
+/// Sorts a list in shared memory: larger keys first, of equal ones the smaller places.
+const SORT: &str = r#"
+// Room of the list, and elements that go there unseen.
+#define ROOM 2048
+#define FEW 512
+
+__device__ inline void sort(K* best, u32* places, u32 count) {
+  u32 size = 2;
+  while (size < count) size *= 2;
+  for (u32 i = count + threadIdx.x; i < size; i += blockDim.x) { best[i] = 0; places[i] = ~0u; }
+  for (u32 width = 2; width <= size; width *= 2)
+    for (u32 step = width / 2; step > 0; step /= 2) {
+      __syncthreads();
+      for (u32 pair = threadIdx.x; pair < size / 2; pair += blockDim.x) {
+        u32 i = 2 * pair - (pair & (step - 1)), j = i + step;
+        K a = best[i], b = best[j];
+        u32 p = places[i], q = places[j];
+        bool first = a > b || (a == b && p < q);
+        if (first == ((i & width) == 0)) continue;
+        best[i] = b; best[j] = a;
+        places[i] = q; places[j] = p;
+      }
+    }
+  __syncthreads();
+}
+"#;
+
+/// A block selects from a row, or from a part of it, which it reads once. It lists what may be among the `k` largest: of
+/// the first piece of the row what is not below the k-th largest of the threads' own maxima, then what is larger.
+const LONG: &str = r#"  __shared__ K best[ROOM];
+  __shared__ u32 places[ROOM];
+  Block block = {0};
+  u64 row = blockIdx.x / parts;
+  u32 part = blockIdx.x % parts, begin = part * span, end = n - begin < span ? n : begin + span;
+  if (row >= rows) return;
+  if (begin >= n) end = begin;
+  const auto* from = x + g.offset((Index)row, 0);
+  // `listed` elements are in the list. At least `k` of them are ahead of whatever is still to come and has no larger key
+  // than `least`, unless that is 0.
+  u32 listed = 0;
+  K least = 0;
+  for (u32 base = begin; base < end; base += T * HELD) {
+    K held[HELD], most = 0;
+    u32 count = 0;
+#pragma unroll
+    for (u32 r = 0; r < HELD; r++) {
+      u32 j = base + r * T + threadIdx.x;
+      u32 place = j < end ? PLACE(j) : ~0u;
+      held[r] = place != ~0u ? order(from[place * sx]) : (K)0;
+    }
+#pragma unroll
+    for (u32 r = 0; r < HELD; r++) {
+      if (held[r] <= least) held[r] = 0;
+      if (held[r] > most) most = held[r];
+      count += held[r] != 0;
+    }
+    count = block.sum(count);
+    if (count == 0) continue;
+    auto key = [&](u32 r) { return held[r]; };
+    auto place = [&](u32 r) { u32 j = base + r * T + threadIdx.x; return j < end ? PLACE(j) : ~0u; };
+    K low = 1;
+    u32 last = 0;
+    if (listed == 0 && count > FEW) {
+      auto own = [&](u32) { return most; };
+      K found = threshold<K, 1>(own, 1, BITS, k, k, block);
+      if (found != 0) {
+        low = least = found;
+        count = 0;
+#pragma unroll
+        for (u32 r = 0; r < HELD; r++) count += held[r] >= low;
+        count = block.sum(count);
+      }
+    }
+    if (listed + count > ROOM) {
+      sort(best, places, listed);
+      if (listed >= k) {
+        listed = k;
+        if (best[k - 1] > least) least = best[k - 1];
+      }
+      K found = threshold<K, HELD>(key, HELD, BITS, k, 0, block);
+      if (found != 0) {
+        last = last_equal<K, HELD>(key, place, HELD, found, k, block);
+        low = found;
+        if (found > least) least = found;
+      }
+    }
+    u32 mine = 0, all;
+#pragma unroll
+    for (u32 r = 0; r < HELD; r++) {
+      bool taken = held[r] > low || (held[r] == low && ~place(r) >= last);
+      if (!taken) held[r] = 0;
+      mine += taken;
+    }
+    u32 slot = listed + block.before(mine, all);
+#pragma unroll
+    for (u32 r = 0; r < HELD; r++)
+      if (held[r] != 0) { best[slot] = held[r]; places[slot] = place(r); slot++; }
+    listed += all;
+    __syncthreads();
+  }
+  sort(best, places, listed);
+  for (u32 i = threadIdx.x; i < k; i += T) {
+    u32 place = i < listed ? places[i] : ~0u;
+    if (!LAST) {
+      chosen[(u64)blockIdx.x * k + i] = place;
+    } else {
+      values[g.offset((Index)row, 1) + i * sv] = from[place * sx];
+      indices[g.offset((Index)row, 2) + i * si] = (i32)place;
+    }
+  }
+"#;

@@ -400,7 +400,7 @@ impl Chain {
 
     fn top_k(&mut self) {
         let Some(x) = self.pick(|_| true) else { return };
-        let k = self.random.between(1, x.last().min(12));
+        let k = self.random.between(1, x.last().min(40));
         let (label, stream) = (self.label(), self.random.below(STREAMS));
         self.steps += &format!("  on s[{stream}] {{ {label}: top_k({}, k: {k}) }}\n", x.text);
         let mut dims = x.dims.clone();
@@ -530,7 +530,7 @@ impl Chain {
         let found = self.pick(|tensor| tensor.dtype.is_float() && tensor.rank() == 2 && tensor.last() <= 64);
         let Some(probs) = found else { return };
         let (tokens, experts) = (probs.dims[0], probs.dims[1]);
-        let k = self.random.between(1, experts.min(4));
+        let k = self.random.between(1, experts.min(12));
         let capacity = self.random.between(1, tokens.clamp(1, 40));
         let normalize = self.random.of(&["", ", normalize: true"]);
         let (label, stream) = (self.label(), self.random.below(STREAMS));

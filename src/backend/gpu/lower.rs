@@ -123,7 +123,12 @@ pub struct Args {
 
 impl Args {
     /// Packs the arguments of a kernel and returns where its pointers begin.
-    fn push(&mut self, args: &[Arg], operands: &[u64], ticks: impl Fn(crate::base::Nanos) -> u64) -> u32 {
+    fn push(
+        &mut self,
+        args: &[Arg],
+        (operands, workspace): (&[u64], u64),
+        ticks: impl Fn(crate::base::Nanos) -> u64,
+    ) -> u32 {
         let first = self.starts.len() as u32;
         for arg in args {
             self.starts.push(self.values.len() as u32);
@@ -136,6 +141,7 @@ impl Args {
                 Arg::F64(value) => self.values.push(value.to_bits()),
                 Arg::Ticks(time) => self.values.push(ticks(*time)),
                 Arg::Words(words) => self.values.extend(words),
+                Arg::Workspace(_) => self.values.push(workspace),
             }
         }
         first
@@ -169,7 +175,7 @@ pub struct Context<'a, A: Api> {
     pub streams: &'a [Stream],
     /// Where `device`, `pinned` and `host` memory begin.
     pub bases: [u64; 3],
-    /// For each lane, the memory that its matrix products may use.
+    /// For each lane, the memory that its matrix products and kernels may use, and its bytes.
     pub workspaces: &'a [(u64, u64)],
     /// The communicators, by their numbers in the image.
     pub comms: &'a [Comm],
@@ -270,7 +276,7 @@ impl<A: Api> Context<'_, A> {
                 (Step::Raise(raised), _) => (raised, 0),
                 (Step::Await(awaited), _) => (0, awaited),
             };
-            let args = calls.args.push(&[Arg::U64(raised), Arg::U64(awaited)], &[], |_| 0);
+            let args = calls.args.push(&[Arg::U64(raised), Arg::U64(awaited)], (&[], 0), |_| 0);
             calls.calls.push(Prepared::Kernel { function, grid: 1, block: 1, shared: 0, stream, args });
         }
     }
@@ -287,7 +293,10 @@ impl<A: Api> Context<'_, A> {
         let stream = self.streams[lane as usize];
         let at = |operand: u8| operands[usize::from(operand)];
         Ok(match launch {
-            Launch::Kernel(kernel) => self.kernel(kernel, stream, operands, &mut calls.args)?,
+            Launch::Kernel(kernel) => {
+                let (workspace, _) = self.workspaces[lane as usize];
+                self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
+            }
             Launch::Gemm(gemm) => {
                 let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
                 let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c)];
@@ -323,12 +332,12 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
-    /// Resolves a kernel's call.
+    /// Resolves a kernel's call, with the addresses of its operands and of its workspace.
     pub fn kernel(
         &self,
         kernel: &Kernel,
         stream: Stream,
-        operands: &[u64],
+        places: (&[u64], u64),
         args: &mut Args,
     ) -> Result<Prepared, ExecError> {
         let function = self.kernels.get(&kernel.source);
@@ -343,7 +352,7 @@ impl<A: Api> Context<'_, A> {
             Shared::All => unsafe { self.api.take_all_shared(function) }
                 .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,
         };
-        let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
+        let args = args.push(&kernel.args, places, |time| self.api.ticks(time));
         Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })
     }
 }

@@ -165,7 +165,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Makes the memory of each space, and room for the products of each lane that has some.
+    /// Makes the memory of each space, and a workspace for each lane that needs one.
     fn allocate(&mut self) -> Result<(), ExecError> {
         let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
         let available = self.api.free_memory().map_err(device)?;
@@ -182,13 +182,10 @@ impl<A: Api> GpuDriver<A> {
                 _ => device(fault),
             }
         };
-        let lanes = self.lanes_with(|launch| matches!(launch, Launch::Gemm(_)));
-        let each = match lanes.len() as u64 {
-            0 => 0,
-            count => WORKSPACE.min(ALL_WORKSPACES / count),
-        };
-        if device_bytes + each * lanes.len() as u64 > available {
-            return Err(full(device_bytes, Space::Device, available, String::new()));
+        let workspaces = self.workspace_bytes();
+        let all_device = device_bytes + workspaces.iter().sum::<u64>();
+        if all_device > available {
+            return Err(full(all_device, Space::Device, available, String::new()));
         }
         if device_bytes > 0 {
             let refused = refused(device_bytes, Space::Device, available);
@@ -207,21 +204,33 @@ impl<A: Api> GpuDriver<A> {
         }
         self.pageable.words.resize(words, 0);
         self.bases[2] = self.pageable.words.as_mut_ptr() as u64;
-        self.workspaces = vec![(0, 0); self.image.lanes.len()];
-        for lane in lanes {
-            let address = self.api.allocate(each).map_err(device)?;
-            self.workspaces[lane as usize] = (address, each);
+        for bytes in workspaces {
+            let address = if bytes > 0 { self.api.allocate(bytes).map_err(device)? } else { 0 };
+            self.workspaces.push((address, bytes));
         }
         Ok(())
     }
 
-    fn lanes_with(&self, wanted: impl Fn(&Launch) -> bool) -> Vec<u32> {
-        let with: Vec<bool> = self.image.works.iter().map(|work| work.launches.iter().any(&wanted)).collect();
-        let lanes = self.image.ops.iter().filter(|op| with[op.work as usize]).map(|op| op.lane);
-        let mut lanes: Vec<u32> = lanes.collect();
-        lanes.sort_unstable();
-        lanes.dedup();
-        lanes
+    /// Bytes of each lane's workspace: room for matrix products, and for the kernel that needs the most. Operations of a
+    /// lane run one after the other, so they share it.
+    fn workspace_bytes(&self) -> Vec<u64> {
+        let works = self.image.works.iter();
+        let needs: Vec<(bool, u64)> = works
+            .map(|work| {
+                let multiplies = work.launches.iter().any(|launch| matches!(launch, Launch::Gemm(_)));
+                (multiplies, work.launches.iter().map(Launch::workspace).max().unwrap_or(0))
+            })
+            .collect();
+        let mut lanes = vec![(false, 0); self.image.lanes.len()];
+        for op in &self.image.ops {
+            let (lane, (multiplies, bytes)) = (&mut lanes[op.lane as usize], needs[op.work as usize]);
+            *lane = (lane.0 | multiplies, lane.1.max(bytes));
+        }
+        let each = match lanes.iter().filter(|lane| lane.0).count() as u64 {
+            0 => 0,
+            count => WORKSPACE.min(ALL_WORKSPACES / count),
+        };
+        lanes.into_iter().map(|(multiplies, bytes)| if multiplies { bytes.max(each) } else { bytes }).collect()
     }
 
     /// What the others need for the communicators that begin with this rank.
@@ -286,7 +295,7 @@ impl<A: Api> GpuDriver<A> {
             if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
                 let place = crate::exec::Address { space: fill.space, offset: fill.offset };
                 let operands = [context.address(place)];
-                let call = context.kernel(&kernel, self.streams[0], &operands, &mut args)?;
+                let call = context.kernel(&kernel, self.streams[0], (&operands, 0), &mut args)?;
                 fills.push(call);
             }
         }

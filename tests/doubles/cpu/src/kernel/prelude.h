@@ -61,6 +61,15 @@ inline int __syncthreads_or(int mine) {
   __syncthreads();
   return hip_double_vote;
 }
+inline int __syncthreads_count(int mine) {
+  __syncthreads();
+  hip_double_vote = 0;
+  __syncthreads();
+  hip_double_vote += mine != 0;
+  __syncthreads();
+  return hip_double_vote;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 // Shuffles: each thread shows its value to its wave.
 static thread_local unsigned long long hip_double_shown[1024];

@@ -1,0 +1,148 @@
+//! Kernel text for selecting the largest elements: keys that are ordered as the elements are, and a search for the
+//! smallest key that is selected.
+
+use crate::base::DType;
+
+use super::kernel::c_type;
+
+/// Kernel text that defines `K`, the type of keys, `BITS`, their width, and `order`, which returns an element's key.
+///
+/// A larger element has a larger key, NaN the largest; both zeros have the same. No element has the key 0.
+pub fn keys(dtype: DType) -> String {
+    let (key, bits, body) = match dtype {
+        DType::F64 => (
+            "u64",
+            64,
+            "union { f64 f; u64 u; } v; v.f = x == 0.0 ? 0.0 : x; \
+             return !(x == x) ? ~0ull : v.u >> 63 ? ~v.u : v.u | 1ull << 63;",
+        ),
+        DType::F32 => (
+            "u32",
+            32,
+            "u32 u = float_to_bits(x == 0.0f ? 0.0f : x); return !(x == x) ? ~0u : u >> 31 ? ~u : u | 1u << 31;",
+        ),
+        DType::F16 => ("u32", 16, "return order16(x.bits, 0x7c00u);"),
+        DType::BF16 => ("u32", 16, "return order16(x.bits, 0x7f80u);"),
+        DType::I32 => ("u64", 33, "return (u64)((u32)x ^ 1u << 31) + 1;"),
+        DType::I8 => ("u32", 9, "return (u32)((i32)x + 129);"),
+        DType::U8 => ("u32", 9, "return (u32)x + 1;"),
+    };
+    let element = c_type(dtype);
+    format!(
+        "{ORDER16}typedef {key} K;\n#define BITS {bits}\n\
+         __device__ inline K order({element} x) {{ {body} }}\n{GROUPS}{THRESHOLD}"
+    )
+}
+
+/// Whether keys of this type have 64 bits.
+pub fn is_wide(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::I32)
+}
+
+const ORDER16: &str = r#"
+__device__ inline u32 order16(u32 u, u32 infinity) {
+  u32 size = u & 0x7fffu;
+  if (size > infinity) return 0xffffu;
+  return size == 0 ? 0x8000u : u >> 15 ? u ^ 0xffffu : u | 0x8000u;
+}
+"#;
+
+/// Kernel text for threads that count together: 32 neighbours, which may be half a wave, or a block.
+pub const GROUPS: &str = r#"
+__device__ inline u64 sum32(u64 v) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v += SHUFFLE_XOR(v, mask);
+  return v;
+}
+__device__ inline u32 sum32(u32 v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(0xffffffffu, v);
+#else
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v += SHUFFLE_XOR(v, mask);
+  return v;
+#endif
+}
+
+// The sum over the threads before this one; `v` becomes that over all 32.
+template <typename N> __device__ inline N scan32(N& v) {
+  N left = 0;
+#pragma unroll
+  for (int mask = 1; mask < 32; mask *= 2) {
+    N other = SHUFFLE_XOR(v, mask);
+    if (threadIdx.x & mask) left += other;
+    v += other;
+  }
+  return left;
+}
+
+struct Warp {
+  __device__ inline u32 sum(u32 v) { return sum32(v); }
+  __device__ inline u32 votes(bool v) { return sum32((u32)v); }
+};
+
+// Blocks are multiples of 32 threads.
+struct Block {
+  // Calls in turn use one of two rows, so that each needs a single barrier.
+  u32 turn;
+  __device__ inline u32 votes(bool v) { return (u32)__syncthreads_count(v); }
+  __device__ inline u32 sum(u32 v) {
+    u32 all;
+    before(v, all);
+    return all;
+  }
+  // The sum over the threads before this one, and over all of them.
+  template <typename N> __device__ inline N before(N v, N& all) {
+    __shared__ N part[2][32];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    N* row = part[turn++ & 1];
+    N left = scan32(v);
+    if (lane == 0) row[warp] = v;
+    __syncthreads();
+    N of_warp = lane < blockDim.x / 32 ? row[lane] : (N)0;
+    all = sum32(of_warp);
+    return left + sum32(lane < warp ? of_warp : (N)0);
+  }
+};
+"#;
+
+/// The searches. `key(r)` is the r-th key of the calling thread, which has `N`, or `n` where `N` is 0.
+const THRESHOLD: &str = r#"
+// The largest T such that at least `k` keys of the group are T or more, or one such that at most `more` keys more are;
+// 0 if there are fewer than `k` keys above 0.
+template <typename Q, int N, typename F, typename G>
+__device__ inline Q threshold(F key, u32 n, int bits, u32 k, u32 more, G& group) {
+  Q least = 0;
+  for (int bit = bits - 1; bit >= 0; bit--) {
+    Q next = least | (Q)1 << bit;
+    u32 count = 0;
+    if (N == 1) {
+      count = group.votes(key(0) >= next);
+    } else {
+#pragma unroll
+      for (u32 r = 0; r < (N > 0 ? (u32)N : n); r++) count += key(r) >= next;
+      count = group.sum(count);
+    }
+    if (count < k) continue;
+    least = next;
+    if (count <= k + more) break;
+  }
+  return least;
+}
+
+// Of equal keys those with the smallest places are selected: those with `~place` not below the result.
+template <typename Q, int N, typename F, typename P, typename G>
+__device__ inline u32 last_equal(F key, P place, u32 n, Q least, u32 k, G& group) {
+  u32 above = 0, equal = 0;
+#pragma unroll
+  for (u32 r = 0; r < (N > 0 ? (u32)N : n); r++) {
+    above += key(r) > least;
+    equal += key(r) == least;
+  }
+  above = group.sum(above);
+  equal = group.sum(equal);
+  if (above + equal <= k) return 0;
+  auto earlier = [&](u32 r) { return key(r) == least ? ~place(r) : 0u; };
+  return threshold<u32, N>(earlier, n, 32, k - above, 0, group);
+}
+"#;
