@@ -38,7 +38,8 @@ pub enum NotOpened {
 }
 
 impl NotOpened {
-    /// The error for a library that is needed for that purpose; `install` says what to do where it is absent.
+    /// The error for a library that is needed for that purpose, such as `to compile kernels`; `install` names what brings
+    /// the library.
     pub fn missing(self, library: &str, purpose: &str, install: &str) -> ExecError {
         let (library, help) = match self {
             NotOpened::Absent => {
@@ -59,7 +60,7 @@ pub fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
     (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
-/// What a cell holds; where it is empty, what `open` makes is put there first.
+/// Returns the value of a cell, which `open` makes where the cell is empty.
 pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) -> Result<&T, ExecError> {
     if cell.get().is_none() {
         let _ = cell.set(open()?);
@@ -177,7 +178,7 @@ macro_rules! functions {
             $($maybe:ident ( $($maybe_arg:ty),* $(,)? );)*
         }
     ) => {
-        /// What a vendor calls these functions.
+        /// The names of these functions in a vendor's library.
         pub struct $names {
             $(pub $field: &'static str,)*
             $(pub $maybe: &'static str,)*

@@ -1,4 +1,4 @@
-//! What operations along the last dimension share: the rows of their tensors, and kernels that keep a row in registers.
+//! The rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
 
 use crate::base::{DType, Dims};
 
@@ -15,9 +15,11 @@ const SEVERAL_ROWS: u64 = 128;
 /// Threads that a compute unit has room for, NVIDIA's and AMD's.
 const UNIT_THREADS: u64 = 2048;
 
-/// The rows of tensors that have the same dimensions but for the last: a walk over all dimensions but that.
+/// The rows of tensors whose dimensions differ in the last at most.
 pub struct Rows {
+    /// The walk over all dimensions but the last.
     pub geometry: Geometry,
+    /// Number of rows.
     pub count: u64,
     /// Elements of a row of the first tensor.
     pub length: u64,
@@ -66,7 +68,7 @@ impl Call<'_> {
 
 /// How the threads of a kernel share rows, for an operation that makes a row of its output from a row of its input.
 pub struct RowSplit {
-    /// Those of the output, then those of the input.
+    /// The rows of the output, then of the input.
     rows: Rows,
     /// Elements that a thread reads as one.
     pack: u64,
@@ -98,7 +100,7 @@ impl RowSplit {
         RowSplit { rows, pack, packs, threads, whole }
     }
 
-    /// Threads that share rows, in all.
+    /// Number of threads that have a part of a row, over all rows.
     pub fn all_threads(&self) -> u64 {
         self.rows.count * self.threads
     }
@@ -195,7 +197,7 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
-/// What is done with a piece of a row, and across the threads of a row. `T` threads share a row, and each has `K` packs
+/// Functions on a piece of a row, and across the threads of a row. `T` threads share a row, and each has `K` packs
 /// of `V` elements of a piece.
 const HELPERS: &str = r#"
 #undef BOUNDS

@@ -28,8 +28,8 @@ pub enum Step {
     Await(u64),
 }
 
-/// A vendor's runtime on one device, with everything resolved. What the vendors do alike, by the functions of
-/// [`Runtime`], is written here; a vendor adds the rest.
+/// A vendor's runtime on one device, with everything resolved. Methods with a body are the same for all vendors, by the
+/// functions of [`Runtime`]; a vendor adds the others.
 ///
 /// # Safety
 /// For each `unsafe` method: handles come from the same value and have not been destroyed, addresses are memory that it
@@ -310,7 +310,7 @@ pub trait Api: Send + Sync + 'static {
         self.check(runtime.names.begin_capture, code)
     }
 
-    /// Notes what the streams that are open meet in a graph of them.
+    /// Called before a capture ends: adds notes about a graph of the streams that are open.
     fn note_graph(&self) {}
 
     /// Ends a capture, instantiates what it saw and uploads it.

@@ -48,7 +48,7 @@ functions! {
 /// An attribute's number, and its value.
 pub type Setting = (c_int, Vec<u8>);
 
-/// What differs from library to library: names of functions, and numbers of their headers.
+/// The differences between libraries: names of functions, and numbers of headers.
 pub struct Dialect {
     pub names: Names,
     /// A status in words.
@@ -57,20 +57,20 @@ pub struct Dialect {
     pub element: fn(DType) -> c_int,
     /// The number of what a product is computed in.
     pub arithmetic: fn(Arithmetic) -> c_int,
-    /// How an operand is taken: as it is, and transposed.
+    /// The numbers for an operand that is taken as it is, and for one that is transposed.
     pub operations: [c_int; 2],
     /// The attributes of a product that hold this for its first operand and for its second.
     pub transposes: [c_int; 2],
     /// The attributes of a layout for the number of matrices and for the elements from one to the next.
     pub batch: [c_int; 2],
-    /// What a product's algorithms are asked for with a workspace of so many bytes: attributes and their values.
+    /// The preferences of a product's algorithms, given the bytes of the workspace.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
-    /// The library is asked a second time, for algorithms that need no workspace.
+    /// True where the library is asked a second time, for algorithms that need no workspace.
     pub asked_twice: bool,
 }
 
-/// What the library proposes, with an algorithm of that many words. Its status is a number here: a newer library may have
-/// others than a header knows.
+/// An algorithm that the library proposes, in that many words. Its status is a number here: a newer library may have others
+/// than a header knows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Proposal<const WORDS: usize> {
@@ -81,7 +81,7 @@ struct Proposal<const WORDS: usize> {
     reserved: [c_int; 4],
 }
 
-/// A library whose algorithms have that many words, open, with a handle on the device that was current.
+/// An open library whose algorithms have that many words, with a handle on the device that was current.
 pub struct BlasLt<const WORDS: usize> {
     dialect: &'static Dialect,
     table: Table,
@@ -181,13 +181,13 @@ impl<const WORDS: usize> BlasLt<WORDS> {
 
     /// The algorithms that the library proposes, its best guess first, and `wanted` at most.
     ///
-    /// Where it proposes to split small products into parts, it does not know that adding them up takes longer (with
-    /// cuBLASLt a product of [32, 4096] × [4096, 4096] takes 9.3 µs so on an H200, else 7.6). So some are asked again, for
-    /// what needs no workspace.
+    /// With a workspace, cuBLASLt proposes to split small products into parts, and does not know that adding them up takes
+    /// longer: a product of [32, 4096] × [4096, 4096] takes 9.3 µs so on an H200, else 7.6. So it is asked again, for what
+    /// needs no workspace.
     pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();
-        // That nothing goes without is no failure.
+        // A product that has no algorithm without a workspace is no failure.
         let again = library.dialect.asked_twice && wanted > 1;
         let without = if again { library.proposals(&layouts, gemm, 0, wanted).ok() } else { None };
         let mut without = without.unwrap_or_default().into_iter();

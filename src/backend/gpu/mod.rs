@@ -56,7 +56,7 @@ pub struct Gpu<A: Api> {
     stuck: AtomicBool,
 }
 
-/// Why there is no device of that number, where there are so many, and one at least.
+/// Says that there is no device `index` among `count` devices, which are one at least.
 pub(super) fn no_such(index: u32, count: u32) -> String {
     match count {
         1 => format!("there is no device {index}; the only one is 0"),
