@@ -141,7 +141,7 @@ impl Parsed {
     }
 }
 
-/// Whether a step writes the memory of another rank.
+/// Whether a step has copies to a rank that the file names.
 fn copies_to_others(program: &Program) -> bool {
     program.cycle.iter().any(|step| !step.peers().is_empty())
 }

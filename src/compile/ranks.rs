@@ -21,8 +21,8 @@ impl Default for Ranks {
 }
 
 impl Ranks {
-    /// Number of ranks of a file, and whether that is certain. It is not where only the analysis tells whether a
-    /// statement copies to another rank.
+    /// Number of ranks of a file, and whether that is certain. It is not where only the analysis tells whether
+    /// copies to other ranks are left.
     pub(super) fn count(self, ast: &Ast) -> (u32, bool) {
         let (Ranks::Exactly(ranks) | Ranks::IfTogether(ranks)) = self;
         match self {
