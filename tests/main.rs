@@ -42,6 +42,7 @@ mod records;
 mod reference;
 mod remedies;
 mod rendezvous;
+mod reparse;
 mod robustness;
 mod rocm;
 mod schedules;

@@ -1,11 +1,14 @@
 //! Where a text is cut, and which part of it each expression of the tree stands for.
 
+use std::collections::BTreeSet;
+
 use aorta::base::SourceMap;
 use aorta::syntax::ast::ExprKind;
 use aorta::syntax::{self, DECLARATIONS, Limits, RESERVED, STATEMENTS, walk, written};
 use proptest::prelude::*;
 
 use crate::common::shipped;
+use crate::format::{trees, written};
 
 /// The tree of a text, or its errors.
 fn tree(text: &str) -> Result<String, String> {
@@ -13,9 +16,11 @@ fn tree(text: &str) -> Result<String, String> {
     if errors.is_empty() { Ok(syntax::tree(&ast)) } else { Err(format!("{errors:?} in\n{text}")) }
 }
 
-/// Words that begin a declaration or a statement, and are no reserved words.
+/// Words with a meaning that are not reserved.
 fn words_for_names() -> Vec<&'static str> {
-    DECLARATIONS.into_iter().chain(STATEMENTS).filter(|word| !RESERVED.contains(word)).collect()
+    let words = DECLARATIONS.into_iter().chain(STATEMENTS).chain(["like", "prev"]);
+    let words: BTreeSet<&str> = words.filter(|word| !RESERVED.contains(word)).collect();
+    words.into_iter().collect()
 }
 
 /// Whatever word of the language a name is, it ends the statement before the next one as any other name does.
@@ -128,6 +133,13 @@ fn expression() -> impl Strategy<Value = String> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever words of the language the names in a block are, its text means the same.
+    #[test]
+    fn words_may_be_names_in_random_blocks(ast in trees::blocks(words_for_names()), seed in any::<u64>()) {
+        let text = written::written(&ast, seed);
+        prop_assert_eq!(tree(&text), Ok(syntax::tree(&ast)), "{}", text);
+    }
 
     #[test]
     fn places_hold_random_expressions(a in expression(), b in expression()) {

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
 use crate::ops::{self, Input, Operation, OptionType};
 use crate::syntax::ast::*;
+use crate::syntax::walk::Child;
 
 use super::callee::MARKERS;
 use super::declared::{collect_labels, declared_names, stream_name, worded_name};
@@ -161,10 +162,7 @@ impl<'a> Checker<'a> {
                     }
                     self.body(&params, body);
                 }
-                DeclKind::Step { body, .. } | DeclKind::Setup(body) | DeclKind::Teardown(body) => {
-                    self.body(&[], body);
-                }
-                _ => {}
+                _ => decl.body().into_iter().for_each(|body| self.body(&[], body)),
             }
         }
     }
@@ -296,7 +294,7 @@ impl<'a> Checker<'a> {
     }
 
     fn block(&mut self, block: &'a Block) {
-        for stmt in block {
+        for stmt in &block.stmts {
             self.stmt(stmt);
         }
     }
@@ -317,7 +315,7 @@ impl<'a> Checker<'a> {
             StmtKind::If { arms, otherwise } => {
                 let mut given: Option<BTreeSet<Symbol>> = None;
                 let mut places = FxHashMap::default();
-                for (condition, body) in arms {
+                for Arm { condition, body, .. } in arms {
                     self.expr(condition);
                     let names = self.scope(body);
                     places.extend(names.iter().copied());
@@ -350,11 +348,11 @@ impl<'a> Checker<'a> {
                 }
                 self.block(body);
             }
-            StmtKind::Phase { label, body } => {
-                self.exprs(&label.index);
-                self.block(body);
-            }
-            StmtKind::Group { body } => self.block(body),
+            StmtKind::Phase { .. } | StmtKind::Group { .. } => stmt.children(&mut |child| match child {
+                Child::Expr(expr) => self.expr(expr),
+                Child::Block(block) => self.block(block),
+                Child::Name(_) => {}
+            }),
             StmtKind::Buffer(buffer) => {
                 self.buffer(buffer);
                 buffer.families.iter().for_each(|family| self.local(family.name, false));
@@ -526,15 +524,6 @@ impl<'a> Checker<'a> {
     fn expr_of(&mut self, expr: &Expr, elementwise: bool) {
         match &expr.kind {
             ExprKind::Name(symbol) => self.name(*symbol, expr.span),
-            ExprKind::Negate(inner) | ExprKind::Not(inner) => self.expr_of(inner, elementwise),
-            ExprKind::Range { from, to, .. } => {
-                self.expr(from);
-                self.expr(to);
-            }
-            ExprKind::Binary { left, right, .. } => {
-                self.expr_of(left, elementwise);
-                self.expr_of(right, elementwise);
-            }
             ExprKind::Call { callee, args } => {
                 let name = self.names.name(callee.symbol);
                 let known = FUNCTIONS.contains(&name) || (elementwise && elementwise_functions().any(|f| f == name));
@@ -559,20 +548,14 @@ impl<'a> Checker<'a> {
                 let of_group = super::mesh::MEMBERS.contains(&self.names.name(name.symbol));
                 self.expr_at(base, if of_group { self.group() } else { self.place });
             }
-            ExprKind::List(items) => self.exprs(items),
-            ExprKind::If { arms, otherwise } => {
-                for (condition, value) in arms {
-                    self.expr_of(condition, elementwise);
-                    self.expr_of(value, elementwise);
-                }
-                self.expr_of(otherwise, elementwise);
+            kind => {
+                let elementwise = elementwise && !matches!(kind, ExprKind::Range { .. } | ExprKind::List(_));
+                expr.children(&mut |child| {
+                    if let Child::Expr(part) = child {
+                        self.expr_of(part, elementwise);
+                    }
+                });
             }
-            ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Quantity { .. }
-            | ExprKind::Text(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Whole => {}
         }
     }
 }

@@ -6,37 +6,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{SrcSpan, Symbol};
 use crate::syntax::ast::*;
+use crate::syntax::walk;
 
 /// All names of labels and of phases in a file.
 pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol>) {
-    fn walk(block: &Block, labels: &mut BTreeSet<Symbol>, phases: &mut BTreeSet<Symbol>) {
-        for stmt in block {
-            match &stmt.kind {
-                StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
-                StmtKind::Phase { label, body } => {
-                    phases.insert(label.name.symbol);
-                    walk(body, labels, phases);
-                }
-                StmtKind::For { body, .. } | StmtKind::On { body, .. } | StmtKind::Group { body } => {
-                    walk(body, labels, phases);
-                }
-                StmtKind::If { arms, otherwise } => {
-                    arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| walk(body, labels, phases));
-                }
-                StmtKind::Let(_) | StmtKind::Buffer(_) => {}
-            }
-        }
-    }
     let (mut labels, mut phases) = (BTreeSet::new(), BTreeSet::new());
-    for decl in &ast.decls {
-        if let DeclKind::Step { body, .. }
-        | DeclKind::Def { body, .. }
-        | DeclKind::Setup(body)
-        | DeclKind::Teardown(body) = &decl.kind
-        {
-            walk(body, &mut labels, &mut phases);
-        }
-    }
+    walk::stmts(ast, &mut |stmt| match &stmt.kind {
+        StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
+        StmtKind::Phase { label, .. } => drop(phases.insert(label.name.symbol)),
+        _ => {}
+    });
     (labels, phases)
 }
 
@@ -90,20 +69,11 @@ pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
 
 /// The labels of a block with the places where they first stand: all of them, or families only.
 pub(super) fn collect_labels(block: &Block, families: bool, labels: &mut FxHashMap<Symbol, SrcSpan>) {
-    for stmt in block {
-        match &stmt.kind {
-            StmtKind::Call(Call { label: Some(label), .. }) if !families || !label.index.is_empty() => {
-                labels.entry(label.name.symbol).or_insert(label.name.span);
-            }
-            StmtKind::For { body, .. }
-            | StmtKind::On { body, .. }
-            | StmtKind::Phase { body, .. }
-            | StmtKind::Group { body } => collect_labels(body, families, labels),
-            StmtKind::If { arms, otherwise } => {
-                let bodies = arms.iter().map(|(_, body)| body).chain(otherwise);
-                bodies.for_each(|body| collect_labels(body, families, labels));
-            }
-            _ => {}
+    walk::block(block, &mut |stmt| {
+        if let StmtKind::Call(Call { label: Some(label), .. }) = &stmt.kind
+            && (!families || !label.index.is_empty())
+        {
+            labels.entry(label.name.symbol).or_insert(label.name.span);
         }
-    }
+    });
 }

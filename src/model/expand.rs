@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{LabelId, MemoryId, OpId, PhaseId, SrcSpan, StreamId, Symbol, TurnId, ViewId};
 use crate::syntax::ast::*;
+use crate::syntax::walk;
 
 use super::analyzer::Analyzer;
 use super::batch::Batch;
@@ -121,13 +122,7 @@ impl<'a> Analyzer<'a> {
         if self.program.step.declared_order && !self.program.step.allow_races {
             self.program.turns.keep();
         }
-        let names = &mut self.expansion.previous_names;
-        previous_names(body, names);
-        for decl in &ast.decls {
-            if let DeclKind::Def { body, .. } = &decl.kind {
-                previous_names(body, names);
-            }
-        }
+        self.expansion.previous_names = previous_names(ast);
         let mut labels = Vec::new();
         let mut iteration = 0;
         while iteration < self.cycle_use.cycle(self.options.cycle) {
@@ -178,7 +173,7 @@ impl<'a> Analyzer<'a> {
     }
 
     pub(super) fn block(&mut self, block: &'a Block) {
-        for stmt in block {
+        for stmt in &block.stmts {
             if self.expansion.stopped {
                 return;
             }
@@ -193,7 +188,7 @@ impl<'a> Analyzer<'a> {
                 self.declare(*name, value);
             }
             StmtKind::For { variable, over, body } => self.for_(*variable, over, body),
-            StmtKind::If { arms, otherwise } => self.if_(arms, otherwise.as_ref()),
+            StmtKind::If { arms, otherwise } => self.if_(stmt, arms, otherwise.as_ref()),
             StmtKind::On { stream, after, body } => self.on(stream, after, body),
             StmtKind::Phase { label, body } => {
                 let index = self.label_index(label).unwrap_or_default();
@@ -247,52 +242,42 @@ impl<'a> Analyzer<'a> {
         self.expansion.turn = outer;
     }
 
-    fn if_(&mut self, arms: &'a [(Expr, Block)], otherwise: Option<&'a Block>) {
+    fn if_(&mut self, stmt: &'a Stmt, arms: &'a [Arm], otherwise: Option<&'a Block>) {
         let mut taken = otherwise;
-        for (condition, body) in arms {
+        for Arm { condition, body, .. } in arms {
             match self.eval_bool(condition) {
                 Some(true) => {
                     taken = Some(body);
                     break;
                 }
                 Some(false) => {}
-                None => return self.neither(arms, otherwise),
+                // Nothing can choose between the branches.
+                None => return stmt.blocks().into_iter().for_each(|block| self.forget(block)),
             }
         }
         let Some(taken) = taken else { return };
         self.scopes.enter();
         self.block(taken);
         // A label that every branch gives is known behind them.
-        let Some(otherwise) = otherwise else { return self.scopes.close() };
+        if otherwise.is_none() {
+            return self.scopes.close();
+        }
         let names = self.scopes.leave();
         for (name, value) in names {
-            let everywhere = arms.iter().map(|(_, body)| body).chain([otherwise]).all(|body| gives_label(body, name));
+            let everywhere = stmt.blocks().into_iter().all(|body| gives_label(body, name));
             if everywhere && matches!(value, Value::Label(_) | Value::Labels(_)) {
                 self.scopes.declare(name, value);
             }
         }
     }
 
-    /// Branches between which nothing can choose: what they would have made known is known without a meaning.
-    fn neither(&mut self, arms: &'a [(Expr, Block)], otherwise: Option<&'a Block>) {
-        for block in arms.iter().map(|(_, body)| body).chain(otherwise) {
-            self.forget(block);
-        }
-    }
-
     /// Makes what a block would have given known without a meaning, so that its uses stay silent.
     fn forget(&mut self, block: &'a Block) {
-        for stmt in block {
-            match &stmt.kind {
-                StmtKind::Call(call) => self.give_unknown(call),
-                StmtKind::For { body, .. }
-                | StmtKind::On { body, .. }
-                | StmtKind::Phase { body, .. }
-                | StmtKind::Group { body } => self.forget(body),
-                StmtKind::If { arms, otherwise } => self.neither(arms, otherwise.as_ref()),
-                StmtKind::Let(_) | StmtKind::Buffer(_) => {}
+        walk::block(block, &mut |stmt| {
+            if let StmtKind::Call(call) = &stmt.kind {
+                self.give_unknown(call);
             }
-        }
+        });
     }
 
     fn on(&mut self, stream: &Expr, after: &'a [Edge], body: &'a Block) {
@@ -383,34 +368,26 @@ impl<'a> Analyzer<'a> {
 
 /// Whether a block gives a label of that name in its own scope.
 fn gives_label(block: &Block, name: Symbol) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
+    block.stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Call(call) => call.label.as_ref().is_some_and(|label| label.name.symbol == name),
-        StmtKind::On { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => gives_label(body, name),
-        StmtKind::If { arms, otherwise: Some(otherwise) } => {
-            arms.iter().map(|(_, body)| body).chain([otherwise]).all(|body| gives_label(body, name))
+        StmtKind::For { .. } | StmtKind::If { otherwise: None, .. } => false,
+        _ => {
+            let blocks = stmt.blocks();
+            !blocks.is_empty() && blocks.into_iter().all(|body| gives_label(body, name))
         }
-        _ => false,
     })
 }
 
-/// The names of what a block waits for of the previous iteration.
-fn previous_names(block: &Block, names: &mut FxHashSet<Symbol>) {
-    for stmt in block {
-        match &stmt.kind {
-            StmtKind::On { after, body, .. } => {
-                names.extend(after.iter().filter(|edge| edge.previous).filter_map(|edge| match &edge.label.kind {
-                    ExprKind::Index { base, .. } => base.as_name(),
-                    _ => edge.label.as_name(),
-                }));
-                previous_names(body, names);
-            }
-            StmtKind::For { body, .. } | StmtKind::Phase { body, .. } | StmtKind::Group { body } => {
-                previous_names(body, names);
-            }
-            StmtKind::If { arms, otherwise } => {
-                arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| previous_names(body, names));
-            }
-            _ => {}
+/// The names of what a file waits for of the previous iteration.
+fn previous_names(ast: &Ast) -> FxHashSet<Symbol> {
+    let mut names = FxHashSet::default();
+    walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::On { after, .. } = &stmt.kind {
+            names.extend(after.iter().filter(|edge| edge.previous).filter_map(|edge| match &edge.label.kind {
+                ExprKind::Index { base, .. } => base.as_name(),
+                _ => edge.label.as_name(),
+            }));
         }
-    }
+    });
+    names
 }

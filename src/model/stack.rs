@@ -1,7 +1,7 @@
 //! How much stack the analysis of a file may need: it recurses into expressions, blocks and calls of definitions.
 
 use crate::base::SrcSpan;
-use crate::syntax::ast::{Block, DeclKind, Stmt, StmtKind};
+use crate::syntax::ast::{Block, Decl, DeclKind, Stmt};
 use crate::syntax::{Ast, walk};
 
 use super::Options;
@@ -26,32 +26,15 @@ pub fn needed(ast: &Ast, options: &Options) -> usize {
         walk::expr(&setting.value, &mut |expr| given.enter(expr.span));
         exprs.most = exprs.most.max(given.most);
     }
-    let (mut calls, mut statements) = (1, 0);
-    for decl in &ast.decls {
-        match &decl.kind {
-            DeclKind::Def { body, .. } => (calls, statements) = (1 + CALLS, statements.max(nesting(body))),
-            DeclKind::Setup(body) | DeclKind::Step { body, .. } | DeclKind::Teardown(body) => {
-                statements = statements.max(nesting(body));
-            }
-            _ => {}
-        }
-    }
+    let defines = ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Def { .. }));
+    let calls = if defines { 1 + CALLS } else { 1 };
+    let statements = ast.decls.iter().filter_map(Decl::body).map(nesting).max().unwrap_or(0);
     (BASE + (statements + exprs.most) * calls * LEVEL).min(MOST)
 }
 
 /// How deeply statements nest in a block.
 fn nesting(block: &Block) -> usize {
-    let inner = |stmt: &Stmt| match &stmt.kind {
-        StmtKind::For { body, .. }
-        | StmtKind::On { body, .. }
-        | StmtKind::Phase { body, .. }
-        | StmtKind::Group { body } => nesting(body),
-        StmtKind::If { arms, otherwise } => {
-            arms.iter().map(|(_, body)| body).chain(otherwise).map(nesting).max().unwrap_or(0)
-        }
-        StmtKind::Let(_) | StmtKind::Buffer(_) | StmtKind::Call(_) => 0,
-    };
-    1 + block.iter().map(inner).max().unwrap_or(0)
+    1 + block.stmts.iter().flat_map(Stmt::blocks).map(nesting).max().unwrap_or(0)
 }
 
 /// The nesting of expressions that are visited in the order of the text, outer ones first.

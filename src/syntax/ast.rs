@@ -10,6 +10,8 @@ pub struct Ast {
     pub about: Vec<String>,
     pub decls: Vec<Decl>,
     pub names: Interner,
+    /// The `//` comments, in order.
+    pub comments: Vec<SrcSpan>,
     /// Stretches that could not be understood, in order and apart: names that they would have given are not known.
     pub lost: Vec<SrcSpan>,
 }
@@ -60,6 +62,7 @@ pub struct Name {
 pub struct Decl {
     /// The `///` lines above, without their mark.
     pub docs: Vec<String>,
+    /// The text without documentation, up to the block if it has one.
     pub span: SrcSpan,
     pub kind: DeclKind,
 }
@@ -176,10 +179,17 @@ pub struct Param {
     pub ty: Option<Expr>,
 }
 
-pub type Block = Vec<Stmt>;
+/// Statements between braces.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// The text with both braces.
+    pub span: SrcSpan,
+    pub stmts: Vec<Stmt>,
+}
 
 #[derive(Debug)]
 pub struct Stmt {
+    /// The text up to the first block if it has one.
     pub span: SrcSpan,
     pub kind: StmtKind,
 }
@@ -192,7 +202,7 @@ pub enum StmtKind {
         body: Block,
     },
     If {
-        arms: Vec<(Expr, Block)>,
+        arms: Vec<Arm>,
         otherwise: Option<Block>,
     },
     On {
@@ -211,6 +221,15 @@ pub enum StmtKind {
     /// Scratch memory with a name.
     Buffer(Buffer),
     Call(Call),
+}
+
+/// `if condition { … }`, the first of a statement or behind an `else`.
+#[derive(Debug)]
+pub struct Arm {
+    /// `if` and the condition.
+    pub span: SrcSpan,
+    pub condition: Expr,
+    pub body: Block,
 }
 
 /// One dependency of `after`.
@@ -328,6 +347,27 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
+    pub const ALL: [BinaryOp; 13] = [
+        BinaryOp::Or,
+        BinaryOp::And,
+        BinaryOp::Equal,
+        BinaryOp::NotEqual,
+        BinaryOp::Less,
+        BinaryOp::LessEqual,
+        BinaryOp::Greater,
+        BinaryOp::GreaterEqual,
+        BinaryOp::Add,
+        BinaryOp::Subtract,
+        BinaryOp::Multiply,
+        BinaryOp::Divide,
+        BinaryOp::Remainder,
+    ];
+
+    /// The operator that is written like this, if there is one.
+    pub fn of(text: &str) -> Option<BinaryOp> {
+        Self::ALL.into_iter().find(|op| op.text() == text)
+    }
+
     /// As it is written.
     pub fn text(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
 use super::lex::{Token, TokenKind, span};
-use super::split::DECLARATIONS;
+use super::words;
 
 /// The tokens of a text with the structure that brackets give them.
 #[derive(Debug, Default)]
@@ -148,7 +148,7 @@ pub fn balance(tokens: &[Token]) -> bool {
 }
 
 fn fits(opened: u8, closed: u8) -> bool {
-    matches!((opened, closed), (b'(', b')') | (b'[', b']') | (b'{', b'}'))
+    words::closing(opened) == closed
 }
 
 /// For each opening bracket the index of its closing one (the number of tokens when there is none).
@@ -224,7 +224,7 @@ fn match_brackets(
 /// Whether a token is the word of a declaration at the beginning of a line.
 fn begins_declaration(token: &Token, text: &str, base: u32) -> bool {
     let start = (token.span.start - base) as usize;
-    (start == 0 || text.as_bytes()[start - 1] == b'\n') && DECLARATIONS.contains(&token.text(text, base))
+    (start == 0 || text.as_bytes()[start - 1] == b'\n') && words::lead(token.text(text, base), true).is_some()
 }
 
 /// The tokens from one on, up to the next declaration at the beginning of a line.
@@ -270,24 +270,15 @@ fn on_one_line(from: SrcSpan, to: SrcSpan, text: &str, base: u32) -> bool {
     !text[(from.start - base) as usize..(to.start - base) as usize].contains('\n')
 }
 
-/// The bracket that closes one.
-fn closer(bracket: u8) -> char {
-    match bracket {
-        b'(' => ')',
-        b'[' => ']',
-        _ => '}',
-    }
-}
-
 fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
-    let close = closer(bracket);
+    let close = char::from(words::closing(bracket));
     let help = format!("add `{close}`");
     SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
 }
 
 /// One that a bracket of another kind, `found`, was to close.
 fn exchanged(at: SrcSpan, bracket: u8, end: SrcSpan, found: u8) -> SyntaxError {
-    let close = closer(bracket);
+    let close = char::from(words::closing(bracket));
     let help = format!("write `{close}` in place of `{}`", char::from(found));
     SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
 }

@@ -7,6 +7,7 @@ use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
 use super::slashes;
+use super::words::{BRACKETS, SIGNS, is_word};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
@@ -51,9 +52,6 @@ pub struct Lexed {
     pub tokens: Vec<Token>,
     pub trivia: Vec<Trivia>,
 }
-
-/// Operators of several characters, those first that begin with another.
-const OPERATORS: [&str; 7] = ["..=", "..", "->", "==", "!=", "<=", ">="];
 
 /// What `//` is where it stands behind a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,22 +108,21 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                 TokenKind::Number
             }
             b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
-                while at < bytes.len() && is_word_byte(bytes[at]) {
+                while at < bytes.len() && is_word(char::from(bytes[at])) {
                     at += 1;
                 }
                 TokenKind::Word
             }
-            open @ (b'(' | b'[' | b'{') => {
+            bracket if BRACKETS.iter().any(|(open, _)| *open == bracket) => {
                 at += 1;
-                TokenKind::Open(open)
+                TokenKind::Open(bracket)
             }
-            close @ (b')' | b']' | b'}') => {
+            bracket if BRACKETS.iter().any(|(_, close)| *close == bracket) => {
                 at += 1;
-                TokenKind::Close(close)
+                TokenKind::Close(bracket)
             }
-            b'=' | b'!' | b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%' | b'.' | b',' | b':' | b'~' => {
-                let long = OPERATORS.iter().find(|operator| rest.starts_with(**operator));
-                at += long.map_or(1, |operator| operator.len());
+            first if SIGNS.iter().any(|sign| sign.as_bytes() == [first]) => {
+                at += SIGNS.iter().find(|sign| rest.starts_with(**sign)).map_or(1, |sign| sign.len());
                 TokenKind::Punct
             }
             // What has no meaning still stands between two operands: the piece around it is not cut in two.
@@ -174,10 +171,6 @@ fn line_end(text: &str, from: usize) -> usize {
     from + line.trim_end_matches([' ', '\t', '\r']).len()
 }
 
-fn is_word_byte(byte: u8) -> bool {
-    byte == b'_' || byte.is_ascii_alphanumeric()
-}
-
 /// The end of the text literal that begins at `at`, or a place past the end when it has none.
 fn text_end(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
@@ -212,13 +205,17 @@ fn number_end(bytes: &[u8], mut at: usize) -> usize {
     if matches!(byte(at), b'e' | b'E') && matches!(byte(at + 1), b'+' | b'-') && byte(at + 2).is_ascii_digit() {
         at += 2;
     }
-    while is_word_byte(byte(at)) {
+    while is_word(char::from(byte(at))) {
         at += 1;
     }
     if byte(at) == b'%' && !byte(at - 1).is_ascii_alphabetic() {
         at += 1;
     }
-    if byte(at) == b'/' && byte(at + 1) == b's' && !is_word_byte(byte(at + 2)) && byte(at - 1).is_ascii_alphabetic() {
+    if byte(at) == b'/'
+        && byte(at + 1) == b's'
+        && !is_word(char::from(byte(at + 2)))
+        && byte(at - 1).is_ascii_alphabetic()
+    {
         at += 2;
     }
     at

@@ -1,15 +1,18 @@
 //! The names that a text would have given, had it been understood. Their uses elsewhere are no mistakes.
 
 use super::lex::{Slashes, TokenKind, lex};
-
-/// Words that stand between two values, or before one: the word behind them is used and not declared.
-const BEFORE_VALUES: [&str; 12] = ["after", "and", "at", "else", "if", "in", "like", "not", "on", "or", "over", "when"];
+use super::words::{Role, continues, role};
 
 /// The words of `text` that stand where a name is declared, given to a result, or written.
 pub fn declared(text: &str) -> Vec<&str> {
     let tokens = lex(text, 0, Slashes::Comment, &mut Vec::new()).tokens;
     let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word);
     let says = |index: usize, what: &[&str]| tokens.get(index).is_some_and(|token| what.contains(&token.text(text, 0)));
+    // The word behind one that stands between two values, or before one, is used and not declared.
+    let before_value = |index: usize| {
+        let word = tokens[index].text(text, 0);
+        continues(word) || role(word) == Some(Role::Before)
+    };
     let mut declared = Vec::new();
     let mut depth = 0usize;
     let mut behind_arrow = false;
@@ -19,8 +22,7 @@ pub fn declared(text: &str) -> Vec<&str> {
             TokenKind::Close(_) => (depth, behind_arrow) = (depth.saturating_sub(1), false),
             _ if says(index, &["->"]) => behind_arrow = true,
             TokenKind::Word => {
-                let behind_word =
-                    index > 0 && is_word(index - 1) && !says(index - 1, &BEFORE_VALUES) && !says(index, &BEFORE_VALUES);
+                let behind_word = index > 0 && is_word(index - 1) && !before_value(index - 1) && !before_value(index);
                 // `buffer a, b: f32[4]`, and the outputs of an operation.
                 let listed = index > 0 && says(index - 1, &["->", ","]) && (depth == 0 || behind_arrow);
                 if behind_word || listed || says(past_indices(&tokens, index + 1), &[":", "="]) {

@@ -4,6 +4,7 @@ pub mod ast;
 mod brackets;
 mod error;
 mod format;
+mod grammar;
 mod habits;
 mod lex;
 mod lost;
@@ -12,15 +13,16 @@ mod slashes;
 mod split;
 mod tree;
 pub mod walk;
+mod words;
 
 pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
 pub use lost::declared;
-pub use parser::{parse, parse_expr};
+pub use parser::{Edit, Reparsed, parse, parse_expr, reparse};
 pub use slashes::{SyntaxWarning, lint};
-pub use split::{DECLARATIONS, RESERVED, STATEMENTS};
 pub use tree::{tree, written};
+pub use words::{DECLARATIONS, RESERVED, STATEMENTS};
 
 /// How large and how deep a file may be, so that none exhausts memory or the stack.
 #[derive(Clone, Copy, Debug)]

@@ -11,22 +11,7 @@ use crate::base::SrcSpan;
 use super::brackets::{self, Clues, Outline};
 use super::error::{SyntaxError, note};
 use super::lex::{Slashes, TokenKind, Trivia, lex};
-
-/// Words that cannot be names.
-pub const RESERVED: [&str; 15] =
-    ["after", "and", "at", "else", "false", "for", "if", "in", "let", "not", "on", "or", "over", "true", "when"];
-
-/// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 16] = [
-    "meta", "param", "let", "preset", "stream", "buffer", "mesh", "kernel", "def", "use", "draw", "setup", "step",
-    "teardown", "metric", "expect",
-];
-
-/// Words that begin a statement (besides an operation's name or label).
-pub const STATEMENTS: [&str; 7] = ["for", "if", "on", "let", "phase", "group", "buffer"];
-
-/// Reserved words, and `like`, that may follow an operand inside one piece.
-const CONTINUING: [&str; 9] = ["after", "and", "at", "else", "in", "like", "or", "over", "when"];
+use super::words::{self, Keyword, Lead, continues};
 
 /// A stretch of a file that is parsed by itself.
 #[derive(Debug)]
@@ -37,6 +22,8 @@ pub struct Piece {
     pub head: SrcSpan,
     /// The tokens of all of it, its blocks too.
     pub tokens: Range<usize>,
+    /// The declaration or statement that its first word begins.
+    pub lead: &'static Lead,
     pub body: Body,
 }
 
@@ -60,6 +47,8 @@ pub enum Body {
 pub struct Block {
     /// The index of the `{`.
     pub open: usize,
+    /// The text with its braces; up to the end of the file where none closes it.
+    pub span: SrcSpan,
     pub pieces: Vec<Piece>,
 }
 
@@ -130,7 +119,7 @@ impl<'a> Splitter<'a> {
 
     fn stray(&self, tokens: Range<usize>, docs: Vec<SrcSpan>) -> Piece {
         let head = self.span(tokens.start).to(self.span(tokens.end - 1));
-        Piece { docs, head, tokens, body: Body::Stray }
+        Piece { docs, head, tokens, lead: &words::OPERATION, body: Body::Stray }
     }
 
     /// The pieces between two tokens: of the file (`top`) or of a block.
@@ -191,72 +180,77 @@ impl<'a> Splitter<'a> {
     }
 
     fn piece(&mut self, at: usize, end: usize, top: bool, docs: Vec<SrcSpan>) -> Piece {
-        let lead = self.word(at);
-        let known: &[&str] = if top { &DECLARATIONS } else { &STATEMENTS };
-        let next_is_word = self.kind(at + 1) == Some(TokenKind::Word) && at + 1 < end;
-        let is_keyword = match lead {
-            // Ordinary words in another place: an operation may be labelled `phase`.
-            "phase" | "buffer" if !top => next_is_word,
-            "group" if !top => self.kind(at + 1) == Some(TokenKind::Open(b'{')),
-            lead => known.contains(&lead),
-        };
-        let unknown = !is_keyword && (top || (next_is_word && !CONTINUING.contains(&self.word(at + 1))));
+        let word = self.word(at);
+        let next = if at + 1 < end { self.word(at + 1) } else { "" };
+        let lead = words::lead(word, top).filter(|lead| match lead.keyword {
+            Keyword::Leading | Keyword::Everywhere => true,
+            Keyword::BeforeName(_) => !next.is_empty(),
+            Keyword::BeforeBlock => self.kind(at + 1) == Some(TokenKind::Open(b'{')),
+        });
+        let unknown = lead.is_none() && (top || !(next.is_empty() || continues(next)));
         if unknown {
+            let what = if top { "declaration" } else { "statement" };
             self.note(SyntaxError::UnknownKeyword {
-                word: lead.to_owned(),
-                what: if top { "declaration" } else { "statement" },
+                word: word.to_owned(),
+                what,
                 at: self.span(at).into(),
-                help: crate::base::suggest::did_you_mean(lead, known.iter().copied()),
+                help: None,
             });
         }
-        let takes_block = is_keyword
-            && match lead {
-                "def" | "setup" | "step" | "teardown" => top,
-                "for" | "if" | "on" | "phase" | "group" => !top,
-                _ => false,
-            };
+        let opens = lead.filter(|lead| lead.has_block);
 
         // Walk to the end of the piece, or to the brace of its block.
         let mut index = at + 1;
-        let mut after_keyword = is_keyword || unknown;
+        let mut after_keyword = lead.is_some() || unknown;
+        // In `buffer a, b[2] like x` the first `like` behind a name is a keyword: all before it are names.
+        let mut only_names = lead.is_some() && word == "buffer";
+        let mut like = None;
         while index < end {
-            match self.outline.tokens[index].kind {
-                TokenKind::Open(b'{') if takes_block => return self.block(at, index, end, lead, docs),
-                TokenKind::Open(_) => index = self.outline.past(index),
-                TokenKind::Close(_) | TokenKind::Doc | TokenKind::About => break,
-                TokenKind::Word => {
-                    let word = self.word(index);
-                    // `let` and the like can stand in no expression; `stream s` in none either.
+            match (self.outline.tokens[index].kind, opens) {
+                (TokenKind::Open(b'{'), Some(lead)) => return self.block(at, index, end, lead, docs),
+                (TokenKind::Open(bracket), _) => {
+                    only_names &= bracket == b'[';
+                    index = self.outline.past(index);
+                }
+                (TokenKind::Close(_) | TokenKind::Doc | TokenKind::About, _) => break,
+                (TokenKind::Word, _) => {
+                    let inner = self.word(index);
                     // The formatter moves lines of blocks: where they begin decides nothing there.
                     let line = top && self.begins_line(index);
-                    let begins = matches!(word, "let" | "for" | "on") || line || self.is_head(index, end, top);
+                    let everywhere = words::lead(inner, false).is_some_and(|lead| lead.keyword == Keyword::Everywhere);
+                    let begins = everywhere || line || self.is_head(index, end, top);
                     if begins && (!after_keyword || (unknown && line)) {
                         break;
                     }
                     // Other languages have the step of a loop there: it is told when the head is parsed.
-                    if lead == "for" && takes_block && matches!(word, "step" | "by") {
+                    if word == "for" && opens.is_some() && matches!(inner, "step" | "by") {
                         index += 1;
                         continue;
                     }
-                    if after_keyword || !self.ends_operand(index - 1, lead) || CONTINUING.contains(&word) {
-                        index = self.outline.condition_end(index);
-                    } else {
+                    let behind_operand = !after_keyword && self.ends_operand(index - 1) && like != Some(index - 1);
+                    if behind_operand && inner == "like" && only_names {
+                        (like, only_names) = (Some(index), false);
+                    } else if behind_operand && !continues(inner) {
                         break;
                     }
+                    index = self.outline.condition_end(index);
                 }
-                _ => index += 1,
+                _ => {
+                    only_names &= self.is_punct(index, ",");
+                    index += 1;
+                }
             }
             after_keyword = false;
         }
         let index = index.min(end);
         let head = self.span(at).to(self.span(index - 1));
-        if takes_block {
-            self.note(SyntaxError::MissingBlock { word: lead.to_owned(), at: head.into() });
+        if opens.is_some() {
+            self.note(SyntaxError::MissingBlock { word: word.to_owned(), at: head.into() });
         }
-        if takes_block || unknown {
+        if opens.is_some() || unknown {
             return self.stray(at..index, docs);
         }
-        Piece { docs, head, tokens: at..index, body: Body::None }
+        Piece { docs, head, tokens: at..index, lead: lead.unwrap_or(&words::OPERATION), body: Body::None }
     }
 
     /// Whether a declaration's word begins a line, with what may follow it: then what stands above ends there, however
@@ -265,15 +259,16 @@ impl<'a> Splitter<'a> {
         let start = (self.span(index).start - self.base) as usize;
         let first = start == 0 || self.text.as_bytes()[start - 1] == b'\n';
         let follows = matches!(self.kind(index + 1), Some(TokenKind::Word | TokenKind::Open(b'{' | b'(')));
-        first && follows && DECLARATIONS.contains(&self.word(index))
+        first && follows && words::lead(self.word(index), true).is_some()
     }
 
     /// Whether the word at `index`, where an operand is expected, begins a declaration or a statement whose
     /// predecessor was broken off. Most such words may also be names, as in `let m = phase`; then another piece, or the
     /// rest of the expression, follows.
     fn is_head(&self, index: usize, end: usize, top: bool) -> bool {
+        let Some(lead) = words::lead(self.word(index), top) else { return false };
         let name = self.word(index + 1);
-        if index + 1 >= end || name.is_empty() || CONTINUING.contains(&name) {
+        if index + 1 >= end || name.is_empty() || continues(name) {
             return false;
         }
         // The token behind the name and its index.
@@ -281,12 +276,16 @@ impl<'a> Splitter<'a> {
             Some(TokenKind::Open(b'[')) => self.outline.past(index + 2),
             _ => index + 2,
         };
-        match self.word(index) {
-            word if top => word != "let" && DECLARATIONS.contains(&word) && !DECLARATIONS.contains(&name),
-            "phase" => self.kind(behind) == Some(TokenKind::Open(b'{')) && name != "group",
+        match lead.keyword {
+            Keyword::Leading => top && words::lead(name, top).is_none(),
+            // `phase group { … }` is the operand `phase`, and a group.
+            Keyword::BeforeName("{") => {
+                let is_group = words::lead(name, top).is_some_and(|lead| lead.keyword == Keyword::BeforeBlock);
+                self.kind(behind) == Some(TokenKind::Open(b'{')) && !is_group
+            }
             // `buffer f: map(…)` is the operand `buffer`, and an operation with a label.
-            "buffer" => self.is_punct(behind, ":") && !self.is_call(behind + 1),
-            _ => false,
+            Keyword::BeforeName(sign) => self.is_punct(behind, sign) && !self.is_call(behind + 1),
+            Keyword::Everywhere | Keyword::BeforeBlock => false,
         }
     }
 
@@ -301,15 +300,15 @@ impl<'a> Splitter<'a> {
     }
 
     /// A piece whose block opens at `open`.
-    fn block(&mut self, at: usize, open: usize, end: usize, lead: &str, docs: Vec<SrcSpan>) -> Piece {
+    fn block(&mut self, at: usize, open: usize, end: usize, lead: &'static Lead, docs: Vec<SrcSpan>) -> Piece {
         let head = self.span(at).to(self.span(open - 1));
         let first = self.inside(open);
         let next = self.outline.past(open);
-        let (body, next) = match lead {
+        let (body, next) = match lead.word {
             "if" => self.branches(first, next, end),
             _ => (Body::Block(first), next),
         };
-        Piece { docs, head, tokens: at..next.min(end), body }
+        Piece { docs, head, tokens: at..next.min(end), lead, body }
     }
 
     /// What follows the first block of an `if`, from `next` on, and the index of the token behind it.
@@ -346,17 +345,15 @@ impl<'a> Splitter<'a> {
     }
 
     fn inside(&mut self, open: usize) -> Block {
-        Block { open, pieces: self.pieces(open + 1, self.outline.closing(open), false) }
+        let close = self.outline.closing(open);
+        let span = self.span(open).to(self.span(close.min(self.outline.len() - 1)));
+        Block { open, span, pieces: self.pieces(open + 1, close, false) }
     }
 
     /// Whether an expression may end with the token at `index`.
-    fn ends_operand(&self, index: usize, lead: &str) -> bool {
+    fn ends_operand(&self, index: usize) -> bool {
         match self.outline.tokens[index].kind {
-            TokenKind::Word => {
-                let word = self.word(index);
-                let like = word == "like" && lead == "buffer";
-                !like && (!RESERVED.contains(&word) || matches!(word, "true" | "false"))
-            }
+            TokenKind::Word => words::ends_value(self.word(index)),
             TokenKind::Number | TokenKind::Text | TokenKind::Close(_) => true,
             // `..` as an index ends inside brackets only.
             _ => false,

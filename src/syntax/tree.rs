@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
 
     fn block(&mut self, line: &str, block: &Block) {
         self.node(line, |inner| {
-            for stmt in block {
+            for stmt in &block.stmts {
                 inner.stmt(stmt);
             }
         });
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
                 self.block(&format!("for {} in {}", self.name(variable.symbol), self.expr(over)), body);
             }
             StmtKind::If { arms, otherwise } => {
-                for (number, (condition, body)) in arms.iter().enumerate() {
+                for (number, Arm { condition, body, .. }) in arms.iter().enumerate() {
                     let word = if number == 0 { "if" } else { "else if" };
                     self.block(&format!("{word} {}", self.expr(condition)), body);
                 }

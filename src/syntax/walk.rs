@@ -1,157 +1,335 @@
-//! Walks over a tree, each node once, outer ones first. Their depth is bounded by the limits of the parser.
+//! Walks over a tree, each node once, outer ones first, in the order of the text. Their depth is bounded by the limits of
+//! the parser.
+//!
+//! [`Decl::children`], [`Stmt::children`] and [`Expr::children`] alone know what each construct consists of. Every pass
+//! that treats most constructs alike is made of them.
 
 use super::ast::*;
 
-/// Every expression of a file, and every part of each.
-pub fn exprs(ast: &Ast, visit: &mut impl FnMut(&Expr)) {
-    for decl in &ast.decls {
-        decl_exprs(decl, visit);
+/// Defines the visit of all children, and with `mut` the visit of children that may be changed.
+macro_rules! children {
+    ($(#[$doc:meta])* $child:ident, $children:ident, $parts:ident $(, $mutable:tt)?) => {
+        $(#[$doc])*
+        pub enum $child<'a> {
+            Name(&'a $($mutable)? Name),
+            Expr(&'a $($mutable)? Expr),
+            Block(&'a $($mutable)? Block),
+        }
+
+        impl Decl {
+            /// Visits what the declaration consists of.
+            pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
+                match &$($mutable)? self.kind {
+                    DeclKind::Meta(fields) => $parts::settings(fields, visit),
+                    DeclKind::Param { name, default, allowed } => {
+                        visit($child::Name(name));
+                        visit($child::Expr(default));
+                        $parts::exprs(allowed, visit);
+                    }
+                    DeclKind::Let(binding) => $parts::bindings([binding], visit),
+                    DeclKind::Preset { name, values } => {
+                        visit($child::Name(name));
+                        $parts::bindings(values, visit);
+                    }
+                    DeclKind::Stream { name, count, options } => {
+                        visit($child::Name(name));
+                        $parts::exprs(count, visit);
+                        $parts::settings(options, visit);
+                    }
+                    DeclKind::Buffer(buffer) => $parts::buffer(buffer, visit),
+                    DeclKind::Mesh(factors) => $parts::bindings(factors, visit),
+                    DeclKind::Kernel { name, signature, fields } => {
+                        visit($child::Name(name));
+                        $parts::signature(signature, visit);
+                        $parts::settings(fields, visit);
+                    }
+                    DeclKind::Def { name, signature, body } => {
+                        visit($child::Name(name));
+                        $parts::signature(signature, visit);
+                        visit($child::Block(body));
+                    }
+                    DeclKind::Use { what } => visit($child::Expr(what)),
+                    DeclKind::Draw { name, dims, distribution } => {
+                        visit($child::Name(name));
+                        $parts::exprs(dims, visit);
+                        visit($child::Expr(distribution));
+                    }
+                    DeclKind::Later { name, .. } => $parts::names(name, visit),
+                    DeclKind::Setup(body) | DeclKind::Teardown(body) => visit($child::Block(body)),
+                    DeclKind::Step { options, body } => {
+                        $parts::settings(options, visit);
+                        visit($child::Block(body));
+                    }
+                    DeclKind::Metric { name, each, value, .. } => {
+                        visit($child::Name(name));
+                        $parts::bindings(each, visit);
+                        visit($child::Expr(value));
+                    }
+                    DeclKind::Expect { condition, when } => {
+                        visit($child::Expr(condition));
+                        $parts::exprs(when, visit);
+                    }
+                }
+            }
+        }
+
+        impl Stmt {
+            /// Visits what the statement consists of.
+            pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
+                match &$($mutable)? self.kind {
+                    StmtKind::For { variable, over, body } => {
+                        visit($child::Name(variable));
+                        visit($child::Expr(over));
+                        visit($child::Block(body));
+                    }
+                    StmtKind::If { arms, otherwise } => {
+                        for Arm { condition, body, .. } in arms {
+                            visit($child::Expr(condition));
+                            visit($child::Block(body));
+                        }
+                        if let Some(body) = otherwise {
+                            visit($child::Block(body));
+                        }
+                    }
+                    StmtKind::On { stream, after, body } => {
+                        visit($child::Expr(stream));
+                        for Edge { label, when, .. } in after {
+                            visit($child::Expr(label));
+                            $parts::exprs(when, visit);
+                        }
+                        visit($child::Block(body));
+                    }
+                    StmtKind::Phase { label, body } => {
+                        $parts::label(label, visit);
+                        visit($child::Block(body));
+                    }
+                    StmtKind::Group { body } => visit($child::Block(body)),
+                    StmtKind::Let(binding) => $parts::bindings([binding], visit),
+                    StmtKind::Buffer(buffer) => $parts::buffer(buffer, visit),
+                    StmtKind::Call(Call { label, callee, inputs, outputs, options, over, .. }) => {
+                        if let Some(label) = label {
+                            $parts::label(label, visit);
+                        }
+                        $parts::names(callee, visit);
+                        $parts::args(inputs, visit);
+                        $parts::args(outputs, visit);
+                        $parts::settings(options, visit);
+                        $parts::exprs(over, visit);
+                    }
+                }
+            }
+        }
+
+        impl Expr {
+            /// Visits what the expression consists of.
+            pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
+                match &$($mutable)? self.kind {
+                    ExprKind::Int(_)
+                    | ExprKind::Float(_)
+                    | ExprKind::Quantity { .. }
+                    | ExprKind::Text(_)
+                    | ExprKind::Bool(_)
+                    | ExprKind::Name(_)
+                    | ExprKind::Whole => {}
+                    ExprKind::Range { from: left, to: right, .. } | ExprKind::Binary { left, right, .. } => {
+                        visit($child::Expr(left));
+                        visit($child::Expr(right));
+                    }
+                    ExprKind::Negate(inner) | ExprKind::Not(inner) => visit($child::Expr(inner)),
+                    ExprKind::Call { callee, args } => {
+                        visit($child::Name(callee));
+                        $parts::exprs(args, visit);
+                    }
+                    ExprKind::Index { base, items } => {
+                        visit($child::Expr(base));
+                        $parts::exprs(items, visit);
+                    }
+                    ExprKind::Field { base, name } => {
+                        visit($child::Expr(base));
+                        visit($child::Name(name));
+                    }
+                    ExprKind::List(items) => $parts::exprs(items, visit),
+                    ExprKind::If { arms, otherwise } => {
+                        for (condition, value) in arms {
+                            visit($child::Expr(condition));
+                            visit($child::Expr(value));
+                        }
+                        visit($child::Expr(otherwise));
+                    }
+                }
+            }
+        }
+
+        /// What several constructs have in common.
+        mod $parts {
+            use super::*;
+
+            type Visit<'v, 'a> = &'v mut dyn FnMut($child<'a>);
+
+            pub fn names<'a>(names: impl IntoIterator<Item = &'a $($mutable)? Name>, visit: Visit<'_, 'a>) {
+                names.into_iter().for_each(|name| visit($child::Name(name)));
+            }
+
+            pub fn exprs<'a>(exprs: impl IntoIterator<Item = &'a $($mutable)? Expr>, visit: Visit<'_, 'a>) {
+                exprs.into_iter().for_each(|expr| visit($child::Expr(expr)));
+            }
+
+            pub fn bindings<'a>(bindings: impl IntoIterator<Item = &'a $($mutable)? Binding>, visit: Visit<'_, 'a>) {
+                for Binding { name, value } in bindings {
+                    visit($child::Name(name));
+                    visit($child::Expr(value));
+                }
+            }
+
+            pub fn settings<'a>(settings: &'a $($mutable)? [Setting], visit: Visit<'_, 'a>) {
+                for Setting { key, value } in settings {
+                    visit($child::Name(key));
+                    visit($child::Expr(value));
+                }
+            }
+
+            pub fn label<'a>(label: &'a $($mutable)? LabelName, visit: Visit<'_, 'a>) {
+                visit($child::Name(&$($mutable)? label.name));
+                exprs(&$($mutable)? label.index, visit);
+            }
+
+            pub fn signature<'a>(signature: &'a $($mutable)? Signature, visit: Visit<'_, 'a>) {
+                for params in [&$($mutable)? signature.inputs, &$($mutable)? signature.outputs] {
+                    for Param { name, ty } in params {
+                        visit($child::Name(name));
+                        exprs(ty, visit);
+                    }
+                }
+            }
+
+            pub fn args<'a>(args: &'a $($mutable)? [Arg], visit: Visit<'_, 'a>) {
+                for Arg { value, at } in args {
+                    visit($child::Expr(value));
+                    if let Some(At { rank, when }) = at {
+                        visit($child::Expr(rank));
+                        exprs(when, visit);
+                    }
+                }
+            }
+
+            pub fn buffer<'a>(buffer: &'a $($mutable)? Buffer, visit: Visit<'_, 'a>) {
+                for Family { name, count } in &$($mutable)? buffer.families {
+                    visit($child::Name(name));
+                    exprs(count, visit);
+                }
+                match &$($mutable)? buffer.layout {
+                    Layout::Tensor(ty) | Layout::Like(ty) => visit($child::Expr(ty)),
+                    Layout::Parts(parts) => {
+                        for (name, ty) in parts {
+                            visit($child::Name(name));
+                            visit($child::Expr(ty));
+                        }
+                    }
+                }
+                names(&$($mutable)? buffer.space, visit);
+                exprs(&$($mutable)? buffer.init, visit);
+            }
+        }
+    };
+}
+
+children!(
+    /// A part of a declaration, a statement or an expression.
+    Child, children, parts
+);
+children!(
+    /// A part of a declaration, a statement or an expression that may be changed.
+    ChildMut, children_mut, parts_mut, mut
+);
+
+impl Decl {
+    /// The statements of a `def`, `setup`, `step` or `teardown`; `None` for other declarations.
+    pub fn body(&self) -> Option<&Block> {
+        match &self.kind {
+            DeclKind::Def { body, .. }
+            | DeclKind::Setup(body)
+            | DeclKind::Step { body, .. }
+            | DeclKind::Teardown(body) => Some(body),
+            _ => None,
+        }
+    }
+
+    /// The declaration with that block in place of its own.
+    pub(super) fn with_body(mut self, body: Block) -> Decl {
+        self.children_mut(&mut replace_block(body));
+        self
     }
 }
 
-/// Every statement of a file, in blocks and in the blocks inside.
-pub fn stmts<'a>(ast: &'a Ast, visit: &mut impl FnMut(&'a Stmt)) {
-    for decl in &ast.decls {
-        if let DeclKind::Def { body, .. }
-        | DeclKind::Setup(body)
-        | DeclKind::Step { body, .. }
-        | DeclKind::Teardown(body) = &decl.kind
-        {
-            block(body, visit);
+impl Stmt {
+    /// The statement with that block in place of its own.
+    pub(super) fn with_body(mut self, body: Block) -> Stmt {
+        self.children_mut(&mut replace_block(body));
+        self
+    }
+
+    /// The blocks of the statement, in the order of the text.
+    pub fn blocks(&self) -> Vec<&Block> {
+        let mut blocks = Vec::new();
+        self.children(&mut |child| {
+            if let Child::Block(block) = child {
+                blocks.push(block);
+            }
+        });
+        blocks
+    }
+}
+
+fn replace_block<'a>(mut new: Block) -> impl FnMut(ChildMut<'a>) {
+    move |child| {
+        if let ChildMut::Block(old) = child {
+            *old = std::mem::take(&mut new);
         }
     }
 }
 
-/// Every statement of a block and of those inside.
-pub fn block<'a>(body: &'a Block, visit: &mut impl FnMut(&'a Stmt)) {
-    for stmt in body {
-        visit(stmt);
-        match &stmt.kind {
-            StmtKind::For { body, .. }
-            | StmtKind::On { body, .. }
-            | StmtKind::Phase { body, .. }
-            | StmtKind::Group { body } => block(body, visit),
-            StmtKind::If { arms, otherwise } => {
-                arms.iter().map(|(_, body)| body).chain(otherwise).for_each(|body| block(body, visit));
+/// Every expression of a file, and every part of each.
+pub fn exprs(ast: &Ast, visit: &mut impl FnMut(&Expr)) {
+    for decl in &ast.decls {
+        decl.children(&mut |child| child_exprs(child, visit));
+    }
+}
+
+fn child_exprs(child: Child, visit: &mut dyn FnMut(&Expr)) {
+    match child {
+        Child::Name(_) => {}
+        Child::Expr(expr) => {
+            visit(expr);
+            expr.children(&mut |child| child_exprs(child, visit));
+        }
+        Child::Block(block) => {
+            for stmt in &block.stmts {
+                stmt.children(&mut |child| child_exprs(child, visit));
             }
-            StmtKind::Let(_) | StmtKind::Buffer(_) | StmtKind::Call(_) => {}
         }
     }
 }
 
 /// An expression and all its parts.
 pub fn expr(root: &Expr, visit: &mut impl FnMut(&Expr)) {
-    visit(root);
-    match &root.kind {
-        ExprKind::Int(_)
-        | ExprKind::Float(_)
-        | ExprKind::Quantity { .. }
-        | ExprKind::Text(_)
-        | ExprKind::Bool(_)
-        | ExprKind::Name(_)
-        | ExprKind::Whole => {}
-        ExprKind::Range { from, to, .. } => [from, to].into_iter().for_each(|part| expr(part, visit)),
-        ExprKind::Binary { left, right, .. } => [left, right].into_iter().for_each(|part| expr(part, visit)),
-        ExprKind::Negate(inner) | ExprKind::Not(inner) => expr(inner, visit),
-        ExprKind::Call { args, .. } => list(args, visit),
-        ExprKind::Index { base, items } => {
-            expr(base, visit);
-            list(items, visit);
-        }
-        ExprKind::Field { base, .. } => expr(base, visit),
-        ExprKind::List(items) => list(items, visit),
-        ExprKind::If { arms, otherwise } => {
-            for (condition, value) in arms {
-                expr(condition, visit);
-                expr(value, visit);
-            }
-            expr(otherwise, visit);
-        }
+    child_exprs(Child::Expr(root), visit);
+}
+
+/// Every statement of a file, in blocks and in the blocks inside.
+pub fn stmts<'a>(ast: &'a Ast, visit: &mut dyn FnMut(&'a Stmt)) {
+    for body in ast.decls.iter().filter_map(Decl::body) {
+        block(body, visit);
     }
 }
 
-fn list<'a>(items: impl IntoIterator<Item = &'a Expr>, visit: &mut impl FnMut(&Expr)) {
-    items.into_iter().for_each(|item| expr(item, visit));
-}
-
-fn decl_exprs(decl: &Decl, visit: &mut impl FnMut(&Expr)) {
-    match &decl.kind {
-        DeclKind::Meta(settings) | DeclKind::Kernel { fields: settings, .. } => settings_exprs(settings, visit),
-        DeclKind::Param { default, allowed, .. } => {
-            expr(default, visit);
-            list(allowed, visit);
-        }
-        DeclKind::Let(binding) => expr(&binding.value, visit),
-        DeclKind::Preset { values, .. } | DeclKind::Mesh(values) => {
-            list(values.iter().map(|binding| &binding.value), visit);
-        }
-        DeclKind::Stream { count, options, .. } => {
-            list(count, visit);
-            settings_exprs(options, visit);
-        }
-        DeclKind::Buffer(buffer) => buffer_exprs(buffer, visit),
-        DeclKind::Def { signature, body, .. } => {
-            list(signature.inputs.iter().chain(&signature.outputs).filter_map(|param| param.ty.as_ref()), visit);
-            block_exprs(body, visit);
-        }
-        DeclKind::Use { what } => expr(what, visit),
-        DeclKind::Later { .. } => {}
-        DeclKind::Draw { dims, distribution, .. } => {
-            list(dims, visit);
-            expr(distribution, visit);
-        }
-        DeclKind::Setup(body) | DeclKind::Teardown(body) => block_exprs(body, visit),
-        DeclKind::Step { options, body } => {
-            settings_exprs(options, visit);
-            block_exprs(body, visit);
-        }
-        DeclKind::Metric { each, value, .. } => {
-            list(each.iter().map(|each| &each.value), visit);
-            expr(value, visit);
-        }
-        DeclKind::Expect { condition, when } => {
-            expr(condition, visit);
-            list(when, visit);
-        }
-    }
-}
-
-fn buffer_exprs(buffer: &Buffer, visit: &mut impl FnMut(&Expr)) {
-    list(buffer.families.iter().flat_map(|family| &family.count), visit);
-    match &buffer.layout {
-        Layout::Tensor(ty) | Layout::Like(ty) => expr(ty, visit),
-        Layout::Parts(parts) => list(parts.iter().map(|(_, ty)| ty), visit),
-    }
-    list(&buffer.init, visit);
-}
-
-fn settings_exprs(settings: &[Setting], visit: &mut impl FnMut(&Expr)) {
-    list(settings.iter().map(|setting| &setting.value), visit);
-}
-
-fn block_exprs(body: &Block, visit: &mut impl FnMut(&Expr)) {
-    block(body, &mut |stmt| match &stmt.kind {
-        StmtKind::For { over, .. } => expr(over, visit),
-        StmtKind::If { arms, .. } => list(arms.iter().map(|(condition, _)| condition), visit),
-        StmtKind::On { stream, after, .. } => {
-            expr(stream, visit);
-            for edge in after {
-                expr(&edge.label, visit);
-                list(&edge.when, visit);
+/// Every statement of a block and of those inside.
+pub fn block<'a>(body: &'a Block, visit: &mut dyn FnMut(&'a Stmt)) {
+    for stmt in &body.stmts {
+        visit(stmt);
+        stmt.children(&mut |child| {
+            if let Child::Block(inner) = child {
+                block(inner, visit);
             }
-        }
-        StmtKind::Phase { label, .. } => list(&label.index, visit),
-        StmtKind::Group { .. } => {}
-        StmtKind::Let(binding) => expr(&binding.value, visit),
-        StmtKind::Buffer(buffer) => buffer_exprs(buffer, visit),
-        StmtKind::Call(call) => {
-            list(call.label.iter().flat_map(|label| &label.index), visit);
-            for arg in call.inputs.iter().chain(&call.outputs) {
-                expr(&arg.value, visit);
-                list(arg.at.iter().flat_map(|at| std::iter::once(&at.rank).chain(&at.when)), visit);
-            }
-            settings_exprs(&call.options, visit);
-            list(&call.over, visit);
-        }
-    });
+        });
+    }
 }

@@ -2,9 +2,9 @@
 //! is; and everything shipped is formatted.
 
 mod shipped;
-mod soup;
-mod trees;
-mod written;
+pub mod soup;
+pub mod trees;
+pub mod written;
 
 use aorta::syntax::{self, Formatted, Limits};
 use proptest::prelude::*;

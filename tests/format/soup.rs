@@ -106,7 +106,7 @@ const STRETCHES: [&str; 26] = [
 /// What stands between two of them.
 const GAPS: [&str; 14] = ["", "", " ", " ", " ", "  ", "\n", "\n", "\n  ", "\n\n", " \r\n", "\r", "\t", "\n\n\n\t"];
 
-fn fragment() -> impl Strategy<Value = String> {
+pub fn fragment() -> impl Strategy<Value = String> {
     let of = |words: &'static [&'static str]| prop::sample::select(words).prop_map(str::to_owned);
     prop_oneof![
         6 => of(&SIGNS),

@@ -35,8 +35,12 @@ const NAMES: [&str; 20] = [
 const RESERVED: u32 = 8;
 
 fn interner() -> Interner {
+    named(NAMES)
+}
+
+fn named(all: impl IntoIterator<Item = &'static str>) -> Interner {
     let mut names = Interner::default();
-    for name in NAMES {
+    for name in all {
         names.intern(name);
     }
     names
@@ -204,10 +208,15 @@ fn stmt(kind: StmtKind) -> Stmt {
     Stmt { span: SrcSpan::default(), kind }
 }
 
+fn of_stmts(stmts: Vec<Stmt>) -> Block {
+    Block { stmts, ..Block::default() }
+}
+
 fn block() -> BoxedStrategy<Block> {
     let stmts = simple().prop_map(stmt).prop_recursive(3, 12, 3, |inner| {
-        let body = || vec(inner.clone(), 0..3);
-        let arms = vec((expr(), body()), 1..3);
+        let body = || vec(inner.clone(), 0..3).prop_map(of_stmts);
+        let arm = (expr(), body()).prop_map(|(condition, body)| Arm { span: SrcSpan::default(), condition, body });
+        let arms = vec(arm, 1..3);
         prop_oneof![
             2 => simple(),
             1 => (name(), expr(), body()).prop_map(|(variable, over, body)| StmtKind::For { variable, over, body }),
@@ -219,7 +228,7 @@ fn block() -> BoxedStrategy<Block> {
         ]
         .prop_map(stmt)
     });
-    vec(stmts, 0..4).boxed()
+    vec(stmts, 0..4).prop_map(of_stmts).boxed()
 }
 
 // --- Declarations -----------------------------------------------------------------------------------------------
@@ -275,7 +284,21 @@ fn docs() -> impl Strategy<Value = Vec<String>> {
     vec("[a-z({][a-z ,.]{0,20}[a-z]", 0..2)
 }
 
+/// A file with one block, in which twelve of these words are the names.
+pub fn blocks(words: Vec<&'static str>) -> impl Strategy<Value = Ast> {
+    let decl = |body| Decl { docs: Vec::new(), span: SrcSpan::default(), kind: DeclKind::Setup(body) };
+    let count = NAMES.len() - RESERVED as usize;
+    let names = Just(words)
+        .prop_shuffle()
+        .prop_map(move |words| words.into_iter().take(count).chain(NAMES[count..].iter().copied()).collect::<Vec<_>>());
+    (names, block()).prop_map(move |(names, body)| Ast {
+        decls: vec![decl(body)],
+        names: named(names),
+        ..Ast::default()
+    })
+}
+
 /// A whole file.
 pub fn files() -> impl Strategy<Value = Ast> {
-    (docs(), vec(decl(), 0..6)).prop_map(|(about, decls)| Ast { about, decls, names: interner(), lost: Vec::new() })
+    (docs(), vec(decl(), 0..6)).prop_map(|(about, decls)| Ast { about, decls, names: interner(), ..Ast::default() })
 }

@@ -328,7 +328,7 @@ impl<'a> Author<'a> {
 
     fn block(&mut self, block: &'a Block) {
         self.put("{");
-        for stmt in block {
+        for stmt in &block.stmts {
             self.stmt(stmt);
         }
         self.put("}");
@@ -344,7 +344,7 @@ impl<'a> Author<'a> {
                 self.block(body);
             }
             StmtKind::If { arms, otherwise } => {
-                for (number, (condition, body)) in arms.iter().enumerate() {
+                for (number, Arm { condition, body, .. }) in arms.iter().enumerate() {
                     if number > 0 {
                         self.put("else");
                     }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use crate::syntax::ast::BinaryOp;
 use crate::syntax::brackets::Outline;
 use crate::syntax::lex::{Token, TokenKind};
-use crate::syntax::split::RESERVED;
+use crate::syntax::words::{Role, ends_value, role};
 
 /// Where a line without brackets is broken: the first of these that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,10 +62,7 @@ impl<'a> Tokens<'a> {
     pub fn ends_operand(&self, index: usize) -> bool {
         match self.outline.kind(index) {
             Some(TokenKind::Word) if self.lead == Some(index) => false,
-            Some(TokenKind::Word) => {
-                let word = self.text(index);
-                !RESERVED.contains(&word) || matches!(word, "true" | "false") || self.is_plain(index)
-            }
+            Some(TokenKind::Word) => ends_value(self.text(index)) || self.is_plain(index),
             Some(TokenKind::Number | TokenKind::Text | TokenKind::Close(_)) => true,
             _ => false,
         }
@@ -112,16 +110,16 @@ impl<'a> Tokens<'a> {
         if !self.follows_operand(index) || (self.is_word(index) && self.is_plain(index)) {
             return None;
         }
-        match self.text(index) {
-            "after" => Some(Level::After),
-            "," => Some(Level::Comma),
-            "when" | "in" | "over" | "at" => Some(Level::Clause),
-            "or" => Some(Level::Or),
-            "and" => Some(Level::And),
-            "==" | "!=" | "<" | "<=" | ">" | ">=" => Some(Level::Compare),
-            "+" | "-" => Some(Level::Sum),
-            "*" | "/" | "%" => Some(Level::Product),
-            _ => None,
+        let text = self.text(index);
+        match BinaryOp::of(text) {
+            Some(BinaryOp::Or) => Some(Level::Or),
+            Some(BinaryOp::And) => Some(Level::And),
+            Some(BinaryOp::Add | BinaryOp::Subtract) => Some(Level::Sum),
+            Some(BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder) => Some(Level::Product),
+            Some(_) => Some(Level::Compare),
+            None if text == "," => Some(Level::Comma),
+            None if text == "after" => Some(Level::After),
+            None => (role(text) == Some(Role::Clause)).then_some(Level::Clause),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What to type where a piece could not be parsed: the mistakes that people make, each with its help.
 
-use super::super::split;
+use super::super::words::{self, BRACKETS, is_word, lead};
 use super::Rule;
 
 /// Where a piece stopped making sense.
@@ -57,21 +57,18 @@ impl<'a> FailurePoint<'a> {
     /// The innermost bracket that is open at the place.
     fn inside(&self) -> Option<char> {
         let mut closed = 0;
-        for c in self.before.chars().rev() {
-            match c {
-                ')' | ']' | '}' => closed += 1,
-                '(' | '[' | '{' if closed == 0 => return Some(c),
-                '(' | '[' | '{' => closed -= 1,
-                _ => {}
+        for byte in self.before.bytes().rev() {
+            if BRACKETS.iter().any(|(_, close)| *close == byte) {
+                closed += 1;
+            } else if BRACKETS.iter().any(|(open, _)| *open == byte) {
+                if closed == 0 {
+                    return Some(char::from(byte));
+                }
+                closed -= 1;
             }
         }
         None
     }
-}
-
-/// Whether a name or number may go on with it.
-pub(super) fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Whether a text is a name with indices and fields.
@@ -99,7 +96,7 @@ fn reserved(place: &FailurePoint) -> Option<String> {
     };
     let (word, before) = (place.word(), place.word_before());
     // Such a word passes for the name of an option, until its colon is missed.
-    if place.inside() == Some('(') && place.tokens == [":"] && split::RESERVED.contains(&before) {
+    if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
         return no_name(before);
     }
     match word {
@@ -134,7 +131,7 @@ fn reserved(place: &FailurePoint) -> Option<String> {
             help("the space stands before `=`: `buffer x: f32[8] in pinned = zeros`")
         }
         "else" | "if" | "for" | "on" | "let" if !place.before.ends_with(word) && place.expects("*") => None,
-        word if split::RESERVED.contains(&word) => no_name(word),
+        word if words::is_reserved(word) => no_name(word),
         _ => None,
     }
 }
@@ -285,13 +282,14 @@ fn operator(place: &FailurePoint) -> Option<String> {
 fn head(place: &FailurePoint) -> Option<String> {
     let (next, name) = (place.rest.chars().next(), place.word_before());
     match (place.lead(), next) {
-        ("for", Some('(')) => help("write `for i in 0..4 { … }`, without parentheses"),
+        (word @ ("for" | "on"), Some('(')) => {
+            lead(word, false).map(|lead| format!("write `{}`, without parentheses", lead.form))
+        }
         ("for", Some(',')) => help("a loop has one variable: put a second `for` into it"),
         ("for", _) if matches!(place.word(), "step" | "by") => {
             help("a loop counts by one: count the turns, `for i in 0..ceil_div(n, 2)`, and use `2 * i`")
         }
         ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
-        ("on", Some('(')) => help("write `on s { … }`, without parentheses"),
         ("on", Some(',')) if place.expects("after") && place.rest[1..].trim_start().starts_with("after") => {
             help("write `on s after a { … }`, without a comma")
         }
@@ -392,18 +390,21 @@ fn missing(place: &FailurePoint) -> Option<String> {
     }
     // A declaration that was taken for a part of the expression above it.
     let begun = place.word_before();
-    if place.expects("*") && split::DECLARATIONS.contains(&begun) && begun != place.lead() {
+    if place.expects("*") && lead(begun, true).is_some() && begun != place.lead() {
         return Some(format!("`{begun}` begins a declaration: what stands before it is not complete"));
     }
     match place.rule {
         Rule::if_piece if at_end && behind == "if" => help("write a condition: `if n > 1 { … }`"),
-        Rule::stmt_piece if place.before == "phase" => help("a phase has a name: `phase load { … }`"),
-        Rule::stmt_piece if place.rest.starts_with('{') && split::DECLARATIONS.contains(&place.lead()) => {
+        Rule::stmt_piece if lead(place.before, false).is_some_and(|lead| lead.has_block) => {
+            lead(place.before, false).map(|lead| format!("write `{}`", lead.form))
+        }
+        Rule::stmt_piece if place.rest.starts_with('{') && lead(place.lead(), true).is_some() => {
             Some(format!("a `{}` is declared outside of the step: move it out", place.lead()))
         }
         Rule::stmt_piece if place.rest.starts_with('{') => Some(format!(
-            "`{}` opens no block; those that do are `on s {{ … }}`, `for`, `if` and `phase`",
-            place.lead()
+            "`{}` opens no block; a statement that does begins with {}",
+            place.lead(),
+            words::one_of(words::leads(false).iter().filter(|lead| lead.has_block).map(|lead| lead.word))
         )),
         Rule::stmt_piece if place.expects("(") && !place.expects_value() && !place.word_before().is_empty() => {
             Some(format!("an operation has parentheses: `{}(…)`", place.word_before()))

@@ -7,7 +7,7 @@ use crate::base::{suggest, units};
 
 use super::super::error::SyntaxError;
 use super::super::habits;
-use super::super::split::{DECLARATIONS, STATEMENTS};
+use super::super::words::{self, DECLARATIONS, STATEMENTS};
 
 /// What the splitter expects where it finds something else.
 const SPLITTER: [&str; 3] = ["a declaration", "a statement", "`{` or `if`"];
@@ -197,9 +197,10 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
                 format!("a `{word}` is declared outside of the step: move it above")
             }
             (None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None) => "a statement is an operation with its parentheses, such as `nop()`, or begins with `for`, \
-                             `if`, `on`, `phase`, `group`, `let` or `buffer`"
-                .to_owned(),
+            (None, None) => format!(
+                "a statement is an operation with its parentheses, such as `nop()`, or begins with {}",
+                words::one_of(STATEMENTS)
+            ),
         };
     }
     let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
@@ -234,9 +235,10 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "a declaration begins with `param`, `let`, `preset`, `stream`, `buffer`, `mesh`, `def`, `step`, \
-                     `metric`, `expect` or `meta`"
-                .to_owned(),
+            None => {
+                let known = words::leads(true).iter().filter(|lead| !lead.is_later());
+                format!("a declaration begins with {}", words::one_of(known.map(|lead| lead.word)))
+            }
         },
     }
 }

@@ -2,65 +2,55 @@
 
 use super::expr::unquote;
 use super::*;
-
-pub(super) enum Head {
-    Def(Name, Signature),
-    Setup,
-    Step(Vec<Setting>),
-    Teardown,
-}
+use crate::syntax::words::is_word;
 
 impl<'a> Builder<'a> {
     pub(super) fn decl(&mut self, piece: &Piece) -> Option<Decl> {
         let docs = piece.docs.iter().map(|&span| self.doc(span)).collect();
         let span = piece.head;
-        let kind = match &piece.body {
-            Body::Stray => return None,
+        let decl = |kind| Decl { docs, span, kind };
+        match &piece.body {
+            Body::Stray => None,
             Body::None => {
-                let kind = self.simple_decl(span);
-                self.read(kind, span)?
+                let kind = self.old.decl(span, false).or_else(|| self.simple_decl(span, piece.lead));
+                self.read(kind, span).map(decl)
             }
             Body::Block(body) => {
                 // The block is parsed even where its head is wrong, for the errors in it.
-                let head = self.decl_head(span);
+                let head = self.old.decl(span, true).or_else(|| self.decl_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
-                match head? {
-                    Head::Def(name, signature) => DeclKind::Def { name, signature, body },
-                    Head::Setup => DeclKind::Setup(body),
-                    Head::Step(options) => DeclKind::Step { options, body },
-                    Head::Teardown => DeclKind::Teardown(body),
-                }
+                head.map(decl).map(|decl| decl.with_body(body))
             }
             Body::Branches { .. } => unreachable!("the splitter makes branches of statements only"),
-        };
-        Some(Decl { docs, span, kind })
+        }
     }
 
-    pub(super) fn decl_head(&mut self, head: SrcSpan) -> Option<Head> {
-        if self.slice(head).starts_with("def") {
-            let mut at = self.pairs(Rule::def_piece, head, "the head of the `def`")?;
+    /// A declaration whose block follows, with an empty one.
+    fn decl_head(&mut self, head: SrcSpan, lead: &Lead) -> Option<DeclKind> {
+        let mut at = self.pairs(lead.rule, head, lead.what)?;
+        let body = Block::default();
+        if lead.rule == Rule::def_piece {
             let name = self.name(&mut at)?;
             let signature = at.take(Rule::signature)?;
-            return Some(Head::Def(name, self.signature(signature)?));
+            return Some(DeclKind::Def { name, signature: self.signature(signature)?, body });
         }
-        let mut at = self.pairs(Rule::step_piece, head, "the head")?;
-        let section = at.next()?;
+        at.keyword();
         let options = match at.take(Rule::options) {
             Some(options) => self.settings(options)?,
             None => Vec::new(),
         };
-        match section.pair.as_str() {
-            "setup" => Some(Head::Setup),
-            "teardown" => Some(Head::Teardown),
-            _ => Some(Head::Step(options)),
-        }
+        Some(match lead.word {
+            "setup" => DeclKind::Setup(body),
+            "teardown" => DeclKind::Teardown(body),
+            _ => DeclKind::Step { options, body },
+        })
     }
 
-    pub(super) fn simple_decl(&mut self, span: SrcSpan) -> Option<DeclKind> {
+    fn simple_decl(&mut self, span: SrcSpan, lead: &Lead) -> Option<DeclKind> {
         let told = self.errors.len();
-        let Some(mut piece) = self.pairs(Rule::decl_piece, span, "the declaration") else {
-            return self.later(span, told);
+        let Some(mut piece) = self.pairs(lead.rule, span, lead.what) else {
+            return self.later(span, lead, told);
         };
         let decl = piece.next()?;
         let rule = decl.pair.as_rule();
@@ -149,15 +139,16 @@ impl<'a> Builder<'a> {
 
     /// A declaration that could not be read and would not be part of this version either: only that is told of it, so
     /// the errors behind the first `told` are not.
-    fn later(&mut self, span: SrcSpan, told: usize) -> Option<DeclKind> {
-        let text = self.slice(span);
-        let lead = text.split(|c: char| !advice::is_word(c)).next()?;
-        let word = ["draw", "kernel", "use"].into_iter().find(|word| *word == lead)?;
+    fn later(&mut self, span: SrcSpan, lead: &Lead, told: usize) -> Option<DeclKind> {
+        if !lead.is_later() {
+            return None;
+        }
+        let (text, word) = (self.slice(span), lead.word);
         self.errors.truncate(told);
         self.unread.push(span.start);
         // A name stands behind the word and blanks; what a file is used as does not.
         let behind = text[word.len()..].trim_start_matches([' ', '\t']);
-        let name = behind.split(|c: char| !advice::is_word(c)).next().unwrap_or_default();
+        let name = behind.split(|c: char| !is_word(c)).next().unwrap_or_default();
         let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use";
         let name = named.then(|| {
             let start = span.start as usize + text.len() - behind.len();

@@ -185,7 +185,7 @@ impl<'a> Builder<'a> {
                 let span = left.expr.span.to(right.expr.span);
                 let depth = 1 + left.depth.max(right.depth);
                 let kind = ExprKind::Binary {
-                    op: binary_op(operator.as_str()),
+                    op: BinaryOp::of(operator.as_str()).expect("the operators of the grammar are those of the tree"),
                     left: Box::new(left.expr),
                     right: Box::new(right.expr),
                 };
@@ -305,25 +305,6 @@ impl<'a> Builder<'a> {
             },
         };
         Some(Sized::leaf(span, kind))
-    }
-}
-
-fn binary_op(text: &str) -> BinaryOp {
-    match text {
-        "or" => BinaryOp::Or,
-        "and" => BinaryOp::And,
-        "==" => BinaryOp::Equal,
-        "!=" => BinaryOp::NotEqual,
-        "<" => BinaryOp::Less,
-        "<=" => BinaryOp::LessEqual,
-        ">" => BinaryOp::Greater,
-        ">=" => BinaryOp::GreaterEqual,
-        "+" => BinaryOp::Add,
-        "-" => BinaryOp::Subtract,
-        "*" => BinaryOp::Multiply,
-        "/" => BinaryOp::Divide,
-        "%" => BinaryOp::Remainder,
-        other => unreachable!("the grammar has no operator `{other}`"),
     }
 }
 

@@ -4,14 +4,14 @@ use pest::Parser as _;
 
 use crate::base::SrcSpan;
 
+use super::super::ast::BinaryOp;
 use super::super::error::SyntaxError;
-use super::super::split;
-use super::advice::{FailurePoint, advice, is_word};
+use super::super::words::{self, Role, SIGNS, is_word};
+use super::advice::{FailurePoint, advice};
 use super::{Grammar, Rule};
 
-/// Marks of two characters that are shown as one, those of other languages too.
-const MARKS: [&str; 16] =
-    ["->", "=>", "==", "=<", "<=", ">=", "!=", "+=", "-=", "*=", "/=", "**", "/*", "++", "::", "??"];
+/// Signs of other languages that are shown as one, as those of two characters are here.
+const FOREIGN: [&str; 11] = ["=>", "=<", "+=", "-=", "*=", "/=", "**", "/*", "++", "::", "??"];
 
 /// Why the piece at `span` of `file`, which begins at `base`, could not be parsed: the furthest place that was reached,
 /// and what could have stood there.
@@ -33,9 +33,10 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
     let word = &text[before.len()..position];
     let joins = text[position..].trim().is_empty()
-        && (matches!(word, "and" | "or" | "not")
-            || (matches!(word, "when" | "in" | "after" | "over" | "at") && ends_operand(before.trim_end())));
-    let reserved = !joins && split::RESERVED.contains(&word) && (!has("a..z") || has("0..9"));
+        && (BinaryOp::of(word).is_some()
+            || word == "not"
+            || (words::role(word) == Some(Role::Clause) && ends_operand(before.trim_end())));
+    let reserved = !joins && words::is_reserved(word) && (!has("a..z") || has("0..9"));
     // A minus is no operator where an arrow begins.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
     let position = if reserved { before.len() } else { position - usize::from(arrow) };
@@ -75,7 +76,7 @@ fn ends_operand(text: &str) -> bool {
     if word == text {
         return false;
     }
-    text.ends_with([')', ']', '}', '"']) || (!word.is_empty() && !split::RESERVED.contains(&word))
+    text.ends_with([')', ']', '}', '"']) || (!word.is_empty() && !words::is_reserved(word))
 }
 
 /// What follows on the line, if that is a word, a number or a text.
@@ -86,7 +87,8 @@ fn next_on_line(text: &str) -> &str {
 
 /// How much of `text` is shown as what was found.
 fn length(text: &str) -> usize {
-    if MARKS.iter().any(|mark| text.starts_with(mark)) {
+    let long = SIGNS.iter().filter(|sign| sign.len() == 2 && **sign != "..");
+    if long.chain(&FOREIGN).any(|sign| text.starts_with(sign)) {
         return 2;
     }
     text.char_indices()
@@ -100,8 +102,8 @@ fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
     /// What may follow so often that naming it would say nothing.
     const LATER: [&str; 3] = ["at", "like", "over"];
     const OPERAND: [&str; 12] = ["-", "not", "if", "(", "[", "\"", "\"\"\"", "true", "false", "0..9", "_", ".."];
-    const OPERATOR: [&str; 18] =
-        ["==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "and", "or", "[", "(", ".", "..", "..="];
+    /// What may follow an operand, besides the operators of the tree.
+    const OPERATOR: [&str; 5] = ["[", "(", ".", "..", "..="];
     const NAME: [&str; 4] = ["_", "a..z", "A..Z", "0..9"];
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
     // A name that has just been read could go on with a digit too; a new one begins with none.
@@ -116,7 +118,7 @@ fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
     }
     if has("*") {
         groups.push("an operator");
-        known.extend(OPERATOR);
+        known.extend(OPERATOR.into_iter().chain(BinaryOp::ALL.map(BinaryOp::text)));
     }
     let mut literal: Vec<String> = tokens
         .iter()

@@ -1,11 +1,14 @@
-//! Pieces to tree, by pest. The only module that knows `pest::Rule`.
+//! Pieces to tree, by pest.
 
 mod advice;
 mod aftermath;
 mod decl;
 mod expr;
 mod failure;
+mod reparse;
 mod stmt;
+
+pub use reparse::{Edit, Old, Reparsed, reparse};
 
 use crate::base::{Interner, SrcSpan};
 use pest::Parser as _;
@@ -16,17 +19,15 @@ use super::Limits;
 use super::ast::*;
 use super::brackets::Clues;
 use super::error::SyntaxError;
+use super::grammar::{Grammar, Rule};
 use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
+use super::words::Lead;
 
 /// Errors told of one text: nobody reads more, and each costs time and output.
 const MAX_ERRORS: usize = 100;
 
 /// Bytes of a piece: the parser takes two hundred times as much memory.
 const MAX_PIECE: usize = 1 << 20;
-
-#[derive(pest_derive::Parser)]
-#[grammar = "../grammar/aorta.pest"]
-struct Grammar;
 
 /// Parses a file whose text lies at `base` of the source map. The tree holds whatever could be understood;
 /// the errors are all that the text has, in the order of their places, a hundred at most.
@@ -35,12 +36,17 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
         return (Ast::default(), vec![error]);
     }
+    let built = parse_with(text, base, limits, Old::default());
+    (built.ast, built.errors)
+}
+
+/// Parses a text within the limits, but for the pieces whose trees are in `old`.
+fn parse_with(text: &str, base: u32, limits: &Limits, old: Old) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
-    // The formatter alone needs them further.
-    (pieces.outline, pieces.trivia) = Default::default();
-    let built = build(text, base, &pieces, errors);
-    (built.ast, built.errors)
+    // The formatter alone needs it further.
+    pieces.outline = Default::default();
+    build(text, base, &pieces, errors, old)
 }
 
 /// What becomes of a file in pieces.
@@ -50,13 +56,16 @@ pub struct Built {
     pub errors: Vec<SyntaxError>,
     /// Where the heads begin that could not be understood, in the order of their places.
     pub unread: Vec<u32>,
+    /// The number of pieces that were parsed, in place of taken from an old tree.
+    pub parsed: usize,
 }
 
-/// The tree of a file in pieces; `errors` are those that the splitter found.
-pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>) -> Built {
+/// The tree of a file in pieces; `errors` are those that the splitter found, `old` has trees of pieces that are known.
+pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: Old) -> Built {
     let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     broken.sort_unstable();
-    let mut builder = Builder { broken, ..Builder::new(text, base, Interner::default()) };
+    let names = std::mem::take(&mut old.names);
+    let mut builder = Builder { broken, old, ..Builder::new(text, base, names) };
     let end = base as usize + text.len();
     let taken = errors.iter().filter_map(|error| error.takes(end));
     builder.lost.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
@@ -83,7 +92,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         }
         decls.extend(decl);
     }
-    let Builder { names, errors: further, mut unread, lost, .. } = builder;
+    let Builder { names, errors: further, mut unread, lost, parsed, .. } = builder;
     errors.extend(further);
     if !later.is_empty() {
         errors.retain(|error| {
@@ -94,7 +103,9 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     errors.sort_by_key(SyntaxError::offset);
     let errors = aftermath::told(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
-    Built { ast: Ast { about, decls, names, lost: apart(lost) }, errors, unread }
+    let comments = pieces.trivia.iter().map(|trivia| trivia.span);
+    let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
+    Built { ast: Ast { about, decls, names, comments, lost: apart(lost) }, errors, unread, parsed }
 }
 
 /// The stretches in order, those that touch made one.
@@ -144,12 +155,17 @@ struct Builder<'a> {
     lost_block: bool,
     /// Calls of `sized` under way; several belong to one level of brackets.
     level: usize,
+    /// Trees of pieces that need not be parsed again.
+    old: Old,
+    /// The number of pieces that were parsed.
+    parsed: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(text: &'a str, base: u32, names: Interner) -> Self {
         let (errors, unread, broken, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Builder { text, base, names, errors, unread, broken, lost, lost_block: false, level: 0 }
+        let old = Old::default();
+        Builder { text, base, names, errors, unread, broken, lost, lost_block: false, level: 0, old, parsed: 0 }
     }
 
     fn slice(&self, span: SrcSpan) -> &'a str {
@@ -173,6 +189,7 @@ impl<'a> Builder<'a> {
 
     /// Parses one piece and returns what stands inside it; `what` names it in messages.
     fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
+        self.parsed += 1;
         let text = self.slice(span);
         if text.len() > MAX_PIECE {
             self.too_long(span);

@@ -2,105 +2,85 @@
 
 use super::*;
 
-enum StmtHead {
-    For(Name, Expr),
-    On(Expr, Vec<Edge>),
-    Phase(LabelName),
-    Group,
-}
-
 impl<'a> Builder<'a> {
     pub(super) fn block(&mut self, block: &PieceBlock) -> Block {
-        block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect()
+        Block { span: block.span, stmts: block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect() }
     }
 
     fn stmt(&mut self, piece: &Piece) -> Option<Stmt> {
-        let stmt = self.whole_stmt(piece);
+        let span = piece.head;
+        let stmt = |kind| Stmt { span, kind };
+        let stmt = match &piece.body {
+            Body::Stray => None,
+            Body::None => {
+                let kind = self.old.stmt(span, false).or_else(|| self.simple_stmt(span, piece.lead));
+                self.read(kind, span).map(stmt)
+            }
+            Body::Block(body) => {
+                let head = self.old.stmt(span, true).or_else(|| self.stmt_head(span, piece.lead));
+                let head = self.read(head, span);
+                let body = self.block(body);
+                head.map(stmt).map(|stmt| stmt.with_body(body))
+            }
+            Body::Branches { first, others, otherwise } => {
+                let mut arms = vec![self.arm(span, first, piece.lead)];
+                arms.extend(others.iter().map(|(head, body)| self.arm(*head, body, piece.lead)));
+                let otherwise = otherwise.as_ref().map(|body| self.block(body));
+                let arms = arms.into_iter().collect::<Option<_>>();
+                arms.map(|arms| stmt(StmtKind::If { arms, otherwise }))
+            }
+        };
         if stmt.is_none() {
             match piece.body {
-                Body::None | Body::Stray => self.lost.push(piece.head),
+                Body::None | Body::Stray => self.lost.push(span),
                 Body::Block(_) | Body::Branches { .. } => self.lost_block = true,
             }
         }
         stmt
     }
 
-    fn whole_stmt(&mut self, piece: &Piece) -> Option<Stmt> {
-        let span = piece.head;
-        let kind = match &piece.body {
-            Body::Stray => return None,
-            Body::None => {
-                let kind = self.simple_stmt(span);
-                self.read(kind, span)?
-            }
-            Body::Block(body) => {
-                let head = self.stmt_head(span);
-                let head = self.read(head, span);
-                let body = self.block(body);
-                match head? {
-                    StmtHead::For(variable, over) => StmtKind::For { variable, over, body },
-                    StmtHead::On(stream, after) => StmtKind::On { stream, after, body },
-                    StmtHead::Phase(label) => StmtKind::Phase { label, body },
-                    StmtHead::Group => StmtKind::Group { body },
-                }
-            }
-            Body::Branches { first, others, otherwise } => {
-                let mut arms = vec![(self.if_head(span), self.block(first))];
-                for (head, body) in others {
-                    arms.push((self.if_head(*head), self.block(body)));
-                }
-                let otherwise = otherwise.as_ref().map(|body| self.block(body));
-                let arms = arms.into_iter().map(|(head, body)| Some((head?, body))).collect::<Option<_>>()?;
-                StmtKind::If { arms, otherwise }
-            }
-        };
-        Some(Stmt { span, kind })
-    }
-
-    fn if_head(&mut self, span: SrcSpan) -> Option<Expr> {
-        let condition = self.pairs(Rule::if_piece, span, "the condition").and_then(|mut at| {
+    fn arm(&mut self, span: SrcSpan, body: &PieceBlock, lead: &Lead) -> Option<Arm> {
+        let condition = self.old.condition(span).or_else(|| {
+            let mut at = self.pairs(lead.rule, span, lead.what)?;
             at.keyword();
             self.next_expr(&mut at)
         });
-        self.read(condition, span)
+        let condition = self.read(condition, span);
+        let body = self.block(body);
+        Some(Arm { span, condition: condition?, body })
     }
 
-    fn stmt_head(&mut self, span: SrcSpan) -> Option<StmtHead> {
-        let first = self.slice(span).split(|c: char| !c.is_ascii_alphanumeric()).next();
-        match first.unwrap_or("") {
-            "for" => {
-                let mut at = self.pairs(Rule::for_piece, span, "the head of the loop")?;
-                at.keyword();
+    /// A statement whose block follows, with an empty one.
+    fn stmt_head(&mut self, span: SrcSpan, lead: &Lead) -> Option<StmtKind> {
+        let mut at = self.pairs(lead.rule, span, lead.what)?;
+        at.keyword();
+        let body = Block::default();
+        Some(match lead.rule {
+            Rule::for_piece => {
                 let variable = self.name(&mut at)?;
                 at.keyword();
-                Some(StmtHead::For(variable, self.next_expr(&mut at)?))
+                StmtKind::For { variable, over: self.next_expr(&mut at)?, body }
             }
-            "on" => {
-                let mut at = self.pairs(Rule::on_piece, span, "the head of the block")?;
-                at.keyword();
+            Rule::on_piece => {
                 let stream = at.take(Rule::path)?;
                 let stream = self.path(stream)?;
-                let mut edges = Vec::new();
-                if let Some(after) = at.take(Rule::after) {
-                    let mut at = after.inner();
+                let mut after = Vec::new();
+                if let Some(edges) = at.take(Rule::after) {
+                    let mut at = edges.inner();
                     at.keyword();
                     while let Some(edge) = at.take(Rule::edge) {
-                        edges.push(self.edge(edge)?);
+                        after.push(self.edge(edge)?);
                     }
                 }
-                Some(StmtHead::On(stream, edges))
+                StmtKind::On { stream, after, body }
             }
-            "phase" => {
-                let mut at = self.pairs(Rule::phase_piece, span, "the head of the phase")?;
-                at.keyword();
+            Rule::phase_piece => {
                 let label = at.take(Rule::label_name)?;
-                Some(StmtHead::Phase(self.label_name(label)?))
+                StmtKind::Phase { label: self.label_name(label)?, body }
             }
-            _ => {
-                self.pairs(Rule::group_piece, span, "the head of the group")?;
-                Some(StmtHead::Group)
-            }
-        }
+            Rule::group_piece => StmtKind::Group { body },
+            rule => unreachable!("no statement has the head {rule:?}"),
+        })
     }
 
     fn edge(&mut self, edge: Item<'a>) -> Option<Edge> {
@@ -116,8 +96,8 @@ impl<'a> Builder<'a> {
         Some(LabelName { name, index: count })
     }
 
-    fn simple_stmt(&mut self, span: SrcSpan) -> Option<StmtKind> {
-        let mut piece = self.pairs(Rule::stmt_piece, span, "the statement")?;
+    fn simple_stmt(&mut self, span: SrcSpan, lead: &Lead) -> Option<StmtKind> {
+        let mut piece = self.pairs(lead.rule, span, lead.what)?;
         let stmt = piece.next()?;
         match stmt.pair.as_rule() {
             Rule::let_ => Some(StmtKind::Let(self.let_(stmt.inner())?)),

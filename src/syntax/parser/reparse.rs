@@ -1,0 +1,171 @@
+//! The tree of an edited text, for editors. Only pieces that the edit touches are parsed.
+//!
+//! A piece is a simple declaration or statement, or the head of one with a block. Its tree depends on its own text alone,
+//! so a piece outside of the edit keeps its tree, moved to its new place. The splitter goes through all of the new text,
+//! because an edit may open a block or remove a bracket; this costs little beside the grammar.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::super::walk::ChildMut;
+use super::*;
+
+/// A change of a text: what was at `range` is now `len` bytes long.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// Bytes of the text before, counted from its beginning.
+    pub range: Range<usize>,
+    /// Bytes of what stands there now.
+    pub len: usize,
+}
+
+/// What becomes of an edited text.
+#[derive(Debug)]
+pub struct Reparsed {
+    /// The tree that [`parse`] returns for the new text, but for the numbers of symbols: those of the tree before stay,
+    /// also those of names that are no longer used.
+    pub ast: Ast,
+    /// All errors of the new text, as [`parse`] returns them.
+    pub errors: Vec<SyntaxError>,
+    /// The number of pieces that were parsed: heads of blocks, and declarations and statements without a block. All others
+    /// are taken from the tree before.
+    pub parsed: usize,
+}
+
+/// Parses an edited text; `before` is the tree of the text before the edit, whatever its errors were. Both texts lie at
+/// `base` of the source map; `text` is the new one.
+///
+/// ```
+/// use aorta::syntax::{Edit, Limits, parse, reparse};
+///
+/// let (before, _) = parse("step { nop()  map(x + 1 -> y) }", 0, &Limits::default());
+/// // `1` becomes `20`.
+/// let edit = Edit { range: 22..23, len: 2 };
+/// let after = reparse(before, &edit, "step { nop()  map(x + 20 -> y) }", 0, &Limits::default());
+/// assert_eq!((after.errors.len(), after.parsed), (0, 1));
+/// ```
+pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32, limits: &Limits) -> Reparsed {
+    if text.len() > limits.file_bytes {
+        let (ast, errors) = parse(text, base, limits);
+        return Reparsed { ast, errors, parsed: 0 };
+    }
+    let Built { ast, errors, parsed, .. } = parse_with(text, base, limits, Old::new(before, edit, base));
+    Reparsed { ast, errors, parsed }
+}
+
+/// Trees of the pieces that an edit does not touch, by the place of each piece in the new text, and whether a block
+/// followed. The blocks of heads are empty.
+#[derive(Default)]
+pub struct Old {
+    pub names: Interner,
+    decls: FxHashMap<(SrcSpan, bool), DeclKind>,
+    stmts: FxHashMap<(SrcSpan, bool), StmtKind>,
+    conditions: FxHashMap<SrcSpan, Expr>,
+}
+
+impl Old {
+    fn new(before: Ast, edit: &Edit, base: u32) -> Old {
+        let mut old = Old { names: before.names, ..Old::default() };
+        let edited = Edited {
+            start: base + edit.range.start as u32,
+            end: base + edit.range.end as u32,
+            by: edit.len as i64 - edit.range.len() as i64,
+        };
+        for mut decl in before.decls {
+            let moved = edited.moved(decl.span);
+            decl.children_mut(&mut |child| old.child(child, moved, &edited));
+            // Only a parse tells the errors that make it one.
+            if let (Some(moved), false) = (moved, matches!(decl.kind, DeclKind::Later { .. })) {
+                old.decls.insert((moved.place(decl.span), decl.body().is_some()), decl.kind);
+            }
+        }
+        old
+    }
+
+    /// Takes the declaration at a place, its block empty.
+    pub fn decl(&mut self, place: SrcSpan, has_block: bool) -> Option<DeclKind> {
+        self.decls.remove(&(place, has_block))
+    }
+
+    /// Takes the statement at a place, its block empty; never an `if`.
+    pub fn stmt(&mut self, place: SrcSpan, has_block: bool) -> Option<StmtKind> {
+        self.stmts.remove(&(place, has_block))
+    }
+
+    /// Takes the condition of the arm at a place.
+    pub fn condition(&mut self, place: SrcSpan) -> Option<Expr> {
+        self.conditions.remove(&place)
+    }
+
+    /// Moves a part of a head, and adds the statements of a block. The edit touches a head for which `moved` is `None`: no
+    /// part of that is used again.
+    fn child(&mut self, child: ChildMut, moved: Option<Moved>, edited: &Edited) {
+        match (child, moved) {
+            (ChildMut::Block(block), _) => {
+                for stmt in std::mem::take(&mut block.stmts) {
+                    self.add_stmt(stmt, edited);
+                }
+            }
+            (ChildMut::Name(name), Some(moved)) => name.span = moved.place(name.span),
+            (ChildMut::Expr(expr), Some(moved)) => {
+                expr.span = moved.place(expr.span);
+                expr.children_mut(&mut |child| self.child(child, Some(moved), edited));
+            }
+            (ChildMut::Name(_) | ChildMut::Expr(_), None) => {}
+        }
+    }
+
+    fn add_stmt(&mut self, mut stmt: Stmt, edited: &Edited) {
+        if let StmtKind::If { arms, otherwise } = stmt.kind {
+            for mut arm in arms {
+                let moved = edited.moved(arm.span);
+                self.child(ChildMut::Expr(&mut arm.condition), moved, edited);
+                self.child(ChildMut::Block(&mut arm.body), moved, edited);
+                if let Some(moved) = moved {
+                    self.conditions.insert(moved.place(arm.span), arm.condition);
+                }
+            }
+            if let Some(mut block) = otherwise {
+                self.child(ChildMut::Block(&mut block), None, edited);
+            }
+            return;
+        }
+        let moved = edited.moved(stmt.span);
+        stmt.children_mut(&mut |child| self.child(child, moved, edited));
+        let Some(moved) = moved else { return };
+        if let StmtKind::Call(call) = &mut stmt.kind {
+            call.span = moved.place(call.span);
+        }
+        let has_block = !stmt.blocks().is_empty();
+        self.stmts.insert((moved.place(stmt.span), has_block), stmt.kind);
+    }
+}
+
+/// The stretch of the old text that an edit replaces, in the source map, and how much longer the new text is.
+struct Edited {
+    start: u32,
+    end: u32,
+    by: i64,
+}
+
+/// By how many bytes something moves.
+#[derive(Clone, Copy)]
+struct Moved(i64);
+
+impl Edited {
+    /// How a stretch moves; `None` if the edit touches it.
+    fn moved(&self, span: SrcSpan) -> Option<Moved> {
+        match span {
+            _ if span.end() <= self.start => Some(Moved(0)),
+            _ if span.start >= self.end => Some(Moved(self.by)),
+            _ => None,
+        }
+    }
+}
+
+impl Moved {
+    fn place(self, span: SrcSpan) -> SrcSpan {
+        SrcSpan { start: (i64::from(span.start) + self.0) as u32, len: span.len }
+    }
+}

@@ -1,0 +1,282 @@
+//! The words and signs of the language, each stated once: the splitter, the parser, the formatter and the messages read
+//! them here. `grammar/aorta.pest` defines them; the tests below hold that both agree.
+
+use super::grammar::Rule;
+
+/// A word with which a declaration or a statement begins.
+#[derive(Debug)]
+pub struct Lead {
+    pub word: &'static str,
+    pub keyword: Keyword,
+    /// Whether a block of statements follows.
+    pub has_block: bool,
+    /// The rule of what is parsed at once: all of it, or the head before its block.
+    pub rule: Rule,
+    /// Name of that text in messages.
+    pub what: &'static str,
+    /// An example for helps; empty for a declaration of a later version.
+    pub form: &'static str,
+}
+
+/// Position at which a word is a keyword. Elsewhere it is a name, unless it is reserved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Keyword {
+    /// At the beginning of a declaration or statement.
+    Leading,
+    /// Everywhere: no expression contains the word, so an unfinished expression ends before it.
+    Everywhere,
+    /// At the beginning of a statement, before a name: `phase load {`. Where an expression needs an operand, the word ends
+    /// that expression only if this sign follows the name.
+    BeforeName(&'static str),
+    /// At the beginning of a statement, before a `{`.
+    BeforeBlock,
+}
+
+impl Lead {
+    /// Whether the declaration is known and not part of this version.
+    pub fn is_later(&self) -> bool {
+        self.form.is_empty()
+    }
+}
+
+const fn decl(word: &'static str, form: &'static str) -> Lead {
+    let (rule, what) = (Rule::decl_piece, "the declaration");
+    Lead { word, keyword: Keyword::Leading, has_block: false, rule, what, form }
+}
+
+const fn section(word: &'static str, form: &'static str) -> Lead {
+    Lead { has_block: true, rule: Rule::step_piece, what: "the head", ..decl(word, form) }
+}
+
+const fn stmt(word: &'static str, keyword: Keyword, form: &'static str) -> Lead {
+    Lead { word, keyword, has_block: false, rule: Rule::stmt_piece, what: "the statement", form }
+}
+
+const fn block(word: &'static str, keyword: Keyword, rule: Rule, what: &'static str, form: &'static str) -> Lead {
+    Lead { word, keyword, has_block: true, rule, what, form }
+}
+
+/// Declarations, which stand at the top of a file.
+const DECLARATION_LEADS: [Lead; 16] = [
+    decl("meta", "meta { category: \"gemm\" }"),
+    decl("param", "param n = 4"),
+    Lead { keyword: Keyword::Everywhere, ..decl("let", "let n = 4") },
+    decl("preset", "preset small { n = 4 }"),
+    decl("stream", "stream s"),
+    decl("buffer", "buffer x: f32[1024]"),
+    decl("mesh", "mesh dp = 2"),
+    decl("kernel", ""),
+    Lead { rule: Rule::def_piece, what: "the head of the `def`", ..section("def", "def f(x -> y) { … }") },
+    decl("use", ""),
+    decl("draw", ""),
+    section("setup", ""),
+    section("step", "step { … }"),
+    section("teardown", ""),
+    decl("metric", "metric rate = bytes / time"),
+    decl("expect", "expect time > 0s"),
+];
+
+/// Statements, which stand in blocks, but for operations.
+const STATEMENT_LEADS: [Lead; 7] = [
+    block("for", Keyword::Everywhere, Rule::for_piece, "the head of the loop", "for i in 0..4 { … }"),
+    block("if", Keyword::Leading, Rule::if_piece, "the condition", "if n > 1 { … }"),
+    block("on", Keyword::Everywhere, Rule::on_piece, "the head of the block", "on s { … }"),
+    stmt("let", Keyword::Everywhere, "let n = 4"),
+    block("phase", Keyword::BeforeName("{"), Rule::phase_piece, "the head of the phase", "phase load { … }"),
+    block("group", Keyword::BeforeBlock, Rule::group_piece, "the head of the group", "group { … }"),
+    stmt("buffer", Keyword::BeforeName(":"), "buffer x: f32[1024]"),
+];
+
+/// A statement that begins with no word of the language: an operation, which begins with its name or label.
+pub const OPERATION: Lead = stmt("", Keyword::Leading, "nop()");
+
+/// Neighbours of a word inside a declaration or statement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// The word is a value itself.
+    Value,
+    /// A value follows.
+    Before,
+    /// A value or a block precedes, and another one follows.
+    Between,
+    /// A value precedes, and the word begins a clause about it: `when n > 1`.
+    Clause,
+    /// A name follows, which the word declares.
+    Declares,
+}
+
+/// Words with a meaning inside declarations and statements. All but the last are reserved.
+const INNER: [(&str, Role); 16] = [
+    ("after", Role::Clause),
+    ("and", Role::Between),
+    ("at", Role::Clause),
+    ("else", Role::Between),
+    ("false", Role::Value),
+    ("for", Role::Declares),
+    ("if", Role::Before),
+    ("in", Role::Clause),
+    ("let", Role::Declares),
+    ("not", Role::Before),
+    ("on", Role::Before),
+    ("or", Role::Between),
+    ("over", Role::Clause),
+    ("true", Role::Value),
+    ("when", Role::Clause),
+    ("like", Role::Before),
+];
+
+/// Words that begin a declaration.
+pub const DECLARATIONS: [&str; 16] = words(&DECLARATION_LEADS);
+
+/// Words that begin a statement (besides an operation's name or label).
+pub const STATEMENTS: [&str; 7] = words(&STATEMENT_LEADS);
+
+const fn words<const N: usize>(leads: &[Lead; N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut index = 0;
+    while index < N {
+        words[index] = leads[index].word;
+        index += 1;
+    }
+    words
+}
+
+/// Words that cannot be names.
+pub const RESERVED: [&str; 15] = {
+    let mut words = [""; 15];
+    let mut index = 0;
+    while index < words.len() {
+        words[index] = INNER[index].0;
+        index += 1;
+    }
+    words
+};
+
+/// Operators and separators; a sign that begins with another one comes before it. The parser refuses a lone `!`, with a
+/// help.
+pub const SIGNS: [&str; 20] =
+    ["..=", "..", "->", "==", "!=", "<=", ">=", "=", "!", "<", ">", "+", "-", "*", "/", "%", ".", ",", ":", "~"];
+
+/// Brackets, each with the one that closes it.
+pub const BRACKETS: [(u8, u8); 3] = [(b'(', b')'), (b'[', b']'), (b'{', b'}')];
+
+/// The declarations (`top`), or the statements of a block.
+pub fn leads(top: bool) -> &'static [Lead] {
+    if top { &DECLARATION_LEADS } else { &STATEMENT_LEADS }
+}
+
+/// The declaration (`top`) or statement that begins with the word; `None` if the word begins none.
+pub fn lead(word: &str, top: bool) -> Option<&'static Lead> {
+    leads(top).iter().find(|lead| lead.word == word)
+}
+
+/// The role of a reserved word, or of `like`; `None` for other words.
+pub fn role(word: &str) -> Option<Role> {
+    INNER.iter().find(|(known, _)| *known == word).map(|(_, role)| *role)
+}
+
+/// Whether a word may follow a value inside one piece.
+pub fn continues(word: &str) -> bool {
+    matches!(role(word), Some(Role::Between | Role::Clause))
+}
+
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
+/// Whether a value may end with the word: a name, or one such as `true`.
+pub fn ends_value(word: &str) -> bool {
+    !is_reserved(word) || role(word) == Some(Role::Value)
+}
+
+/// The bracket that closes `open`.
+pub fn closing(open: u8) -> u8 {
+    BRACKETS.iter().find(|(opening, _)| *opening == open).map_or(b'}', |(_, closing)| *closing)
+}
+
+/// Whether a name or a number may go on with the character.
+pub fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Words as a message has them: `` `a`, `b` or `c` ``.
+pub fn one_of(words: impl IntoIterator<Item = &'static str>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        Some((last, most)) if !most.is_empty() => format!("{} or {last}", most.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::syntax::ast::BinaryOp;
+    use crate::syntax::lex::{Slashes, TokenKind, lex};
+    use crate::syntax::{Limits, parse};
+
+    const GRAMMAR: &str = include_str!("../../grammar/aorta.pest");
+
+    /// The literals of each rule of the grammar, its quotes resolved.
+    fn literals() -> BTreeMap<&'static str, BTreeSet<String>> {
+        let rules = GRAMMAR.lines().filter(|line| !line.starts_with("//"));
+        let rules = rules.filter_map(|line| line.split_once('=').filter(|(_, body)| body.contains('{')));
+        let literals = rules.map(|(name, body)| {
+            let mut errors = Vec::new();
+            let tokens = lex(body, 0, Slashes::Comment, &mut errors).tokens;
+            let texts = tokens.iter().filter(|token| token.kind == TokenKind::Text).map(|token| token.text(body, 0));
+            (name.trim(), texts.map(|text| text.trim_matches('"').to_owned()).collect())
+        });
+        literals.collect()
+    }
+
+    fn set<'a>(words: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_grammar_has_these_words_and_signs() {
+        let literals = literals();
+        assert_eq!(literals["reserved"], set(RESERVED));
+        // Comments, numbers and texts have characters of their own.
+        let apart = ["WHITESPACE", "COMMENT", "doc", "number", "unit", "string", "idchar", "word", "operand_start"];
+        let all = literals.iter().filter(|(rule, _)| !apart.contains(rule)).flat_map(|(_, literals)| literals);
+        let (words, signs): (BTreeSet<String>, BTreeSet<String>) =
+            all.cloned().partition(|literal| literal.chars().all(is_word));
+        let inner = INNER.iter().map(|(word, _)| *word);
+        // `prev` has its meaning in an edge alone, before a parenthesis.
+        assert_eq!(words, set(DECLARATIONS.into_iter().chain(STATEMENTS).chain(inner).chain(["prev"])));
+        let brackets = BRACKETS.iter().flat_map(|(open, close)| [open, close]);
+        let brackets: Vec<String> = brackets.map(|bracket| char::from(*bracket).to_string()).collect();
+        let known = SIGNS.into_iter().filter(|sign| *sign != "!");
+        assert_eq!(signs, set(known.chain(brackets.iter().map(String::as_str))));
+    }
+
+    #[test]
+    fn the_grammar_has_these_operators() {
+        let literals = literals();
+        let infix = ["kw_or", "kw_and", "compare", "sum", "product"].map(|rule| &literals[rule]);
+        let operators: BTreeSet<String> = infix.into_iter().flatten().filter(|sign| *sign != ">").cloned().collect();
+        let ops = BinaryOp::ALL.map(BinaryOp::text).into_iter().filter(|op| *op != ">");
+        assert_eq!(operators, set(ops));
+    }
+
+    #[test]
+    fn reserved_words_alone_are_no_names() {
+        let inner = INNER.iter().map(|(word, _)| *word);
+        for word in DECLARATIONS.into_iter().chain(STATEMENTS).chain(inner) {
+            let (_, errors) = parse(&format!("let {word} = 1"), 0, &Limits::default());
+            assert_eq!(errors.is_empty(), !is_reserved(word), "{word}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_sign_that_fits_is_the_longest() {
+        for (place, sign) in SIGNS.iter().enumerate() {
+            let shorter = SIGNS[..place].iter().find(|earlier| sign.starts_with(**earlier));
+            assert_eq!(shorter, None, "{sign}");
+        }
+    }
+}
