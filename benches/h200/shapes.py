@@ -270,7 +270,7 @@ def renamed(case, number, text):
     return text
 
 
-def workload(cases):
+def workload(cases, calls=CALLS):
     """A file in which each case is a slot; the first slot makes indices."""
     lines = ["stream s"]
     for number, case in enumerate(cases):
@@ -281,7 +281,7 @@ def workload(cases):
     lines += [f"      {renamed(case, number, case.setup)}" for number, case in enumerate(cases) if case.setup]
     lines.append("    }")
     for number, case in enumerate(cases):
-        lines.append(f"    if iteration % {len(cases) + 1} == {number + 1} {{ for call in 0..{CALLS} "
+        lines.append(f"    if iteration % {len(cases) + 1} == {number + 1} {{ for call in 0..{calls} "
                      f"{{ {renamed(case, number, case.call)} }} }}")
     lines.append("  }\n}")
     return "\n".join(lines) + "\n"
@@ -302,7 +302,7 @@ def ours(args, path, cases, backend):
 
 
 def verified(args, path, cases):
-    path.write_text(workload(cases))
+    path.write_text(workload(cases, 1))
     command = [args.aorta, "exec", str(path), "--backend", "cuda", "--launch", "graph", "--warmup", "0", "--iterations",
                str(len(cases) + 1), "--config", "observed_iterations=0", "--timeout", "120s", "--verify"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -29,7 +29,7 @@ pub enum Step {
 }
 
 /// A vendor's runtime on one device, with everything resolved. Methods with a body are the same for all vendors, by the
-/// functions of [`Runtime`]; a vendor adds the others.
+/// functions of `Runtime`; a vendor adds the others.
 ///
 /// # Safety
 /// For each `unsafe` method: handles come from the same value and have not been destroyed, addresses are memory that it

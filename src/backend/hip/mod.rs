@@ -1,4 +1,4 @@
-//! HIP: an [`Api`](super::gpu::Api) for `backend::gpu`, over AMD's runtime, hipRTC, hipBLASLt or rocBLAS, and RCCL, all
+//! HIP: an [`Api`] for `backend::gpu`, over AMD's runtime, hipRTC, hipBLASLt or rocBLAS, and RCCL, all
 //! opened when they are needed.
 //!
 //! What differs between versions of ROCm is kept in `table` and `driver`. What AMD's runtime does not do, and CUDA's
