@@ -107,7 +107,11 @@ impl Work {
 impl Statement {
     /// Whether every rank has it.
     fn everywhere(&self) -> bool {
-        self.work.together() || !matches!(self.condition, Condition::EvenRank)
+        // Of one send, only two ranks have a part.
+        match self.work {
+            Work::SendOne => false,
+            work => work.together() || !matches!(self.condition, Condition::EvenRank),
+        }
     }
 }
 
