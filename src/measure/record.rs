@@ -164,7 +164,7 @@ pub struct ProgramRecord {
     pub bytes: u64,
     /// SHA-256, in hexadecimal, of everything that determines execution on all ranks: memory, operations with operands,
     /// streams and queues, order of issue, waits. Runs with equal hashes execute the same. `None` in records of older
-    /// versions.
+    /// versions, and of interrupted runs of very many operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     pub streams: usize,

@@ -94,13 +94,18 @@ fn there_is_no_such_gpu() {
 
 /// Waits until the process has taken some processor time. It says nothing of that, so the system is asked.
 pub fn wait_until_under_way(child: &mut Child) {
+    wait_until_used(child, UNDER_WAY);
+}
+
+/// Waits until the process has taken that many ticks of processor time.
+fn wait_until_used(child: &mut Child, ticks: u64) {
     let file = format!("/proc/{}/stat", child.id());
     loop {
         let text = std::fs::read_to_string(&file).expect("a child that was not waited for is listed");
         // Behind the name, which may hold anything, the 12th and 13th field are the times.
         let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let time: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
-        if time >= UNDER_WAY {
+        if time >= ticks {
             return;
         }
         assert!(child.try_wait().expect("waited for").is_none(), "the run ended before it could be interrupted");
@@ -111,11 +116,17 @@ pub fn wait_until_under_way(child: &mut Child) {
 /// Starts a run, and presses Ctrl-C when it is in the middle of its iterations.
 #[track_caller]
 fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
+    interrupted_after(sandbox, arguments, UNDER_WAY)
+}
+
+/// The same after that many ticks of processor time.
+#[track_caller]
+fn interrupted_after(sandbox: &Sandbox, arguments: &str, ticks: u64) -> Output {
     let before = sandbox.listing();
     let always = ["--json", "a.json", "--csv", "a.csv", "--ranks", "1"];
     let arguments: Vec<&str> = ["exec"].into_iter().chain(arguments.split_whitespace()).chain(always).collect();
     let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
-    wait_until_under_way(&mut child);
+    wait_until_used(&mut child, ticks);
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
     assert!(kill.success());
     let output = finish(child);
@@ -282,7 +293,9 @@ fn an_interrupted_run_lists_no_operation_of_very_many() {
     }
     let sandbox = Sandbox::new();
     sandbox.write("many.aorta", "step { for i in 0..60000 { nop() } }");
-    let output = interrupted(&sandbox, "many.aorta --backend host --launch stream --warmup 0 --iterations 1000000");
+    // To prepare so many takes a while.
+    let arguments = "many.aorta --backend host --launch stream --warmup 0 --iterations 1000000";
+    let output = interrupted_after(&sandbox, arguments, 10 * UNDER_WAY);
     assert!(output.stdout.contains("the 60000 operations are not listed"), "{}", output.stdout);
     let variant = &sandbox.json("a.json")["variants"][0];
     assert!(variant["time"]["n"].as_u64() > Some(0), "what was measured is kept");

@@ -26,6 +26,9 @@ impl fmt::Write for Hashing {
     }
 }
 
+/// Operations up to which an interrupted run hashes its plan.
+const HASHED: usize = 50_000;
+
 impl Run<'_> {
     /// The record of what was measured; `schedules` has that of each rank, and `timer` is what timing costs on the device,
     /// where that is known.
@@ -63,7 +66,7 @@ impl Run<'_> {
             workload: self.loaded.workload(),
             device: Device { facts, ..record.device },
             environment: environment::describe(&self.part.facts, self.variables),
-            program: ProgramRecord { plan: Some(self.plan(schedules)), ..record.program },
+            program: ProgramRecord { plan: self.plan(schedules), ..record.program },
             ..record
         }
     }
@@ -83,12 +86,17 @@ impl Run<'_> {
         told.flatten()
     }
 
-    /// The hash of what all ranks run.
-    fn plan(&self, schedules: &[Schedule]) -> String {
+    /// The hash of what all ranks run. `None` for an interrupted run of very many operations: whoever has pressed Ctrl-C
+    /// does not wait for it, and its figures are compared with no others.
+    fn plan(&self, schedules: &[Schedule]) -> Option<String> {
+        let operations = self.loaded.compiled.ranks.iter().flat_map(|rank| &rank.program.cycle);
+        if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > HASHED {
+            return None;
+        }
         let mut hashing = Hashing::default();
         for (rank, schedule) in self.loaded.compiled.ranks.iter().zip(schedules) {
             dump::work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
         }
-        hex(hashing.0.finalize())
+        Some(hex(hashing.0.finalize()))
     }
 }
