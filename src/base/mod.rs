@@ -17,6 +17,7 @@ pub mod space;
 pub mod span;
 pub mod suggest;
 pub mod symbol;
+pub mod threads;
 pub mod units;
 pub mod visible;
 pub mod workflow;

@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 
+use super::threads;
+
 /// Calls `work` with each item, on as many threads as the host has cores.
 pub fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
     let cores = available_parallelism().map_or(1, |count| count.get());
@@ -26,7 +28,7 @@ fn on_threads<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) + Sync) {
     };
     scope(|scope| {
         // Stop at the first refused thread: the existing ones do the work.
-        let _ = (1..threads).try_for_each(|_| Builder::new().spawn_scoped(scope, all).map(drop));
+        let _ = (1..threads).try_for_each(|_| threads::spawn_scoped(Builder::new(), scope, all).map(drop));
         all();
     });
 }

@@ -12,7 +12,7 @@ use std::thread;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{MemoryId, Nanos, parallel};
+use crate::base::{MemoryId, Nanos, parallel, threads};
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
@@ -235,9 +235,8 @@ fn side_by_side<T: Send>(
             .zip(numbers)
             .map(|((index, session), rank)| {
                 let progress = session.progress.clone();
-                let thread = thread::Builder::new()
-                    .name(format!("rank {rank}"))
-                    .spawn_scoped(scope, move || alive(index, session));
+                let builder = thread::Builder::new().name(format!("rank {rank}"));
+                let thread = threads::spawn_scoped(builder, scope, move || alive(index, session));
                 thread.map_err(|error| {
                     progress.end();
                     control.fail(index);
@@ -339,7 +338,8 @@ impl Ranks {
         let (results, found) = thread::scope(|scope| {
             let (watched, ended) = (&watched, ended);
             let watch = move || watchdog::watch(watched, control, &ended, lost);
-            let dog = (!watched.is_empty()).then(|| thread::Builder::new().spawn_scoped(scope, watch)).transpose();
+            let dog =
+                (!watched.is_empty()).then(|| threads::spawn_scoped(thread::Builder::new(), scope, watch)).transpose();
             let dog = match dog {
                 Ok(dog) => dog,
                 Err(error) => return (vec![Err(ExecError::no_thread("to watch the run", &error))], None),
@@ -435,7 +435,19 @@ impl Ranks {
         };
         self.sessions.iter_mut().for_each(|session| session.samples = Samples::default());
         let (slowest, ranks) = self.each_or_none("iterations", control, iterate, slowest)?;
-        Ok(RankSamples { slowest, ranks: ranks.into_iter().map(Option::unwrap_or_default).collect() })
+        let mut ranks: Vec<Samples> = ranks.into_iter().map(Option::unwrap_or_default).collect();
+        if slowest.stopped && self.is_one_process() {
+            self.drop_abandoned(&mut ranks);
+        }
+        Ok(RankSamples { slowest, ranks })
+    }
+
+    /// Drops the last samples of ranks that are connected with one that gave up an iteration after the run was stopped.
+    fn drop_abandoned(&self, ranks: &mut [Samples]) {
+        let completed =
+            self.sessions.iter().map(|session| &session.stopping).zip(ranks.iter().map(|its| its.time.len()));
+        let counts = Stopping::completed_by_connected(&completed.collect::<Vec<_>>());
+        ranks.iter_mut().zip(counts).for_each(|(samples, count)| samples.truncate(count));
     }
 
     /// Samples of the iterations that every rank had completed when the last [`Ranks::iterate`] failed; `None` with

@@ -54,6 +54,16 @@ impl Stopping {
         components.into_iter().enumerate().map(of).collect()
     }
 
+    /// For each rank, given by its handle and its number of completed iterations, the number that all ranks connected
+    /// with it have completed. It is smaller than its own if one of them gave up an iteration that took too long.
+    pub fn completed_by_connected(ranks: &[(&Stopping, usize)]) -> Vec<usize> {
+        let of = |(stopping, own): &(&Stopping, usize)| {
+            let connected = ranks.iter().filter(|(other, _)| Arc::ptr_eq(&stopping.agreement, &other.agreement));
+            connected.map(|(_, completed)| *completed).min().unwrap_or(*own)
+        };
+        ranks.iter().map(of).collect()
+    }
+
     /// Resets the agreement. Called for every rank before any of them runs.
     pub fn reset(&self) {
         self.agreement.last.store(OPEN, SeqCst);
@@ -133,6 +143,13 @@ mod tests {
         assert!(!ranks[2].may_begin(2, true));
         ranks.iter().for_each(Stopping::reset);
         assert!(ranks.iter().all(|rank| rank.may_begin(0, false)));
+    }
+
+    #[test]
+    fn an_iteration_counts_when_all_connected_ranks_completed_it() {
+        let ranks = Stopping::of(&[(0, vec![1]), (1, vec![]), (2, vec![]), (3, vec![0])]);
+        let completed: Vec<_> = ranks.iter().zip([8, 6, 9, 7]).collect();
+        assert_eq!(Stopping::completed_by_connected(&completed), [6, 6, 9, 6]);
     }
 
     proptest! {

@@ -51,6 +51,7 @@ pub use contents::buffers;
 pub use evidence::totals;
 pub use record::RunRecord;
 pub use run::{Measured, RankRequest, Request, iterations, measure};
+pub use variant::STOPPED_OPERATIONS;
 pub use verify::{Comparison, Verification, Verified, VerifyRequest, compare, verify};
 pub use warm_session::{Block, WarmSession, WarmSessionOptions};
 

@@ -27,9 +27,9 @@ const OBSERVER: f64 = 0.02;
 /// Share of the headline above which the host's issue time counts as the limit.
 const HOST: f64 = 0.9;
 
-/// Operations of a slot up to which an interrupted run lists them without a figure. To list a million takes seconds, and
-/// whoever has pressed Ctrl-C waits for it.
-const LISTED: usize = 50_000;
+/// Number of operations up to which an interrupted run does for each what its record has besides figures: lists it, and
+/// hashes it. For a million that takes seconds, and whoever has pressed Ctrl-C waits for it.
+pub const STOPPED_OPERATIONS: usize = 50_000;
 
 /// Record of a variant. With several ranks, times are those of the slowest one in each iteration.
 pub fn record(
@@ -157,7 +157,7 @@ impl<'a> VariantData<'a> {
         let program = self.request.ranks[index].program;
         let count = program.cycle[self.slot % program.cycle.len()].ops.len();
         let observed = self.iterations(index).iter().any(|iteration| iteration.trace.slot == self.slot);
-        (count > LISTED && !observed && self.request.control.stopped()).then_some(count)
+        (count > STOPPED_OPERATIONS && !observed && self.request.control.stopped()).then_some(count)
     }
 
     fn evidence(&self, index: usize) -> Evidence<'a> {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use super::system::{self, available_memory};
-use crate::base::{Bytes, DType, Nanos, Space};
+use crate::base::{Bytes, DType, Nanos, Space, threads};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, Progress, check_peers};
 use crate::schedule::Topology;
 
@@ -118,9 +118,8 @@ impl HostDriver {
         for name in names {
             let (sender, receiver) = channel();
             let shared = driver.shared.clone();
-            let thread = std::thread::Builder::new()
-                .name(name)
-                .spawn(move || worker::work(&shared, &receiver))
+            let builder = std::thread::Builder::new().name(name);
+            let thread = threads::spawn(builder, move || worker::work(&shared, &receiver))
                 .map_err(|error| ExecError::no_thread("for a stream", &error))?;
             driver.lanes.push(sender);
             driver.threads.push(thread);

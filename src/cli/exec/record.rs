@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use crate::base::hex;
 use crate::config::Effort;
 use crate::exec::Timer;
-use crate::measure::Measured;
 use crate::measure::record::{Device, ProgramRecord, RunRecord};
+use crate::measure::{self, Measured};
 use crate::report::dump;
 use crate::schedule::Schedule;
 
@@ -25,9 +25,6 @@ impl fmt::Write for Hashing {
         Ok(())
     }
 }
-
-/// Operations up to which an interrupted run hashes its plan.
-const HASHED: usize = 50_000;
 
 impl Run<'_> {
     /// The record of what was measured; `schedules` has that of each rank, and `timer` is what timing costs on the device,
@@ -90,7 +87,8 @@ impl Run<'_> {
     /// does not wait for it, and its figures are compared with no others.
     fn plan(&self, schedules: &[Schedule]) -> Option<String> {
         let operations = self.loaded.compiled.ranks.iter().flat_map(|rank| &rank.program.cycle);
-        if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > HASHED {
+        if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > measure::STOPPED_OPERATIONS
+        {
             return None;
         }
         let mut hashing = Hashing::default();

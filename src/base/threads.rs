@@ -1,0 +1,79 @@
+//! Threads that are started only where they can also begin.
+//!
+//! The system may give a thread its stack and then have nothing left for what a thread needs first: a few hundred bytes of
+//! its C library, which ends the process without them. So a thread is started only while there is room for more than its
+//! stack, and one at a time.
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+/// Bytes that have to be free before a thread starts: the stack that it has by default, and as much as several threads need
+/// at their beginning.
+const ROOM: usize = (2 << 20) + (1 << 20);
+
+/// Held while a thread is being started.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Starts a thread, and returns when it runs. Fails if the system gives no thread. Where there is no memory, the program's
+/// allocator decides what happens.
+pub fn spawn<T: Send + 'static>(
+    builder: Builder,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    start(|begun| builder.spawn(begin(begun, work)))
+}
+
+/// [`spawn`] for a thread that ends before its scope does.
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    builder: Builder,
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    start(|begun| builder.spawn_scoped(scope, begin(begun, work)))
+}
+
+fn start<H>(spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io::Result<H> {
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(ROOM)));
+    let (begun, began) = channel();
+    let thread = spawn(begun)?;
+    // The thread drops its end without a message.
+    let _ = began.recv();
+    Ok(thread)
+}
+
+/// The work of a thread that first asks for what a thread needs, and then says that it runs.
+fn begin<T>(begun: Sender<()>, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    move || {
+        let _ = std::thread::current();
+        drop(begun);
+        work()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{current, scope};
+
+    use super::*;
+
+    /// Each thread starts the next one.
+    #[test]
+    fn threads_may_start_threads() {
+        fn nested(depth: u32) -> u32 {
+            match depth {
+                0 => 0,
+                _ => 1 + spawn(Builder::new(), move || nested(depth - 1)).expect("a thread").join().expect("no panic"),
+            }
+        }
+        assert_eq!(nested(5), 5);
+        let named = scope(|scope| {
+            let name = || current().name().map(str::to_owned);
+            let thread = spawn_scoped(Builder::new().name("own".to_owned()), scope, name);
+            thread.expect("a thread").join().expect("no panic")
+        });
+        assert_eq!(named.as_deref(), Some("own"));
+    }
+}
