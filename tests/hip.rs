@@ -265,6 +265,15 @@ fn every_operation_agrees_with_the_cpu() {
     }
 }
 
+#[test]
+fn sorted_sums_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    for dtype in ["f64", "bf16"] {
+        let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
+        verify(libraries, "tests/workloads/scatter.aorta", &arguments);
+    }
+}
+
 /// Where there is no hipBLASLt, rocBLAS computes the products.
 #[cfg(unix)]
 #[test]

@@ -187,7 +187,8 @@ impl<'a> VariantData<'a> {
         let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
         let observer_effect = observer_effect(all, &time);
         let cold = self.request.exec.cold;
-        let profile = self.request.profile;
+        let unlisted = self.unlisted(index).is_some();
+        let profile = self.request.profile.filter(|_| !unlisted);
         let cached =
             profile.map(|profile| schedule::cached(of.program, of.schedule, cold, profile)).unwrap_or_default();
         let peaks = profile.map(|profile| Peaks { program: of.program, rank: of.number, profile, cached: &cached });
@@ -209,9 +210,9 @@ impl<'a> VariantData<'a> {
             rank: of.number,
             slot: self.slot,
             analysis,
-            operations: match self.unlisted(index) {
-                Some(_) => Vec::new(),
-                None => operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
+            operations: match unlisted {
+                true => Vec::new(),
+                false => operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
             },
             observer_effect,
             trace: spans(&iterations),

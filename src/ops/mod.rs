@@ -25,6 +25,7 @@ mod rows;
 mod scatter;
 mod select;
 mod softmax;
+mod sort;
 mod synthetic;
 mod top_k;
 mod transpose;

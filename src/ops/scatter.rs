@@ -3,9 +3,9 @@
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
 use super::movement::{Columns, head_geometry};
-use super::select::GROUPS;
+use super::sort::RowSort;
 use super::*;
 
 /// `scatter(x, i, w -> y)`.
@@ -80,16 +80,24 @@ impl Operation for Scatter {
         let weights = if spec.inputs.len() > 2 { spec.inputs[0].elements() } else { 0 };
         let split = Split::of(spec);
         let indices = &spec.inputs[1];
-        // Each block of the sort walks all indices twice.
-        let walked = 2 * split.sorters * indices.elements();
-        let listed = Traffic::of(Space::Device, split.listed);
+        let (found, of_indices, blocks) = match split.adds {
+            true => (split.sort.moved(), split.sort.instructions(), split.sort.blocks()),
+            false => {
+                let blocks = |count: u64| count.div_ceil(u64::from(BLOCK));
+                (
+                    split.found,
+                    OF_AN_INDEX * indices.elements() as f64,
+                    blocks(spec.outputs[0].dims[0]) + blocks(indices.elements()),
+                )
+            }
+        };
+        let found = Traffic::of(Space::Device, found);
         Cost {
             flops: (adds + weights) as f64,
-            instructions: OF_AN_INDEX * walked as f64 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
-            read: Spec::bytes_of(&spec.inputs) + listed,
-            written: Spec::bytes_of(&spec.outputs) + listed,
-            reread: Traffic::of(indices.space, split.sorters.saturating_sub(1) * indices.bytes()),
-            blocks: split.sorters + split.windows + split.summers,
+            instructions: of_indices + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
+            read: Spec::bytes_of(&spec.inputs) + found,
+            written: Spec::bytes_of(&spec.outputs) + found,
+            blocks: blocks + split.windows + split.summers,
             share: 4,
             ..Cost::default()
         }
@@ -114,8 +122,8 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// The first kernel sorts the places of indices by row, in their order. The last has some threads for each row, which
-    /// add up what goes there; where a row has very many terms, a kernel before has added up pieces of it.
+    /// Where terms are added, kernels before the last sort the places of indices by row; where a row has very many terms,
+    /// one adds up pieces of it. Else they find the last place of each row. The last kernel has some threads for each row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
@@ -124,23 +132,23 @@ impl Operation for Scatter {
         let outer = head_geometry(x, i, lead);
         let dtype = c_type(x.dtype);
         let mut params = vec![
-            "void* workspace".to_owned(),
+            "u8* workspace".to_owned(),
             "u64 partials_at".into(),
             format!("{dtype}* __restrict__ y"),
             format!("const {dtype}* __restrict__ x"),
-            "const i32* __restrict__ i".into(),
+            format!("const {}* __restrict__ i", c_type(i.dtype)),
             geometry_param(&outer).replace(" g", " outer"),
             geometry_param(&columns.geometry).replace(" g", " inner"),
             "u64 count".into(),
             "u64 rows".into(),
             "u64 sy".into(),
             "u64 n".into(),
-            "u32 own_rows".into(),
         ];
         let partials = split.windows * columns.length * scatter_type(spec).size();
+        let partials_at = split.found.next_multiple_of(16);
         let mut args = vec![
-            Arg::Workspace(split.listed + partials),
-            Arg::U64(split.listed),
+            Arg::Workspace(partials_at + partials),
+            Arg::U64(partials_at),
             Arg::Operand(spec.inputs.len() as u8),
             Arg::Operand(0),
             Arg::Operand(1),
@@ -150,7 +158,6 @@ impl Operation for Scatter {
             Arg::U64(y.dims[0]),
             Arg::U64(y.strides[0]),
             Arg::U64(columns.length),
-            Arg::U32(split.own_rows as u32),
         ];
         let mut weight = "C(1)".to_owned();
         if let Some(w) = spec.inputs.get(2) {
@@ -162,13 +169,13 @@ impl Operation for Scatter {
             weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
         }
         let before = format!(
-            "typedef {} C;\ntypedef {} P;\n#define WINDOW {WINDOW}\n#define ADDS {}\n#define WINDOWS {}\n\
-             #define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n#define ROOM {}\n{GROUPS}{}",
+            "{}typedef {} C;\n#define WINDOW {WINDOW}\n#define ADDS {}\n#define WINDOWS {}\n#define SIDE {}\n\
+             #define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n{}",
+            split.sort.text(),
             c_type(scatter_type(spec)),
-            index_type(i.elements()),
-            u32::from(spec.attrs.word("combine") == "add"),
+            u32::from(split.adds),
             u32::from(split.windows > 0),
-            u64::from(BLOCK) * split.most_rows,
+            split.sort.side(),
             columns.text(),
         );
         let launch = |name, body: &str, grid| {
@@ -180,11 +187,18 @@ impl Operation for Scatter {
                 args: args.clone(),
             })
         };
-        let mut launches = vec![launch("scatter_sort", SORT, split.sorters)];
+        let threads = |count: u64| count.div_ceil(u64::from(BLOCK)).max(1);
+        let mut launches = match split.adds {
+            true => split.sort.launches(i, 1, &outer, 1),
+            false => vec![
+                launch("scatter_clear", CLEAR, threads(y.dims[0])),
+                launch("scatter_last", LAST, threads(i.elements())),
+            ],
+        };
         if split.windows > 0 {
-            launches.push(launch("scatter_pieces", &format!("{LISTS}{PIECES}"), split.windows));
+            launches.push(launch("scatter_pieces", &format!("{TERMS}{PIECES}"), split.windows));
         }
-        launches.push(launch("scatter", &format!("{LISTS}{ROWS}"), split.summers));
+        launches.push(launch("scatter", &format!("{TERMS}{ROWS}"), split.summers));
         launches
     }
 }
@@ -192,28 +206,22 @@ impl Operation for Scatter {
 /// Terms that are added up apart, where all of them go to the same row.
 const WINDOW: u64 = 128;
 
-/// Blocks that sort, where each may have several rows: as many as keep a large device busy.
-const SORTERS: u64 = 132;
-
-/// Bytes of shared memory for the counters of a block that sorts.
-const COUNTERS: u64 = 32 << 10;
-
-/// Instructions for each index that is looked at, and for each element that is added.
-const OF_AN_INDEX: f64 = 12.0;
+/// Instructions for each element that is added, and for each index where the last of a row is found.
 const OF_AN_ELEMENT: f64 = 3.0;
+const OF_AN_INDEX: f64 = 12.0;
 
 /// How the work is divided among blocks.
 struct Split {
     columns: Columns,
-    /// Rows of a block that sorts, and the most that it can have.
-    own_rows: u64,
-    most_rows: u64,
-    /// Blocks of each kernel.
-    sorters: u64,
+    /// Whether terms of a row are added up; else the last of them stays.
+    adds: bool,
+    sort: RowSort,
+    /// Pieces of rows that are added up apart.
     windows: u64,
+    /// Blocks of the last kernel.
     summers: u64,
-    /// Bytes of the lists: for each row where its list begins, and for each place of the lists an index.
-    listed: u64,
+    /// Bytes of what is known of the indices: the sorted ones, or the last place of each row.
+    found: u64,
 }
 
 impl Split {
@@ -221,83 +229,37 @@ impl Split {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let columns = Columns::of(y, 1, x, i.dims.len());
         let (rows, count) = (y.dims[0], i.elements());
-        let place = if index_type(count) == "u32" { 4 } else { 8 };
-        let most_rows = COUNTERS / (place * u64::from(BLOCK));
-        let own_rows = rows.div_ceil(SORTERS).clamp(1, most_rows);
         let adds = spec.attrs.word("combine") == "add";
+        let sort = RowSort::of(count, rows);
         Split {
-            own_rows,
-            most_rows,
-            sorters: rows.div_ceil(own_rows).max(1),
+            adds,
             windows: if adds && count >= 2 * WINDOW { count / WINDOW } else { 0 },
             summers: rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1),
-            listed: (place * (rows + 1 + count)).next_multiple_of(16),
+            found: if adds { sort.workspace() } else { 8 * rows },
+            sort,
             columns,
         }
     }
 }
 
-/// A block lists the places of indices that go to its rows. A thread counts those among neighbouring indices; the sums
-/// over the threads before tell it where in the lists to put them, so that their order stays.
-const SORT: &str = r#"  __shared__ P counts[ROOM];
-  __shared__ P totals[ROOM / 256];
-  P* starts = (P*)workspace;
-  P* order = starts + rows + 1;
-  u32 lane = threadIdx.x % 32;
-  i64 first = (i64)blockIdx.x * own_rows;
-  P each = (P)((count + 255) / 256), from = each * threadIdx.x;
-  if (from > count) from = (P)count;
-  P to = count - from < each ? (P)count : from + each;
-  for (u32 r = 0; r < own_rows; r++) counts[r * 256 + threadIdx.x] = 0;
-  P below = 0;
-#pragma unroll 4
-  for (P p = from; p < to; p++) {
-    i64 row = i[outer.offset(p, 1)];
-    below += row >= 0 && row < first;
-    u64 own = (u64)(row - first);
-    if (own < own_rows) counts[own * 256 + threadIdx.x]++;
-  }
-  __syncthreads();
-  // All threads of a wave, which may be 64, go round as often.
-  for (u32 base = 0; base < own_rows; base += 8) {
-    u32 r = base + threadIdx.x / 32;
-    bool live = r < own_rows;
-    P all = 0;
-    for (u32 t = lane; t < 256; t += 32) {
-      P sum = live ? counts[r * 256 + t] : 0, left = scan32(sum);
-      if (live) counts[r * 256 + t] = all + left;
-      all += sum;
-    }
-    if (live && lane == 0) totals[r] = all;
-  }
-  Block block = {0};
-  P start;
-  block.before(below, start);
-  for (u32 r = 0; r < own_rows; r++) {
-    if (threadIdx.x == 0 && first + r < (i64)rows) starts[first + r] = start;
-    counts[r * 256 + threadIdx.x] += start;
-    start += totals[r];
-  }
-  if (threadIdx.x == 0 && first + own_rows >= (i64)rows && first <= (i64)rows) {
-    P end = start;
-    for (u32 r = 0; r < own_rows; r++) if (first + r >= (i64)rows) end -= totals[r];
-    starts[rows] = end;
-  }
-#pragma unroll 4
-  for (P p = from; p < to; p++) {
-    u64 own = (u64)((i64)i[outer.offset(p, 1)] - first);
-    if (own < own_rows) order[counts[own * 256 + threadIdx.x]++] = p;
-  }
+/// No place is known for any row.
+const CLEAR: &str = r#"  if (GLOBAL_INDEX < rows) ((P*)workspace)[GLOBAL_INDEX] = 0;
 "#;
 
-/// What the lists are, and how the terms from `l` to `end` are added to a pack of columns.
-const LISTS: &str = r#"  const P* starts = (const P*)workspace;
-  const P* order = starts + rows + 1;
-  C* partials = (C*)((u8*)workspace + partials_at);
+/// Finds the last place of each row, counted from 1: the result does not depend on the order of threads.
+const LAST: &str = r#"  if (GLOBAL_INDEX >= count) return;
+  i64 row = (i64)i[outer.offset((P)GLOBAL_INDEX, 1)];
+  if (row >= 0 && (u64)row < rows) atomicMax((P*)workspace + row, (P)GLOBAL_INDEX + 1);
+"#;
+
+/// How the terms from `l` to `end` are added to a pack of columns: of sorted places, or of a single place.
+const TERMS: &str = r#"  const Row* sorted = rows_of(workspace, SIDE, count);
+  const P* order = places_of(workspace, SIDE, count);
+  C* partials = (C*)(workspace + partials_at);
   auto add = [&](P l, P end, u64 j, C* sum) {
 #pragma unroll 4
     for (; l < end; l++) {
-      P p = order[l];
+      P p = ADDS ? order[l] : l;
       auto v = fetch(x + outer.offset(p, 0) + COLUMN(j, 1));
       C weight = WEIGHT(p);
 #pragma unroll
@@ -311,8 +273,7 @@ const LISTS: &str = r#"  const P* starts = (const P*)workspace;
 
 /// A block adds up as many terms as a window has, if all of them go to the same row.
 const PIECES: &str = r#"  P begin = (P)blockIdx.x * WINDOW;
-  if (starts[rows] < begin + WINDOW) return;
-  if (i[outer.offset(order[begin], 1)] != i[outer.offset(order[begin + WINDOW - 1], 1)]) return;
+  if (live(workspace) < begin + WINDOW || sorted[begin] != sorted[begin + WINDOW - 1]) return;
   for (u64 j = threadIdx.x * V; j < n; j += blockDim.x * V) {
     C sum[V] = {};
     add(begin, begin + WINDOW, j, sum);
@@ -323,8 +284,20 @@ const PIECES: &str = r#"  P begin = (P)blockIdx.x * WINDOW;
 /// Some threads make a row: of equal places the last, or all, whole windows by what the kernel before has made of them.
 const ROWS: &str = r#"  u64 row = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (row >= rows) return;
-  P begin = starts[row], end = starts[row + 1];
-  if (!ADDS && begin < end) begin = end - 1;
+#if ADDS
+  // The first sorted place whose row is not below.
+  auto first = [&](u64 row, P from, P to) {
+    while (from < to) {
+      P middle = from + (to - from) / 2;
+      if (sorted[middle] < row) from = middle + 1;
+      else to = middle;
+    }
+    return from;
+  };
+  P all = live(workspace), begin = first(row, 0, all), end = first(row + 1, 0, all);
+#else
+  P end = ((const P*)workspace)[row], begin = end > 0 ? end - 1 : 0;
+#endif
   for (u64 j = threadIdx.x % LANES * V; j < n; j += LANES * V) {
     C sum[V] = {};
 #if WINDOWS

@@ -107,6 +107,11 @@ template <typename T> inline T __shfl_down(T mine, unsigned by, int width = HIP_
 template <typename T> inline T atomicAdd(T* to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
 template <typename T> inline T atomicOr(T* to, T value) { return __atomic_fetch_or(to, value, __ATOMIC_RELAXED); }
 template <typename T> inline T atomicAnd(T* to, T value) { return __atomic_fetch_and(to, value, __ATOMIC_RELAXED); }
+template <typename T> inline T atomicMax(T* to, T value) {
+  T old = __atomic_load_n(to, __ATOMIC_RELAXED);
+  while (old < value && !__atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+  return old;
+}
 template <typename T> inline T atomicExch(T* to, T value) { return __atomic_exchange_n(to, value, __ATOMIC_RELAXED); }
 template <typename T> inline T atomicCAS(T* to, T old, T value) {
   __atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
