@@ -265,12 +265,14 @@ fn every_operation_agrees_with_the_cpu() {
     }
 }
 
+/// Shapes for which kernels are made in different ways.
 #[test]
-fn sorted_sums_agree_with_the_cpu() {
+fn sorts_and_rows_of_any_size_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     for dtype in ["f64", "bf16"] {
         let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
         verify(libraries, "tests/workloads/scatter.aorta", &arguments);
+        verify(libraries, "tests/workloads/rows.aorta", &arguments);
     }
 }
 

@@ -336,6 +336,8 @@ def theirs(case, torch, compiled=False):
     if compiled:
         body = torch.compile(body)
     stream = torch.cuda.Stream()
+    # The tensors were made on another stream.
+    torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         for _ in range(2):
             body()

@@ -135,7 +135,7 @@ pub(super) struct Columns {
     pub geometry: Geometry,
     pub length: u64,
     /// Neighbours that a thread takes as one, and those of them that are written and read by one instruction.
-    pack: u64,
+    pub pack: u64,
     written: u64,
     read: u64,
     /// Threads that share the elements; a power of two.

@@ -15,6 +15,18 @@ const SEVERAL_ROWS: u64 = 128;
 /// Threads that a compute unit has room for, NVIDIA's and AMD's.
 const UNIT_THREADS: u64 = 2048;
 
+/// Compute units of a large device.
+const UNITS: u64 = 132;
+
+/// Bytes of rows that a thread has at least, as long as enough threads remain: fewer would keep too few loads under way.
+const THREAD_BYTES: u64 = 16;
+
+/// Threads of a block that has a chunk of a row.
+const CHUNK_THREADS: u64 = 256;
+
+/// Elements that are read as one even where a row does not begin at a multiple of them, if it is that many times longer.
+const WORTH_A_SHIFT: u64 = 8;
+
 /// The rows of tensors whose dimensions differ in the last at most.
 pub struct Rows {
     /// The walk over all dimensions but the last.
@@ -72,37 +84,71 @@ pub struct RowSplit {
     rows: Rows,
     /// Elements that a thread reads as one.
     pack: u64,
+    /// A row may begin between two packs: its first and last one are read element by element.
+    shifted: bool,
     /// Packs that a thread has in registers.
     packs: u64,
-    /// Threads that share a row; a power of two.
+    /// Threads that share a row, or a chunk of it; a power of two.
     threads: u64,
+    /// Rows of a thread, where they are short.
+    several: u64,
+    /// Chunks of a row, each of which has a block, where rows are few and long; else 1.
+    chunks: u64,
     /// The registers of a row's threads hold all of it, so that it is read once.
     pub whole: bool,
+}
+
+/// The bodies of a kernel along rows, which use the helpers of [`HELPERS`].
+pub struct RowBodies {
+    /// Where registers hold the rows of a thread.
+    pub once: &'static str,
+    /// Where a row is read piece by piece, once for its sums and once for the result.
+    pub twice: &'static str,
+    /// Where a row has several blocks: what a block writes to `parts` for its chunk, and how the result is made of these.
+    pub chunks: [&'static str; 2],
 }
 
 impl RowSplit {
     /// The split for the first output and the first input.
     pub fn of(spec: &Spec) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
-        let rows = Rows::of(&tensors);
+        let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
         let length = rows.length;
-        let pack = tensors.iter().map(|tensor| pack(tensor)).min().unwrap_or(1);
+        let aligned = tensors.iter().map(|tensor| pack(tensor)).min().unwrap_or(1);
+        let widest = 16 / size;
+        let shifted = aligned < widest && length >= WORTH_A_SHIFT * widest && shift_alike(&tensors, widest);
+        let pack = if shifted { widest } else { aligned };
+        // From the pack in which a row begins to the one in which it ends.
+        let reach = if shifted { length + pack - 1 } else { length };
         // What fits into registers: 32 floats of a thread, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
-        // A row of one warp needs no barrier. A longer one has more threads, with less of it each, so that many loads are
-        // under way.
-        let threads = match length <= 32 * most {
-            true => length.div_ceil(pack).next_power_of_two().min(32),
-            false => length.div_ceil(most / 2).next_power_of_two().min(MOST_THREADS),
+        let held = most / pack;
+        let whole = reach <= MOST_THREADS * held * pack;
+        // A block for each chunk that the registers of some warps hold, so that several blocks share a unit; or more of
+        // them, to keep the device busy.
+        let chunks = match whole || rows.count >= UNITS {
+            true => 1,
+            false => length.div_ceil(CHUNK_THREADS * held * pack - pack).max(UNITS.div_ceil(rows.count)),
         };
-        let whole = length <= threads * most;
-        let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
-        RowSplit { rows, pack, packs, threads, whole }
+        let of_block = if chunks > 1 { length.div_ceil(chunks).next_multiple_of(pack) + pack - 1 } else { reach };
+        let (threads, packs) = match whole || chunks > 1 {
+            true => registers(of_block.div_ceil(pack), pack, held, UNITS * UNIT_THREADS / (rows.count * chunks)),
+            false => (MOST_THREADS, held / 2),
+        };
+        let spare = rows.count * threads / (UNITS * UNIT_THREADS);
+        let wanted = THREAD_BYTES / (packs * pack * size);
+        let several = if whole { wanted.min(spare).max(1) } else { 1 };
+        RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole }
+    }
+
+    /// Elements of a chunk; all chunks begin at a pack.
+    fn chunk(&self) -> u64 {
+        self.rows.length.div_ceil(self.chunks).next_multiple_of(self.pack)
     }
 
     /// Number of threads that have a part of a row, over all rows.
     pub fn all_threads(&self) -> u64 {
-        self.rows.count * self.threads
+        self.rows.count * self.threads * self.chunks / self.several
     }
 
     /// Whether the threads of a row are those of several warps.
@@ -115,25 +161,25 @@ impl RowSplit {
     }
 
     fn blocks(&self) -> u64 {
-        self.rows.count.div_ceil(self.block() / self.threads).max(1)
+        self.rows.count.div_ceil(self.several * self.block() / self.threads).max(1) * self.chunks
     }
 
     /// The cost of a kernel that reads a row once where registers hold it, and else twice.
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
-            blocks: self.blocks(),
+            blocks: self.blocks() * if self.chunks > 1 { 2 } else { 1 },
             share: (self.block() * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
             ..spec.streaming_cost(flops, 1)
         }
     }
 
-    /// The kernel of that name with a scalar parameter. `once` is its body where registers hold a row, `twice` where they
-    /// do not; both use the helpers of [`HELPERS`], and return before they write where `live` is false.
-    pub fn launch(&self, name: &str, spec: &Spec, scalar: (&str, f64), once: &str, twice: &str) -> Launch {
+    /// The kernels of that name with a scalar parameter. Each chunk of a row has `part` values of the type that is
+    /// computed in.
+    pub fn launch(&self, name: &str, spec: &Spec, scalar: (&str, f64), part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
-        let params = [
+        let mut params = vec![
             format!("{dtype}* y"),
             format!("const {dtype}* x"),
             format!("C {}", scalar.0),
@@ -147,7 +193,7 @@ impl RowSplit {
             DType::F64 => Arg::F64(scalar.1),
             _ => Arg::F32(scalar.1 as f32),
         };
-        let args = vec![
+        let mut args = vec![
             Arg::Operand(1),
             Arg::Operand(0),
             scalar,
@@ -157,29 +203,52 @@ impl RowSplit {
             Arg::U64(rows.count),
             Arg::U32(rows.length as u32),
         ];
+        if self.chunks > 1 {
+            params.push("C* parts".into());
+            args.push(Arg::Workspace(rows.count * self.chunks * part * compute.size()));
+        }
         let before = format!(
-            "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n{HELPERS}",
+            "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
+             #define SHIFTED {}\n#define EVEN {}\n{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
             self.packs,
+            self.several,
             self.block(),
-            rows.length.is_multiple_of(self.threads * self.pack * self.packs),
+            self.chunks,
+            u32::from(self.shifted),
+            !self.shifted && self.chunks == 1 && rows.length.is_multiple_of(self.threads * self.pack * self.packs),
         );
         let index = index_type(rows.count);
-        let body = format!(
-            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;\n  \
-             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n  \
-             const {dtype}* from = x + g.offset(at, 1);\n  {dtype}* to = y + g.offset(at, 0);\n{}",
-            if self.whole { once } else { twice }
+        let place = format!(
+            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
+             const {dtype}* from[R];\n  {dtype}* to[R];\n  bool live[R];\n  Place shift[R];\n  EACH_ROW {{\n    \
+             live[r] = row + r * (BLOCK / T) < rows;\n    {index} at = ({index})(live[r] ? row + r * (BLOCK / T) : 0);\n    \
+             from[r] = x + g.offset(at, 1);\n    to[r] = y + g.offset(at, 0);\n    \
+             shift[r] = SHIFTED ? (Place)((u64)from[r] / sizeof({dtype}) % V) : 0;\n  }}\n"
         );
-        Launch::Kernel(Kernel {
-            source: source(name, &before, &params, &body),
-            grid: self.blocks(),
-            block: self.block() as u32,
-            shared: Shared::Bytes(0),
-            args,
-        })
+        let chunk = self.chunk();
+        let of_chunk = format!(
+            "  u32 chunk = blockIdx.x % CHUNKS, begin = chunk * {chunk}u;\n  from[0] += (i64)begin * sx;\n  \
+             to[0] += (i64)begin * sy;\n  n = begin < n ? n - begin < {chunk}u ? n - begin : {chunk}u : 0;\n"
+        );
+        let launch = |name: &str, body: String| {
+            Launch::Kernel(Kernel {
+                source: source(name, &before, &params, &body),
+                grid: self.blocks(),
+                block: self.block() as u32,
+                shared: Shared::Bytes(0),
+                args: args.clone(),
+            })
+        };
+        match self.chunks {
+            1 => vec![launch(name, format!("{place}{}", if self.whole { bodies.once } else { bodies.twice }))],
+            _ => vec![
+                launch(&format!("{name}_parts"), format!("{place}{of_chunk}{}", bodies.chunks[0])),
+                launch(name, format!("{place}{of_chunk}{}", bodies.chunks[1])),
+            ],
+        }
     }
 }
 
@@ -197,35 +266,70 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
+/// Threads, a power of two, and packs of each, `most` at most, that hold so many packs in registers. As long as the device
+/// has room for a thread for each pack, that is what they are. Else of those that hold the fewest too many, the ones with
+/// about sixteen elements for each thread.
+fn registers(packs: u64, pack: u64, most: u64, room: u64) -> (u64, u64) {
+    let splits = (0..=MOST_THREADS.ilog2()).map(|bits| (1 << bits, packs.div_ceil(1 << bits)));
+    let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
+        true => (*each, *threads),
+        false => (threads * each, (each * pack).abs_diff(16)),
+    };
+    splits.filter(|(_, each)| *each <= most).min_by_key(cost).unwrap_or((MOST_THREADS, most))
+}
+
+/// Whether rows of all tensors begin equally far behind a multiple of `widest` elements.
+fn shift_alike(tensors: &[&Tensor], widest: u64) -> bool {
+    let lead = tensors[0].dims.len() - 1;
+    tensors.iter().all(|tensor| {
+        let shifts = tensor.strides[..lead].iter().zip(tensors[0].strides.iter());
+        tensor.strides[lead] == 1
+            && u64::from(tensor.align) == widest * tensor.dtype.size()
+            && shifts.into_iter().all(|(own, other)| own % widest == other % widest)
+    })
+}
+
 /// Functions on a piece of a row, and across the threads of a row. `T` threads share a row, and each has `K` packs
-/// of `V` elements of a piece.
+/// of `V` elements of a piece, of each of `R` rows. Row `r` is read at `from[r]` and written at `to[r]`, unless `live[r]` is
+/// false. Where there are `CHUNKS`, `n` is the length of the block's own.
 const HELPERS: &str = r#"
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(BLOCK)
 #define LOWEST (-C(1) / C(0))
+#define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
 // Packs of a thread lie `T` packs apart, so that neighbours read neighbours. `EVEN` pieces need no look at the end.
+#if SHIFTED
+typedef i64 Place;
+#else
+typedef u32 Place;
+#endif
 #define EACH_PACK(start) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (u32 j = (start) + (k * T + lane) * V; EVEN || j < n)
+    if (Place j = (Place)((start) + (k * T + lane) * V) - shift[r]; EVEN || j < n)
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
 
-// Reads a pack, and multiplies it by a factor.
-template <typename E> __device__ inline void read(const E* from, i64 step, u32 j, C scale, C* v) {
+// Whether a pack is all in the row; the first and the last one of a shifted row may not be.
+__device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= n); }
+
+// Reads a pack, and multiplies it by a factor. What is outside of the row becomes the lowest. A pack lies in memory even
+// where it begins before its row or ends behind it: memory has no end between two packs.
+template <typename E> __device__ inline void read(const E* from, i64 step, Place j, u32 n, C scale, C* v) {
   if (V > 1) {
     Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
     EACH v[i] = load<C>(pack.at[i]) * scale;
+    if (!inside(j, n)) { EACH if (j + i < 0 || j + i >= n) v[i] = LOWEST; }
   } else {
     v[0] = load<C>(from[j * step]) * scale;
   }
 }
 
-template <typename E> __device__ inline void write(E* to, i64 step, u32 j, const C* v) {
-  if (V > 1) {
+template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32 n, const C* v) {
+  if (V > 1 && inside(j, n)) {
     Pack<E, V> pack;
     EACH store<C>(pack.at[i], v[i]);
     *(Pack<E, V>*)(to + j) = pack;
   } else {
-    store<C>(to[j * step], v[0]);
+    EACH if (!SHIFTED || (j + i >= 0 && j + i < n)) store<C>(to[(j + i) * step], v[i]);
   }
 }
 

@@ -5,6 +5,7 @@ use crate::base::{DType, Dims};
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
 use super::movement::{Columns, head_geometry};
+use super::select::GROUPS;
 use super::sort::RowSort;
 use super::*;
 
@@ -79,16 +80,13 @@ impl Operation for Scatter {
         let adds = if spec.attrs.word("combine") == "add" { spec.inputs[0].elements() } else { 0 };
         let weights = if spec.inputs.len() > 2 { spec.inputs[0].elements() } else { 0 };
         let split = Split::of(spec);
-        let indices = &spec.inputs[1];
-        let (found, of_indices, blocks) = match split.adds {
-            true => (split.sort.moved(), split.sort.instructions(), split.sort.blocks()),
-            false => {
-                let blocks = |count: u64| count.div_ceil(u64::from(BLOCK));
-                (
-                    split.found,
-                    OF_AN_INDEX * indices.elements() as f64,
-                    blocks(spec.outputs[0].dims[0]) + blocks(indices.elements()),
-                )
+        let count = spec.inputs[1].elements();
+        let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
+        let (found, of_indices, before) = match split.finder {
+            Finder::Few => (0, OF_AN_INDEX * (split.summers * count) as f64, 0),
+            Finder::Sort(sort) => (sort.moved(), sort.instructions(), sort.blocks()),
+            Finder::Last => {
+                (split.found(spec), OF_AN_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
             }
         };
         let found = Traffic::of(Space::Device, found);
@@ -97,7 +95,7 @@ impl Operation for Scatter {
             instructions: of_indices + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
             read: Spec::bytes_of(&spec.inputs) + found,
             written: Spec::bytes_of(&spec.outputs) + found,
-            blocks: blocks + split.windows + split.summers,
+            blocks: before + split.windows * split.chunks(split.columns.threads) + split.summers,
             share: 4,
             ..Cost::default()
         }
@@ -122,8 +120,9 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// Where terms are added, kernels before the last sort the places of indices by row; where a row has very many terms,
-    /// one adds up pieces of it. Else they find the last place of each row. The last kernel has some threads for each row.
+    /// The last kernel has some threads for each row. Where indices are few, its blocks find those of their rows by
+    /// themselves. Else kernels before it sort the places of indices by row, and add up pieces of rows that have very many
+    /// terms; or find the last place of each row, where terms are not added.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
@@ -145,7 +144,7 @@ impl Operation for Scatter {
             "u64 n".into(),
         ];
         let partials = split.windows * columns.length * scatter_type(spec).size();
-        let partials_at = split.found.next_multiple_of(16);
+        let partials_at = split.found(spec).next_multiple_of(16);
         let mut args = vec![
             Arg::Workspace(partials_at + partials),
             Arg::U64(partials_at),
@@ -168,17 +167,19 @@ impl Operation for Scatter {
             args.push(Arg::Words(geometry_words(&geometry)));
             weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
         }
-        let before = format!(
-            "{}typedef {} C;\n#define WINDOW {WINDOW}\n#define ADDS {}\n#define WINDOWS {}\n#define SIDE {}\n\
-             #define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n{}",
-            split.sort.text(),
-            c_type(scatter_type(spec)),
-            u32::from(split.adds),
-            u32::from(split.windows > 0),
-            split.sort.side(),
-            columns.text(),
-        );
-        let launch = |name, body: &str, grid| {
+        let launch = |name, body: &str, terms, chunks, grid| {
+            let side = if let Finder::Sort(sort) = split.finder { sort.side() } else { 0 };
+            let before = format!(
+                "{}typedef {} C;\n#define FEW {}\n#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
+                 #define CHUNKS {chunks}\n#define SIDE {side}\n#define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n{}{GROUPS}",
+                split.sort.text(),
+                c_type(scatter_type(spec)),
+                if matches!(split.finder, Finder::Few) { FEW } else { 0 },
+                split.window,
+                u32::from(split.windows > 0),
+                u32::from(split.adds),
+                columns.text(),
+            );
             Launch::Kernel(Kernel {
                 source: source(name, &before, &params, body),
                 grid,
@@ -187,57 +188,117 @@ impl Operation for Scatter {
                 args: args.clone(),
             })
         };
-        let threads = |count: u64| count.div_ceil(u64::from(BLOCK)).max(1);
-        let mut launches = match split.adds {
-            true => split.sort.launches(i, 1, &outer, 1),
-            false => vec![
-                launch("scatter_clear", CLEAR, threads(y.dims[0])),
-                launch("scatter_last", LAST, threads(i.elements())),
-            ],
+        let each = |name, body: &str, count: u64| launch(name, body, 1, 1, count.div_ceil(u64::from(BLOCK)).max(1));
+        let mut launches = match split.finder {
+            Finder::Few => Vec::new(),
+            Finder::Sort(sort) => sort.launches(i, 1, &outer, 1),
+            Finder::Last => {
+                vec![each("scatter_clear", CLEAR, y.dims[0]), each("scatter_last", LAST, i.elements())]
+            }
         };
         if split.windows > 0 {
-            launches.push(launch("scatter_pieces", &format!("{TERMS}{PIECES}"), split.windows));
+            let (terms, chunks) = (u64::from(BLOCK) / columns.threads, split.chunks(columns.threads));
+            launches.push(launch("scatter_pieces", &format!("{TERMS}{PIECES}"), terms, chunks, split.windows * chunks));
         }
-        launches.push(launch("scatter", &format!("{TERMS}{ROWS}"), split.summers));
+        launches.push(launch("scatter", &format!("{TERMS}{ROWS}"), split.terms, split.row_chunks, split.summers));
         launches
     }
 }
 
-/// Terms that are added up apart, where all of them go to the same row.
+/// Terms that are added up apart at least, where all of them go to the same row.
 const WINDOW: u64 = 128;
 
-/// Instructions for each element that is added, and for each index where the last of a row is found.
+/// Indices that each block looks through by itself at most.
+const FEW: u64 = 1024;
+
+/// Terms of a row for each of the threads that share them, about.
+const TERMS_OF_A_THREAD: u64 = 8;
+
+/// Threads that share the columns of a row at least, before they share its terms.
+const WARP: u64 = 32;
+
+/// Blocks that keep a large device busy.
+const BUSY: u64 = 1056;
+
+/// Instructions for each element that is added, and for each index that is looked at.
 const OF_AN_ELEMENT: f64 = 3.0;
 const OF_AN_INDEX: f64 = 12.0;
+
+/// How it becomes known which terms go to a row.
+#[derive(Clone, Copy, Debug)]
+enum Finder {
+    /// Each block looks through all indices.
+    Few,
+    /// The places of indices are sorted.
+    Sort(RowSort),
+    /// Each index is put to its row, if it is the last one.
+    Last,
+}
 
 /// How the work is divided among blocks.
 struct Split {
     columns: Columns,
     /// Whether terms of a row are added up; else the last of them stays.
     adds: bool,
+    finder: Finder,
     sort: RowSort,
-    /// Pieces of rows that are added up apart.
+    /// Terms of a piece of a row, and the number of pieces.
+    window: u64,
     windows: u64,
-    /// Blocks of the last kernel.
+    /// In the last kernel: threads that share the terms of a row, blocks that share its columns, and blocks in all.
+    terms: u64,
+    row_chunks: u64,
     summers: u64,
-    /// Bytes of what is known of the indices: the sorted ones, or the last place of each row.
-    found: u64,
 }
 
 impl Split {
     fn of(spec: &Spec) -> Split {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let columns = Columns::of(y, 1, x, i.dims.len());
+        let mut columns = Columns::of(y, 1, x, i.dims.len());
         let (rows, count) = (y.dims[0], i.elements());
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
-        Split {
+        let finder = match adds {
+            _ if count <= FEW => Finder::Few,
+            true => Finder::Sort(sort),
+            false => Finder::Last,
+        };
+        let wanted = if adds { (count / rows.max(1) / TERMS_OF_A_THREAD).max(1).next_power_of_two() } else { 1 };
+        if wanted > 1 {
+            columns.threads = columns.threads.min(WARP);
+        }
+        let terms = wanted.min(u64::from(BLOCK) / columns.threads);
+        let groups = rows.div_ceil(u64::from(BLOCK) / (columns.threads * terms)).max(1);
+        let window = WINDOW.max(count.isqrt());
+        let mut split = Split {
             adds,
-            windows: if adds && count >= 2 * WINDOW { count / WINDOW } else { 0 },
-            summers: rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1),
-            found: if adds { sort.workspace() } else { 8 * rows },
+            finder,
             sort,
+            window,
+            windows: if adds && count > FEW { count / window } else { 0 },
+            terms,
+            row_chunks: 1,
+            summers: groups,
             columns,
+        };
+        // More blocks than one share a row where rows alone are too few, or where threads of a row share its terms.
+        let all = split.chunks(split.columns.threads);
+        split.row_chunks = if terms > 1 { all } else { all.min(BUSY.div_ceil(groups)) };
+        split.summers *= split.row_chunks;
+        split
+    }
+
+    /// Blocks of a row if that many threads have a pack of its columns each.
+    fn chunks(&self, threads: u64) -> u64 {
+        self.columns.length.div_ceil(threads * self.columns.pack).max(1)
+    }
+
+    /// Bytes of what is known of the indices: the sorted ones, or the last place of each row.
+    fn found(&self, spec: &Spec) -> u64 {
+        match self.finder {
+            Finder::Few => 0,
+            Finder::Sort(sort) => sort.workspace(),
+            Finder::Last => 8 * spec.outputs[0].dims[0],
         }
     }
 }
@@ -252,39 +313,109 @@ const LAST: &str = r#"  if (GLOBAL_INDEX >= count) return;
   if (row >= 0 && (u64)row < rows) atomicMax((P*)workspace + row, (P)GLOBAL_INDEX + 1);
 "#;
 
-/// How the terms from `l` to `end` are added to a pack of columns: of sorted places, or of a single place.
-const TERMS: &str = r#"  const Row* sorted = rows_of(workspace, SIDE, count);
+/// How the terms from `l` to `end` are added to a pack of columns: of sorted places, or of a single place. `TERMS` threads
+/// share them, each with its own sum, and `total` adds these up.
+const TERMS: &str = r#"  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x / LANES % TERMS;
+  u32 chunk = blockIdx.x % CHUNKS, group = threadIdx.x / (LANES * TERMS);
+  const u32 groups = 256 / (LANES * TERMS);
+  u64 item = (u64)blockIdx.x / CHUNKS * groups + group;
+#if FEW
+  __shared__ P order[FEW];
+#else
+  const Row* sorted = rows_of(workspace, SIDE, count);
   const P* order = places_of(workspace, SIDE, count);
+#endif
   C* partials = (C*)(workspace + partials_at);
   auto add = [&](P l, P end, u64 j, C* sum) {
-#pragma unroll 4
-    for (; l < end; l++) {
-      P p = ADDS ? order[l] : l;
-      auto v = fetch(x + outer.offset(p, 0) + COLUMN(j, 1));
-      C weight = WEIGHT(p);
+    const u32 AHEAD = 8;
+    for (l += own_term; l < end; l += AHEAD * TERMS) {
+      Pack<ELEMENT, V> v[AHEAD];
+      C weight[AHEAD];
 #pragma unroll
-      for (int c = 0; c < V; c++) {
-        C term = weight * load<C>(v.at[c]);
-        sum[c] = ADDS ? sum[c] + term : term;
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (end - l <= a * TERMS) continue;
+        P p = ADDS || FEW ? order[l + a * TERMS] : l;
+        v[a] = fetch(x + outer.offset(p, 0) + COLUMN(j, 1));
+        weight[a] = WEIGHT(p);
+      }
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (end - l <= a * TERMS) continue;
+#pragma unroll
+        for (int c = 0; c < V; c++) {
+          C term = weight[a] * load<C>(v[a].at[c]);
+          sum[c] = ADDS ? sum[c] + term : term;
+        }
+      }
+    }
+  };
+  // The threads of the first term have the total.
+  auto total = [&](C* sum) {
+    if (TERMS == 1) return;
+    __shared__ C sums[256][V];
+#pragma unroll
+    for (u32 step = TERMS / 2; step > 0; step /= 2) {
+      __syncthreads();
+      if (own_term >= step && own_term < 2 * step) {
+        for (int c = 0; c < V; c++) sums[threadIdx.x][c] = sum[c];
+      }
+      __syncthreads();
+      if (own_term < step) {
+        for (int c = 0; c < V; c++) sum[c] += sums[threadIdx.x + step * LANES][c];
       }
     }
   };
 "#;
 
 /// A block adds up as many terms as a window has, if all of them go to the same row.
-const PIECES: &str = r#"  P begin = (P)blockIdx.x * WINDOW;
+const PIECES: &str = r#"  P begin = (P)item * WINDOW;
   if (live(workspace) < begin + WINDOW || sorted[begin] != sorted[begin + WINDOW - 1]) return;
-  for (u64 j = threadIdx.x * V; j < n; j += blockDim.x * V) {
-    C sum[V] = {};
-    add(begin, begin + WINDOW, j, sum);
-    for (int c = 0; c < V; c++) partials[blockIdx.x * n + j + c] = sum[c];
-  }
+  u64 j = ((u64)chunk * LANES + lane) * V;
+  C sum[V] = {};
+  if (j < n) add(begin, begin + WINDOW, j, sum);
+  total(sum);
+  if (j >= n || own_term > 0) return;
+  for (int c = 0; c < V; c++) partials[item * n + j + c] = sum[c];
 "#;
 
 /// Some threads make a row: of equal places the last, or all, whole windows by what the kernel before has made of them.
-const ROWS: &str = r#"  u64 row = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
-  if (row >= rows) return;
-#if ADDS
+const ROWS: &str = r#"#if FEW
+  __shared__ P found[FEW], starts[groups + 1];
+  __shared__ unsigned short rows_found[FEW];
+  u32 t = threadIdx.x;
+  // A thread looks at neighbouring indices, so that those of the block's rows are found in their order.
+  u32 each = ((u32)count + 255) / 256, from = each * t < count ? each * t : (u32)count;
+  u32 to = (u32)count - from < each ? (u32)count : from + each;
+  i64 first = (i64)(item - group);
+  auto own_row = [&](u32 p) {
+    i64 row = (i64)i[outer.offset((P)p, 1)];
+    return row >= first && row - first < groups && (u64)row < rows ? (u32)(row - first) : groups;
+  };
+  u32 mine = 0, all;
+  for (u32 p = from; p < to; p++) mine += own_row(p) < groups;
+  Block block = {0};
+  u32 at = block.before(mine, all);
+  for (u32 p = from; p < to; p++) {
+    u32 own = own_row(p);
+    if (own == groups) continue;
+    found[at] = (P)p;
+    rows_found[at++] = (unsigned short)own;
+  }
+  __syncthreads();
+  for (u32 l = t; l < all; l += 256) {
+    u32 own = rows_found[l], before = 0;
+    for (u32 m = 0; m < all; m++) before += rows_found[m] < own || (rows_found[m] == own && m < l);
+    order[before] = found[l];
+  }
+  for (u32 r = t; r <= groups; r += 256) {
+    u32 before = 0;
+    for (u32 m = 0; m < all; m++) before += rows_found[m] < r;
+    starts[r] = before;
+  }
+  __syncthreads();
+  P begin = starts[group], end = starts[group + 1];
+  if (!ADDS && begin < end) begin = end - 1;
+#elif ADDS
   // The first sorted place whose row is not below.
   auto first = [&](u64 row, P from, P to) {
     while (from < to) {
@@ -294,30 +425,36 @@ const ROWS: &str = r#"  u64 row = (u64)blockIdx.x * (blockDim.x / LANES) + threa
     }
     return from;
   };
-  P all = live(workspace), begin = first(row, 0, all), end = first(row + 1, 0, all);
+  P all = live(workspace), begin = first(item, 0, all), end = first(item + 1, 0, all);
 #else
-  P end = ((const P*)workspace)[row], begin = end > 0 ? end - 1 : 0;
+  P end = item < rows ? ((const P*)workspace)[item] : 0, begin = end > 0 ? end - 1 : 0;
 #endif
-  for (u64 j = threadIdx.x % LANES * V; j < n; j += LANES * V) {
-    C sum[V] = {};
+  // Where whole windows of its terms begin and end.
+  P head = end, tail = end;
 #if WINDOWS
-    for (P l = begin; l < end;) {
-      P next = l / WINDOW * WINDOW + WINDOW;
-      if (next - l == WINDOW && end - l >= WINDOW) {
-#pragma unroll
-        for (int c = 0; c < V; c++) sum[c] += partials[l / WINDOW * n + j + c];
-      } else {
-        add(l, next < end ? next : end, j, sum);
-      }
-      l = next;
-    }
-#else
-    add(begin, end, j, sum);
+  P window = (begin + WINDOW - 1) / WINDOW, last = end / WINDOW;
+  if (window < last) { head = window * WINDOW; tail = last * WINDOW; }
 #endif
+  for (u64 base = (u64)chunk * LANES * V; base < n; base += (u64)CHUNKS * LANES * V) {
+    u64 j = base + lane * V;
+    C sum[V] = {};
+    if (j < n) {
+      add(begin, head, j, sum);
+#if WINDOWS
+#pragma unroll 4
+      for (P w = window + own_term; w < last; w += TERMS) {
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[c] += partials[(u64)w * n + j + c];
+      }
+#endif
+      add(tail, end, j, sum);
+    }
+    total(sum);
+    if (j >= n || own_term > 0 || item >= rows) continue;
     Pack<ELEMENT, V> v;
 #pragma unroll
     for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
-    put(y + row * sy + COLUMN(j, 0), v);
+    put(y + item * sy + COLUMN(j, 0), v);
   }
 "#;
 

@@ -4,7 +4,7 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::ball::{FUNCTION, Precision};
-use super::rows::{RowSplit, row_length};
+use super::rows::{RowBodies, RowSplit, row_length};
 use super::*;
 
 /// Instructions for each element, and for each thread whose row is that of one warp, or of several. Counted as those of
@@ -125,26 +125,37 @@ impl Operation for Softmax {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let scale = spec.attrs.number("scale");
-        vec![RowSplit::of(spec).launch("softmax", spec, ("scale", scale), ONCE, TWICE)]
+        RowSplit::of(spec).launch("softmax", spec, ("scale", scale), 2, &BODIES)
     }
 }
 
+const BODIES: RowBodies = RowBodies { once: ONCE, twice: TWICE, chunks: [PARTS, SCALE] };
+
 /// The row is in registers.
-const ONCE: &str = r#"  C v[K][V], m = LOWEST, s = 0;
-  EACH_PACK(0) { read(from, sx, j, scale, v[k]); }
-  EACH_PACK(0) { EACH if (v[k][i] > m) m = v[k][i]; }
-  m = across(m, LOWEST, Larger());
-  EACH_PACK(0) { EACH { v[k][i] = f_exp(v[k][i] - m); s += v[k][i]; } }
-  C share = C(1) / across(s, 0, Sum());
-  if (!live) return;
-  EACH_PACK(0) { EACH v[k][i] *= share; write(to, sy, j, v[k]); }
+const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
+  EACH_ROW { EACH_PACK(0) { read(from[r], sx, j, n, scale, v[r][k]); } }
+  EACH_ROW {
+    m[r] = LOWEST;
+    EACH_PACK(0) { EACH if (v[r][k][i] > m[r]) m[r] = v[r][k][i]; }
+    m[r] = across(m[r], LOWEST, Larger());
+  }
+  EACH_ROW {
+    s[r] = 0;
+    EACH_PACK(0) { EACH { v[r][k][i] = f_exp(v[r][k][i] - m[r]); s[r] += v[r][k][i]; } }
+    s[r] = C(1) / across(s[r], 0, Sum());
+  }
+  EACH_ROW {
+    if (!live[r]) continue;
+    EACH_PACK(0) { EACH v[r][k][i] *= s[r]; write(to[r], sy, j, n, v[r][k]); }
+  }
 "#;
 
 /// The row is read piece by piece, once for the sum and once for the result.
-const TWICE: &str = r#"  C v[K][V], m = LOWEST, s = 0;
-  for (u32 start = 0; start < n; start += T * V * K) {
+const TWICE: &str = r#"  const u32 r = 0;
+  C v[K][V], m = LOWEST, s = 0;
+  for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
     C top = m;
-    EACH_PACK(start) { read(from, sx, j, scale, v[k]); }
+    EACH_PACK(start) { read(from[r], sx, j, n, scale, v[k]); }
     EACH_PACK(start) { EACH if (v[k][i] > top) top = v[k][i]; }
     if (top > m) { s *= f_exp(m - top); m = top; }
     if (m > LOWEST) { EACH_PACK(start) { EACH s += f_exp(v[k][i] - m); } }
@@ -152,9 +163,36 @@ const TWICE: &str = r#"  C v[K][V], m = LOWEST, s = 0;
   }
   C top = across(m, LOWEST, Larger());
   C share = C(1) / across(m > LOWEST ? s * f_exp(m - top) : s, 0, Sum());
-  if (!live) return;
-  for (u32 start = 0; start < n; start += T * V * K) {
-    EACH_PACK(start) { read(from, sx, j, scale, v[k]); }
-    EACH_PACK(start) { EACH v[k][i] = f_exp(v[k][i] - top) * share; write(to, sy, j, v[k]); }
+  if (!live[r]) return;
+  for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
+    EACH_PACK(start) { read(from[r], sx, j, n, scale, v[k]); }
+    EACH_PACK(start) { EACH v[k][i] = f_exp(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
   }
+"#;
+
+/// The largest element of a chunk, and the sum of its exponentials relative to that.
+const PARTS: &str = r#"  const u32 r = 0;
+  C v[K][V], m = LOWEST, s = 0;
+  EACH_PACK(0) { read(from[r], sx, j, n, scale, v[k]); }
+  EACH_PACK(0) { EACH if (v[k][i] > m) m = v[k][i]; }
+  m = across(m, LOWEST, Larger());
+  if (m > LOWEST) { EACH_PACK(0) { EACH s += f_exp(v[k][i] - m); } }
+  else { EACH_PACK(0) { EACH s += v[k][i] == LOWEST ? C(0) : v[k][i]; } }
+  s = across(s, 0, Sum());
+  if (threadIdx.x == 0) { parts[2 * (u64)blockIdx.x] = m; parts[2 * (u64)blockIdx.x + 1] = s; }
+"#;
+
+/// The chunk again, relative to the largest element and the sum of the whole row.
+const SCALE: &str = r#"  const u32 r = 0;
+  C v[K][V], m = LOWEST, s = 0;
+  const C* of_row = parts + row * CHUNKS * 2;
+  EACH_PACK(0) { read(from[r], sx, j, n, scale, v[k]); }
+  for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) if (of_row[2 * c] > m) m = of_row[2 * c];
+  m = across(m, LOWEST, Larger());
+  for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) {
+    C top = of_row[2 * c], sum = of_row[2 * c + 1];
+    s += top > LOWEST ? sum * f_exp(top - m) : sum;
+  }
+  s = C(1) / across(s, 0, Sum());
+  EACH_PACK(0) { EACH v[k][i] = f_exp(v[k][i] - m) * s; write(to[r], sy, j, n, v[k]); }
 "#;
