@@ -29,12 +29,18 @@ pub(super) struct Lowering {
     pub spans: Vec<SrcSpan>,
 }
 
+impl Lowering {
+    /// Takes everything out, to be filled anew.
+    pub(super) fn clear(&mut self) {
+        self.expression.clear();
+        self.views.clear();
+        self.spans.clear();
+    }
+}
+
 impl Analyzer<'_> {
-    /// Lowers an elementwise expression into `lowering`, whose room is used again.
+    /// Adds an elementwise expression as the next output of `lowering`.
     pub(super) fn lower(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Option<()> {
-        lowering.expression.clear();
-        lowering.views.clear();
-        lowering.spans.clear();
         let part = self.part(expr, op, lowering);
         let node = self.node(part, lowering)?;
         lowering.expression.finish(node);

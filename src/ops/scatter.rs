@@ -40,7 +40,7 @@ impl Operation for Scatter {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
-        call.needs_dtype(i, i.tensor.dtype == DType::I32, "indices of type i32")?;
+        call.needs_indices(i)?;
         let lead = i.tensor.dims.len();
         if x.dims.len() < lead || x.dims[..lead] != *i.tensor.dims {
             return Err(call.differs(
@@ -128,7 +128,7 @@ impl Operation for Scatter {
             "u64 partials_at".into(),
             format!("{dtype}* __restrict__ y"),
             format!("const {dtype}* __restrict__ x"),
-            "const i32* __restrict__ i".into(),
+            format!("const {}* __restrict__ i", c_type(i.dtype)),
             geometry_param(&outer).replace(" g", " outer"),
             geometry_param(&columns.geometry).replace(" g", " inner"),
             "u64 count".into(),
