@@ -255,3 +255,22 @@ fn optimizers_of_any_type() {
     }
     file.check();
 }
+
+/// Dimensions of a tensor and of its parts are merged and split, as inputs and as outputs.
+#[test]
+fn views_of_tensors_and_slices() {
+    let mut file = File::new(9);
+    for _ in 0..12 {
+        let dtype = file.pick(&FLOATS);
+        let [a, b, c] = [2, 3, 2].map(|least| least + file.below(9));
+        let (x, y) = (file.tensor(dtype, &[a, b, 2 * c]), format!("y{}", file.count));
+        let _ = writeln!(file.buffers, "buffer {y}: {dtype}[{a}, {b}, {}]", 2 * c);
+        // The last dimension is split, whatever gaps there are; all of a buffer without any are merged.
+        file.add(&format!("map(view({x}, [{a}, {b}, 2, {c}]) * 2 -> view({y}, [{a}, {b}, 2, {c}]))"));
+        file.add(&format!("softmax(view({y}, [{a} * {b}, {c} * 2]))"));
+        file.add(&format!("map(view({y}, [{}]) + 1 -> view({y}, [{}]))", 2 * a * b * c, 2 * a * b * c));
+        file.add(&format!("gemm(view({y}[1], [{b}, {}]), {dtype}[{}, 5])", 2 * c, 2 * c));
+        file.add(&format!("map(view({y}[.., 1..3], [{a}, {}]) - 1 -> view({y}[.., 1..3], [{a}, {}]))", 4 * c, 4 * c));
+    }
+    file.check();
+}

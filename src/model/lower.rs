@@ -75,6 +75,7 @@ impl Analyzer<'_> {
                     (a, b) => self.binary_part(binary(*operator), a, b, expr.span, lowering),
                 }
             }
+            ExprKind::Call { callee, .. } if self.names.name(callee.symbol) == "view" => self.leaf(expr, op, lowering),
             ExprKind::Call { callee, args } => {
                 let parts: Vec<Part> = args.iter().map(|arg| self.part(arg, op, lowering)).collect();
                 if parts.iter().any(|part| matches!(part, Part::Failed)) {

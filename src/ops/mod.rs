@@ -54,7 +54,7 @@ pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;
-pub use layout::stretches;
+pub use layout::{reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use synthetic::held;

@@ -27,7 +27,7 @@ pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
 impl Maker<'_> {
     /// Any operation that a rank does by itself.
     pub fn alone(&mut self) -> Use {
-        match self.choices.below(31) {
+        match self.choices.below(32) {
             0..=2 => self.map(),
             3 => self.cast(),
             4 | 5 => self.gemm(),
@@ -57,6 +57,7 @@ impl Maker<'_> {
             25 => self.rope(),
             26 => self.dropout(),
             27 | 28 => self.optimizer(),
+            29 => self.view(),
             _ => Use::new("nop()".to_owned()),
         }
     }
@@ -222,6 +223,18 @@ impl Maker<'_> {
         let out = self.result(&x, &[&x]);
         let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
         Use { text: format!("dropout({}{options}{out})", x.name), scratch }
+    }
+
+    /// An operation on a tensor in other dimensions.
+    fn view(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && !x.gaps && !x.name.contains("view("));
+        let elements: u64 = x.dims.iter().product();
+        let sizes = [vec![elements], vec![1, elements], vec![elements, 1]][self.choices.below(3)].clone();
+        let view = format!("view({}, {sizes:?})", x.name);
+        match self.choices.once_in(2) && x.writable {
+            true => Use::new(format!("map({view} * 2 -> {view})")),
+            false => Use { text: format!("softmax({view})"), scratch: vec![("", x.dtype, sizes)] },
+        }
     }
 
     /// A step of an optimizer, which updates declared buffers: they hold something.
