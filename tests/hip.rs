@@ -91,7 +91,7 @@ fn is_group_gone(group: u32) -> bool {
 }
 
 /// That a file's results are those of the CPU, as streams and as a graph.
-fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
+pub fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
     verify_with(libraries, &[], file, arguments);
 }
 

@@ -37,6 +37,7 @@ mod moe_reference;
 mod peers;
 mod plan_formats;
 mod processes;
+mod random_shapes;
 mod ranks;
 mod records;
 mod reference;

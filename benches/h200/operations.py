@@ -42,10 +42,10 @@ import numpy
 import torch
 
 FLOATS = ("f32", "f64", "f16", "bf16")
-U = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "i32": 0.0}
-HALF_STEP = {"f64": 0.0, "f32": 2.0**-150, "f16": 2.0**-25, "bf16": 2.0**-134, "i32": 0.0}
+U = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "i32": 0.0, "i64": 0.0}
+HALF_STEP = {"f64": 0.0, "f32": 2.0**-150, "f16": 2.0**-25, "bf16": 2.0**-134, "i32": 0.0, "i64": 0.0}
 TORCH = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
-         "i32": torch.int32, "i8": torch.int8, "u8": torch.uint8}
+         "i64": torch.int64, "i32": torch.int32, "i8": torch.int8, "u8": torch.uint8}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -93,7 +93,7 @@ class Tensors:
 
 def accumulated(dtype: str, roundings: float) -> float:
     """The bound for that many roundings in the type that arithmetic is done in, and one of the output."""
-    if dtype in ("f64", "i32"):
+    if dtype in ("f64", "i32", "i64"):
         return 2 * roundings * U["f64"] + U[dtype]
     return roundings * U["f32"] + (U[dtype] if dtype != "f32" else 0.0)
 
@@ -213,6 +213,11 @@ def elementwise(dtype: str, quick: bool):
     for dims, text, function in layouts:
         buffers = {name: dtype + shape(*sizes) for name, sizes in dims.items()}
         yield Case("map", dtype, buffers, text, lambda t, f=function: {"z": f(t)}, accumulated(dtype, 16))
+    # Several outputs in one pass: in a type of their own, in place, and where packs of different widths are written.
+    for dims in [(1,), (33, 65), (1_048_576,)]:
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims[-1:]), "s": dtype + shape(*dims), "d": "f64" + shape(*dims)}
+        yield Case("map", dtype, buffers, "map(x + y, x * y -> s, d)", lambda t: {"s": t.x + t.y, "d": t.x * t.y},
+                   accumulated(dtype, 16))
     wider = "f64" if dtype == "f64" else "f32"
     yield Case("map", dtype, {"x": f"{dtype}[77, 31]", "y": f"{wider}[77, 31]", "z": f"{wider}[77, 31]"},
                "map(tanh(x) * y -> z)", lambda t: {"z": t.x.tanh() * t.y}, accumulated(wider, 16))
@@ -221,6 +226,52 @@ def elementwise(dtype: str, quick: bool):
                    lambda t: {"x": store(torch.full_like(t.x, 0.1), dtype)})
     yield Case("fill", dtype, {"x": f"{dtype}[5, 4, 33] = zeros"}, "fill(-2.75 -> x[.., 1])", lambda t: {
         "x": torch.stack([torch.full_like(t["x"][:, 0], -2.75 if part == 1 else 0.0) for part in range(4)], 1)})
+
+
+def rotated(t: Tensors):
+    first, second = t.x.chunk(2, -1)
+    return torch.cat((first * t.c - second * t.s, second * t.c + first * t.s), -1)
+
+
+PHILOX = (0xd2511f53, 0xcd9e8d57, 0x9e3779b9, 0xbb67ae85)
+
+
+def uniform(count: int, seed: int) -> torch.Tensor:
+    """Draws of Philox4x32-10: element i is word i % 4 of block i / 4, as a multiple of 2^-24."""
+    low, words = (1 << 32) - 1, numpy.zeros((4, (count + 3) // 4), dtype=numpy.uint64)
+    words[0] = numpy.arange(words.shape[1])
+    keys = [seed & low, seed >> 32]
+    for _ in range(10):
+        a, b = words[0] * numpy.uint64(PHILOX[0]), words[2] * numpy.uint64(PHILOX[1])
+        mask, shift = numpy.uint64(low), numpy.uint64(32)
+        words = numpy.stack([(b >> shift) ^ words[1] ^ numpy.uint64(keys[0]), b & mask,
+                             (a >> shift) ^ words[3] ^ numpy.uint64(keys[1]), a & mask])
+        keys = [(keys[0] + PHILOX[2]) & low, (keys[1] + PHILOX[3]) & low]
+    return torch.from_numpy((words.T.reshape(-1)[:count] >> numpy.uint64(8)).astype(numpy.float64) / 2**24).to(DEVICE)
+
+
+def by_name(dtype: str, quick: bool):
+    for dims in [(2,), (5, 66), (2, 3, 17, 64)] + ([] if quick else [(8, 16, 512, 128)]):
+        angles = shape(*dims[-2:-1], dims[-1] // 2)
+        buffers = {"x": dtype + shape(*dims), "c": dtype + angles, "s": dtype + angles, "y": dtype + shape(*dims)}
+        yield Case("rope", dtype, buffers, "rope(x, c, s -> y)", lambda t: {"y": rotated(t)}, accumulated(dtype, 16))
+    for dims in [(1,), (33, 65), (100_003,)] + ([] if quick else [(1024, 4096)]):
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims)}
+        yield Case("dropout", dtype, buffers, "dropout(x, p: 0.25, seed: 12345678901 -> y)", lambda t: {
+            "y": torch.where(uniform(t.x.numel(), 12345678901).reshape(t.x.shape) < 0.25, 0.0, t.x / 0.75)}, accumulated(dtype, 16))
+        # What is updated begins with ones, which the expected values know.
+        buffers = {"g": dtype + shape(*dims), **{name: f"{dtype}{shape(*dims)} = ones" for name in "wmv"}}
+        setup = "map(1, 1, 1 -> w, m, v)\n  "
+
+        def adamw(t):
+            m, v = 0.9 + 0.1 * t.g, 0.999 + 0.001 * t.g * t.g
+            step = m / (1 - 0.9**3) / ((v / (1 - 0.999**3)).sqrt() + 1e-8)
+            return {"w": 1 - 0.01 * 0.01 - 0.01 * step, "m": m, "v": v}
+
+        yield Case("adamw", dtype, buffers, setup + "adamw(g -> w, m, v, lr: 0.01, step: 3)", adamw, accumulated(dtype, 32))
+        buffers = {"g": dtype + shape(*dims), "w": dtype + shape(*dims), "v": dtype + shape(*dims)}
+        yield Case("sgd", dtype, buffers, "map(1, 1 -> w, v)\n  sgd(g -> w, v, lr: 0.1, momentum: 0.9, weight_decay: 0.5)",
+                   lambda t: {"w": 1 - 0.1 * (0.9 + t.g + 0.5), "v": 0.9 + t.g + 0.5}, accumulated(dtype, 32))
 
 
 def whole_numbers(_: str, quick: bool):
@@ -238,7 +289,7 @@ def whole_numbers(_: str, quick: bool):
                 for dims in [(1,), (33, 65)] + ([] if quick else [(1_000_003,)]):
                     initial = wide.get(source, "random(1)")
                     buffers = {"x": f"{source}{shape(*dims)} = {initial}", "y": f"{target}{shape(*dims)}"}
-                    yield Case("cast", "all 42 pairs", buffers, "cast(x -> y)",
+                    yield Case("cast", "all 56 pairs", buffers, "cast(x -> y)",
                                lambda t, target=target: {"y": store(t.x, target)})
 
 
@@ -337,6 +388,22 @@ def movement(dtype: str, quick: bool):
     yield Case("gather", dtype, {"x": f"{dtype}[30, 65]", "i": "i32[200]", "j": "i32[200]", "y": f"{dtype}[200, 64]"},
                "map(i - 30 -> j)\n  gather(x[.., 1..65], j -> y)", lambda t: {"y": gathered(t["x"][:, 1:], t["j"])})
 
+    for picks, width in [((7,), 33), ((3, 50), 64)]:
+        buffers = {"x": f"{dtype}[100, {width}]", "i": "i64" + shape(*picks), "y": dtype + shape(*picks, width)}
+        yield Case("embedding", dtype, buffers, "embedding(x, i -> y)", lambda t: {"y": torch.nn.functional.embedding(t["i"], t["x"])})
+    for dims, axis in [((5,), 0), ((3, 4, 65), 1), ((33, 8), -1)]:
+        joined = list(dims)
+        joined[axis] *= 3
+        buffers = {"x": dtype + shape(*dims), "z": dtype + shape(*dims), "y": dtype + shape(*joined)}
+        yield Case("concat", dtype, buffers, f"concat(x, z, x, dim: {axis} -> y)",
+                   lambda t, axis=axis: {"y": torch.cat((t["x"], t["z"], t["x"]), axis)})
+    for dims, before, after in [((5,), (1,), (0,)), ((9, 65), (0, 3), (2, 1)), ((2, 3, 64), (1, 0, 8), (0, 0, 8))]:
+        padded = [size + left + right for size, left, right in zip(dims, before, after)]
+        sides = [side for pair in zip(reversed(before), reversed(after)) for side in pair]
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*padded)}
+        yield Case("pad", dtype, buffers, f"pad(x, before: {list(before)}, after: {list(after)}, value: 3 -> y)",
+                   lambda t, sides=sides: {"y": torch.nn.functional.pad(t["x"], sides, value=3)})
+
     # Indices from 0 to 99 as they are, or wrapped to the rows that there are. The last has rows with more addends than
     # the kernel lists in one pass.
     spreads = [((33,), (), 50, False), ((64,), (17,), 100, False), ((5, 13), (64,), 128, False),
@@ -415,7 +482,7 @@ def copies(dtype: str, quick: bool):
             yield Case(operation, dtype, buffers, text, lambda t: {"y": t["x"]})
 
 
-GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32")), (rows, (*FLOATS, "i32")), (elementwise, FLOATS),
+GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]
 
 

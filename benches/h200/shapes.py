@@ -24,7 +24,7 @@ import tempfile
 import time
 
 CALLS = 20
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i8": 1, "u8": 1}
+SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1}
 FLOATS = ("f32", "bf16", "f16", "f64")
 
 
@@ -173,9 +173,9 @@ def draw_transpose(draw):
                 lambda t, torch: (lambda: t["y"].copy_(t["x"].permute(order))), 2 * count(dims) * SIZES[dtype])
 
 
-def indices(draw, name, n, below):
+def indices(draw, name, n, below, dtype="i32"):
     """Buffers and operations that make `n` indices below a bound."""
-    parts = {f"{name}a": ("i32", [n]), f"{name}b": ("i32", [n]), f"{name}c": ("i32", [n]), name: ("i32", [n])}
+    parts = {f"{name}a": ("i32", [n]), f"{name}b": ("i32", [n]), f"{name}c": ("i32", [n]), name: (dtype, [n])}
     return parts, f"map(({name}a * 10000 + {name}b * 100 + {name}c) % {below} -> {name})"
 
 
@@ -258,8 +258,122 @@ def draw_copy(draw):
                 2 * count(dims) * SIZES[dtype])
 
 
+def draw_map_several(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype, 4))
+    full = count(dims) * SIZES[dtype]
+    both = {"a": (dtype, dims), "b": (dtype, dims)}
+    if draw.random() < 0.5:
+        return Case(f"sum and difference {dtype}{dims}", {**both, "u": (dtype, dims), "v": (dtype, dims)}, "map(a + b, a - b -> u, v)",
+                    lambda t, torch: (lambda: (torch.add(t["a"], t["b"], out=t["u"]), torch.sub(t["a"], t["b"], out=t["v"]))), 4 * full)
+    return Case(f"in f32 as well {dtype}{dims}", {"a": (dtype, dims), "u": (dtype, dims), "v": ("f32", dims)},
+                "map(relu(a), a * 0.5 -> u, v)",
+                lambda t, torch: (lambda: (torch.clamp(t["a"], min=0, out=t["u"]), t["v"].copy_(t["a"]).mul_(0.5))),
+                2 * full + 4 * count(dims))
+
+
+def draw_embedding(draw):
+    dtype = draw.choice(("bf16", "bf16", "f32"))
+    width, rows = size(draw, 32, 8192), size(draw, 1000, 200_000)
+    rows = max(1, min(rows, (1 << 29) // SIZES[dtype] // width))
+    n = max(1, min(elements(draw, dtype) // width, 1 << 17))
+    parts, setup = indices(draw, "i", n, rows, draw.choice(("i64", "i32")))
+    return Case(f"{n} of {dtype}[{rows}, {width}]", {"x": (dtype, [rows, width]), "y": (dtype, [n, width]), **parts},
+                "embedding(x, i -> y)", lambda t, torch: (lambda: torch.nn.functional.embedding(t["i"], t["x"])),
+                (n + min(n, rows)) * width * SIZES[dtype] + SIZES[parts["i"][0]] * n, setup)
+
+
+def draw_concat(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "u8", "i64"))
+    parts = draw.choice((2, 2, 3, 4, 8, 12))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype, 2 * parts))
+    axis = draw.randrange(len(dims))
+    buffers, names, along = {}, [f"x{part}" for part in range(parts)], 0
+    for name in names:
+        own = list(dims)
+        own[axis] = max(1, int(own[axis] * draw.choice((0.3, 1, 1, 1.7))))
+        along += own[axis]
+        buffers[name] = (dtype, own)
+    whole = list(dims)
+    whole[axis] = along
+    buffers["y"] = (dtype, whole)
+    return Case(f"{parts} to {dtype}{whole} along {axis}", buffers, f"concat({', '.join(names)}, dim: {axis} -> y)",
+                lambda t, torch: (lambda: torch.cat([t[name] for name in names], axis, out=t["y"])), 2 * count(whole) * SIZES[dtype])
+
+
+def draw_pad(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16", "u8", "f64"))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype))
+    before, after = ([draw.choice((0, 0, 1, 8, 64)) for _ in dims] for _ in range(2))
+    sides = [side for pair in zip(reversed(before), reversed(after)) for side in pair]
+    whole = [n + left + right for n, left, right in zip(dims, before, after)]
+    return Case(f"{dtype}{dims} by {before}, {after}", {"x": (dtype, dims), "y": (dtype, whole)},
+                f"pad(x, before: {before}, after: {after} -> y)",
+                lambda t, torch: (lambda: torch.nn.functional.pad(t["x"], sides)), (count(dims) + count(whole)) * SIZES[dtype])
+
+
+def draw_rope(draw):
+    dtype = draw.choice(("bf16", "bf16", "f16", "f32"))
+    width, positions = 2 * size(draw, 16, 128), size(draw, 1, 8192)
+    heads = max(1, min(elements(draw, dtype) // width // positions, 1 << 16))
+    dims, angles = [heads, positions, width], [positions, width // 2]
+
+    def body(t, torch):
+        cos, sin = (torch.cat((t[name], t[name]), -1) for name in ("cos", "sin"))
+
+        def run():
+            half = width // 2
+            turned = torch.cat((-t["x"][..., half:], t["x"][..., :half]), -1)
+            return t["x"] * cos + turned * sin
+        return run
+    return Case(f"{dtype}{dims}", {"x": (dtype, dims), "cos": (dtype, angles), "sin": (dtype, angles), "y": (dtype, dims)},
+                "rope(x, cos, sin -> y)", body, (2 * count(dims) + 2 * count(angles)) * SIZES[dtype])
+
+
+def draw_dropout(draw):
+    dtype = draw.choice(("bf16", "bf16", "f16", "f32"))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype))
+    return Case(f"{dtype}{dims}", {"x": (dtype, dims), "y": (dtype, dims)}, f"dropout(x, p: 0.1, seed: {draw.randrange(1 << 40)} -> y)",
+                lambda t, torch: (lambda: torch.nn.functional.dropout(t["x"], 0.1)), 2 * count(dims) * SIZES[dtype])
+
+
+def draw_adamw(draw):
+    dtype = draw.choice(("f32", "f32", "bf16"))
+    n = elements(draw, "f32", 4)
+
+    def body(t, torch):
+        w = t["w"].requires_grad_()
+        w.grad = t["g"]
+        optimizer = torch.optim.AdamW([w], lr=1e-3, fused=True, capturable=True)
+        return optimizer.step
+    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "m", "v")}, "adamw(g -> w, m, v)", body, 7 * n * SIZES[dtype])
+
+
+def draw_sgd(draw):
+    dtype = draw.choice(("f32", "f32", "bf16"))
+    n = elements(draw, "f32", 3)
+
+    def body(t, torch):
+        w = t["w"].requires_grad_()
+        w.grad = t["g"]
+        optimizer = torch.optim.SGD([w], lr=1e-3, momentum=0.9, fused=True)
+        return optimizer.step
+    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "v")}, "sgd(g -> w, v, momentum: 0.9)", body, 5 * n * SIZES[dtype])
+
+
+def draw_triad(draw):
+    n = elements(draw, "f32", 3)
+
+    def body(t, torch):
+        b, c = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
+        return lambda: torch.add(b, c, alpha=3, out=t["a"])
+    return Case(f"{4 * n} bytes", {"a": ("f32", [n])}, f"triad({4 * n}B -> a)", body, 12 * n)
+
+
 DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
-         "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy}
+         "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
+         "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
+         "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad}
 
 
 # --- Runs ----------------------------------------------------------------------------------------------------------
@@ -311,7 +425,7 @@ def verified(args, path, cases):
 
 
 def tensors(case, torch):
-    types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32,
+    types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
              "i8": torch.int8, "u8": torch.uint8}
     made = {}
     for name, (dtype, dims) in case.buffers.items():
@@ -319,7 +433,7 @@ def tensors(case, torch):
             made[name] = torch.arange(count(dims), device="cuda", dtype=torch.int32).reshape(dims)
         elif name == "i" and case.setup:
             below = int(case.setup.split("%")[1].split("-")[0].split(")")[0])
-            made[name] = torch.randint(0, below, dims, device="cuda", dtype=torch.int32)
+            made[name] = torch.randint(0, below, dims, device="cuda", dtype=types[dtype])
         elif name in ("ia", "ib", "ic"):
             continue
         elif dtype in FLOATS:

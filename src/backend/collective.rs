@@ -212,6 +212,7 @@ fn number(dtype: DType) -> c_int {
         DType::I8 => 0,
         DType::U8 => 1,
         DType::I32 => 2,
+        DType::I64 => 4,
         DType::F16 => 6,
         DType::F32 => 7,
         DType::F64 => 8,

@@ -9,6 +9,7 @@ pub enum DType {
     F32,
     F16,
     BF16,
+    I64,
     I32,
     I8,
     U8,
@@ -16,7 +17,8 @@ pub enum DType {
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 7] = [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I32, DType::I8, DType::U8];
+    pub const ALL: [DType; 8] =
+        [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8];
 
     /// Name in the language.
     pub fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
+            DType::I64 => "i64",
             DType::I32 => "i32",
             DType::I8 => "i8",
             DType::U8 => "u8",
@@ -39,7 +42,7 @@ impl DType {
     /// Bytes of one element.
     pub fn size(self) -> u64 {
         match self {
-            DType::F64 => 8,
+            DType::F64 | DType::I64 => 8,
             DType::F32 | DType::I32 => 4,
             DType::F16 | DType::BF16 => 2,
             DType::I8 | DType::U8 => 1,
@@ -61,7 +64,7 @@ impl DType {
             DType::F32 => f64::from(f32::EPSILON) / 2.0,
             DType::F16 => 2f64.powi(-11),
             DType::BF16 => 2f64.powi(-8),
-            DType::I32 | DType::I8 | DType::U8 => 0.0,
+            DType::I64 | DType::I32 | DType::I8 | DType::U8 => 0.0,
         }
     }
 
@@ -72,17 +75,18 @@ impl DType {
             DType::F32 => f64::from(f32::MIN_POSITIVE),
             DType::F16 => f16::MIN_POSITIVE.to_f64(),
             DType::BF16 => bf16::MIN_POSITIVE.to_f64(),
-            DType::I32 | DType::I8 | DType::U8 => 0.0,
+            DType::I64 | DType::I32 | DType::I8 | DType::U8 => 0.0,
         }
     }
 
-    /// Loads the element at `bytes[0]`. Every value of every type is exact in `f64`.
+    /// Loads the element at `bytes[0]`. Every value is exact in `f64`, except for those of `i64` beyond 2^53, which are rounded.
     pub fn load(self, bytes: &[u8]) -> f64 {
         match self {
             DType::F64 => f64::from_le_bytes(take(bytes)),
             DType::F32 => f64::from(f32::from_le_bytes(take(bytes))),
             DType::F16 => f16::from_le_bytes(take(bytes)).to_f64(),
             DType::BF16 => bf16::from_le_bytes(take(bytes)).to_f64(),
+            DType::I64 => i64::from_le_bytes(take(bytes)) as f64,
             DType::I32 => f64::from(i32::from_le_bytes(take(bytes))),
             DType::I8 => f64::from(bytes[0] as i8),
             DType::U8 => f64::from(bytes[0]),
@@ -97,6 +101,7 @@ impl DType {
             DType::F32 => load_each(bytes, values, |element| DType::F32.load(element), 4),
             DType::F16 => load_each(bytes, values, |element| DType::F16.load(element), 2),
             DType::BF16 => load_each(bytes, values, |element| DType::BF16.load(element), 2),
+            DType::I64 => load_each(bytes, values, |element| DType::I64.load(element), 8),
             DType::I32 => load_each(bytes, values, |element| DType::I32.load(element), 4),
             DType::I8 => load_each(bytes, values, |element| DType::I8.load(element), 1),
             DType::U8 => load_each(bytes, values, |element| DType::U8.load(element), 1),
@@ -110,6 +115,7 @@ impl DType {
             DType::F32 => f64::from(value as f32),
             DType::F16 => f16::from_f32(value as f32).to_f64(),
             DType::BF16 => bf16::from_f32(value as f32).to_f64(),
+            DType::I64 => value as i64 as f64,
             DType::I32 => f64::from(value as i32),
             DType::I8 => f64::from(value as i8),
             DType::U8 => f64::from(value as u8),
@@ -124,13 +130,15 @@ impl DType {
             DType::F32 => bytes[..4].copy_from_slice(&(value as f32).to_le_bytes()),
             DType::F16 => bytes[..2].copy_from_slice(&f16::from_f32(value as f32).to_le_bytes()),
             DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f32(value as f32).to_le_bytes()),
+            DType::I64 => bytes[..8].copy_from_slice(&(value as i64).to_le_bytes()),
             DType::I32 => bytes[..4].copy_from_slice(&(value as i32).to_le_bytes()),
             DType::I8 => bytes[0] = (value as i8) as u8,
             DType::U8 => bytes[0] = value as u8,
         }
     }
 
-    /// Type of combining two values: the wider float; `f32` for `f16` with `bf16`; a float wins over an integer.
+    /// Type of combining two values: the wider float; `f32` for `f16` with `bf16`; a float wins over an integer; of different
+    /// integers `i64` if it is one of them, else `i32`.
     pub fn promote(self, other: DType) -> DType {
         use DType::*;
         if self == other {
@@ -143,6 +151,7 @@ impl DType {
                 (F64, _) | (_, F64) => F64,
                 _ => F32,
             },
+            (false, false) if self == I64 || other == I64 => I64,
             (false, false) => I32,
         }
     }
@@ -150,7 +159,7 @@ impl DType {
     /// Type of elementwise arithmetic: `f32`, or `f64` if `f32` cannot hold the values.
     pub fn compute(self) -> DType {
         match self {
-            DType::F64 | DType::I32 => DType::F64,
+            DType::F64 | DType::I64 | DType::I32 => DType::F64,
             _ => DType::F32,
         }
     }

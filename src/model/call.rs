@@ -43,6 +43,7 @@ impl Inputs {
         self.views.clear();
         self.spans.clear();
         self.attrs.clear();
+        self.lowering.clear();
         self.has_expression = false;
         self.outputs.clear();
         self.written.clear();
@@ -186,10 +187,18 @@ impl<'a> Analyzer<'a> {
         let peer = self.peer(operation, call);
         let group = group.filter(|_| fits && options_good && !operands.failed)?;
         let peer = peer.ok()?;
-        if let Some((dtype, dims)) = operation.own_input(&operands.attrs) {
+        for (dtype, dims) in operation.own_inputs(&operands.attrs) {
             let name = self.names.intern(operation.name());
             operands.views.push(self.bare(dtype, dims, name, call.span));
             operands.spans.push(call.span);
+        }
+        if operation.updates() {
+            for output in &operands.outputs {
+                if let Output::Given(view, span) = output {
+                    operands.views.push(*view);
+                    operands.spans.push(*span);
+                }
+            }
         }
         let team = self.team(group);
         let spec = self.spec(place, call, operands, (&operands.attrs, team), &operands.outputs)?;
@@ -267,8 +276,7 @@ impl<'a> Analyzer<'a> {
 
     fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs) {
         let signature = operation.signature();
-        let required = signature.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
-        if call.inputs.len() < required || call.inputs.len() > signature.inputs.len() {
+        if call.inputs.len() < signature.least() || call.inputs.len() > signature.most() {
             let expected = expected_inputs(operation);
             let given = call.inputs.len();
             let help = match operation.name() {
@@ -285,10 +293,11 @@ impl<'a> Analyzer<'a> {
             inputs.failed = true;
             return;
         }
-        for (arg, input) in call.inputs.iter().zip(signature.inputs) {
+        let places = (0..).map_while(|place| signature.input(place));
+        for (arg, input) in call.inputs.iter().zip(places) {
             self.no_peer(arg);
             match input {
-                Input::Tensor(_) | Input::Optional(_) => {
+                Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_) => {
                     match self.input_view(&arg.value, operation.name()) {
                         Some(view) => {
                             inputs.views.push(view);
@@ -301,14 +310,16 @@ impl<'a> Analyzer<'a> {
                     Some(value) => inputs.attrs.push(option.name, value, Some(arg.value.span)),
                     None => inputs.failed = true,
                 },
-                Input::Expression => match self.lower(&arg.value, operation.name(), &mut inputs.lowering) {
-                    Some(()) => {
-                        inputs.has_expression = true;
-                        inputs.views.clone_from(&inputs.lowering.views);
-                        inputs.spans.clone_from(&inputs.lowering.spans);
+                Input::Expression | Input::Expressions => {
+                    match self.lower(&arg.value, operation.name(), &mut inputs.lowering) {
+                        Some(()) => {
+                            inputs.has_expression = true;
+                            inputs.views.clone_from(&inputs.lowering.views);
+                            inputs.spans.clone_from(&inputs.lowering.spans);
+                        }
+                        None => inputs.failed = true,
                     }
-                    None => inputs.failed = true,
-                },
+                }
             }
         }
     }
@@ -359,7 +370,7 @@ impl<'a> Analyzer<'a> {
         let shape = self.program.shapes.intern(tensor.dtype, tensor.dims);
         let label = call.label.as_ref().map(|label| label.name.symbol);
         let mut name = label.unwrap_or_else(|| self.names.intern(operation.name()));
-        if let [_, _, ..] = operation.signature().outputs {
+        if let [_, _, ..] = *self.program.spec(spec).outputs {
             let text = format!("{}.{}", self.names.name(name), operation.signature().outputs[index]);
             name = self.names.intern(&text);
         }
@@ -375,9 +386,9 @@ impl<'a> Analyzer<'a> {
     }
 
     fn outputs(&mut self, operation: &dyn Operation, call: &Call, outputs: &mut Vec<Output>) -> Option<()> {
-        let names = operation.signature().outputs;
-        if call.outputs.len() > names.len() {
-            let expected = match names.len() {
+        let count = operation.outputs(call.inputs.len(), call.outputs.len());
+        if call.outputs.len() > count {
+            let expected = match count {
                 0 => "no outputs".to_owned(),
                 1 => "one output".to_owned(),
                 count => format!("at most {count} outputs"),
@@ -410,7 +421,7 @@ impl<'a> Analyzer<'a> {
                 }
             }
         }
-        outputs.resize_with(names.len(), || Output::None);
+        outputs.resize_with(count, || Output::None);
         good.then_some(())
     }
 
@@ -445,9 +456,8 @@ impl<'a> Analyzer<'a> {
 
 /// How many inputs an operation takes, in words.
 pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
-    let inputs = operation.signature().inputs;
-    let required = inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
-    match (required, inputs.len()) {
+    let signature = operation.signature();
+    match (signature.least(), signature.most()) {
         (0, 0) => "no inputs".to_owned(),
         (1, 1) => "one input".to_owned(),
         (low, high) if low == high => format!("{low} inputs"),

@@ -388,13 +388,13 @@ impl<'a> Checker<'a> {
     fn call(&mut self, call: &'a Call) {
         let operation = self.callee(call);
         for (index, arg) in call.inputs.iter().enumerate() {
-            let input = operation.and_then(|operation| operation.signature().inputs.get(index));
+            let input = operation.and_then(|operation| operation.signature().input(index));
             self.place = match input {
-                Some(Input::Tensor(_) | Input::Optional(_)) => NameRole::Operand,
+                Some(Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_)) => NameRole::Operand,
                 None if call.callee.iter().all(|callee| self.names.name(callee.symbol) == "wait") => NameRole::Label,
                 _ => NameRole::Any,
             };
-            self.expr_of(&arg.value, matches!(input, Some(Input::Expression)));
+            self.expr_of(&arg.value, matches!(input, Some(Input::Expression | Input::Expressions)));
             self.place = NameRole::Any;
         }
         for arg in &call.outputs {

@@ -42,6 +42,7 @@ pub const FUNCTIONS: &[&str] = &[
     "sqrt",
     "sum",
     "tanh",
+    "view",
 ];
 
 impl Analyzer<'_> {
@@ -114,6 +115,9 @@ impl Analyzer<'_> {
                 let bytes = dims.elements().and_then(|n| n.checked_mul(dtype.size())).unwrap_or(0);
                 let value = Scalar::Int(bytes as i64);
                 Value::Number(Number { value, dimension: Dimension::BYTES, rest: None })
+            }
+            ("view", [tensor @ (Value::Tensor { .. } | Value::Label(_)), Value::List(sizes)]) => {
+                self.reshape(tensor, sizes, args, span)
             }
             ("floor_div" | "ceil_div", [a, b]) => self.division(name, a, b, args),
             ("floor" | "ceil" | "round" | "abs", [Value::Number(number)]) => {
@@ -234,6 +238,7 @@ impl Analyzer<'_> {
             "sum" | "mean" | "len" => ("a list", "[1, 2, 3]"),
             "rev" => ("a range or a list", "0..n"),
             "sizeof" => ("a type", "bf16"),
+            "view" => ("a tensor and a list of its new sizes", "x, [4, 8]"),
             _ => ("one number", "x"),
         };
         let found: Vec<String> = values.iter().map(|value| value.describe(&self.names)).collect();
@@ -241,7 +246,8 @@ impl Analyzer<'_> {
             [] => "nothing is".to_owned(),
             found => format!("{} {}", found.join(", "), if found.len() == 1 { "is" } else { "are" }),
         };
-        let computed = values.iter().any(|value| matches!(value, Value::Tensor { .. } | Value::Label(_)));
+        let computed =
+            name != "view" && values.iter().any(|value| matches!(value, Value::Tensor { .. } | Value::Label(_)));
         let help = match computed {
             true => of_tensor(name),
             false => format!("write `{name}({usage})`"),

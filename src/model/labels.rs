@@ -248,7 +248,7 @@ impl<'a> Analyzer<'a> {
             None => {
                 let op = OpId(data.ops.start);
                 let names = match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
-                    Some(OpKind::Run(spec)) => self.program.spec(spec).operation.signature().outputs,
+                    Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
                     _ => &[],
                 };
                 let wanted = self.names.name(member.symbol);
@@ -298,7 +298,7 @@ impl<'a> Analyzer<'a> {
             None => {
                 let op = OpId(data.ops.start);
                 let names = match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
-                    Some(OpKind::Run(spec)) => self.program.spec(spec).operation.signature().outputs,
+                    Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
                     _ => &[],
                 };
                 let outputs = self.expansion.step.outputs(op).to_vec();

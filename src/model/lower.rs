@@ -29,12 +29,18 @@ pub(super) struct Lowering {
     pub spans: Vec<SrcSpan>,
 }
 
+impl Lowering {
+    /// Takes everything out, to be filled anew.
+    pub(super) fn clear(&mut self) {
+        self.expression.clear();
+        self.views.clear();
+        self.spans.clear();
+    }
+}
+
 impl Analyzer<'_> {
-    /// Lowers an elementwise expression into `lowering`, whose room is used again.
+    /// Adds an elementwise expression as the next output of `lowering`.
     pub(super) fn lower(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Option<()> {
-        lowering.expression.clear();
-        lowering.views.clear();
-        lowering.spans.clear();
         let part = self.part(expr, op, lowering);
         let node = self.node(part, lowering)?;
         lowering.expression.finish(node);
@@ -69,6 +75,7 @@ impl Analyzer<'_> {
                     (a, b) => self.binary_part(binary(*operator), a, b, expr.span, lowering),
                 }
             }
+            ExprKind::Call { callee, .. } if self.names.name(callee.symbol) == "view" => self.leaf(expr, op, lowering),
             ExprKind::Call { callee, args } => {
                 let parts: Vec<Part> = args.iter().map(|arg| self.part(arg, op, lowering)).collect();
                 if parts.iter().any(|part| matches!(part, Part::Failed)) {

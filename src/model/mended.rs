@@ -40,8 +40,9 @@ impl Analyzer<'_> {
             .iter()
             .find(|given| options.iter().all(|known| known.name != self.names.name(given.key.symbol)));
         if foreign.is_none()
-            && call.inputs.len() <= operation.signature().inputs.len()
+            && call.inputs.len() <= operation.signature().most()
             && !self.writes_value(operation, call)
+            && !names_output(operation, call)
         {
             return false;
         }
@@ -144,7 +145,7 @@ impl Analyzer<'_> {
             let named = |input: &&Input| match input {
                 Input::Tensor(known) | Input::Optional(known) => *known == name,
                 Input::Scalar(option) => option.name == name,
-                Input::Expression => false,
+                Input::Expression | Input::Expressions | Input::Tensors(_) => false,
             };
             if let Some(option) = known(&name) {
                 parts.options.push((option.name, &setting.value));
@@ -170,7 +171,8 @@ impl Analyzer<'_> {
                 }
             }
         }
-        for extra in parts.inputs.split_off(signature.inputs.len().min(parts.inputs.len())) {
+        let most = if names_output(operation, call) { parts.inputs.len() - 1 } else { signature.most() };
+        for extra in parts.inputs.split_off(most.min(parts.inputs.len())) {
             match self.role(extra) {
                 // A size: that of the memory counts.
                 Role::Value(Value::Number(_)) if takes_values && !parts.outputs.is_empty() => {}
@@ -193,9 +195,19 @@ impl Analyzer<'_> {
                 Role::Operand | Role::Unknown => parts.outputs.push(extra),
             }
         }
-        let required = signature.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count();
-        let fits = parts.inputs.len() >= required && parts.outputs.len() <= signature.outputs.len();
+        let fits = parts.inputs.len() >= signature.least() && parts.outputs.len() <= signature.outputs.len();
         fits.then_some(parts)
+    }
+}
+
+/// Whether the last of several expressions is a tensor alone and nothing is written: it is probably meant to be the output,
+/// as in `map(x + 1, y)`.
+fn names_output(operation: &dyn Operation, call: &Call) -> bool {
+    match (operation.signature().inputs, call.inputs.as_slice()) {
+        ([Input::Expressions], [_, .., last]) if call.outputs.is_empty() => {
+            matches!(last.value.kind, ExprKind::Name(_) | ExprKind::Index { .. })
+        }
+        _ => false,
     }
 }
 
@@ -217,7 +229,7 @@ fn fits(kind: &OptionType, value: &Value) -> bool {
         }
         (OptionType::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
         (OptionType::Bool, Value::Bool(_)) | (OptionType::DType, Value::DType(_)) => true,
-        (OptionType::Axes | OptionType::Counts, Value::List(_)) => true,
+        (OptionType::Axes | OptionType::Sizes | OptionType::Counts, Value::List(_)) => true,
         _ => false,
     }
 }

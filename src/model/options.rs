@@ -82,7 +82,7 @@ impl Analyzer<'_> {
             }
             (OptionType::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
             (OptionType::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
-            (OptionType::Axes, Value::List(items)) => items
+            (OptionType::Axes | OptionType::Sizes, Value::List(items)) => items
                 .iter()
                 .map(|item| match item {
                     Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),

@@ -192,6 +192,7 @@ impl Linker {
         let name = program.names.name(info.name).to_owned();
         let (extents, kept): (Vec<Extent>, u8) = (program.views.extents(view).to_vec(), program.views.kept_mask(view));
         let layout = program.layout(memory);
+        let (tensor, is_reshaped) = (*program.views.tensor(view), program.views.is_reshaped(view));
         let at = span(programs, sender);
 
         let other = &mut programs[receiver.rank];
@@ -200,7 +201,11 @@ impl Linker {
         let theirs = found.map(|&memory| (memory, other.layout(memory)));
         match theirs {
             Some((memory, theirs)) if theirs.dims == layout.dims && theirs.dtype == layout.dtype => {
-                Some(other.views.intern(memory, &extents, kept, &theirs))
+                let view = other.views.intern(memory, &extents, kept, &theirs);
+                Some(match is_reshaped {
+                    true => other.views.reshape(view, tensor.dims, tensor.strides, &theirs),
+                    false => view,
+                })
             }
             _ => {
                 let theirs = theirs.map(|(_, layout)| format!("{}{}", layout.dtype, layout.dims));

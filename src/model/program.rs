@@ -491,7 +491,10 @@ impl Program {
             }
             text.push_str(if end > part.start { "]" } else { "" });
         }
-        text
+        match self.views.is_reshaped(view) {
+            true => format!("view({text}, {})", self.views.tensor(view).dims),
+            false => text,
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::base::units::Dimension;
 use crate::base::{Dims, SrcSpan, ViewId};
+use crate::ops;
 use crate::syntax::ast::{Expr, Name};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::{ModelError, SliceError};
@@ -162,6 +164,11 @@ impl Analyzer<'_> {
 
     /// A slice of a tensor. The first bracket behind a family picks from the family's dimensions.
     fn slice(&mut self, view: ViewId, family: u8, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
+        if self.program.views.is_reshaped(view) {
+            let name = written(base, &self.names);
+            self.error(SliceError::SliceOfView { name, at: span.into() }.into());
+            return Value::Unknown;
+        }
         let kept = self.program.views.kept(view);
         let open = if family > 0 { usize::from(family) } else { kept.clone().count() };
         if items.len() > open || (family > 0 && items.len() != open) {
@@ -204,6 +211,56 @@ impl Analyzer<'_> {
         let layout = self.program.layout(memory);
         let view = self.program.views.intern(memory, &extents[..rank], mask, &layout);
         Value::Tensor { view, family: 0 }
+    }
+
+    /// `view(x, [a, b])`: the elements of a slice in other dimensions.
+    pub(super) fn reshape(&mut self, value: &Value, items: &[Value], args: &[Expr], span: SrcSpan) -> Value {
+        let Some(view) = self.view_of(value, args[0].span) else { return Value::Unknown };
+        let tensor = *self.program.views.tensor(view);
+        let mut dims = Dims::new();
+        for item in items {
+            let size = match item {
+                Value::Number(number) if number.dimension == Dimension::NONE => self.whole(*number, args[1].span),
+                other => self.wrong_type("a list of sizes, such as `[4, 8]`", other, args[1].span),
+            };
+            let Some(size) = size else { return Value::Unknown };
+            if size < 1 || dims.push(size as u64).is_none() {
+                let (what, value, help) = match size {
+                    ..1 => ("a dimension", size, "sizes begin at 1"),
+                    _ => ("the number of dimensions", items.len() as i64, "a tensor has at most 8"),
+                };
+                let (what, value) = (what.to_owned(), value.to_string());
+                self.error(ModelError::BadSize { what, value, at: args[1].span.into(), help });
+                return Value::Unknown;
+            }
+        }
+        let name = written(&args[0], &self.names);
+        let (why, help) = match ops::reshaped(&tensor, dims) {
+            _ if dims.elements() != Some(tensor.elements()) => (
+                format!(
+                    "{name} has {} elements, and {dims} has {}",
+                    tensor.elements(),
+                    dims.iter().map(|&size| u128::from(size)).product::<u128>()
+                ),
+                "choose sizes whose product is the number of elements".to_owned(),
+            ),
+            Ok(strides) => {
+                let layout = self.program.layout(self.program.views.memory(view));
+                let view = self.program.views.reshape(view, dims, strides, &layout);
+                return Value::Tensor { view, family: 0 };
+            }
+            Err(axis) => (
+                format!(
+                    "dimension {axis} of {name}, {tensor}, has gaps between its elements, so it does not merge with dimension {}",
+                    axis + 1
+                ),
+                format!(
+                    "keep dimension {axis} as one of the new sizes, or make a copy without gaps first: `c: copy({name})`"
+                ),
+            ),
+        };
+        self.error(SliceError::View { why, help, at: span.into() }.into());
+        Value::Unknown
     }
 
     pub(super) fn field(&mut self, value: &Value, base: &Expr, member: Name) -> Value {

@@ -4,20 +4,21 @@ use crate::base::{DType, suggest};
 use crate::ops::{self, Category};
 
 /// What element types are called elsewhere.
-const TYPES: [(&[&str], DType); 7] = [
+const TYPES: [(&[&str], DType); 8] = [
     (&["double", "float64", "fp64"], DType::F64),
     (&["float", "float32", "fp32", "single"], DType::F32),
     (&["half", "float16", "fp16"], DType::F16),
     (&["bfloat16", "bfloat", "nv_bfloat16"], DType::BF16),
+    (&["long", "int64", "int64_t", "longlong"], DType::I64),
     (&["int", "int32", "int32_t"], DType::I32),
     (&["int8", "int8_t", "char"], DType::I8),
     (&["uint8", "uint8_t", "byte"], DType::U8),
 ];
 
 /// Element types of other tools that are none here.
-const OTHERS: [&str; 18] = [
-    "i64", "i16", "u64", "u32", "u16", "int64", "int16", "uint", "uint64", "uint32", "uint16", "long", "short", "fp8",
-    "f8", "fp4", "tf32", "size_t",
+const OTHERS: [&str; 15] = [
+    "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp8", "f8", "fp4", "tf32",
+    "size_t",
 ];
 
 /// What other tools call the words of an option, and the word here.

@@ -41,6 +41,8 @@ pub struct View {
     kept: u8,
     /// As operations see it.
     tensor: u32,
+    /// Operations see its elements in other dimensions than those that it keeps.
+    is_reshaped: bool,
 }
 
 /// Every slice of a program.
@@ -90,7 +92,7 @@ impl Views {
         let (views, stored) = (&self.views, &self.extents);
         let same = |index: u32| {
             let view = &views[index as usize];
-            view.memory == memory && view.kept == kept && extents_of(stored, view) == extents
+            view.memory == memory && view.kept == kept && !view.is_reshaped && extents_of(stored, view) == extents
         };
         if let Some(index) = self.table.find(key, same) {
             return ViewId(index);
@@ -98,10 +100,39 @@ impl Views {
         let tensor = self.tensor_of(memory, extents, kept, layout);
         let first = self.extents.len() as u32;
         self.extents.extend_from_slice(extents);
-        let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor });
+        let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor, is_reshaped: false });
         self.recent = [Some(index), self.recent[0]];
         self.table.insert(key, index);
         ViewId(index)
+    }
+
+    /// The same elements of a slice in other dimensions, with the strides that [`reshaped`](crate::ops::reshaped) gives.
+    pub fn reshape(&mut self, view: ViewId, dims: Dims, strides: Dims, layout: &Layout) -> ViewId {
+        let base = *self.get(view);
+        let extents: Vec<Extent> = self.extents(view).to_vec();
+        let plain = tensor(&extents, base.kept, layout);
+        if plain.dims == dims {
+            return self.intern(base.memory, &extents, base.kept, layout);
+        }
+        let tensor = self.tensors.insert_full(Tensor { dims, strides, ..plain }).0 as u32;
+        let key = hash(base.memory, base.kept, &extents) ^ tensor.wrapping_mul(0x9e37_79b9);
+        let (views, stored) = (&self.views, &self.extents);
+        let same = |index: u32| {
+            let view = &views[index as usize];
+            (view.memory, view.tensor, view.kept, view.is_reshaped) == (base.memory, tensor, base.kept, true)
+                && extents_of(stored, view) == extents
+        };
+        if let Some(index) = self.table.find(key, same) {
+            return ViewId(index);
+        }
+        let index = self.push(View { tensor, is_reshaped: true, ..base });
+        self.table.insert(key, index);
+        ViewId(index)
+    }
+
+    /// Whether operations see a slice in other dimensions than those that it keeps.
+    pub fn is_reshaped(&self, view: ViewId) -> bool {
+        self.get(view).is_reshaped
     }
 
     /// The number of what operations see of a slice.
@@ -157,7 +188,8 @@ impl Views {
             self.extents.extend_from_slice(extents);
         }
         let first = self.whole_extents[tensor];
-        let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor: tensor as u32 });
+        let tensor = tensor as u32;
+        let index = self.push(View { memory, first, rank: extents.len() as u8, kept, tensor, is_reshaped: false });
         self.wholes[memory.index()] = index;
         ViewId(index)
     }

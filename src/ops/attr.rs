@@ -31,6 +31,8 @@ pub enum OptionType {
     /// A list of dimensions.
     Axes,
     DType,
+    /// A list of whole numbers, one for each dimension.
+    Sizes,
     /// How much goes from each rank to each: a list for each sender, or one for all of them.
     Counts,
 }
@@ -45,6 +47,7 @@ impl OptionType {
             OptionType::Bool => "`true` or `false`".to_owned(),
             OptionType::Word(words) => format!("one of {}", crate::base::suggest::listed(words)),
             OptionType::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
+            OptionType::Sizes => "a list of whole numbers, one for each dimension, such as `[0, 2]`".to_owned(),
             OptionType::DType => "an element type, such as `f16`".to_owned(),
             OptionType::Counts => {
                 "whole numbers from 0, a list for each sender, such as `[[2, 1], [0, 3]]`, or one list".to_owned()
@@ -203,6 +206,7 @@ impl Attrs {
         }
     }
 
+    /// The value of an option of type [`OptionType::Axes`] or [`OptionType::Sizes`]; `None` if it is absent.
     pub fn axes(&self, name: &str) -> Option<&[i64]> {
         match self.get(name) {
             Attr::Axes(value) => Some(value),

@@ -8,10 +8,14 @@ use crate::base::{DType, Dims};
 use super::ball::Precision;
 use super::kernel::BLOCK;
 use super::layout::{broadcast, broadcast_strides};
+use super::walk::{Operand, Task};
 use super::*;
 
-/// `map(expression)`.
+/// `map(expression, …)`.
 pub struct Map;
+
+/// Outputs of `map`: as many as it has expressions.
+const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Operation for Map {
     fn name(&self) -> &'static str {
@@ -19,7 +23,7 @@ impl Operation for Map {
     }
 
     fn summary(&self) -> &'static str {
-        "an expression for each element, in one kernel; the tensors that it names are the inputs"
+        "an expression for each element, or several with an output each, in one kernel; the tensors that they name are the inputs"
     }
 
     fn category(&self) -> Category {
@@ -27,61 +31,52 @@ impl Operation for Map {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Expression], outputs: &["y"], options: &[] }
+        &Signature { inputs: &[Input::Expressions], outputs: &OUTPUTS, options: &[] }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
-        let Some(first) = call.inputs.first() else {
-            let Some(output) = call.outputs[0] else {
-                return Err(OpError::OutputMissing {
-                    op: "map",
-                    help: "the expression names no tensor: write `-> y` to say what it fills",
-                    at: call.span.into(),
-                });
+        let outputs = 0..call.outputs.len();
+        let Some(dims) = call.broadcast()? else {
+            // The expressions name no tensor.
+            let Some(first) = call.outputs[0] else { return Err(nothing_named(call)) };
+            let fill = |output: usize| match call.given_dtype(output) {
+                Some(dtype) => call.output(output, dtype, first.tensor.dims),
+                None => Err(nothing_named(call)),
             };
-            return Ok(vec![(output.tensor.dtype, output.tensor.dims)]);
+            return outputs.map(fill).collect();
         };
-        let mut dims = first.tensor.dims;
-        let mut dtype = first.tensor.dtype;
-        for (index, input) in call.inputs.iter().enumerate().skip(1) {
-            dims = broadcast(dims, input.tensor.dims).ok_or_else(|| {
-                call.differs(
-                    0,
-                    format!("this is {dims}"),
-                    index,
-                    format!("this is {}", input.tensor.dims),
-                    "sizes have to agree from the innermost outwards, or be 1",
-                )
-            })?;
-            dtype = dtype.promote(input.tensor.dtype);
-        }
-        let dtype = call.given_dtype(0).unwrap_or(dtype);
-        Ok(vec![call.output(0, dtype, dims)?])
+        let own = |output: usize| match call.expression.map_or(Vec::new(), |expression| expression.inputs_of(output)) {
+            none if none.is_empty() => (0..call.inputs.len()).collect(),
+            own => own,
+        };
+        let promoted = |output: usize| {
+            let dtypes = own(output).into_iter().map(|input| call.inputs[input].tensor.dtype);
+            dtypes.reduce(DType::promote).expect("an input is named")
+        };
+        let one = |output: usize| {
+            let dtype = call.given_dtype(output).unwrap_or_else(|| promoted(output));
+            call.output(output, dtype, dims)
+        };
+        outputs.map(one).collect()
+    }
+
+    fn outputs(&self, inputs: usize, _: usize) -> usize {
+        inputs.clamp(1, OUTPUTS.len())
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let Some(expression) = &spec.expression else { return elementwise_cost(spec, 0) };
-        let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
-        Cost {
-            instructions: each(expression.instructions()),
-            special: each(expression.special()),
-            ..elementwise_cost(spec, expression.flops())
-        }
+        spec.expression.as_ref().map_or_else(Cost::default, |expression| cost(expression, spec))
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(expression) = &spec.expression {
-            let (output, mut room) = (&mut outputs[0], Vec::new());
-            side_by_side(spec, inputs, output.len(), |places, inputs| {
-                output[places.clone()].copy_from_slice(expression.evaluate(places.len(), inputs, &mut room));
-            });
+            evaluate(expression, spec, inputs, outputs);
         }
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        let compare = |expression| vec![compare(expression, spec, inputs, &actual[0])];
-        spec.expression.as_deref().map_or(Vec::new(), compare)
+        spec.expression.as_deref().map_or(Vec::new(), |expression| compare(expression, spec, inputs, actual))
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
@@ -202,7 +197,7 @@ impl Operation for Fill {
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        vec![compare(&Expression::constant(spec.attrs.number("value")), spec, inputs, &actual[0])]
+        compare(&Expression::constant(spec.attrs.number("value")), spec, inputs, actual)
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
@@ -211,6 +206,16 @@ impl Operation for Fill {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![launch("fill", &Expression::constant(spec.attrs.number("value")), spec)]
+    }
+}
+
+/// The cost of evaluating `expression` for each element of the spec's outputs.
+pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
+    let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
+    Cost {
+        instructions: each(expression.instructions()),
+        special: each(expression.special()),
+        ..elementwise_cost(spec, expression.flops())
     }
 }
 
@@ -251,21 +256,36 @@ fn side_by_side(spec: &Spec, inputs: &[&[f64]], count: usize, mut work: impl FnM
     }
 }
 
-/// Compares a device's result with the expression's. How far rounding may move an element is found where it differs.
-fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
-    let (dtype, precision) = (spec.outputs[0].dtype, Precision::of(compute_type(spec)));
-    let mut check = Check { elements: actual.len() as u64, ..Check::none() };
-    let (mut room, mut balls) = (Vec::new(), Vec::new());
-    side_by_side(spec, inputs, actual.len(), |places, inputs| {
-        let expected = expression.evaluate(places.len(), inputs, &mut room);
-        for (place, (index, &expected)) in places.zip(expected).enumerate() {
-            check.compare(dtype, index as u64, actual[index], expected, || {
-                let elements: Vec<f64> = inputs.iter().map(|input| input[place]).collect();
-                expression.enclose(precision, &elements, &mut balls).radius
-            });
+/// Evaluates an expression for each element of the spec's outputs.
+pub(super) fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+    let mut room = Vec::new();
+    side_by_side(spec, inputs, outputs[0].len(), |places, inputs| {
+        expression.evaluate(places.len(), inputs, &mut room);
+        for (output, values) in outputs.iter_mut().enumerate() {
+            values[places.clone()].copy_from_slice(expression.values(output, places.len(), &room));
         }
     });
-    check
+}
+
+/// Compares a device's results with the expression's. How far rounding may move an element is found where it differs.
+pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], actual: &[Vec<f64>]) -> Vec<Check> {
+    let precision = Precision::of(compute_type(spec));
+    let none = |actual: &Vec<f64>| Check { elements: actual.len() as u64, ..Check::none() };
+    let mut checks: Vec<Check> = actual.iter().map(none).collect();
+    let (mut room, mut balls) = (Vec::new(), Vec::new());
+    side_by_side(spec, inputs, actual[0].len(), |places, inputs| {
+        expression.evaluate(places.len(), inputs, &mut room);
+        for (output, check) in checks.iter_mut().enumerate() {
+            let expected = expression.values(output, places.len(), &room);
+            for (place, (index, &expected)) in places.clone().zip(expected).enumerate() {
+                check.compare(spec.outputs[output].dtype, index as u64, actual[output][index], expected, || {
+                    let elements: Vec<f64> = inputs.iter().map(|input| input[place]).collect();
+                    expression.enclose(output, precision, &elements, &mut balls).radius
+                });
+            }
+        }
+    });
+    checks
 }
 
 /// The type that a kernel computes in: that of the operand that needs the widest.
@@ -274,16 +294,51 @@ pub fn compute_type(spec: &Spec) -> DType {
     tensors.map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote)
 }
 
-/// The kernel that evaluates `expression` for each element of the spec's first output.
+/// The kernel that evaluates `expression` for each element of the spec's outputs, all of which have one shape.
 pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
-    let output = &spec.outputs[0];
-    let strides: Vec<Dims> = std::iter::once(output.strides)
-        .chain(spec.inputs.iter().map(|input| broadcast_strides(input, output.dims)))
-        .collect();
-    walk::launch(name, expression, output.dims, &strides, spec)
+    walk::launch_all(name, &[task(expression, spec)], compute_type(spec))
+}
+
+/// The work of evaluating `expression` for each element of the spec's outputs.
+pub(super) fn task<'a>(expression: &'a Expression, spec: &Spec) -> Task<'a> {
+    let (dims, count) = (spec.outputs[0].dims, spec.inputs.len());
+    let input = |(place, input): (usize, &Tensor)| Operand::of(place, input, broadcast_strides(input, dims));
+    let output = |(place, output): (usize, &Tensor)| Operand::of(count + place, output, output.strides);
+    Task {
+        expression,
+        dims,
+        outputs: spec.outputs.iter().enumerate().map(output).collect(),
+        inputs: spec.inputs.iter().enumerate().map(input).collect(),
+    }
+}
+
+fn nothing_named(call: &Call) -> OpError {
+    OpError::OutputMissing {
+        op: call.operation.name(),
+        help: "the expression names no tensor: write `-> y` to say what it fills",
+        at: call.span.into(),
+    }
 }
 
 impl Call<'_> {
+    /// The shape of all inputs together; `None` where there is no input.
+    pub(super) fn broadcast(&self) -> Result<Option<Dims>, OpError> {
+        let Some(first) = self.inputs.first() else { return Ok(None) };
+        let mut dims = first.tensor.dims;
+        for (index, input) in self.inputs.iter().enumerate().skip(1) {
+            dims = broadcast(dims, input.tensor.dims).ok_or_else(|| {
+                self.differs(
+                    0,
+                    format!("this is {dims}"),
+                    index,
+                    format!("this is {}", input.tensor.dims),
+                    "sizes have to agree from the innermost outwards, or be 1",
+                )
+            })?;
+        }
+        Ok(Some(dims))
+    }
+
     /// Fails unless a kernel can reach every operand.
     pub(super) fn needs_device(&self) -> Result<(), OpError> {
         let operands = self.inputs.iter().chain(self.outputs.iter().flatten());

@@ -19,17 +19,20 @@ pub enum Node {
     Select(u16, u16, u16),
 }
 
-/// An elementwise expression over numbered inputs; its value is that of its last node.
+/// An elementwise expression over numbered inputs, with one or more values for each element: its outputs.
 #[derive(Clone, Debug, Default)]
 pub struct Expression {
     nodes: Vec<Node>,
     constants: Vec<f64>,
+    /// For each output the node that has its value.
+    outputs: Vec<u16>,
 }
 
 impl PartialEq for Expression {
     fn eq(&self, other: &Self) -> bool {
         let bits = |constants: &[f64]| constants.iter().map(|c| c.to_bits()).collect::<Vec<_>>();
-        self.nodes == other.nodes && bits(&self.constants) == bits(&other.constants)
+        (&self.nodes, &self.outputs) == (&other.nodes, &other.outputs)
+            && bits(&self.constants) == bits(&other.constants)
     }
 }
 
@@ -38,6 +41,7 @@ impl Eq for Expression {}
 impl std::hash::Hash for Expression {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.nodes.hash(state);
+        self.outputs.hash(state);
         for constant in &self.constants {
             constant.to_bits().hash(state);
         }
@@ -195,7 +199,7 @@ impl Binary {
 impl Expression {
     /// The expression that is its one input.
     pub fn identity() -> Expression {
-        Expression { nodes: vec![Node::Input(0)], constants: Vec::new() }
+        Expression { nodes: vec![Node::Input(0)], constants: Vec::new(), outputs: vec![0] }
     }
 
     /// Whether it is its only input.
@@ -205,7 +209,7 @@ impl Expression {
 
     /// The expression that is one value everywhere.
     pub fn constant(value: f64) -> Expression {
-        Expression { nodes: vec![Node::Constant(0)], constants: vec![value] }
+        Expression { nodes: vec![Node::Constant(0)], constants: vec![value], outputs: vec![0] }
     }
 
     /// Adds a node, or finds an equal one; nothing when the expression has 65 536 already.
@@ -226,15 +230,16 @@ impl Expression {
         self.push(Node::Constant(u16::try_from(index).ok()?))
     }
 
-    /// Makes `node` the last, whose value the expression has.
+    /// Adds an output, which has the value of `node`.
     pub fn finish(&mut self, node: u16) {
-        self.nodes.truncate(usize::from(node) + 1);
+        self.outputs.push(node);
     }
 
     /// Takes everything out, to be filled anew.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.constants.clear();
+        self.outputs.clear();
     }
 
     /// The steps, each of which uses earlier ones only.
@@ -244,6 +249,36 @@ impl Expression {
 
     pub fn constants(&self) -> &[f64] {
         &self.constants
+    }
+
+    /// For each output the node that has its value.
+    pub fn outputs(&self) -> &[u16] {
+        &self.outputs
+    }
+
+    /// Numbers of the inputs that an output depends on, in ascending order.
+    pub fn inputs_of(&self, output: usize) -> Vec<usize> {
+        let mut needed = vec![false; self.nodes.len()];
+        needed[usize::from(self.outputs[output])] = true;
+        let mut inputs = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate().rev() {
+            if !needed[index] {
+                continue;
+            }
+            let operands = match *node {
+                Node::Input(input) => {
+                    inputs.push(usize::from(input));
+                    [None; 3]
+                }
+                Node::Constant(_) => [None; 3],
+                Node::Unary(_, x) => [Some(x), None, None],
+                Node::Binary(_, x, y) => [Some(x), Some(y), None],
+                Node::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
+            };
+            operands.into_iter().flatten().for_each(|operand| needed[usize::from(operand)] = true);
+        }
+        inputs.sort_unstable();
+        inputs
     }
 
     /// Operations for each element: every function counts as one.
@@ -271,8 +306,8 @@ impl Expression {
         self.nodes.iter().map(of).sum()
     }
 
-    /// The values for `count` elements of each input. `room` is for the values of all nodes, and is used again from call to
-    /// call.
+    /// The first output's values for `count` elements of each input. `room` is for the values of all nodes, and is used again
+    /// from call to call: [`Expression::values`] finds those of the other outputs there.
     pub fn evaluate<'a>(&self, count: usize, inputs: &[&[f64]], room: &'a mut Vec<f64>) -> &'a [f64] {
         room.resize(self.nodes.len().max(1) * count, 0.0);
         for (number, node) in self.nodes.iter().enumerate() {
@@ -291,12 +326,17 @@ impl Expression {
                 }
             }
         }
-        &room[room.len() - count..]
+        self.values(0, count, room)
     }
 
-    /// The value for one element of each input, with a bound on how far a device that computes in `precision` may be from
-    /// it; `values` is room for those of the nodes.
-    pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
+    /// The values of an output for `count` elements, in the room that [`Expression::evaluate`] has filled for as many.
+    pub fn values<'a>(&self, output: usize, count: usize, room: &'a [f64]) -> &'a [f64] {
+        &room[usize::from(self.outputs[output]) * count..][..count]
+    }
+
+    /// The value of an output for one element of each input, with a bound on how far a device that computes in `precision`
+    /// may be from it; `values` is room for those of the nodes.
+    pub fn enclose(&self, output: usize, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {
             let at = |index: u16| values[usize::from(index)];
@@ -309,10 +349,11 @@ impl Expression {
             };
             values.push(value);
         }
-        values.last().copied().unwrap_or(Ball::exact(0.0))
+        values[usize::from(self.outputs[output])]
     }
 
-    /// The body of a C function over `x0`, `x1`, … and `c0`, `c1`, … of type `C`, in the kernels' own functions.
+    /// The body of a C function over `x0`, `x1`, … and `c0`, `c1`, … of type `C`, in the kernels' own functions. It returns
+    /// the value of its only output, or assigns those of several to `r0`, `r1`, …
     pub fn c_text(&self) -> String {
         let mut text = String::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -325,7 +366,13 @@ impl Expression {
             };
             let _ = writeln!(text, "  C v{index} = {value};");
         }
-        let _ = writeln!(text, "  return v{};", self.nodes.len().saturating_sub(1));
+        // Writing to a string does not fail.
+        let _ = match &*self.outputs {
+            [only] => writeln!(text, "  return v{only};"),
+            several => {
+                several.iter().enumerate().try_for_each(|(output, node)| writeln!(text, "  r{output} = v{node};"))
+            }
+        };
         text
     }
 }
@@ -348,6 +395,12 @@ mod tests {
         let root = expression.push(Node::Unary(Unary::Sqrt, sum)).unwrap();
         expression.finish(root);
         assert_eq!((expression.flops(), expression.instructions(), expression.special()), (3, 12, 1));
+        // Two outputs, the first of which has been computed on the way to the second.
+        let mut room = Vec::new();
+        assert_eq!(expression.evaluate(2, &[&[1.0, -1.0]], &mut room), [3.0, 3.0]);
+        assert_eq!(expression.values(1, 2, &room), [3f64.sqrt(), 3f64.sqrt()]);
+        assert!(expression.c_text().ends_with("  r0 = v3;\n  r1 = v4;\n"));
+        assert_eq!(expression.inputs_of(0), [0]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ template <typename C> __device__ inline C load(f64 x) { return (C)x; }
 template <typename C> __device__ inline C load(f32 x) { return (C)x; }
 template <typename C> __device__ inline C load(f16 x) { return (C)half_to_float(x.bits); }
 template <typename C> __device__ inline C load(bf16 x) { return (C)bits_to_float((u32)x.bits << 16); }
+template <typename C> __device__ inline C load(i64 x) { return (C)x; }
 template <typename C> __device__ inline C load(i32 x) { return (C)x; }
 template <typename C> __device__ inline C load(i8 x) { return (C)x; }
 template <typename C> __device__ inline C load(u8 x) { return (C)x; }
@@ -64,6 +65,10 @@ template <typename C> __device__ inline void store(bf16& to, C x) {
 // Cut off and saturated; NaN becomes 0. The bounds are exact in either type.
 template <typename C> __device__ inline i32 whole(C x, C low, C high, i32 above) {
   return x >= high ? above : x <= low ? (i32)low : x == x ? (i32)x : 0;
+}
+template <typename C> __device__ inline void store(i64& to, C x) {
+  const i64 above = 9223372036854775807ll;
+  to = x >= C(9223372036854775808.0) ? above : x <= C(-9223372036854775808.0) ? -above - 1 : x == x ? (i64)x : 0;
 }
 template <typename C> __device__ inline void store(i32& to, C x) { to = whole(x, C(-2147483648.0), C(2147483648.0), 2147483647); }
 template <typename C> __device__ inline void store(i8& to, C x) { to = (i8)whole(x, C(-128.0), C(127.0), 127); }

@@ -56,6 +56,35 @@ pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
     }
 }
 
+/// The strides that walk a tensor's elements, in row-major order, as a tensor of other dimensions with as many elements. Where
+/// there are none: the dimension of the tensor that does not merge with the next one, as the new dimensions need, since there
+/// are gaps between its elements.
+pub fn reshaped(tensor: &Tensor, dims: Dims) -> Result<Dims, usize> {
+    let mut strides = dims.contiguous_strides();
+    // From the innermost outwards: each stretch of the tensor that lies without gaps is cut into whole new dimensions.
+    let (mut left, mut length, mut made) = (dims.len(), 1, 1);
+    let mut step = tensor.strides.last().copied().unwrap_or(1);
+    for axis in (0..tensor.dims.len()).rev() {
+        length *= tensor.dims[axis];
+        let merges = |outer: usize| tensor.dims[outer] == 1 || tensor.strides[outer] == length * step;
+        if axis > 0 && merges(axis - 1) {
+            continue;
+        }
+        while left > 0 && (made < length || dims[left - 1] == 1) {
+            left -= 1;
+            strides.set(left, made * step);
+            made *= dims[left];
+        }
+        if made != length {
+            return Err(axis.saturating_sub(1));
+        }
+        if axis > 0 {
+            (length, made, step) = (1, 1, tensor.strides[axis - 1]);
+        }
+    }
+    Ok(strides)
+}
+
 /// The shape of combining two tensors element by element: sizes agree from the innermost outwards, or one is 1.
 pub fn broadcast(a: Dims, b: Dims) -> Option<Dims> {
     let rank = a.len().max(b.len());
@@ -129,6 +158,62 @@ mod tests {
         let walk: Vec<u64> = offsets(dims(&[2, 2]), dims(&[1, 10])).collect();
         assert_eq!(walk, [0, 10, 1, 11]);
         assert_eq!(offsets(Dims::new(), Dims::new()).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn other_dimensions_of_the_same_elements() {
+        let tensor = |sizes: &[u64], strides: &[u64]| Tensor {
+            dtype: crate::base::DType::F32,
+            dims: dims(sizes),
+            strides: dims(strides),
+            space: crate::base::Space::Device,
+            align: 16,
+        };
+        assert_eq!(reshaped(&tensor(&[4, 6], &[6, 1]), dims(&[2, 12])), Ok(dims(&[12, 1])));
+        assert_eq!(reshaped(&tensor(&[4, 6], &[6, 1]), dims(&[1, 24, 1])), Ok(dims(&[24, 1, 1])));
+        // Rows with gaps between them can be cut, and not merged.
+        assert_eq!(reshaped(&tensor(&[4, 6], &[8, 1]), dims(&[2, 2, 3, 2])), Ok(dims(&[16, 8, 2, 1])));
+        assert_eq!(reshaped(&tensor(&[4, 6], &[8, 1]), dims(&[24])), Err(0));
+        assert_eq!(reshaped(&tensor(&[2, 4, 6], &[48, 8, 1]), dims(&[2, 24])), Err(1));
+        assert_eq!(reshaped(&tensor(&[2, 3, 4], &[24, 8, 2]), dims(&[6, 4])), Err(0));
+        assert_eq!(reshaped(&tensor(&[2, 3, 4], &[24, 8, 2]), dims(&[2, 12])), Ok(dims(&[24, 2])));
+        assert_eq!(reshaped(&tensor(&[], &[]), dims(&[1, 1])), Ok(dims(&[1, 1])));
+    }
+
+    /// Each element lies where it did, whatever the sizes and gaps.
+    #[test]
+    fn elements_stay_in_their_places() {
+        for case in 0..2000 {
+            let draw = |place: u64, limit: u64| crate::base::random::hash(case, place) % limit;
+            let sizes: Vec<u64> = (0..draw(0, 4)).map(|axis| 1 + draw(10 + axis, 6)).collect();
+            let (mut strides, mut step) = (vec![0; sizes.len()], 1);
+            for axis in (0..sizes.len()).rev() {
+                step += if draw(20 + axis as u64, 3) == 0 { draw(30 + axis as u64, 5) } else { 0 };
+                strides[axis] = step;
+                step *= sizes[axis];
+            }
+            let tensor = Tensor {
+                dtype: crate::base::DType::F32,
+                dims: dims(&sizes),
+                strides: dims(&strides),
+                space: crate::base::Space::Device,
+                align: 16,
+            };
+            let mut left: u64 = sizes.iter().product();
+            let mut new = Vec::new();
+            for place in 0..draw(40, 4) {
+                let divisors: Vec<u64> = (1..=left).filter(|size| left.is_multiple_of(*size)).collect();
+                new.push(divisors[draw(50 + place, divisors.len() as u64) as usize]);
+                left /= new[new.len() - 1];
+            }
+            new.push(left);
+            let places = |dims: Dims, strides: Dims| offsets(dims, strides).collect::<Vec<_>>();
+            if let Ok(strides) = reshaped(&tensor, dims(&new)) {
+                assert_eq!(places(dims(&new), strides), places(tensor.dims, tensor.strides), "{tensor:?} to {new:?}");
+            } else {
+                assert!(!contiguous(&tensor), "{tensor:?} to {new:?}");
+            }
+        }
     }
 
     #[test]

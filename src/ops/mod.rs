@@ -9,17 +9,25 @@ mod attr;
 mod ball;
 mod check;
 mod collectives;
+mod concat;
 mod copies;
+mod dropout;
 mod elementwise;
+mod embedding;
 mod error;
 pub mod expression;
+mod formula;
 pub mod init;
 pub mod kernel;
 mod launch;
 mod layout;
 mod matrix;
 mod movement;
+mod optimizers;
+mod pad;
 mod peers;
+mod philox;
+mod rope;
 mod routing;
 mod rows;
 mod scatter;
@@ -29,6 +37,7 @@ mod sort;
 mod synthetic;
 mod top_k;
 mod transpose;
+mod triad;
 mod walk;
 pub mod witness;
 
@@ -46,7 +55,7 @@ pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
 pub use launch::*;
-pub use layout::stretches;
+pub use layout::{reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use synthetic::held;
@@ -110,13 +119,24 @@ pub trait Operation: Sync {
     /// What a backend has to launch, one after the other.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
 
-    /// Memory that it reads although the text names none: an input of its own for each place, behind the others.
-    fn own_input(&self, _attrs: &Attrs) -> Option<(DType, Dims)> {
-        None
+    /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
+    /// the signature's.
+    fn outputs(&self, _inputs: usize, _given: usize) -> usize {
+        self.signature().outputs.len()
+    }
+
+    /// Memory that it reads although the text names none: inputs of its own for each place, behind the others.
+    fn own_inputs(&self, _attrs: &Attrs) -> Vec<(DType, Dims)> {
+        Vec::new()
     }
 
     /// Whether an input may be the very slice that is written: each element depends on its own place alone.
     fn in_place(&self) -> bool {
+        false
+    }
+
+    /// Whether it reads its outputs too: then they are inputs as well, behind the others.
+    fn updates(&self) -> bool {
         false
     }
 
@@ -157,6 +177,14 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &synthetic::Spin,
     &synthetic::Work,
     &synthetic::Nop,
+    &embedding::Embedding,
+    &concat::Concat,
+    &pad::Pad,
+    &triad::Triad,
+    &rope::Rope,
+    &dropout::Dropout,
+    &optimizers::AdamW,
+    &optimizers::Sgd,
 ];
 
 /// The operation of that name.
@@ -175,6 +203,8 @@ pub fn usage(operation: &dyn Operation) -> String {
             Input::Optional(name) => format!("[{name}]"),
             Input::Scalar(option) => option.name.to_owned(),
             Input::Expression => "expression".to_owned(),
+            Input::Expressions => "expression, …".to_owned(),
+            Input::Tensors(name) => format!("{name}, …"),
         })
         .collect();
     parts.extend(signature.options.iter().map(|option| match option.default {
@@ -183,6 +213,7 @@ pub fn usage(operation: &dyn Operation) -> String {
     }));
     let arrow = match signature.outputs {
         [] => String::new(),
+        [first, _, ..] if signature.repeats() => format!(" -> {first}, …"),
         outputs => format!(" -> {}", outputs.join(", ")),
     };
     format!("{}({}{arrow})", operation.name(), parts.join(", "))
@@ -217,6 +248,9 @@ impl Category {
     }
 }
 
+/// The most tensors that an operation takes which takes any number.
+const MOST_TENSORS: usize = 64;
+
 /// What an operation takes between its parentheses.
 #[derive(Debug)]
 pub struct Signature {
@@ -229,6 +263,31 @@ pub struct Signature {
 impl Signature {
     /// Of what takes and gives nothing, such as `nop()`, and of what no text can name.
     pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
+
+    /// The fewest inputs that a use may have.
+    pub fn least(&self) -> usize {
+        self.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count()
+    }
+
+    /// The most inputs that a use may have.
+    pub fn most(&self) -> usize {
+        match self.inputs {
+            [.., Input::Expressions] => self.outputs.len(),
+            [.., Input::Tensors(_)] => MOST_TENSORS,
+            inputs => inputs.len(),
+        }
+    }
+
+    /// What stands at that place between the parentheses, counted from 0.
+    pub fn input(&self, place: usize) -> Option<&'static Input> {
+        let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
+        self.inputs.get(place).or(last)
+    }
+
+    /// Whether the last input may be given several times.
+    fn repeats(&self) -> bool {
+        matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
+    }
 }
 
 /// One place before the arrow.
@@ -237,10 +296,14 @@ pub enum Input {
     Tensor(&'static str),
     /// A tensor that may be left away, behind all others.
     Optional(&'static str),
+    /// One or more tensors, behind all others.
+    Tensors(&'static str),
     /// A value that is known before the run.
     Scalar(OptionSpec),
     /// An elementwise expression; the tensors that it names are the inputs.
     Expression,
+    /// One or more elementwise expressions, an output for each; the tensors that they name are the inputs.
+    Expressions,
 }
 
 /// A tensor as an operation sees it: a slice with its place in memory left out.
@@ -304,7 +367,7 @@ pub struct Call<'a> {
     pub operation: &'static dyn Operation,
     pub span: SrcSpan,
     pub inputs: &'a [Operand],
-    /// As long as the signature's outputs; nothing for one that becomes scratch.
+    /// As long as [`Operation::outputs`] says; nothing for one that becomes scratch.
     pub outputs: &'a [Option<Operand>],
     pub attrs: &'a Attrs,
     pub expression: Option<&'a Expression>,
@@ -378,6 +441,12 @@ impl Spec {
 
     pub fn launch(&self) -> Vec<Launch> {
         self.operation.launch(self)
+    }
+
+    /// The names of its outputs, by which they are found behind a label.
+    pub fn output_names(&self) -> &'static [&'static str] {
+        let names = self.operation.signature().outputs;
+        &names[..names.len().min(self.outputs.len())]
     }
 
     /// The tensor at a place that counts inputs first, then outputs.
@@ -529,6 +598,12 @@ impl Call<'_> {
             found: operand.tensor.to_string(),
             at: operand.span.into(),
         })
+    }
+
+    /// Fails unless an operand's elements can be indices.
+    fn needs_indices(&self, operand: &Operand) -> Result<(), OpError> {
+        let fits = matches!(operand.tensor.dtype, DType::I32 | DType::I64);
+        self.needs_dtype(operand, fits, "indices of type i32 or i64")
     }
 
     fn differs(&self, left: usize, left_is: String, right: usize, right_is: String, help: &str) -> OpError {

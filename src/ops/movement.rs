@@ -42,10 +42,10 @@ impl Operation for Gather {
         call.needs_device()?;
         call.needs_rank(0, 1, "whose first is picked from")?;
         let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
-        call.needs_dtype(i, i.tensor.dtype == DType::I32, "indices of type i32")?;
+        call.needs_indices(i)?;
         let sizes: Vec<u64> = i.tensor.dims.iter().chain(&x.dims[1..]).copied().collect();
         let dims = Dims::from_slice(&sizes).ok_or_else(|| OpError::Rank {
-            op: "gather",
+            op: call.operation.name(),
             needs: format!("a result of at most {} dimensions", Dims::MAX),
             found: x.to_string(),
             at: call.span.into(),
@@ -86,7 +86,7 @@ impl Operation for Gather {
         let params = [
             format!("{dtype}* __restrict__ y"),
             format!("const {dtype}* __restrict__ x"),
-            "const i32* __restrict__ i".into(),
+            format!("const {}* __restrict__ i", c_type(i.dtype)),
             geometry_param(&outer).replace(" g", " outer"),
             geometry_param(&columns.geometry).replace(" g", " inner"),
             "u64 count".into(),

@@ -41,7 +41,7 @@ impl Operation for Scatter {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
-        call.needs_dtype(i, i.tensor.dtype == DType::I32, "indices of type i32")?;
+        call.needs_indices(i)?;
         let lead = i.tensor.dims.len();
         if x.dims.len() < lead || x.dims[..lead] != *i.tensor.dims {
             return Err(call.differs(

@@ -23,6 +23,8 @@ pub fn keys(dtype: DType) -> String {
         ),
         DType::F16 => ("u32", 16, "return order16(x.bits, 0x7c00u);"),
         DType::BF16 => ("u32", 16, "return order16(x.bits, 0x7f80u);"),
+        // The smallest number and the next share a key.
+        DType::I64 => ("u64", 64, "u64 u = (u64)x ^ 1ull << 63; return u == 0 ? 1 : u;"),
         DType::I32 => ("u64", 33, "return (u64)((u32)x ^ 1u << 31) + 1;"),
         DType::I8 => ("u32", 9, "return (u32)((i32)x + 129);"),
         DType::U8 => ("u32", 9, "return (u32)x + 1;"),
@@ -36,7 +38,7 @@ pub fn keys(dtype: DType) -> String {
 
 /// Whether keys of this type have 64 bits.
 pub fn is_wide(dtype: DType) -> bool {
-    matches!(dtype, DType::F64 | DType::I32)
+    matches!(dtype, DType::F64 | DType::I64 | DType::I32)
 }
 
 const ORDER16: &str = r#"

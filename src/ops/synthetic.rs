@@ -202,9 +202,10 @@ impl Operation for Work {
         }
     }
 
-    fn own_input(&self, attrs: &Attrs) -> Option<(DType, Dims)> {
+    fn own_inputs(&self, attrs: &Attrs) -> Vec<(DType, Dims)> {
         let bytes = attrs.number("bytes").clamp(16.0, 1e15) as u64;
-        Some((DType::U8, Dims::from_slice(&[bytes.next_multiple_of(16)])?))
+        let dims = Dims::from_slice(&[bytes.next_multiple_of(16)]).expect("a tensor has room for one dimension");
+        vec![(DType::U8, dims)]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -1,6 +1,6 @@
-//! Kernels that evaluate an expression for each element: how they walk over an output and what is read beside it.
+//! Kernels that evaluate an expression for each element: how they walk over outputs and what is read beside them.
 //!
-//! Dimensions are ordered by the output's strides and merged where every operand allows it. The innermost is cut into
+//! Dimensions are ordered by the first output's strides and merged where every operand allows it. The innermost is cut into
 //! tiles, each of which a few neighbouring threads share. So what is expensive, to find where a tile begins in each
 //! operand, is done once for about 16 bytes that a thread moves, and no pattern of broadcasts or gaps costs much more than
 //! a walk without any.
@@ -25,6 +25,65 @@ const TOGETHER: u64 = 32;
 /// Packs of a thread at most.
 const PACKS: u64 = 8;
 
+/// Elementwise work on one shape: an expression with its operands.
+#[derive(Debug)]
+pub struct Task<'a> {
+    pub expression: &'a Expression,
+    pub dims: Dims,
+    /// One for each output of the expression.
+    pub outputs: Vec<Operand>,
+    /// One for each input of the expression.
+    pub inputs: Vec<Operand>,
+}
+
+/// An operand of a [`Task`].
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    pub origin: Origin,
+    /// Type and alignment of the elements.
+    pub tensor: Tensor,
+    /// Distance between neighbours for each dimension of the task, in elements.
+    pub strides: Dims,
+    /// Elements from the beginning of the memory to the first element.
+    pub start: u64,
+}
+
+/// Where the elements of an operand come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Origin {
+    /// The memory of the operation's operand with this number: inputs first, then outputs.
+    Memory(u8),
+    /// Uniform draws from [0, 1) by this seed: element `index` in row-major order is [`philox::uniform`]`(seed, index)`.
+    Draws(u64),
+}
+
+impl Operand {
+    /// All of a tensor of the operation, walked by these strides.
+    pub fn of(operand: usize, tensor: &Tensor, strides: Dims) -> Operand {
+        Operand { origin: Origin::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
+    }
+
+    /// The elements `from..from + length` along a dimension of a tensor that is walked by its own strides.
+    pub fn cut(mut self, axis: usize, from: u64, length: u64) -> Operand {
+        self.tensor.dims.set(axis, length);
+        self.start += from * self.tensor.strides[axis];
+        let begin = self.start * self.size();
+        self.tensor.align = 1 << (begin | u64::from(self.tensor.align)).trailing_zeros();
+        self
+    }
+
+    /// A draw for each element of these dimensions. Four neighbours are drawn as one, as if they were read.
+    pub fn draws(seed: u64, dims: Dims) -> Operand {
+        let strides = dims.contiguous_strides();
+        let tensor = Tensor { dtype: DType::F32, dims, strides, space: Space::Device, align: 16 };
+        Operand { origin: Origin::Draws(seed), tensor, strides, start: 0 }
+    }
+
+    fn size(&self) -> u64 {
+        self.tensor.dtype.size()
+    }
+}
+
 /// How an operand is read along the innermost dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -39,11 +98,13 @@ enum Step {
 /// How a kernel walks over its elements.
 #[derive(Debug)]
 struct Walk {
-    /// All dimensions but the innermost, with the strides of the output and of each input.
+    /// How many of the operands are outputs: these come first.
+    outputs: usize,
+    /// All dimensions but the innermost, with the strides of each operand.
     outer: Geometry,
     /// Elements of the innermost dimension.
     length: u64,
-    /// For the output and each input.
+    /// For each operand.
     steps: Vec<Step>,
     /// The same in elements.
     distances: Vec<u64>,
@@ -56,54 +117,58 @@ struct Walk {
 }
 
 impl Walk {
-    /// The walk over these dimensions, with the strides of each tensor, of which the first is the output.
-    fn of(dims: Dims, strides: &[Dims], tensors: &[&Tensor]) -> Walk {
-        let geometry = by_output(dims, strides);
+    fn of(task: &Task) -> Walk {
+        let operands: Vec<&Operand> = task.outputs.iter().chain(&task.inputs).collect();
+        let outputs = task.outputs.len();
+        let strides: Vec<Dims> = operands.iter().map(|operand| operand.strides).collect();
+        let geometry = by_output(task.dims, &strides);
         let rank = geometry.dims.len();
-        let elements: u64 = dims.iter().product();
+        let elements: u64 = task.dims.iter().product();
         let length = geometry.dims.last().copied().unwrap_or(1);
         let lead = |dims: &Dims| Dims::from_slice(&dims[..rank.saturating_sub(1)]).unwrap_or_default();
         let outer = Geometry { dims: lead(&geometry.dims), strides: geometry.strides.iter().map(lead).collect() };
         let inner = |operand: usize| geometry.strides[operand].last().copied().unwrap_or(1);
-        let size = |operand: &usize| tensors[*operand].dtype.size();
-        let neighbours: Vec<usize> = (0..tensors.len()).filter(|&operand| inner(operand) == 1).collect();
-        let narrowest = neighbours.iter().map(size).min().unwrap_or(1);
-        let widest = neighbours.iter().map(size).max().unwrap_or(1);
+        let size = |operand: usize| operands[operand].size();
+        let neighbours: Vec<usize> = (0..operands.len()).filter(|&operand| inner(operand) == 1).collect();
+        let narrowest = neighbours.iter().map(|&operand| size(operand)).min().unwrap_or(1);
+        let widest = neighbours.iter().map(|&operand| size(operand)).max().unwrap_or(1);
         // What lies where pieces of this many elements begin.
         let begins = |operand: usize, pack: u64| {
-            let tensor = tensors[operand];
-            u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+            u64::from(operands[operand].tensor.align).is_multiple_of(pack * size(operand))
                 && outer.strides[operand].iter().all(|stride| stride.is_multiple_of(pack))
         };
         let enough = |pack: u64| elements >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
-        // One store, since several that interleave would write each sector of memory more than once.
-        let most = (NARROWEST / narrowest).min(WIDEST / widest).min(16 / size(&0)).max(1);
+        // One store for each output, since several that interleave would write each sector of memory more than once.
+        let stored = |output: usize| 16 / size(output);
+        let most = (0..outputs).map(stored).fold((NARROWEST / narrowest).min(WIDEST / widest), u64::min).max(1);
         let halves = |most: u64| std::iter::successors(Some(most), |pack| (*pack > 1).then_some(pack / 2));
-        // The output is written in whole packs; inputs may be read in smaller pieces.
-        let fits = |pack: &u64| *pack == 1 || (inner(0) == 1 && *pack <= length && enough(*pack));
+        // Outputs are written in whole packs; inputs may be read in smaller pieces.
+        let along = (0..outputs).all(|output| inner(output) == 1);
+        let fits = |pack: &u64| *pack == 1 || (along && *pack <= length && enough(*pack));
         let widths = |operand: usize, pack: u64| {
-            let piece = |piece: &u64| piece * tensors[operand].dtype.size() <= 16 && begins(operand, *piece);
+            let piece = |piece: &u64| piece * size(operand) <= 16 && begins(operand, *piece);
             halves(pack).find(piece).unwrap_or(1)
         };
-        let pack = halves(most).filter(fits).find(|&pack| pack.min(16 / size(&0)) == widths(0, pack)).unwrap_or(1);
-        let steps = (0..tensors.len()).map(|operand| match inner(operand) {
-            _ if geometry.dims.is_empty() && operand > 0 => Step::Repeated,
+        let whole = |pack: u64| (0..outputs).all(|output| pack.min(stored(output)) == widths(output, pack));
+        let pack = halves(most).filter(fits).find(|&pack| whole(pack)).unwrap_or(1);
+        let steps = (0..operands.len()).map(|operand| match inner(operand) {
+            _ if geometry.dims.is_empty() && operand >= outputs => Step::Repeated,
             0 => Step::Repeated,
             1 => Step::Neighbours(widths(operand, pack)),
             _ => Step::Apart,
         });
-        let distances = (0..tensors.len()).map(inner).collect();
+        let distances = (0..operands.len()).map(inner).collect();
         let bytes = pack * narrowest;
         let most = if bytes >= NARROWEST { 1 } else { (1..=PACKS).rev().find(|each| enough(each * pack)).unwrap_or(1) };
         let (threads, each) = tile(length.div_ceil(pack), bytes, most);
-        Walk { steps: steps.collect(), distances, outer, length, pack, each, threads }
+        Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }
 
     /// Whether the kernel has to know how far an operand's elements lie apart.
     fn apart(&self, operand: usize) -> bool {
         match self.steps[operand] {
             Step::Neighbours(_) => false,
-            Step::Repeated => operand == 0,
+            Step::Repeated => operand < self.outputs,
             Step::Apart => true,
         }
     }
@@ -151,133 +216,261 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
     good.max_by_key(|(threads, each)| (threads * each, *threads)).unwrap_or((u64::from(BLOCK), 1))
 }
 
-/// The kernel that evaluates an expression for each element of a shape; `strides` has the distance between neighbours for
-/// the output, then for each input.
+/// The kernel that evaluates an expression for each element of a shape, on all operands of the spec; `strides` has the
+/// distance between neighbours for the output, then for each input.
 pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
-    let output = &spec.outputs[0];
-    let tensors: Vec<&Tensor> = std::iter::once(output).chain(&spec.inputs).collect();
-    let compute = compute_type(spec);
-    let walk = Walk::of(dims, strides, &tensors);
-    let (along, tiles) = walk.tiles();
-    let Walk { pack, each, threads, .. } = walk;
-
-    let count = spec.inputs.len();
-    let constants = expression.constants();
-    let mut params = vec![format!("{}* out", c_type(output.dtype))];
-    params.extend((0..count).map(|i| format!("const {}* a{i}", c_type(spec.inputs[i].dtype))));
-    params.extend((0..constants.len()).map(|i| format!("C c{i}")));
-    params.extend([geometry_param(&walk.outer), "u64 n".to_owned(), "u64 along".to_owned(), "u64 tiles".to_owned()]);
-    let mut args: Vec<Arg> = vec![Arg::Operand(count as u8)];
-    args.extend((0..count).map(|i| Arg::Operand(i as u8)));
-    args.extend(constants.iter().map(|&value| match compute {
-        DType::F64 => Arg::F64(value),
-        _ => Arg::F32(value as f32),
-    }));
-    args.extend([Arg::Words(geometry_words(&walk.outer)), Arg::U64(walk.length), Arg::U64(along), Arg::U64(tiles)]);
-
-    for (operand, distance) in walk.distances.iter().enumerate().filter(|(operand, _)| walk.apart(*operand)) {
-        params.push(format!("u64 step{operand}"));
-        args.push(Arg::U64(*distance));
-    }
-
-    let arguments: Vec<String> = (0..count).map(|i| format!("C x{i}")).collect();
-    let constant_params: Vec<String> = (0..constants.len()).map(|i| format!("C c{i}")).collect();
-    let function = format!(
-        "typedef {} C;\n__device__ inline C compute({}) {{\n{}}}\n",
-        c_type(compute),
-        [arguments, constant_params].concat().join(", "),
-        expression.c_text()
-    );
-    // What only moves keeps its bits.
-    let moves = expression.is_identity() && spec.inputs[0].dtype == output.dtype;
-    // Stores at `to` the expression at element `v` of a pack that begins at `j`; `packed` elements have been read before.
-    let store = |to: &str, packed: bool| {
-        let element = |i: usize| match walk.steps[i + 1] {
-            Step::Repeated => format!("b{i}"),
-            Step::Neighbours(width) if packed => format!("p{i}[e][v / {width}].at[v % {width}]"),
-            Step::Neighbours(_) => format!("a{i}[j + v]"),
-            Step::Apart => format!("a{i}[(u64)(j + v) * step{}]", i + 1),
-        };
-        if moves {
-            return format!("{to} = {}", element(0));
-        }
-        let constants = (0..constants.len()).map(|i| format!("c{i}"));
-        let elements = (0..count).map(|i| format!("load<C>({})", element(i)));
-        format!("store<C>({to}, compute({}))", elements.chain(constants).collect::<Vec<_>>().join(", "))
+    let inputs = spec.inputs.iter().zip(&strides[1..]).enumerate();
+    let task = Task {
+        expression,
+        dims,
+        outputs: vec![Operand::of(spec.inputs.len(), &spec.outputs[0], strides[0])],
+        inputs: inputs.map(|(place, (tensor, strides))| Operand::of(place, tensor, *strides)).collect(),
     };
+    launch_all(name, &[task], compute_type(spec))
+}
 
-    let index = index_type(tiles + u64::from(BLOCK));
-    // Places in a row, up to the end of its last tile.
-    let place = index_type(walk.length + walk.tile());
-    let mut body = format!(
-        "  {index} tile = ({index})(GLOBAL_INDEX / {threads});\n  if (tile >= tiles) return;\n  \
-         {place} first = threadIdx.x % {threads} * {pack};\n"
-    );
-    if walk.outer.dims.is_empty() {
-        body += &format!("  first += ({place})tile * {};\n", walk.tile());
-    } else if along > 1 {
-        body += &format!(
-            "  {index} row = tile / ({index})along;\n  first += ({place})(tile - row * ({index})along) * {};\n",
-            walk.tile()
-        );
-    } else {
-        body += &format!("  {index} row = tile;\n");
-    }
-    if !walk.outer.dims.is_empty() {
-        body += &format!("  i64 at[{}];\n  g.offsets(row, at);\n  out += at[0];\n", count + 1);
-        (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
-    }
-    for i in 0..count {
-        match walk.steps[i + 1] {
-            Step::Repeated => body += &format!("  {} b{i} = a{i}[0];\n", c_type(spec.inputs[i].dtype)),
-            Step::Neighbours(width) => {
-                body += &format!("  Pack<{}, {width}> p{i}[{each}][{}];\n", c_type(spec.inputs[i].dtype), pack / width);
+/// One kernel that does several tasks, which compute in the same type.
+pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
+    let parts: Vec<Part> = tasks.iter().map(|task| Part::of(task, compute)).collect();
+    let before = format!("typedef {} C;\n{}", c_type(compute), if draws(tasks) { philox::TEXT } else { "" });
+    let (before, params, body, args) = match &*parts {
+        [Part { function, params, args, body, .. }] => {
+            let params = params.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
+            let body = format!("  u64 block = blockIdx.x;\n{body}");
+            (before + function, params, body, args.clone())
+        }
+        parts => {
+            let (mut text, mut body, mut params, mut args) = (before, String::new(), Vec::new(), Vec::new());
+            body += "  u64 block = blockIdx.x;\n";
+            for (number, part) in parts.iter().enumerate() {
+                let own: Vec<String> = part.params.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
+                let Part { function, body: part_body, .. } = part;
+                text += &format!(
+                    "struct Part{number} {{\n{function}__device__ static inline void run(u64 block, {}) {{\n{part_body}}}\n}};\n",
+                    own.join(", ")
+                );
+                let given: Vec<String> = part.params.iter().map(|(_, name)| format!("{name}_{number}")).collect();
+                body += &format!(
+                    "  if (block < blocks_{number}) return Part{number}::run(block, {});\n  block -= blocks_{number};\n",
+                    given.join(", ")
+                );
+                params.extend(part.params.iter().map(|(kind, name)| format!("{kind} {name}_{number}")));
+                params.push(format!("u64 blocks_{number}"));
+                args.extend(part.args.iter().cloned());
+                args.push(Arg::U64(part.blocks));
             }
-            Step::Apart => {}
+            (text, params, body, args)
         }
-    }
-    // All that a thread reads is under way before any of it is used.
-    let begin = format!(
-        "#pragma unroll\n  for (int e = 0; e < {each}; e++) {{\n    {place} j = first + e * {};\n",
-        threads * pack
-    );
-    let reads: String = (0..count)
-        .filter_map(|i| match walk.steps[i + 1] {
-            Step::Neighbours(width) => Some(format!(
-                "#pragma unroll\n      for (int k = 0; k < {}; k++) p{i}[e][k] = *(const Pack<{}, {width}>*)(a{i} + j + k * {width});\n",
-                pack / width,
-                c_type(spec.inputs[i].dtype)
-            )),
-            _ => None,
-        })
-        .collect();
-    if !reads.is_empty() {
-        body += &format!("{begin}    if (j + {pack} <= n) {{\n{reads}    }}\n  }}\n");
-    }
-    let out = c_type(output.dtype);
-    let write = match walk.steps[0] {
-        Step::Neighbours(width) => format!(
-            "      Pack<{out}, {width}> r[{pieces}];\n#pragma unroll\n      \
-             for (int v = 0; v < {pack}; v++) {};\n#pragma unroll\n      \
-             for (int k = 0; k < {pieces}; k++) *(Pack<{out}, {width}>*)(out + j + k * {width}) = r[k];\n",
-            store(&format!("r[v / {width}].at[v % {width}]"), true),
-            pieces = pack / width
-        ),
-        _ => format!("      const int v = 0;\n      {};\n", store("out[(u64)j * step0]", true)),
     };
-    let rest = match pack {
-        1 => String::new(),
-        _ => format!(
-            " else {{\n      for (int v = 0; v < {pack} && j + v < n; v++) {};\n    }}",
-            store("out[j + v]", false)
-        ),
-    };
-    body += &format!("{begin}    if (j + {pack} <= n) {{\n{write}    }}{rest}\n  }}\n");
     Launch::Kernel(Kernel {
-        source: source(name, &function, &params, &body),
-        grid: tiles.div_ceil(u64::from(BLOCK) / threads).max(1),
+        source: source(name, &before, &params, &body),
+        grid: parts.iter().map(|part| part.blocks).sum(),
         block: BLOCK,
         shared: Shared::Bytes(0),
         args,
     })
+}
+
+fn draws(tasks: &[Task]) -> bool {
+    tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, Origin::Draws(_)))
+}
+
+/// A task as kernel text, for a block whose number is `block`.
+struct Part {
+    /// The function `compute`, which evaluates the expression for an element.
+    function: String,
+    /// Types and names of the parameters.
+    params: Vec<(String, String)>,
+    args: Vec<Arg>,
+    body: String,
+    blocks: u64,
+}
+
+impl Part {
+    fn of(task: &Task, compute: DType) -> Part {
+        let walk = Walk::of(task);
+        let (along, tiles) = walk.tiles();
+        let Walk { pack, each, threads, .. } = walk;
+        let (expression, outputs, count) = (task.expression, task.outputs.len(), task.inputs.len());
+        let operands = || task.outputs.iter().chain(&task.inputs).enumerate();
+        let name = |operand: usize| match operand.checked_sub(outputs) {
+            None if outputs == 1 => "out".to_owned(),
+            None => format!("out{operand}"),
+            Some(input) => format!("a{input}"),
+        };
+        let constants = expression.constants();
+
+        let mut params: Vec<(String, String)> = Vec::new();
+        let mut args: Vec<Arg> = Vec::new();
+        let mut param = |kind: &str, name: String, arg: Arg| {
+            params.push((kind.to_owned(), name));
+            args.push(arg);
+        };
+        for (operand, Operand { origin, tensor, .. }) in operands() {
+            match origin {
+                Origin::Memory(place) if operand < outputs => {
+                    param(&format!("{}*", c_type(tensor.dtype)), name(operand), Arg::Operand(*place));
+                }
+                Origin::Memory(place) => {
+                    param(&format!("const {}*", c_type(tensor.dtype)), name(operand), Arg::Operand(*place));
+                }
+                Origin::Draws(seed) => param("u64", format!("seed{}", operand - outputs), Arg::U64(*seed)),
+            }
+        }
+        for (index, &value) in constants.iter().enumerate() {
+            let arg = if compute == DType::F64 { Arg::F64(value) } else { Arg::F32(value as f32) };
+            param("C", format!("c{index}"), arg);
+        }
+        let geometry = geometry_param(&walk.outer);
+        param(geometry.trim_end_matches(" g"), "g".to_owned(), Arg::Words(geometry_words(&walk.outer)));
+        for (name, value) in [("n", walk.length), ("along", along), ("tiles", tiles)] {
+            param("u64", name.to_owned(), Arg::U64(value));
+        }
+        for (operand, distance) in walk.distances.iter().enumerate().filter(|(operand, _)| walk.apart(*operand)) {
+            param("u64", format!("step{operand}"), Arg::U64(*distance));
+        }
+        for (operand, Operand { start, .. }) in operands().filter(|(_, operand)| operand.start > 0) {
+            param("u64", format!("start{operand}"), Arg::U64(*start));
+        }
+
+        let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
+        let results = (0..outputs).filter(|_| outputs > 1).map(|output| format!("C& r{output}"));
+        let function = format!(
+            "__device__ static inline {} compute({}) {{\n{}}}\n",
+            if outputs > 1 { "void" } else { "C" },
+            arguments.chain(results).collect::<Vec<_>>().join(", "),
+            expression.c_text()
+        );
+        let drawn = |input: usize| matches!(task.inputs[input].origin, Origin::Draws(_));
+        // An element of an input, counted from the beginning of its row.
+        let element = |input: usize, place: &str| match drawn(input) {
+            true => format!("draw(seed{input}, a{input} + {place})"),
+            false => format!("a{input}[{place}]"),
+        };
+        // What only moves keeps its bits.
+        let moves =
+            expression.is_identity() && !drawn(0) && task.inputs[0].tensor.dtype == task.outputs[0].tensor.dtype;
+        // Stores the outputs of element `v` of a pack that begins at `j`; `packed` elements have been read before.
+        let store = |to: &dyn Fn(usize) -> String, packed: bool| {
+            let value = |i: usize| match walk.steps[outputs + i] {
+                Step::Repeated => format!("b{i}"),
+                Step::Neighbours(width) if packed => format!("p{i}[e][v / {width}].at[v % {width}]"),
+                Step::Neighbours(_) => element(i, "j + v"),
+                Step::Apart => element(i, &format!("(u64)(j + v) * step{}", outputs + i)),
+            };
+            if moves {
+                return format!("{} = {}", to(0), value(0));
+            }
+            let constants = (0..constants.len()).map(|i| format!("c{i}"));
+            let values = (0..count).map(|i| if drawn(i) { value(i) } else { format!("load<C>({})", value(i)) });
+            let values = values.chain(constants);
+            if outputs == 1 {
+                return format!("store<C>({}, compute({}))", to(0), values.collect::<Vec<_>>().join(", "));
+            }
+            let results: Vec<String> = (0..outputs).map(|output| format!("r{output}")).collect();
+            let stores: String = (0..outputs).map(|output| format!(" store<C>({}, r{output});", to(output))).collect();
+            let values: Vec<String> = values.chain(results.iter().cloned()).collect();
+            format!("{{ C {}; compute({});{stores} }}", results.join(", "), values.join(", "))
+        };
+
+        let index = index_type(tiles + u64::from(BLOCK));
+        // Places in a row, up to the end of its last tile.
+        let place = index_type(walk.length + walk.tile());
+        let mut body = format!(
+            "  {index} tile = ({index})((block * blockDim.x + threadIdx.x) / {threads});\n  if (tile >= tiles) return;\n  \
+             {place} first = threadIdx.x % {threads} * {pack};\n"
+        );
+        if walk.outer.dims.is_empty() {
+            body += &format!("  first += ({place})tile * {};\n", walk.tile());
+        } else if along > 1 {
+            body += &format!(
+                "  {index} row = tile / ({index})along;\n  first += ({place})(tile - row * ({index})along) * {};\n",
+                walk.tile()
+            );
+        } else {
+            body += &format!("  {index} row = tile;\n");
+        }
+        (0..count).filter(|&i| drawn(i)).for_each(|i| body += &format!("  u64 a{i} = 0;\n"));
+        for (operand, _) in operands().filter(|(_, operand)| operand.start > 0) {
+            body += &format!("  {} += start{operand};\n", name(operand));
+        }
+        if !walk.outer.dims.is_empty() {
+            body += &format!("  i64 at[{}];\n  g.offsets(row, at);\n", outputs + count);
+            (0..outputs + count).for_each(|operand| body += &format!("  {} += at[{operand}];\n", name(operand)));
+        }
+        for i in 0..count {
+            let kind = c_type(task.inputs[i].tensor.dtype);
+            match walk.steps[outputs + i] {
+                Step::Repeated => body += &format!("  {kind} b{i} = {};\n", element(i, "0")),
+                Step::Neighbours(width) => {
+                    body += &format!("  Pack<{kind}, {width}> p{i}[{each}][{}];\n", pack / width)
+                }
+                Step::Apart => {}
+            }
+        }
+        // All that a thread reads is under way before any of it is used.
+        let begin = format!(
+            "#pragma unroll\n  for (int e = 0; e < {each}; e++) {{\n    {place} j = first + e * {};\n",
+            threads * pack
+        );
+        let reads: String = (0..count)
+            .filter_map(|i| match walk.steps[outputs + i] {
+                Step::Neighbours(width) => {
+                    let from = match drawn(i) {
+                        true => format!("draws<{width}>(seed{i}, a{i} + j + k * {width})"),
+                        false => {
+                            let kind = c_type(task.inputs[i].tensor.dtype);
+                            format!("*(const Pack<{kind}, {width}>*)(a{i} + j + k * {width})")
+                        }
+                    };
+                    let pieces = pack / width;
+                    Some(format!("#pragma unroll\n      for (int k = 0; k < {pieces}; k++) p{i}[e][k] = {from};\n"))
+                }
+                _ => None,
+            })
+            .collect();
+        if !reads.is_empty() {
+            body += &format!("{begin}    if (j + {pack} <= n) {{\n{reads}    }}\n  }}\n");
+        }
+        let width = |output: usize| match walk.steps[output] {
+            Step::Neighbours(width) => Some(width),
+            _ => None,
+        };
+        let write = match pack {
+            1 => {
+                let to = |output: usize| match width(output) {
+                    Some(_) => format!("{}[j]", name(output)),
+                    None => format!("{}[(u64)j * step{output}]", name(output)),
+                };
+                format!("      const int v = 0;\n      {};\n", store(&to, true))
+            }
+            _ => {
+                let width = |output: usize| width(output).expect("outputs that are written in packs have neighbours");
+                let kind = |output: usize| c_type(task.outputs[output].tensor.dtype);
+                let each_output = |text: &dyn Fn(usize) -> String| (0..outputs).map(text).collect::<String>();
+                format!(
+                    "{}#pragma unroll\n      for (int v = 0; v < {pack}; v++) {};\n{}",
+                    each_output(&|o| format!("      Pack<{}, {}> q{o}[{}];\n", kind(o), width(o), pack / width(o))),
+                    store(&|o| format!("q{o}[v / {width}].at[v % {width}]", width = width(o)), true),
+                    each_output(&|o| format!(
+                        "#pragma unroll\n      for (int k = 0; k < {}; k++) *(Pack<{}, {width}>*)({} + j + k * {width}) = q{o}[k];\n",
+                        pack / width(o),
+                        kind(o),
+                        name(o),
+                        width = width(o)
+                    ))
+                )
+            }
+        };
+        let rest = match pack {
+            1 => String::new(),
+            _ => format!(
+                " else {{\n      for (int v = 0; v < {pack} && j + v < n; v++) {};\n    }}",
+                store(&|output| format!("{}[j + v]", name(output)), false)
+            ),
+        };
+        body += &format!("{begin}    if (j + {pack} <= n) {{\n{write}    }}{rest}\n  }}\n");
+        let blocks = tiles.div_ceil(u64::from(BLOCK) / threads).max(1);
+        Part { function, params, args, body, blocks }
+    }
 }

@@ -9,6 +9,7 @@ fn descr(dtype: DType) -> &'static str {
         DType::F32 => "<f4",
         DType::F16 => "<f2",
         DType::BF16 => "<u2",
+        DType::I64 => "<i8",
         DType::I32 => "<i4",
         DType::I8 => "|i1",
         DType::U8 => "|u1",

@@ -94,6 +94,10 @@ impl Operation for RoughOperation {
         self.inner.infer(call)
     }
 
+    fn outputs(&self, inputs: usize, given: usize) -> usize {
+        self.inner.outputs(inputs, given)
+    }
+
     fn cost(&self, spec: &Spec) -> Cost {
         self.inner.cost(spec)
     }
@@ -101,7 +105,7 @@ impl Operation for RoughOperation {
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let arithmetic = Arithmetic::of(self.style, spec);
         match self.inner.name() {
-            "map" => arithmetic.map(spec, inputs, &mut outputs[0]),
+            "map" => arithmetic.map(spec, inputs, outputs),
             "softmax" => arithmetic.softmax(spec, inputs, &mut outputs[0]),
             "gemm" => arithmetic.gemm(spec, inputs, &mut outputs[0]),
             "scatter" => arithmetic.scatter(spec, inputs, &mut outputs[0]),
@@ -147,8 +151,8 @@ impl Operation for RoughOperation {
         self.inner.launch(spec)
     }
 
-    fn own_input(&self, attrs: &aorta::ops::Attrs) -> Option<(DType, Dims)> {
-        self.inner.own_input(attrs)
+    fn own_inputs(&self, attrs: &aorta::ops::Attrs) -> Vec<(DType, Dims)> {
+        self.inner.own_inputs(attrs)
     }
 }
 
@@ -275,7 +279,8 @@ impl Arithmetic {
         self.plain(value)
     }
 
-    fn value(self, expression: &Expression, elements: &[f64], values: &mut Vec<Value>) -> f64 {
+    /// Values of all nodes for one element.
+    fn values(self, expression: &Expression, elements: &[f64], values: &mut Vec<Value>) {
         values.clear();
         for node in expression.nodes() {
             let at = |index: u16| values[usize::from(index)];
@@ -294,19 +299,21 @@ impl Arithmetic {
             };
             values.push(value);
         }
-        values.last().map_or(0.0, |value| value.rounded)
     }
 
-    fn map(self, spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
+    fn map(self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let Some(expression) = &spec.expression else { return };
         let dims = spec.outputs[0].dims;
         let mut values = Vec::new();
         let mut elements = vec![0.0; inputs.len()];
-        for (index, out) in output.iter_mut().enumerate() {
+        for index in 0..outputs[0].len() {
             for ((element, tensor), input) in elements.iter_mut().zip(&spec.inputs).zip(inputs) {
                 *element = input[repeated(index, &dims, &tensor.dims)];
             }
-            *out = self.value(expression, &elements, &mut values);
+            self.values(expression, &elements, &mut values);
+            for (output, &node) in outputs.iter_mut().zip(expression.outputs()) {
+                output[index] = values[usize::from(node)].rounded;
+            }
         }
     }
 

@@ -309,9 +309,9 @@ fn operations_are_documented() {
         let section = section.split("\n#").next().unwrap_or(section);
         let signature = operation.signature();
         let inputs = signature.inputs.iter().filter_map(|input| match input {
-            Input::Tensor(name) | Input::Optional(name) => Some(*name),
+            Input::Tensor(name) | Input::Optional(name) | Input::Tensors(name) => Some(*name),
             Input::Scalar(option) => Some(option.name),
-            Input::Expression => None,
+            Input::Expression | Input::Expressions => None,
         });
         names_all(&heading, section, "inputs", inputs);
         names_all(&heading, section, "outputs", signature.outputs.iter().copied());

@@ -4,7 +4,7 @@ use super::Maker;
 use super::tensors::Tensor;
 
 pub const FLOATS: [&str; 4] = ["f32", "f16", "bf16", "f64"];
-pub const TYPES: [&str; 7] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8"];
+pub const TYPES: [&str; 8] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8", "i64"];
 
 /// An operation as text, without a label.
 pub struct Use {
@@ -27,7 +27,7 @@ pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
 impl Maker<'_> {
     /// Any operation that a rank does by itself.
     pub fn alone(&mut self) -> Use {
-        match self.choices.below(22) {
+        match self.choices.below(32) {
             0..=2 => self.map(),
             3 => self.cast(),
             4 | 5 => self.gemm(),
@@ -49,6 +49,15 @@ impl Maker<'_> {
                 Use::new(format!("work(flops: {}, bytes: {})", self.quantity(3), self.choices.pick(&["0B", "64MiB"])))
             }
             19 => Use::new(format!("work(bytes: {})", self.choices.pick(&["4KiB", "1MB"]))),
+            20 => self.map_several(),
+            21 => self.embedding(),
+            22 => self.concat(),
+            23 => self.pad(),
+            24 => Use { text: "triad(64KiB)".to_owned(), scratch: vec![("", "f32", vec![16384])] },
+            25 => self.rope(),
+            26 => self.dropout(),
+            27 | 28 => self.optimizer(),
+            29 => self.view(),
             _ => Use::new("nop()".to_owned()),
         }
     }
@@ -155,6 +164,111 @@ impl Maker<'_> {
         Use { text: format!("map({expression}{out})"), scratch }
     }
 
+    /// `map` with an output for each of several expressions.
+    fn map_several(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host");
+        let (a, dtype) = (&x.name, x.dtype);
+        let expressions = self.choices.pick(&["A + 1, A - 1", "A * 2, 3 - A, abs(A)"]).replace('A', a);
+        let text = match self.written(&x, &[&x]) {
+            Some(out) if self.choices.once_in(2) => format!("map({expressions} -> {out})"),
+            _ => format!("map({expressions})"),
+        };
+        let scratch = match text.contains("->") {
+            true => vec![(".y2", dtype, x.dims)],
+            false => vec![(".y", dtype, x.dims.clone()), (".y2", dtype, x.dims)],
+        };
+        Use { text, scratch }
+    }
+
+    fn embedding(&mut self) -> Use {
+        let kind = self.choices.pick(&["i32", "i64"]);
+        let ids = self.operand(&[kind], |ids| ids.space != "host" && ids.dims.len() < 4);
+        let dtype = self.choices.pick(&FLOATS);
+        let table = tensor_type(dtype, &[50, 4]);
+        let dims = [&ids.dims[..], &[4]].concat();
+        Use { text: format!("embedding({table}, {})", ids.name), scratch: vec![("", dtype, dims)] }
+    }
+
+    fn concat(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
+        let (dim, axis) = if self.choices.once_in(2) { ("", 0) } else { (", dim: -1", x.dims.len() - 1) };
+        let mut dims = x.dims.clone();
+        dims[axis] *= 3;
+        let text = format!("concat({x}, {x}, {x}{dim})", x = x.name);
+        Use { text, scratch: vec![("", x.dtype, dims)] }
+    }
+
+    fn pad(&mut self) -> Use {
+        let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
+        let mut border = vec![0; x.dims.len()];
+        let axis = self.choices.below(border.len());
+        border[axis] = 2;
+        let (side, value) = (self.choices.pick(&["before", "after"]), self.choices.pick(&["", ", value: -1"]));
+        let dims: Vec<u64> = x.dims.iter().zip(&border).map(|(size, border)| size + border).collect();
+        Use { text: format!("pad({}, {side}: {border:?}{value})", x.name), scratch: vec![("", x.dtype, dims)] }
+    }
+
+    fn rope(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && x.dims.last().is_some_and(|last| last % 2 == 0));
+        let Some(last) = x.dims.last().filter(|last| *last % 2 == 0) else { return Use::new("nop()".to_owned()) };
+        let angles = tensor_type("f32", &[last / 2]);
+        let out = self.result(&x, &[&x]);
+        let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
+        Use { text: format!("rope({}, {angles}, {angles}{out})", x.name), scratch }
+    }
+
+    fn dropout(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host");
+        let options = self.choices.pick(&["", ", p: 0.1", ", p: 10%, seed: 7", ", seed: 1"]);
+        let out = self.result(&x, &[&x]);
+        let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
+        Use { text: format!("dropout({}{options}{out})", x.name), scratch }
+    }
+
+    /// An operation on a tensor in other dimensions.
+    fn view(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && !x.gaps && !x.name.contains("view("));
+        let elements: u64 = x.dims.iter().product();
+        let sizes = [vec![elements], vec![1, elements], vec![elements, 1]][self.choices.below(3)].clone();
+        let view = format!("view({}, {sizes:?})", x.name);
+        match self.choices.once_in(2) && x.writable {
+            true => Use::new(format!("map({view} * 2 -> {view})")),
+            false => Use { text: format!("softmax({view})"), scratch: vec![("", x.dtype, sizes)] },
+        }
+    }
+
+    /// A step of an optimizer, which updates declared buffers: they hold something.
+    fn optimizer(&mut self) -> Use {
+        let fits = |y: &Tensor| y.declared && y.writable && y.space != "host" && FLOATS.contains(&y.dtype);
+        let Some(first) = self.tensors.iter().rev().find(|y| fits(y)).cloned() else {
+            return Use::new("nop()".to_owned());
+        };
+        let mut all: Vec<Tensor> = vec![];
+        for y in self.tensors.iter().filter(|y| fits(y) && y.dims == first.dims) {
+            if all.iter().all(|known| known.memory != y.memory) {
+                all.push(y.clone());
+            }
+        }
+        let g = tensor_type(first.dtype, &first.dims);
+        let names: Vec<&str> = all.iter().map(|y| y.name.as_str()).collect();
+        Use::new(match &names[..] {
+            [w, m, v, ..] => {
+                let options = self.choices.pick(&[
+                    "",
+                    ", lr: 1e-4, step: 3",
+                    ", beta1: 0.8, beta2: 0.99",
+                    ", eps: 1e-6, weight_decay: 0.1",
+                ]);
+                format!("adamw({g}{options} -> {w}, {m}, {v})")
+            }
+            [w, v] => {
+                let options = self.choices.pick(&["", ", nesterov: true", ", dampening: 0.1"]);
+                format!("sgd({g}, momentum: 0.9{options} -> {w}, {v})")
+            }
+            _ => format!("sgd({g} -> {})", first.name),
+        })
+    }
+
     fn cast(&mut self) -> Use {
         let x = self.operand(&TYPES, |x| x.space != "host");
         let to = self.choices.pick(&TYPES);
@@ -209,7 +323,8 @@ impl Maker<'_> {
 
     fn gather(&mut self) -> Use {
         let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
-        let i = self.operand(&["i32"], |i| i.space != "host" && i.memory != x.memory);
+        let kind = self.choices.pick(&["i32", "i64"]);
+        let i = self.operand(&[kind], |i| i.space != "host" && i.memory != x.memory);
         let dims: Vec<u64> = i.dims.iter().chain(&x.dims[1..]).copied().collect();
         Use { text: format!("gather({}, {})", x.name, i.name), scratch: vec![("", x.dtype, dims)] }
     }
@@ -220,7 +335,7 @@ impl Maker<'_> {
         let rows = [x.dims[0]];
         let weight = if self.choices.once_in(3) { format!(", {}", tensor_type(x.dtype, &rows)) } else { String::new() };
         let combine = self.choices.pick(&["", ", combine: add", ", combine: set"]);
-        let index = tensor_type("i32", &rows);
+        let index = tensor_type(self.choices.pick(&["i32", "i64"]), &rows);
         Use::new(format!("scatter({}, {index}{weight}{combine} -> {out})", x.name))
     }
 

@@ -43,6 +43,23 @@ pub enum SliceError {
         to: i64,
     },
 
+    #[error("`view` cannot give these dimensions: {why}")]
+    #[diagnostic(code(aorta::model::view), help("{help}"))]
+    View {
+        why: String,
+        help: String,
+        #[label("here")]
+        at: SourceSpan,
+    },
+
+    #[error("`{name}` is a view, which has no slices")]
+    #[diagnostic(code(aorta::model::slice_of_view), help("slice first: `view(x[0], [4, 8])` is a view of a slice"))]
+    SliceOfView {
+        name: String,
+        #[label("a slice of a view")]
+        at: SourceSpan,
+    },
+
     #[error("`{name}` has {has}, and this gives {given}")]
     #[diagnostic(code(aorta::model::index_count))]
     IndexCount {

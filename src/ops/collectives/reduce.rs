@@ -85,6 +85,7 @@ fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I8 => f64::from(value as i8),
         DType::U8 => f64::from(value as u8),
+        DType::I64 => value as f64,
         _ => f64::from(value as i32),
     }
 }

@@ -1,0 +1,123 @@
+//! `concat`: tensors one behind the other.
+
+use crate::base::{DType, Dims};
+
+use super::kernel::BLOCK;
+use super::walk::{Operand, Task};
+use super::*;
+
+/// `concat(x, … -> y)`, as `torch.cat`.
+pub struct Concat;
+
+/// Tasks of one kernel at most: their arguments stay below 4 KiB, which every device takes.
+pub(super) const TASKS: usize = 8;
+
+/// The dimension that `dim` names, which counts from the last one if it is negative; `None` if there is none.
+fn axis(attrs: &Attrs, rank: usize) -> Option<usize> {
+    let dim = attrs.int("dim");
+    let axis = if dim < 0 { dim + rank as i64 } else { dim };
+    usize::try_from(axis).ok().filter(|axis| *axis < rank)
+}
+
+/// The same of a use that has been checked.
+fn checked_axis(spec: &Spec) -> usize {
+    axis(&spec.attrs, spec.outputs[0].dims.len()).expect("`infer` refuses other dimensions")
+}
+
+impl Operation for Concat {
+    fn name(&self) -> &'static str {
+        "concat"
+    }
+
+    fn summary(&self) -> &'static str {
+        "tensors one behind the other along a dimension"
+    }
+
+    fn category(&self) -> Category {
+        Category::Movement
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensors("x")],
+            outputs: &["y"],
+            options: &[OptionSpec {
+                name: "dim",
+                kind: OptionType::Int(-8, 7),
+                default: Preset::Int(0),
+                doc: "the dimension along which they follow each other; -1 is the last",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "to put others behind it")?;
+        let first = &call.inputs[0].tensor;
+        let rank = first.dims.len();
+        let Some(axis) = axis(call.attrs, rank) else {
+            let why = format!("the inputs have {rank} dimension{}", if rank == 1 { "" } else { "s" });
+            let help = format!("write a number from {} to {}", -(rank as i64), rank - 1);
+            return Err(call.bad_option("dim", why, help));
+        };
+        let mut dims = first.dims;
+        for (index, input) in call.inputs.iter().enumerate().skip(1) {
+            let other = &input.tensor;
+            let same = other.dtype == first.dtype
+                && other.dims.len() == rank
+                && (0..rank).all(|each| each == axis || other.dims[each] == first.dims[each]);
+            if !same {
+                return Err(call.differs(
+                    0,
+                    format!("this is {first}"),
+                    index,
+                    format!("this is {other}"),
+                    &format!(
+                        "what is joined along dimension {axis} has one type, and one size in all other dimensions"
+                    ),
+                ));
+            }
+            dims.set(axis, dims[axis].saturating_add(other.dims[axis]));
+        }
+        Ok(vec![call.output(0, first.dtype, dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        spec.streaming_cost(0.0, u64::from(BLOCK) * 4)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let axis = checked_axis(spec);
+        let length = |tensor: &Tensor| tensor.dims[axis..].iter().product::<u64>() as usize;
+        let row = length(&spec.outputs[0]);
+        let mut from = 0;
+        for (tensor, input) in spec.inputs.iter().zip(inputs) {
+            let own = length(tensor);
+            for (to, part) in outputs[0].chunks_mut(row).zip(input.chunks(own)) {
+                to[from..from + own].copy_from_slice(part);
+            }
+            from += own;
+        }
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        (checked_axis(spec) > 0).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (axis, whole, identity) = (checked_axis(spec), &spec.outputs[0], Expression::identity());
+        let mut from = 0;
+        let tasks: Vec<Task> = spec
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(place, x)| {
+                let y = Operand::of(spec.inputs.len(), whole, whole.strides).cut(axis, from, x.dims[axis]);
+                from += x.dims[axis];
+                let inputs = vec![Operand::of(place, x, x.strides)];
+                Task { expression: &identity, dims: x.dims, outputs: vec![y], inputs }
+            })
+            .collect();
+        tasks.chunks(TASKS).map(|tasks| walk::launch_all("concat", tasks, DType::F32)).collect()
+    }
+}

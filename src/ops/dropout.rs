@@ -1,0 +1,117 @@
+//! `dropout`: zeros in random places.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims};
+
+use super::elementwise::{compare, compute_type, cost, evaluate};
+use super::formula::Formula;
+use super::walk::{Operand, Task};
+use super::*;
+
+/// `dropout(x -> y)`, as `torch.nn.functional.dropout`.
+pub struct Dropout;
+
+/// Instructions of [`philox`] for an element: ten rounds of six, shared by four, and the conversion to a float.
+const OF_A_DRAW: f64 = 18.0;
+
+/// What becomes of an element and its draw. The share is rounded to `f32`, in which draws are compared with it.
+fn expression(spec: &Spec) -> Expression {
+    let share = f64::from(spec.attrs.number("p") as f32);
+    let mut formula = Formula::default();
+    let (x, draw) = (formula.input(0), formula.input(1));
+    let (share_node, zero) = (formula.constant(share), formula.constant(0.0));
+    let scaled = formula.scale(if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 }, x);
+    let drops = formula.less(draw, share_node);
+    let y = formula.select(drops, zero, scaled);
+    formula.with_outputs([y])
+}
+
+fn seed(spec: &Spec) -> u64 {
+    spec.attrs.int("seed") as u64
+}
+
+/// The same use with the draws as a second input, which is no memory of the device.
+fn with_draws(spec: &Spec) -> Spec {
+    let x = spec.inputs[0];
+    let draws = Tensor { dtype: DType::F32, strides: x.dims.contiguous_strides(), align: 16, ..x };
+    Spec { inputs: vec![x, draws], ..spec.clone() }
+}
+
+fn draws(spec: &Spec) -> Vec<f64> {
+    (0..spec.outputs[0].elements()).map(|index| philox::uniform(seed(spec), index)).collect()
+}
+
+impl Operation for Dropout {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+
+    fn summary(&self) -> &'static str {
+        "zeros in random places, and all other elements divided by the share of those that stay"
+    }
+
+    fn category(&self) -> Category {
+        Category::Elementwise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x")],
+            outputs: &["y"],
+            options: &[
+                OptionSpec {
+                    name: "p",
+                    kind: OptionType::Number(Dimension::NONE),
+                    default: Preset::Number(0.5),
+                    doc: "the probability with which an element becomes zero",
+                },
+                OptionSpec {
+                    name: "seed",
+                    kind: OptionType::Int(0, i64::MAX),
+                    default: Preset::Int(0),
+                    doc: "which elements: the same seed drops the same places",
+                },
+            ],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let x = &call.inputs[0];
+        call.needs_dtype(x, x.tensor.dtype.is_float(), "a floating-point type")?;
+        if !(0.0..=1.0).contains(&call.attrs.number("p")) {
+            let why = "a probability lies between 0 and 1".to_owned();
+            return Err(call.bad_option("p", why, "write a number in between: `p: 0.1`, or `p: 10%`"));
+        }
+        let dtype = call.given_dtype(0).unwrap_or(x.tensor.dtype);
+        Ok(vec![call.output(0, dtype, x.tensor.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let plain = cost(&expression(spec), spec);
+        Cost { instructions: plain.instructions + OF_A_DRAW * spec.outputs[0].elements() as f64, ..plain }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        evaluate(&expression(spec), &with_draws(spec), &[inputs[0], &draws(spec)], outputs);
+    }
+
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        compare(&expression(spec), &with_draws(spec), &[inputs[0], &draws(spec)], actual)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (x, y, expression) = (&spec.inputs[0], &spec.outputs[0], expression(spec));
+        let task = Task {
+            expression: &expression,
+            dims: y.dims,
+            outputs: vec![Operand::of(1, y, y.strides)],
+            inputs: vec![Operand::of(0, x, x.strides), Operand::draws(seed(spec), y.dims)],
+        };
+        vec![walk::launch_all("dropout", &[task], compute_type(spec))]
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}

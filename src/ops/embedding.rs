@@ -1,0 +1,52 @@
+//! `embedding`: rows of a table by number.
+
+use crate::base::{DType, Dims};
+
+use super::movement::Gather;
+use super::*;
+
+/// `embedding(table, ids -> y)`, as `torch.nn.functional.embedding`: a [`Gather`] of a matrix's rows.
+pub struct Embedding;
+
+impl Operation for Embedding {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the row of `table` for each id; an id outside of it, such as -1, gives zeros"
+    }
+
+    fn category(&self) -> Category {
+        Category::Movement
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Tensor("table"), Input::Tensor("ids")], outputs: &["y"], options: &[] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        let table = &call.inputs[0];
+        if table.tensor.dims.len() != 2 {
+            return Err(OpError::Rank {
+                op: "embedding",
+                needs: "a table of two dimensions: rows, and the features of each".to_owned(),
+                found: table.tensor.to_string(),
+                at: table.span.into(),
+            });
+        }
+        Gather.infer(call)
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Gather.cost(spec)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        Gather.reference(spec, inputs, outputs);
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        Gather.launch(spec)
+    }
+}

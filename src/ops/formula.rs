@@ -1,0 +1,68 @@
+//! Expressions that operations write down themselves, node by node.
+
+use super::Expression;
+use super::expression::{Binary, Node, Unary};
+
+/// An expression in the making. Nodes are named by their numbers.
+#[derive(Default)]
+pub struct Formula {
+    expression: Expression,
+}
+
+impl Formula {
+    pub fn input(&mut self, input: u8) -> u16 {
+        self.push(Node::Input(input))
+    }
+
+    pub fn constant(&mut self, value: f64) -> u16 {
+        let node = self.expression.push_constant(value);
+        node.expect(FITS)
+    }
+
+    pub fn add(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Add, x, y))
+    }
+
+    pub fn subtract(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Subtract, x, y))
+    }
+
+    pub fn multiply(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Multiply, x, y))
+    }
+
+    pub fn divide(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Divide, x, y))
+    }
+
+    pub fn less(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Less, x, y))
+    }
+
+    pub fn sqrt(&mut self, x: u16) -> u16 {
+        self.push(Node::Unary(Unary::Sqrt, x))
+    }
+
+    /// A node times a number.
+    pub fn scale(&mut self, factor: f64, x: u16) -> u16 {
+        let factor = self.constant(factor);
+        self.multiply(factor, x)
+    }
+
+    /// `yes` where the condition is not zero, else `no`.
+    pub fn select(&mut self, condition: u16, yes: u16, no: u16) -> u16 {
+        self.push(Node::Select(condition, yes, no))
+    }
+
+    /// The expression whose outputs are these nodes.
+    pub fn with_outputs<const N: usize>(mut self, outputs: [u16; N]) -> Expression {
+        outputs.into_iter().for_each(|node| self.expression.finish(node));
+        self.expression
+    }
+
+    fn push(&mut self, node: Node) -> u16 {
+        self.expression.push(node).expect(FITS)
+    }
+}
+
+const FITS: &str = "a formula of the program has few nodes";

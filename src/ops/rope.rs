@@ -1,0 +1,155 @@
+//! `rope`: rotary position embedding.
+
+use crate::base::{DType, Dims};
+
+use super::elementwise::{compare, compute_type, cost, evaluate};
+use super::formula::Formula;
+use super::layout::{broadcast, broadcast_strides};
+use super::walk::{Operand, Task};
+use super::*;
+
+/// `rope(x, cos, sin -> y)`: pairs of elements from both halves of a row are rotated by an angle (Su et al., "RoFormer",
+/// 2021; the halves as in GPT-NeoX and Llama: `x * cos + rotate_half(x) * sin`).
+pub struct Rope;
+
+/// Both halves of a rotated row, from those of a row and the angle's cosine and sine.
+fn expression() -> Expression {
+    let mut formula = Formula::default();
+    let [first, second, cos, sin] = [0, 1, 2, 3].map(|input| formula.input(input));
+    let (a, b) = (formula.multiply(first, cos), formula.multiply(second, sin));
+    let (c, d) = (formula.multiply(second, cos), formula.multiply(first, sin));
+    let (left, right) = (formula.subtract(a, b), formula.add(c, d));
+    formula.with_outputs([left, right])
+}
+
+/// Dimensions of half a tensor's rows.
+fn half(dims: Dims) -> Dims {
+    let (mut half, last) = (dims, dims.len() - 1);
+    half.set(last, dims[last] / 2);
+    half
+}
+
+/// The use with each half of the rows as an operand of its own.
+fn in_halves(spec: &Spec) -> Spec {
+    let of = |tensor: &Tensor| Tensor { dims: half(tensor.dims), ..*tensor };
+    let [x, cos, sin] = [0, 1, 2].map(|input| spec.inputs[input]);
+    Spec { inputs: vec![of(&x), of(&x), cos, sin], outputs: vec![of(&spec.outputs[0]); 2], ..spec.clone() }
+}
+
+/// The first and the second half of each row.
+fn halves(values: &[f64], row: usize) -> [Vec<f64>; 2] {
+    let rows = || values.chunks(row);
+    [
+        rows().flat_map(|row| &row[..row.len() / 2]).copied().collect(),
+        rows().flat_map(|row| &row[row.len() / 2..]).copied().collect(),
+    ]
+}
+
+fn row(spec: &Spec) -> usize {
+    spec.outputs[0].dims.last().copied().unwrap_or(1) as usize
+}
+
+impl Operation for Rope {
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+
+    fn summary(&self) -> &'static str {
+        "rotary position embedding: element j of a row's first half is rotated with element j of its second half"
+    }
+
+    fn category(&self) -> Category {
+        Category::Elementwise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x"), Input::Tensor("cos"), Input::Tensor("sin")],
+            outputs: &["y"],
+            options: &[],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "whose last is rotated")?;
+        for input in call.inputs {
+            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point types")?;
+        }
+        let x = &call.inputs[0];
+        let (dims, last) = (x.tensor.dims, x.tensor.dims.len() - 1);
+        if dims[last] % 2 != 0 {
+            return Err(OpError::Rank {
+                op: "rope",
+                needs: "an even last dimension, whose halves are rotated with each other".to_owned(),
+                found: x.tensor.to_string(),
+                at: x.span.into(),
+            });
+        }
+        for (index, angles) in call.inputs.iter().enumerate().skip(1) {
+            if broadcast(half(dims), angles.tensor.dims) != Some(half(dims)) {
+                return Err(call.differs(
+                    0,
+                    format!("this is {}", x.tensor),
+                    index,
+                    format!("this is {}", angles.tensor),
+                    &format!(
+                        "each pair has one angle: `cos` and `sin` have the sizes of {}, from the innermost outwards, or 1",
+                        half(dims)
+                    ),
+                ));
+            }
+        }
+        let dtype = call.given_dtype(0).unwrap_or(x.tensor.dtype);
+        Ok(vec![call.output(0, dtype, dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        cost(&expression(), &in_halves(spec))
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let [first, second] = halves(inputs[0], row(spec));
+        let mut results = vec![vec![0.0; first.len()]; 2];
+        evaluate(&expression(), &in_halves(spec), &[&first, &second, inputs[1], inputs[2]], &mut results);
+        let half = row(spec) / 2;
+        for (index, row) in outputs[0].chunks_mut(2 * half).enumerate() {
+            row[..half].copy_from_slice(&results[0][index * half..][..half]);
+            row[half..].copy_from_slice(&results[1][index * half..][..half]);
+        }
+    }
+
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        let [first, second] = halves(inputs[0], row(spec));
+        let inputs = [&first, &second, inputs[1], inputs[2]];
+        let found = compare(&expression(), &in_halves(spec), &inputs, &halves(&actual[0], row(spec)));
+        let (mut all, half) = (Check::none(), row(spec) as u64 / 2);
+        for (number, part) in (0..).zip(&found) {
+            all.add(part, |index| index / half * 2 * half + number * half + index % half);
+        }
+        vec![all]
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (x, y, expression) = (&spec.inputs[0], &spec.outputs[0], expression());
+        let (last, dims) = (x.dims.len() - 1, half(x.dims));
+        let both = |operand: Operand| [0, dims[last]].map(|from| operand.cut(last, from, dims[last]));
+        let angles =
+            |input: usize| Operand::of(input, &spec.inputs[input], broadcast_strides(&spec.inputs[input], dims));
+        let task = Task {
+            expression: &expression,
+            dims,
+            outputs: both(Operand::of(3, y, y.strides)).to_vec(),
+            inputs: [both(Operand::of(0, x, x.strides)), [angles(1), angles(2)]].concat(),
+        };
+        vec![walk::launch_all("rope", &[task], compute_type(spec))]
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,86 @@
+//! `triad`: what memory sustains.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims};
+
+use super::elementwise::{compare, cost, evaluate, launch};
+use super::formula::Formula;
+use super::*;
+
+/// `triad(bytes -> a)`: the kernel `a = b + 3 c` of STREAM (McCalpin, "Memory bandwidth and machine balance in current high
+/// performance computers", 1995).
+pub struct Triad;
+
+/// `b + 3 c`.
+fn expression() -> Expression {
+    let mut formula = Formula::default();
+    let (b, c) = (formula.input(0), formula.input(1));
+    let product = formula.scale(3.0, c);
+    let sum = formula.add(b, product);
+    formula.with_outputs([sum])
+}
+
+fn dims(attrs: &Attrs) -> Dims {
+    let elements = (attrs.number("bytes").clamp(4.0, 1e15) / 4.0) as u64;
+    Dims::from_slice(&[elements]).expect("a tensor has room for one dimension")
+}
+
+impl Operation for Triad {
+    fn name(&self) -> &'static str {
+        "triad"
+    }
+
+    fn summary(&self) -> &'static str {
+        "`a = b + 3 * c` of that many bytes each, in `f32`: what memory sustains, as STREAM measures it"
+    }
+
+    fn category(&self) -> Category {
+        Category::Synthetic
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Scalar(OptionSpec {
+                name: "bytes",
+                kind: OptionType::Number(Dimension::BYTES),
+                default: Preset::Required,
+                doc: "bytes of each of the three tensors",
+            })],
+            outputs: &["a"],
+            options: &[],
+        }
+    }
+
+    fn own_inputs(&self, attrs: &Attrs) -> Vec<(DType, Dims)> {
+        vec![(DType::F32, dims(attrs)); 2]
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        if !(4.0..=1e15).contains(&call.attrs.number("bytes")) {
+            let why = "it has to lie between 4 B and 1e15 B".to_owned();
+            return Err(call.bad_option("bytes", why, "write a size in between: `triad(256MiB)`"));
+        }
+        Ok(vec![call.output(0, DType::F32, dims(call.attrs))?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        cost(&expression(), spec)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        evaluate(&expression(), spec, inputs, outputs);
+    }
+
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        compare(&expression(), spec, inputs, actual)
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::same_elements(spec)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![launch("triad", &expression(), spec)]
+    }
+}

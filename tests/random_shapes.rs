@@ -1,0 +1,276 @@
+//! Operations on shapes that nobody chose: sizes, element types, broadcasts and gaps are drawn by seed. Their kernels run
+//! on the double of AMD's libraries, and have to compute what the CPU does.
+
+use std::fmt::Write as _;
+
+use aorta::base::random::hash;
+
+use crate::common::doubles;
+use crate::hip::verify;
+
+const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
+
+/// A file in the making, with a source of random choices.
+struct File {
+    seed: u64,
+    drawn: u64,
+    buffers: String,
+    statements: String,
+    count: usize,
+}
+
+impl File {
+    fn new(seed: u64) -> File {
+        File { seed, drawn: 0, buffers: String::new(), statements: String::new(), count: 0 }
+    }
+
+    /// A number from 0 to below `limit`.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.drawn += 1;
+        hash(self.seed, self.drawn) % limit
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    /// One to four sizes, of about `elements` together; often one of them is 1.
+    fn dims(&mut self, elements: u64) -> Vec<u64> {
+        let rank = 1 + self.below(4);
+        let mut left = elements;
+        let mut dims: Vec<u64> = (1..rank)
+            .map(|_| {
+                let size = self.pick(&[1, 2, 3, 5, 8, 17, 64]).min(left.max(1));
+                left /= size;
+                size
+            })
+            .collect();
+        dims.push(left.max(1));
+        let turn = self.below(rank) as usize;
+        dims.rotate_left(turn);
+        dims
+    }
+
+    /// A buffer, or a slice of a larger one, of these sizes.
+    fn tensor(&mut self, dtype: &str, dims: &[u64]) -> String {
+        let name = format!("x{}", self.count);
+        self.count += 1;
+        if self.below(2) == 0 {
+            let _ = writeln!(self.buffers, "buffer {name}: {dtype}{dims:?}");
+            return name;
+        }
+        let (sizes, ranges): (Vec<u64>, Vec<String>) = dims
+            .iter()
+            .map(|&size| match self.below(3) {
+                0 => {
+                    let (before, after) = (self.below(9), self.below(9));
+                    (before + size + after, format!("{before}..{}", before + size))
+                }
+                _ => (size, "..".to_owned()),
+            })
+            .unzip();
+        let _ = writeln!(self.buffers, "buffer {name}: {dtype}{sizes:?}");
+        format!("{name}[{}]", ranges.join(", "))
+    }
+
+    /// A tensor that repeats along some of these dimensions.
+    fn repeated(&mut self, dtype: &str, dims: &[u64]) -> String {
+        let mut own: Vec<u64> = dims.iter().map(|&size| if self.below(3) == 0 { 1 } else { size }).collect();
+        let missing = if self.below(3) == 0 { self.below(own.len() as u64) as usize } else { 0 };
+        own.drain(..missing);
+        self.tensor(dtype, &own)
+    }
+
+    fn elements(&mut self) -> u64 {
+        self.pick(&[1, 7, 96, 1000, 4099, 140_000, 300_000])
+    }
+
+    fn add(&mut self, statement: &str) {
+        let _ = writeln!(self.statements, "    {statement}");
+    }
+
+    /// Whole numbers from -10 to below 90, as indices of type `dtype`.
+    fn indices(&mut self, dtype: &str, dims: &[u64]) -> String {
+        let (raw, indices) = (format!("r{}", self.count), format!("i{}", self.count));
+        self.count += 1;
+        let _ = writeln!(self.buffers, "buffer {raw}: i32{dims:?}\nbuffer {indices}: {dtype}{dims:?}");
+        self.add(&format!("map({raw} - 10 -> {indices})"));
+        indices
+    }
+
+    /// Runs the file on the double and compares its results with the CPU's.
+    fn check(&self) {
+        let Some(libraries) = doubles::cpu() else { return };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("shapes.aorta");
+        let text = format!("{}stream main\nstep {{\n  on main {{\n{}  }}\n}}\n", self.buffers, self.statements);
+        std::fs::write(&path, &text).expect("a file of our own");
+        println!("{text}");
+        verify(libraries, &path.display().to_string(), &[]);
+    }
+}
+
+#[test]
+fn map_with_several_outputs() {
+    let mut file = File::new(1);
+    for _ in 0..14 {
+        let elements = file.elements();
+        let dims = file.dims(elements);
+        let kinds = [FLOATS.as_slice(), &["i32", "u8", "i8"]].concat();
+        let [a, b] = [file.pick(&kinds), file.pick(&FLOATS)];
+        let (x, y) = (file.tensor(a, &dims), file.repeated(b, &dims));
+        let outputs: Vec<String> = (0..2 + file.below(3))
+            .map(|_| file.pick(&kinds))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|dtype| file.tensor(dtype, &dims))
+            .collect();
+        let expressions = [format!("{x} + {y}"), format!("{x} - {y}"), format!("max({x}, 0.5)"), "3".to_owned()];
+        let outputs = if file.below(4) == 0 { [vec![x], outputs[1..].to_vec()].concat() } else { outputs };
+        file.add(&format!("map({} -> {})", expressions[..outputs.len()].join(", "), outputs.join(", ")));
+    }
+    file.check();
+}
+
+#[test]
+fn gather_scatter_and_embedding_by_either_index() {
+    let mut file = File::new(2);
+    for _ in 0..8 {
+        let dtype = file.pick(&FLOATS);
+        let index = file.pick(&["i32", "i64", "i64"]);
+        let (rows, elements) = (1 + file.below(100), file.pick(&[1, 3, 64, 400]));
+        let (picks, inner) = (file.dims(elements), file.dims(37));
+        let (picks, inner) = (&picks[..picks.len().min(3)], &inner[..inner.len().min(3)]);
+        let indices = file.indices(index, picks);
+        let (table, spread) = ([&[rows], inner].concat(), [picks, inner].concat());
+        let (x, y) = (file.tensor(dtype, &table), file.tensor(dtype, &spread));
+        file.add(&format!("gather({x}, {indices} -> {y})"));
+        let z = file.tensor(dtype, &table);
+        let combine = file.pick(&["set", "add"]);
+        file.add(&format!("scatter({y}, {indices}, combine: {combine} -> {z})"));
+        let (width, flat) = (1 + file.below(70), [picks, &[0]].concat());
+        let mut flat = flat;
+        *flat.last_mut().expect("a list of at least one") = width;
+        let (x, y) = (file.tensor(dtype, &[rows, width]), file.tensor(dtype, &flat));
+        file.add(&format!("embedding({x}, {indices} -> {y})"));
+    }
+    file.check();
+}
+
+#[test]
+fn concat_of_any_number_along_any_dimension() {
+    let mut file = File::new(3);
+    for _ in 0..10 {
+        let dtype = file.pick(&["f32", "bf16", "f64", "i64", "i32", "u8"]);
+        let elements = file.elements();
+        let dims = file.dims(elements);
+        let axis = file.below(dims.len() as u64) as usize;
+        let (mut all, mut inputs) = (dims.clone(), Vec::new());
+        all[axis] = 0;
+        // More than eight take a second kernel.
+        for _ in 0..file.pick(&[1, 2, 2, 3, 11]) {
+            let mut own = dims.clone();
+            own[axis] = 1 + file.below(2 * own[axis].min(500));
+            all[axis] += own[axis];
+            inputs.push(file.tensor(dtype, &own));
+        }
+        let y = file.tensor(dtype, &all);
+        let dim = if file.below(2) == 0 { axis as i64 } else { axis as i64 - dims.len() as i64 };
+        file.add(&format!("concat({}, dim: {dim} -> {y})", inputs.join(", ")));
+    }
+    file.check();
+}
+
+#[test]
+fn pad_on_any_side() {
+    let mut file = File::new(4);
+    for _ in 0..12 {
+        let dtype = file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8"]);
+        let elements = file.elements();
+        let dims = file.dims(elements);
+        let [before, after] = [0, 1].map(|_| dims.iter().map(|_| file.pick(&[0, 0, 1, 3, 8])).collect::<Vec<u64>>());
+        let all: Vec<u64> = (0..dims.len()).map(|axis| before[axis] + dims[axis] + after[axis]).collect();
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &all));
+        let value = file.pick(&["", ", value: 1", ", value: -7"]);
+        file.add(&format!("pad({x}, before: {before:?}, after: {after:?}{value} -> {y})"));
+    }
+    file.check();
+}
+
+#[test]
+fn triad_of_any_size() {
+    let mut file = File::new(5);
+    for bytes in [4, 1000, 65_537, 3_000_000] {
+        file.add(&format!("triad({bytes}B)"));
+    }
+    file.check();
+}
+
+#[test]
+fn rope_with_angles_of_any_shape() {
+    let mut file = File::new(6);
+    for _ in 0..12 {
+        let dtype = file.pick(&FLOATS);
+        let elements = file.elements();
+        let mut half = file.dims(elements);
+        let angle = file.pick(&FLOATS);
+        let (cos, sin) = (file.repeated(angle, &half), file.repeated(angle, &half));
+        *half.last_mut().expect("a list of at least one") *= 2;
+        let x = file.tensor(dtype, &half);
+        let y = if file.below(3) == 0 { x.clone() } else { file.tensor(dtype, &half) };
+        file.add(&format!("rope({x}, {cos}, {sin} -> {y})"));
+    }
+    file.check();
+}
+
+#[test]
+fn dropout_by_seed() {
+    let mut file = File::new(7);
+    for seed in 0..14 {
+        let [a, b] = [file.pick(&FLOATS), file.pick(&FLOATS)];
+        let elements = file.elements();
+        let dims = file.dims(elements);
+        let x = file.tensor(a, &dims);
+        let y = if file.below(3) == 0 { x.clone() } else { file.tensor(b, &dims) };
+        let p = file.pick(&["0", "0.1", "50%", "0.999", "1"]);
+        file.add(&format!("dropout({x}, p: {p}, seed: {seed} * 4294967297 -> {y})"));
+    }
+    file.check();
+}
+
+#[test]
+fn optimizers_of_any_type() {
+    let mut file = File::new(8);
+    for step in 1..9 {
+        let [gradient, weight, moment] = [0, 1, 2].map(|_| file.pick(&FLOATS));
+        let elements = file.elements();
+        let dims = file.dims(elements);
+        let [g, w, m, v] = [gradient, weight, moment, moment].map(|dtype| file.tensor(dtype, &dims));
+        // A moment of squares is not negative.
+        file.add(&format!("map(abs({v}) -> {v})"));
+        file.add(&format!("adamw({g} -> {w}, {m}, {v}, lr: 0.01, beta1: 0.8, weight_decay: 0.1, step: {step})"));
+        file.add(&format!("sgd({g} -> {w}, lr: 0.1, weight_decay: {})", file.drawn % 2));
+        let nesterov = file.below(2) == 0;
+        file.add(&format!("sgd({g} -> {w}, {m}, momentum: 0.9, dampening: 0.1, nesterov: {nesterov})"));
+    }
+    file.check();
+}
+
+/// Dimensions of a tensor and of its parts are merged and split, as inputs and as outputs.
+#[test]
+fn views_of_tensors_and_slices() {
+    let mut file = File::new(9);
+    for _ in 0..12 {
+        let dtype = file.pick(&FLOATS);
+        let [a, b, c] = [2, 3, 2].map(|least| least + file.below(9));
+        let (x, y) = (file.tensor(dtype, &[a, b, 2 * c]), format!("y{}", file.count));
+        let _ = writeln!(file.buffers, "buffer {y}: {dtype}[{a}, {b}, {}]", 2 * c);
+        // The last dimension is split, whatever gaps there are; all of a buffer without any are merged.
+        file.add(&format!("map(view({x}, [{a}, {b}, 2, {c}]) * 2 -> view({y}, [{a}, {b}, 2, {c}]))"));
+        file.add(&format!("softmax(view({y}, [{a} * {b}, {c} * 2]))"));
+        file.add(&format!("map(view({y}, [{}]) + 1 -> view({y}, [{}]))", 2 * a * b * c, 2 * a * b * c));
+        file.add(&format!("gemm(view({y}[1], [{b}, {}]), {dtype}[{}, 5])", 2 * c, 2 * c));
+        file.add(&format!("map(view({y}[.., 1..3], [{a}, {}]) - 1 -> view({y}[.., 1..3], [{a}, {}]))", 4 * c, 4 * c));
+    }
+    file.check();
+}
