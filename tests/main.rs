@@ -39,6 +39,7 @@ mod plan_formats;
 mod processes;
 mod ranks;
 mod records;
+mod reductions;
 mod reference;
 mod remedies;
 mod rendezvous;

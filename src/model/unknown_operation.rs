@@ -10,28 +10,20 @@ use super::callee::MARKERS;
 use super::error::ModelError;
 
 /// Operations of the language that this version does not have.
-const LATER: [&str; 22] = [
+const LATER: [&str; 14] = [
     "adamw",
-    "argmax",
     "attention",
     "concat",
     "conv",
-    "cross_entropy",
     "cumsum",
     "dropout",
     "embedding",
     "grad",
     "host_sync",
-    "layer_norm",
-    "max",
-    "mean",
-    "min",
     "pad",
     "pool",
-    "rms_norm",
     "rope",
     "sgd",
-    "sum",
     "triad",
 ];
 

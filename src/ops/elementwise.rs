@@ -32,7 +32,7 @@ impl Operation for Map {
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
-        let Some(first) = call.inputs.first() else {
+        if call.inputs.is_empty() {
             let Some(output) = call.outputs[0] else {
                 return Err(OpError::OutputMissing {
                     op: "map",
@@ -41,39 +41,20 @@ impl Operation for Map {
                 });
             };
             return Ok(vec![(output.tensor.dtype, output.tensor.dims)]);
-        };
-        let mut dims = first.tensor.dims;
-        let mut dtype = first.tensor.dtype;
-        for (index, input) in call.inputs.iter().enumerate().skip(1) {
-            dims = broadcast(dims, input.tensor.dims).ok_or_else(|| {
-                call.differs(
-                    0,
-                    format!("this is {dims}"),
-                    index,
-                    format!("this is {}", input.tensor.dims),
-                    "sizes have to agree from the innermost outwards, or be 1",
-                )
-            })?;
-            dtype = dtype.promote(input.tensor.dtype);
         }
+        let (dtype, dims) = call.broadcast()?;
         let dtype = call.given_dtype(0).unwrap_or(dtype);
         Ok(vec![call.output(0, dtype, dims)?])
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let Some(expression) = &spec.expression else { return elementwise_cost(spec, 0) };
-        let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
-        Cost {
-            instructions: each(expression.instructions()),
-            special: each(expression.special()),
-            ..elementwise_cost(spec, expression.flops())
-        }
+        spec.expression.as_ref().map_or(elementwise_cost(spec, 0), |expression| cost(expression, spec))
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(expression) = &spec.expression {
             let (output, mut room) = (&mut outputs[0], Vec::new());
-            side_by_side(spec, inputs, output.len(), |places, inputs| {
+            side_by_side(spec.outputs[0].dims, &spec.inputs, inputs, output.len(), |places, inputs| {
                 output[places.clone()].copy_from_slice(expression.evaluate(places.len(), inputs, &mut room));
             });
         }
@@ -214,6 +195,16 @@ impl Operation for Fill {
     }
 }
 
+/// The cost of an expression for each element of the output.
+pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
+    let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
+    Cost {
+        instructions: each(expression.instructions()),
+        special: each(expression.special()),
+        ..elementwise_cost(spec, expression.flops())
+    }
+}
+
 fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
     let elements = spec.outputs[0].elements() as f64;
     spec.streaming_cost(f64::from(flops) * elements, u64::from(BLOCK) * 4)
@@ -222,16 +213,21 @@ fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
 /// Elements that are computed side by side.
 const BESIDE: usize = 256;
 
-/// Goes through the output's elements, some of them at a time: `work` gets their places and, for each input, the elements
-/// that belong to them.
-fn side_by_side(spec: &Spec, inputs: &[&[f64]], count: usize, mut work: impl FnMut(Range<usize>, &[&[f64]])) {
-    let dims = spec.outputs[0].dims;
+/// Goes through the elements of a shape, some of them at a time: `work` gets their places and, for each tensor, the elements
+/// that belong to them; `inputs` are the elements of the tensors.
+pub(super) fn side_by_side(
+    dims: Dims,
+    tensors: &[Tensor],
+    inputs: &[&[f64]],
+    count: usize,
+    mut work: impl FnMut(Range<usize>, &[&[f64]]),
+) {
     let walk = |input: &Tensor| {
         // Inputs arrive without gaps, so their strides are those of their shapes.
         let packed = Tensor { strides: input.dims.contiguous_strides(), ..*input };
         (input.dims != dims).then(|| layout::offsets(dims, broadcast_strides(&packed, dims)))
     };
-    let mut walks: Vec<_> = spec.inputs.iter().map(walk).collect();
+    let mut walks: Vec<_> = tensors.iter().map(walk).collect();
     let mut repeated = vec![[0.0; BESIDE]; inputs.len()];
     for start in (0..count).step_by(BESIDE) {
         let places = start..count.min(start + BESIDE);
@@ -252,11 +248,11 @@ fn side_by_side(spec: &Spec, inputs: &[&[f64]], count: usize, mut work: impl FnM
 }
 
 /// Compares a device's result with the expression's. How far rounding may move an element is found where it differs.
-fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
+pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
     let (dtype, precision) = (spec.outputs[0].dtype, Precision::of(compute_type(spec)));
     let mut check = Check { elements: actual.len() as u64, ..Check::none() };
     let (mut room, mut balls) = (Vec::new(), Vec::new());
-    side_by_side(spec, inputs, actual.len(), |places, inputs| {
+    side_by_side(spec.outputs[0].dims, &spec.inputs, inputs, actual.len(), |places, inputs| {
         let expected = expression.evaluate(places.len(), inputs, &mut room);
         for (place, (index, &expected)) in places.zip(expected).enumerate() {
             check.compare(dtype, index as u64, actual[index], expected, || {
@@ -284,6 +280,25 @@ pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
 }
 
 impl Call<'_> {
+    /// The type and the shape of an expression over the inputs, of which there is one at least.
+    pub(super) fn broadcast(&self) -> Result<(DType, Dims), OpError> {
+        let first = &self.inputs[0].tensor;
+        let (mut dtype, mut dims) = (first.dtype, first.dims);
+        for (index, input) in self.inputs.iter().enumerate().skip(1) {
+            dims = broadcast(dims, input.tensor.dims).ok_or_else(|| {
+                self.differs(
+                    0,
+                    format!("this is {dims}"),
+                    index,
+                    format!("this is {}", input.tensor.dims),
+                    "sizes have to agree from the innermost outwards, or be 1",
+                )
+            })?;
+            dtype = dtype.promote(input.tensor.dtype);
+        }
+        Ok((dtype, dims))
+    }
+
     /// Fails unless a kernel can reach every operand.
     pub(super) fn needs_device(&self) -> Result<(), OpError> {
         let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
