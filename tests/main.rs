@@ -40,6 +40,7 @@ mod processes;
 mod random_shapes;
 mod ranks;
 mod records;
+mod reductions;
 mod reference;
 mod remedies;
 mod rendezvous;

@@ -322,6 +322,94 @@ def rows(dtype: str, quick: bool):
                "top_k(x[.., 1, 3..40] -> v, i, k: 4)", lambda t: dict(zip("vi", largest(t["x"][:, 1, 3:], 4))))
 
 
+# --- Reductions --------------------------------------------------------------------------------------------------
+
+def reductions(dtype: str, quick: bool):
+    """Over the last dimension, the first, the outer ones and all; of slices too. Terms of one sign, so that sums have digits."""
+    of = {"sum": ("x * x", lambda x, dims: (x * x).sum(dims)), "mean": ("abs(x)", lambda x, dims: x.abs().mean(dims)),
+          "prod": ("1 + x * 1e-4", lambda x, dims: (1 + x * 1e-4).log().sum(dims).exp()),
+          "logsumexp": ("x * 2", lambda x, dims: (x * 2).logsumexp(dims)), "max": ("x", lambda x, dims: x.amax(dims)),
+          "min": ("x", lambda x, dims: x.amin(dims)), "argmax": ("x", lambda x, dims: x.argmax(dims)),
+          "argmin": ("x", lambda x, dims: x.argmin(dims))}
+    # Names as the language has them: sum(…), mean(…), prod(…), max(…), min(…), argmax(…), argmin(…), logsumexp(…).
+    shapes = [(1, 1, 1), (3, 7, 129), (1000, 1, 8), (2, 50257, 3), (64, 33, 65)] + ([] if quick else [(4096, 8, 1024)])
+    for name, (expression, expect) in of.items():
+        if dtype == "i32" and name not in ("max", "min", "argmax", "argmin"):
+            continue
+        for dims in shapes:
+            for axes in ((2,), (0,), (0, 2), (0, 1)):
+                places = name.startswith("arg")
+                if places and len(axes) > 1:
+                    continue
+                sizes = [size for axis, size in enumerate(dims) if axis not in axes]
+                out = "i32" if places else dtype
+                terms = math.prod(dims) // max(1, math.prod(sizes))
+                bound = None if name in ("max", "min") or places else accumulated(dtype, 24 + 2 * math.sqrt(terms))
+
+                def result(t, name=name, axes=axes, expect=expect, out=out):
+                    got = expect(t.x, axes[0] if name.startswith("arg") else axes)
+                    return {"y": store(got, out) if name in ("max", "min") else got.int() if out == "i32" else got}
+                yield Case(name, dtype, {"x": dtype + shape(*dims), "y": out + shape(*sizes)},
+                           f"{name}({expression} -> y, dims: {list(axes)})", result, bound)
+
+
+def norms(dtype: str, quick: bool):
+    """rms_norm(…), layer_norm(…), add_rms_norm(…) and add_layer_norm(…) of rows of several lengths, with weights and without."""
+    def normalized(x, weight, bias, centred, eps):
+        x = x - x.mean(-1, keepdim=True) if centred else x
+        return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * weight + bias
+
+    shapes = [(1, 1), (5, 31), (1000, 8), (3, 7, 129), (64, 1024), (2, 50257)] + ([] if quick else [(8192, 4096)])
+    for name in ("rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"):
+        centred, adds = name.endswith("layer_norm"), name.startswith("add")
+        for dims in shapes:
+            buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims), "w": dtype + shape(dims[-1])}
+            inputs = "x, "
+            if adds:
+                buffers |= {"r": dtype + shape(*dims), "s": dtype + shape(*dims)}
+                inputs += "r, "
+            if centred:
+                buffers["b"] = dtype + shape(dims[-1])
+
+            def result(t, centred=centred, adds=adds, dtype=dtype):
+                total = store(t.x + t.r, dtype) if adds else t["x"]
+                y = normalized(total.double(), t.w, t.b if centred else 0.0, centred, 1e-3)
+                return {"y": y, "s": total} if adds else {"y": y}
+            yield Case(name, dtype, buffers, f"{name}({inputs}w{', b' if centred else ''} -> y{', s' if adds else ''}, eps: 1e-3)",
+                       result, accumulated(dtype, 32 + math.sqrt(dims[-1])))
+
+
+def losses(dtype: str, quick: bool):
+    """cross_entropy(…), mse(…), l1(…), huber(…), kl_div(…) and hinge(…)."""
+    functional = torch.nn.functional
+    for rows_, classes in [(1, 1), (5, 31), (1000, 8), (64, 1024), (3, 50257)] + ([] if quick else [(4096, 32000)]):
+        for smoothing in (0.0, 0.1):
+            # Targets are whole numbers from 0 to 99: some are no class.
+            def result(t, classes=classes, smoothing=smoothing):
+                target = t["t"].long()
+                loss = functional.cross_entropy(t.x, target.clamp(max=classes - 1), reduction="none", label_smoothing=smoothing)
+                return {"y": torch.where(target < classes, loss, 0.0)}
+            yield Case("cross_entropy", dtype, {"x": f"{dtype}[{rows_}, {classes}]", "t": f"i32[{rows_}]", "y": f"{dtype}[{rows_}]"},
+                       f"cross_entropy(x, t -> y, label_smoothing: {smoothing})", result,
+                       accumulated(dtype, 32 + math.sqrt(classes)))
+    of = {"mse": lambda x, t: (x - t).square(), "l1": lambda x, t: (x - t).abs(),
+          "huber": lambda x, t: functional.huber_loss(x, t, reduction="none"),
+          "kl_div": lambda x, t: functional.kl_div(x, t, reduction="none").nan_to_num(0.0), "hinge": lambda x, t: (1 - x * t).relu()}
+    for name, expect in of.items():
+        for dims in [(1,), (31, 5), (2, 3, 1001)] + ([] if quick else [(4096, 4096)]):
+            for reduction in ("mean", "sum", "none"):
+                positive = "abs(t) + 0.1" if name == "kl_div" else "t"
+
+                def result(t, expect=expect, reduction=reduction):
+                    each = expect(t.x, t.p)
+                    return {"y": each if reduction == "none" else getattr(each, reduction)()}
+                kept = shape(*dims) if reduction == "none" else ""
+                yield Case(name, dtype, {"x": dtype + shape(*dims), "t": dtype + shape(*dims), "p": dtype + shape(*dims),
+                                         "y": dtype + kept},
+                           f"map({positive} -> p)\n  {name}(x, p, reduction: {reduction} -> y)", result,
+                           accumulated(dtype, 40 + 2 * math.sqrt(math.prod(dims))))
+
+
 # --- Moving elements about ---------------------------------------------------------------------------------------
 
 def gathered(x: torch.Tensor, i: torch.Tensor):
@@ -482,7 +570,8 @@ def copies(dtype: str, quick: bool):
             yield Case(operation, dtype, buffers, text, lambda t: {"y": t["x"]})
 
 
-GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (elementwise, FLOATS), (by_name, FLOATS),
+GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
+          (losses, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]
 
 

@@ -370,10 +370,85 @@ def draw_triad(draw):
     return Case(f"{4 * n} bytes", {"a": ("f32", [n])}, f"triad({4 * n}B -> a)", body, 12 * n)
 
 
+def draw_reduction(draw):
+    """A reduction of an expression over some of the dimensions: the inner ones, the outer ones, or any."""
+    name = draw.choice(("sum", "sum", "mean", "max", "min", "argmax", "logsumexp", "prod"))
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    rank = draw.randrange(1, 5)
+    dims = shape(draw, rank, elements(draw, dtype, 1))
+    kind = draw.choice(("inner", "inner", "outer", "outer", "any", "all"))
+    some = draw.randrange(1, rank + 1)
+    axes = {"inner": list(range(rank - some, rank)), "outer": list(range(some)), "all": list(range(rank)),
+            "any": sorted(draw.sample(range(rank), some))}[kind]
+    if name in ("argmax", "prod"):
+        axes = axes[-1:]
+    kept = [n for axis, n in enumerate(dims) if axis not in axes] or [1]
+    out = "i32" if name == "argmax" else dtype
+    squares = name in ("sum", "mean") and draw.random() < 0.3
+    arrow = "" if len(axes) == rank else " -> y"
+    buffers = {"x": (dtype, dims)} if not arrow else {"x": (dtype, dims), "y": (out, kept)}
+    one = axes[0] if name in ("argmax", "prod") else axes
+
+    def body(t, torch):
+        if squares:
+            return lambda: getattr(torch, name)(t["x"] * t["x"], dim=one)
+        return lambda: getattr(torch, {"max": "amax", "min": "amin"}.get(name, name))(t["x"], dim=one)
+    return Case(f"{name} of {'squares of ' if squares else ''}{dtype}{dims} over {axes}", buffers,
+                f"{name}({'x * x' if squares else 'x'}{arrow}, dims: {axes})", body,
+                count(dims) * SIZES[dtype] + count(kept) * SIZES[out])
+
+
+def draw_norm(draw):
+    """A norm of rows, with a residual or without."""
+    name = draw.choice(("rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"))
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    centred, adds = name.endswith("layer_norm"), name.startswith("add")
+    length = draw.choice((size(draw, 2, 100_000), 1024, 2048, 4096, 5120, 8192))
+    rows = max(1, elements(draw, dtype, 4 if adds else 2) // length)
+    dims = [rows, length]
+    buffers = {"x": (dtype, dims), "y": (dtype, dims), "w": (dtype, [length])}
+    if adds:
+        buffers |= {"r": (dtype, dims), "s": (dtype, dims)}
+    if centred:
+        buffers["b"] = (dtype, [length])
+
+    def body(t, torch):
+        functional = torch.nn.functional
+
+        def run():
+            x = torch.add(t["x"], t["r"], out=t["s"]) if adds else t["x"]
+            if centred:
+                return functional.layer_norm(x, [length], t["w"], t["b"], 1e-5)
+            return functional.rms_norm(x, [length], t["w"], 1e-6)
+        return run
+    return Case(f"{name} {dtype}{dims}", buffers,
+                f"{name}(x, {'r, ' if adds else ''}w{', b' if centred else ''} -> y{', s' if adds else ''})", body,
+                ((4 if adds else 2) * rows + 1 + centred) * length * SIZES[dtype])
+
+
+def draw_loss(draw):
+    """The loss of rows of logits, as PyTorch has it without a mean, or a loss of all elements."""
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    name = draw.choice(("cross_entropy", "cross_entropy", "cross_entropy", "mse", "l1", "huber"))
+    if name == "cross_entropy":
+        classes = draw.choice((size(draw, 2, 200_000), 32_000, 50_257, 128_256))
+        rows = max(1, elements(draw, dtype, 1) // classes)
+        return Case(f"{name} {dtype}[{rows}, {classes}]",
+                    {"x": (dtype, [rows, classes]), "t": ("i32", [rows]), "y": (dtype, [rows])}, "cross_entropy(x, t -> y)",
+                    lambda t, torch: (lambda target=t["t"].long().clamp(max=classes - 1):
+                                      torch.nn.functional.cross_entropy(t["x"], target, reduction="none")),
+                    rows * classes * SIZES[dtype] + rows * (4 + SIZES[dtype]))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype, 2))
+    loss = {"mse": "mse_loss", "l1": "l1_loss", "huber": "huber_loss"}[name]
+    return Case(f"{name} {dtype}{dims}", {"x": (dtype, dims), "t": (dtype, dims)}, f"{name}(x, t)",
+                lambda t, torch: (lambda: getattr(torch.nn.functional, loss)(t["x"], t["t"])), 2 * count(dims) * SIZES[dtype])
+
+
 DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
-         "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad}
+         "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
+         "reductions": draw_reduction, "norms": draw_norm, "losses": draw_loss}
 
 
 # --- Runs ----------------------------------------------------------------------------------------------------------

@@ -267,9 +267,10 @@ impl Analyzer<'_> {
 pub(super) fn of_tensor(name: &str) -> String {
     match Unary::from_name(name).is_some() || Binary::from_name(name).is_some() {
         true => format!("for each element of a tensor, write an operation: `map({name}(x) -> y)`"),
-        false => "this version has no operation that reduces a tensor; a `gemm` with a matrix of ones adds up, and \
-                  `top_k(x, k: 1)` finds the largest of each row"
-            .to_owned(),
+        false if ops::find(name).is_some() => {
+            format!("over a tensor, `{name}` is an operation: write it above, and use its label: `s: {name}(x)`")
+        }
+        false => "dimensions are known before the run: name the number by a `param` or `let`".to_owned(),
     }
 }
 

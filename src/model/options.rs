@@ -99,6 +99,7 @@ impl Analyzer<'_> {
                 let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
                 let help = match option.kind {
                     OptionType::Bool => Some("write `true` or `false`".to_owned()),
+                    OptionType::Axes if plain => Some(format!("write it as a list: `{}: [0]`", option.name)),
                     _ if matches!(value, Value::Group(_)) => Some(
                         "`tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one".to_owned(),
                     ),

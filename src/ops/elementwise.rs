@@ -227,16 +227,21 @@ fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
 /// Elements that are computed side by side.
 const BESIDE: usize = 256;
 
-/// Goes through the output's elements, some of them at a time: `work` gets their places and, for each input, the elements
-/// that belong to them.
-fn side_by_side(spec: &Spec, inputs: &[&[f64]], count: usize, mut work: impl FnMut(Range<usize>, &[&[f64]])) {
-    let dims = spec.outputs[0].dims;
+/// Goes through the elements of a shape, some of them at a time: `work` gets their places and, for each tensor, the elements
+/// that belong to them; `inputs` are the elements of the tensors.
+pub(super) fn side_by_side(
+    dims: Dims,
+    tensors: &[Tensor],
+    inputs: &[&[f64]],
+    count: usize,
+    mut work: impl FnMut(Range<usize>, &[&[f64]]),
+) {
     let walk = |input: &Tensor| {
         // Inputs arrive without gaps, so their strides are those of their shapes.
         let packed = Tensor { strides: input.dims.contiguous_strides(), ..*input };
         (input.dims != dims).then(|| layout::offsets(dims, broadcast_strides(&packed, dims)))
     };
-    let mut walks: Vec<_> = spec.inputs.iter().map(walk).collect();
+    let mut walks: Vec<_> = tensors.iter().map(walk).collect();
     let mut repeated = vec![[0.0; BESIDE]; inputs.len()];
     for start in (0..count).step_by(BESIDE) {
         let places = start..count.min(start + BESIDE);
@@ -259,7 +264,7 @@ fn side_by_side(spec: &Spec, inputs: &[&[f64]], count: usize, mut work: impl FnM
 /// Evaluates an expression for each element of the spec's outputs.
 pub(super) fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
     let mut room = Vec::new();
-    side_by_side(spec, inputs, outputs[0].len(), |places, inputs| {
+    side_by_side(spec.outputs[0].dims, &spec.inputs, inputs, outputs[0].len(), |places, inputs| {
         expression.evaluate(places.len(), inputs, &mut room);
         for (output, values) in outputs.iter_mut().enumerate() {
             values[places.clone()].copy_from_slice(expression.values(output, places.len(), &room));
@@ -273,7 +278,7 @@ pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], a
     let none = |actual: &Vec<f64>| Check { elements: actual.len() as u64, ..Check::none() };
     let mut checks: Vec<Check> = actual.iter().map(none).collect();
     let (mut room, mut balls) = (Vec::new(), Vec::new());
-    side_by_side(spec, inputs, actual[0].len(), |places, inputs| {
+    side_by_side(spec.outputs[0].dims, &spec.inputs, inputs, actual[0].len(), |places, inputs| {
         expression.evaluate(places.len(), inputs, &mut room);
         for (output, check) in checks.iter_mut().enumerate() {
             let expected = expression.values(output, places.len(), &room);

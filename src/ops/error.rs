@@ -70,6 +70,17 @@ pub enum OpError {
         call: SourceSpan,
     },
 
+    #[error("`{op}` has no tensor to go over")]
+    #[diagnostic(
+        code(aorta::ops::no_tensor),
+        help("name a tensor in the expression: `{op}(x * 2 -> y)`; for the same value everywhere, write `fill`")
+    )]
+    NoTensor {
+        op: &'static str,
+        #[label("the expression names none")]
+        at: SourceSpan,
+    },
+
     #[error("`{op}` cannot tell the type of its output")]
     #[diagnostic(code(aorta::ops::output_missing), help("{help}"))]
     OutputMissing {

@@ -21,12 +21,15 @@ pub mod init;
 pub mod kernel;
 mod launch;
 mod layout;
+mod losses;
 mod matrix;
 mod movement;
+mod norms;
 mod optimizers;
 mod pad;
 mod peers;
 mod philox;
+mod reductions;
 mod rope;
 mod routing;
 mod rows;
@@ -165,6 +168,24 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &routing::Route,
     &copies::Copy,
     &copies::Memset,
+    &reductions::Reduce(reductions::Function::Sum),
+    &reductions::Reduce(reductions::Function::Mean),
+    &reductions::Reduce(reductions::Function::Prod),
+    &reductions::Reduce(reductions::Function::Max),
+    &reductions::Reduce(reductions::Function::Min),
+    &reductions::Reduce(reductions::Function::ArgMax),
+    &reductions::Reduce(reductions::Function::ArgMin),
+    &reductions::Reduce(reductions::Function::LogSumExp),
+    &norms::Norm { centred: false, adds: false },
+    &norms::Norm { centred: true, adds: false },
+    &norms::Norm { centred: false, adds: true },
+    &norms::Norm { centred: true, adds: true },
+    &losses::CrossEntropy,
+    &losses::ElementLoss(losses::Formula::Mse),
+    &losses::ElementLoss(losses::Formula::L1),
+    &losses::ElementLoss(losses::Formula::Huber),
+    &losses::ElementLoss(losses::Formula::KlDiv),
+    &losses::ElementLoss(losses::Formula::Hinge),
     &collectives::AllReduce,
     &collectives::AllGather,
     &collectives::ReduceScatter,

@@ -27,7 +27,7 @@ pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
 impl Maker<'_> {
     /// Any operation that a rank does by itself.
     pub fn alone(&mut self) -> Use {
-        match self.choices.below(32) {
+        match self.choices.below(37) {
             0..=2 => self.map(),
             3 => self.cast(),
             4 | 5 => self.gemm(),
@@ -58,6 +58,9 @@ impl Maker<'_> {
             26 => self.dropout(),
             27 | 28 => self.optimizer(),
             29 => self.view(),
+            30 | 31 => self.reduction(),
+            32 => self.norm(),
+            33 | 34 => self.loss(),
             _ => Use::new("nop()".to_owned()),
         }
     }
@@ -303,6 +306,77 @@ impl Maker<'_> {
         let out = self.result(&x, &[&x]);
         let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
         Use { text: format!("softmax({}{scale}{out})", x.name), scratch }
+    }
+
+    fn reduction(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        let functions = ["sum", "mean", "prod", "max", "min", "argmax", "argmin", "logsumexp"];
+        let function = self.choices.pick(&functions);
+        let keep = self.choices.once_in(3);
+        let last = x.dims.len() - 1;
+        let (axis, dims) = match self.choices.below(3) {
+            0 => (None, String::new()),
+            1 => (Some(0), ", dims: [0]".to_owned()),
+            _ => (Some(last), ", dims: [-1]".to_owned()),
+        };
+        let is_reduced = |place: usize| axis.is_none_or(|axis| axis == place);
+        let sizes = x.dims.iter().enumerate();
+        let result: Vec<u64> = match keep {
+            true => sizes.map(|(place, size)| if is_reduced(place) { 1 } else { *size }).collect(),
+            false => sizes.filter(|(place, _)| !is_reduced(*place)).map(|(_, size)| *size).collect(),
+        };
+        let dtype = if function.starts_with("arg") { "i32" } else { x.dtype };
+        let expression = self.choices.pick(&["X", "X * X", "abs(X) - 0.5"]).replace('X', &x.name);
+        let keepdim = if keep { ", keepdim: true" } else { "" };
+        let text = format!("{function}({expression}{dims}{keepdim})");
+        // A single value has no dimensions to take parts of.
+        let scratch = if result.is_empty() { vec![] } else { vec![("", dtype, result)] };
+        Use { text, scratch }
+    }
+
+    fn norm(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        let name = self.choices.pick(&["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]);
+        let columns = tensor_type(x.dtype, &x.dims[x.dims.len() - 1..]);
+        let adds = name.starts_with("add");
+        let mut inputs = vec![x.name.clone()];
+        if adds {
+            inputs.push(tensor_type(x.dtype, &x.dims));
+        }
+        let more = if name.ends_with("layer_norm") { 3 } else { 2 };
+        inputs.extend((0..self.choices.below(more)).map(|_| columns.clone()));
+        let eps = self.choices.pick(&["", ", eps: 1e-5"]);
+        let types: &[&'static str] = if adds { &[".y", ".total"] } else { &[""] };
+        let scratch = types.iter().map(|output| (*output, x.dtype, x.dims.clone())).collect();
+        Use { text: format!("{name}({}{eps})", inputs.join(", ")), scratch }
+    }
+
+    fn loss(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && x.dims.len() >= 2);
+        if x.dims.len() < 2 {
+            return Use::new("nop()".to_owned());
+        }
+        let name = self.choices.pick(&["cross_entropy", "mse", "l1", "huber", "kl_div", "hinge"]);
+        if name == "cross_entropy" {
+            let rows = x.dims[..x.dims.len() - 1].to_vec();
+            let option =
+                self.choices.pick(&["", ", ignore_index: 1", ", label_smoothing: 0.1", ", label_smoothing: 1"]);
+            let text = format!("cross_entropy({}, {}{option})", x.name, tensor_type("i32", &rows));
+            return Use { text, scratch: vec![("", x.dtype, rows)] };
+        }
+        let option = match name {
+            "huber" => self.choices.pick(&["", ", delta: 0.5"]),
+            "hinge" => self.choices.pick(&["", ", margin: 2"]),
+            _ => "",
+        };
+        let (reduction, dims) = match self.choices.below(3) {
+            0 => ("", vec![]),
+            1 => (", reduction: sum", vec![]),
+            _ => (", reduction: none", x.dims.clone()),
+        };
+        let text = format!("{name}({}, {}{option}{reduction})", x.name, tensor_type(x.dtype, &x.dims));
+        let scratch = if dims.is_empty() { vec![] } else { vec![("", x.dtype, dims)] };
+        Use { text, scratch }
     }
 
     fn top_k(&mut self) -> Use {

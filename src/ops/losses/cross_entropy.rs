@@ -1,0 +1,190 @@
+//! `cross_entropy`: the negative logarithm of the probability that a row of logits gives to its target.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims};
+
+use super::super::ball::Precision;
+use super::super::kernel::c_type;
+use super::super::reductions::{Extent, Finish, Function, Group, Split, launches};
+use super::super::rows::row_length;
+use super::super::*;
+
+/// `cross_entropy(logits, targets)`.
+pub struct CrossEntropy;
+
+impl Operation for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "cross_entropy"
+    }
+
+    fn summary(&self) -> &'static str {
+        "for each row of logits, the logarithm of the sum of its exponentials less the logit of its target"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
+            outputs: &["loss"],
+            options: &[
+                OptionSpec {
+                    name: "ignore_index",
+                    kind: OptionType::Int(i32::MIN as i64, i32::MAX as i64),
+                    default: Preset::Int(-100),
+                    doc: "a target whose rows have loss 0",
+                },
+                OptionSpec {
+                    name: "label_smoothing",
+                    kind: OptionType::Number(Dimension::NONE),
+                    default: Preset::Number(0.0),
+                    doc: "the share of the target's probability that all classes have alike, from 0 to 1",
+                },
+            ],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_rows()?;
+        let [logits, targets] = call.inputs else { unreachable!("the signature has two inputs") };
+        call.needs_dtype(logits, logits.tensor.dtype.is_float(), "floating-point logits")?;
+        call.needs_dtype(targets, targets.tensor.dtype == DType::I32, "targets of type i32")?;
+        let dims = &logits.tensor.dims;
+        let rows = Dims::from_slice(&dims[..dims.len() - 1]).expect("no more than the logits have");
+        if targets.tensor.dims != rows {
+            let help = "there is a target for each row: the dimensions of the logits but the last";
+            let (has, found) = (format!("this is {dims}"), format!("this is {}", targets.tensor.dims));
+            return Err(call.differs(0, has, 1, found, help));
+        }
+        let smoothing = call.attrs.number("label_smoothing");
+        if !(0.0..=1.0).contains(&smoothing) {
+            return Err(call.bad_option("label_smoothing", format!("{smoothing} is no share"), "write 0 to 1: `0.1`"));
+        }
+        if let Some(output) = &call.outputs[0] {
+            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(logits.tensor.dtype), rows)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let spec = across(spec);
+        Split::of(&spec, &extent(&spec), compute(&spec)).cost(&spec, &Expression::identity(), function(&spec))
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let rows = inputs[0].chunks(row_length(spec)).zip(inputs[1]);
+        for (loss, (row, &target)) in outputs[0].iter_mut().zip(rows) {
+            *loss = target_of(spec, row, target).map_or(0.0, |logit| {
+                let total = Function::LogSumExp.of(row);
+                let smoothing = spec.attrs.number("label_smoothing");
+                let alike = if smoothing > 0.0 { Function::Mean.of(row) } else { 0.0 };
+                total - ((1.0 - smoothing) * logit + smoothing * alike)
+            });
+        }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let compute = compute(spec);
+        let unit = Precision::of(compute).unit();
+        let smoothing = spec.attrs.number("label_smoothing");
+        let mut group = Group { terms: Vec::new(), radii: vec![0.0; row_length(spec)], compute };
+        let rows = inputs[0].chunks(row_length(spec)).zip(inputs[1]);
+        let radius = |(loss, (row, &target)): (&f64, (&[f64], &f64))| {
+            let Some(logit) = target_of(spec, row, target) else { return 0.0 };
+            if !loss.is_finite() {
+                return 0.0;
+            }
+            group.terms.clear();
+            group.terms.extend_from_slice(row);
+            let total = group.radius(Function::LogSumExp, Function::LogSumExp.of(row));
+            let alike = match smoothing > 0.0 {
+                true => smoothing * (group.radius(Function::Mean, Function::Mean.of(row)) + unit * group.size()),
+                false => 0.0,
+            };
+            total + alike + 6.0 * unit * (logit.abs() + loss.abs() + group.size() * smoothing)
+        };
+        vec![Tolerance::Within(outputs[0].iter().zip(rows).map(radius).collect())]
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        (spec.inputs[0].dims.len() > 1).then(|| Pieces::Rows(vec![true, true]))
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let extent = extent(spec);
+        let spec = &across(spec);
+        let function = function(spec);
+        let compute = compute(spec);
+        let (step, classes) = (*spec.inputs[0].strides.last().expect("it has rows"), extent.terms());
+        let mut params = vec![
+            (format!("const {}* logits", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
+            ("const i32* targets".to_owned(), Arg::Operand(1)),
+            ("i64 logit_step".to_owned(), Arg::U64(step)),
+            ("u32 classes".to_owned(), Arg::U32(classes as u32)),
+            ("u32 ignored".to_owned(), Arg::U32(spec.attrs.int("ignore_index") as i32 as u32)),
+        ];
+        let smoothed = function == Function::LogSumExpAndSum;
+        let taken = if smoothed { "smoothed(total, logit, classes, smoothing)" } else { "logit" };
+        if smoothed {
+            let smoothing = spec.attrs.number("label_smoothing");
+            let arg = if compute == DType::F64 { Arg::F64(smoothing) } else { Arg::F32(smoothing as f32) };
+            params.push(("C smoothing".to_owned(), arg));
+        }
+        // A loss is the sum of two numbers that are not negative, so that it keeps its digits.
+        let store = format!(
+            "u32 target = (u32)targets[kept.offset(which, 2)];\n    C loss = 0;\n    \
+             if (target < classes && target != ignored) {{\n      \
+             C logit = load<C>(logits[kept.offset(which, 1) + (i64)target * logit_step]);\n      \
+             loss = (total.most - {taken}) + f_log(total.sum);\n    }}\n    store<C>(TO, loss)"
+        );
+        let before = if smoothed { SMOOTHED.to_owned() } else { String::new() };
+        let finish = Finish { before, params, store };
+        launches(self.name(), function, &Expression::identity(), spec, &extent, compute, finish)
+    }
+}
+
+/// What is taken for the logit of the target: that of each class counts a little.
+const SMOOTHED: &str = "__device__ inline C smoothed(Acc total, C logit, u32 classes, C smoothing) {\n  \
+                        return (C(1) - smoothing) * logit + smoothing * (total.total / C(classes));\n}\n";
+
+/// The same operation with its targets repeated along the classes.
+fn across(spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    let targets = &mut spec.inputs[1];
+    let fits = "the logits have one dimension more";
+    targets.dims.push(1).expect(fits);
+    targets.strides.push(0).expect(fits);
+    spec
+}
+
+/// Rows of logits.
+fn extent(spec: &Spec) -> Extent {
+    let dims = spec.inputs[0].dims;
+    let mut reduced = [false; Dims::MAX];
+    reduced[dims.len() - 1] = true;
+    Extent { dims, reduced }
+}
+
+/// What is computed of a row.
+fn function(spec: &Spec) -> Function {
+    match spec.attrs.number("label_smoothing") > 0.0 {
+        true => Function::LogSumExpAndSum,
+        false => Function::LogSumExp,
+    }
+}
+
+/// The type that a kernel computes in. That of the targets does not count.
+fn compute(spec: &Spec) -> DType {
+    spec.inputs[0].dtype.compute().promote(spec.outputs[0].dtype.compute())
+}
+
+/// The logit of a row's target; `None` where the row is ignored, or has no such class.
+fn target_of(spec: &Spec, row: &[f64], target: f64) -> Option<f64> {
+    if target < 0.0 || target == spec.attrs.int("ignore_index") as f64 {
+        return None;
+    }
+    row.get(target as usize).copied()
+}

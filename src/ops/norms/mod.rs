@@ -1,0 +1,176 @@
+//! Norms along the last dimension: `rms_norm`, `layer_norm`, and both of a sum that is kept: `add_rms_norm`, `add_layer_norm`.
+
+mod accuracy;
+mod kernel;
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims};
+
+use super::elementwise::compute_type;
+use super::rows::row_length;
+use super::*;
+
+use kernel::Split;
+
+/// A norm of rows.
+pub struct Norm {
+    /// The mean of a row is taken away first.
+    pub centred: bool,
+    /// What is normalized is the sum of two inputs, which is an output too.
+    pub adds: bool,
+}
+
+const EPS: &str = "what is added to the mean of the squares before its root";
+
+const RMS_OPTIONS: &[OptionSpec] =
+    &[OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-6), doc: EPS }];
+
+const LAYER_OPTIONS: &[OptionSpec] =
+    &[OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-5), doc: EPS }];
+
+const X: Input = Input::Tensor("x");
+const RESIDUAL: Input = Input::Tensor("residual");
+const WEIGHT: Input = Input::Optional("weight");
+const BIAS: Input = Input::Optional("bias");
+
+impl Operation for Norm {
+    fn name(&self) -> &'static str {
+        match (self.centred, self.adds) {
+            (false, false) => "rms_norm",
+            (true, false) => "layer_norm",
+            (false, true) => "add_rms_norm",
+            (true, true) => "add_layer_norm",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match (self.centred, self.adds) {
+            (false, false) => "each row divided by the root of the mean of its squares, times a weight for each column",
+            (true, false) => {
+                "each row less its mean, divided by its standard deviation, times a weight and plus a bias"
+            }
+            (false, true) => "`rms_norm` of `x + residual`, and this sum",
+            (true, true) => "`layer_norm` of `x + residual`, and this sum",
+        }
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        match (self.centred, self.adds) {
+            (false, false) => &Signature { inputs: &[X, WEIGHT], outputs: &["y"], options: RMS_OPTIONS },
+            (true, false) => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: LAYER_OPTIONS },
+            (false, true) => {
+                &Signature { inputs: &[X, RESIDUAL, WEIGHT], outputs: &["y", "total"], options: RMS_OPTIONS }
+            }
+            (true, true) => {
+                &Signature { inputs: &[X, RESIDUAL, WEIGHT, BIAS], outputs: &["y", "total"], options: LAYER_OPTIONS }
+            }
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_rows()?;
+        for input in call.inputs {
+            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        }
+        let x = &call.inputs[0].tensor;
+        let columns = Dims::from_slice(&x.dims[x.dims.len() - 1..]).expect("a single dimension");
+        if self.adds {
+            let residual = &call.inputs[1].tensor;
+            if (residual.dtype, residual.dims) != (x.dtype, x.dims) {
+                let help = "what is added has the type and the shape of `x`";
+                return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {residual}"), help));
+            }
+        }
+        for (index, input) in call.inputs.iter().enumerate().skip(self.rows()) {
+            if input.tensor.dims != columns {
+                let has = format!("this has rows of {}", columns[0]);
+                let help = "a weight or a bias has one dimension, with an element for each column";
+                return Err(call.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
+            }
+        }
+        if let Some(output) = &call.outputs[0] {
+            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let mut types = vec![call.output(0, call.given_dtype(0).unwrap_or(x.dtype), x.dims)?];
+        if self.adds {
+            types.push(call.output(1, x.dtype, x.dims)?);
+        }
+        Ok(types)
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Split::of(spec, self).cost(spec, self)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let (length, eps) = (row_length(spec), spec.attrs.number("eps"));
+        let (y, total) = outputs.split_at_mut(1);
+        if self.adds {
+            let dtype = spec.inputs[0].dtype;
+            total[0].iter_mut().zip(inputs[0]).zip(inputs[1]).for_each(|((sum, x), r)| *sum = dtype.round(x + r));
+        }
+        let rows = if self.adds { &total[0] } else { inputs[0] };
+        for (row, y) in rows.chunks(length).zip(y[0].chunks_mut(length)) {
+            let Statistics { mean, scale, .. } = self.statistics(row, eps);
+            for (column, (y, x)) in y.iter_mut().zip(row).enumerate() {
+                let at = |input: usize, default: f64| inputs.get(input).map_or(default, |values| values[column]);
+                *y = (x - mean) * scale * at(self.rows(), 1.0) + at(self.rows() + 1, 0.0);
+            }
+        }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let rows = if self.adds { &outputs[1] } else { inputs[0] };
+        let mut tolerances = vec![accuracy::tolerance(self, spec, rows, inputs, &outputs[0])];
+        if self.adds {
+            tolerances.push(Tolerance::Exact);
+        }
+        tolerances
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        let cut = (0..spec.inputs.len()).map(|input| input < self.rows());
+        (spec.inputs[0].dims.len() > 1).then(|| Pieces::Rows(cut.collect()))
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![Split::of(spec, self).launch(spec, self)]
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}
+
+/// What is computed of a row.
+struct Statistics {
+    mean: f64,
+    /// The mean of the squares of the differences to `mean`.
+    variance: f64,
+    /// What each difference is multiplied by.
+    scale: f64,
+}
+
+impl Norm {
+    /// The first inputs, which have a row for each row of the output. The others have an element for each column.
+    fn rows(&self) -> usize {
+        1 + usize::from(self.adds)
+    }
+
+    fn statistics(&self, row: &[f64], eps: f64) -> Statistics {
+        let count = row.len() as f64;
+        let mean = if self.centred { row.iter().sum::<f64>() / count } else { 0.0 };
+        let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
+        Statistics { mean, variance, scale: 1.0 / (variance + eps).sqrt() }
+    }
+
+    /// The type that a kernel computes in.
+    fn compute(&self, spec: &Spec) -> DType {
+        compute_type(spec)
+    }
+}

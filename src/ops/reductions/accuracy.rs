@@ -1,0 +1,176 @@
+//! How far rounding may move the result of a reduction: the terms are off by what their expression is off by, and each
+//! function adds the rounding of its own steps, in whatever order a device takes them.
+
+use super::super::ball::{FUNCTION, Precision};
+use super::super::check::sum_error;
+use super::super::elementwise::side_by_side;
+use super::*;
+
+/// The terms of a reduction, in the order of the expression's shape.
+pub struct Terms {
+    values: Vec<f64>,
+    /// How far each may be off, absolute. Empty where all are exact.
+    radii: Vec<f64>,
+    compute: DType,
+}
+
+impl Terms {
+    /// The terms that an expression gives where a device computes in `compute`.
+    pub fn of(expression: &Expression, spec: &Spec, extent: &Extent, inputs: &[&[f64]], compute: DType) -> Terms {
+        if expression.is_identity() {
+            return Terms { values: inputs[0].to_vec(), radii: Vec::new(), compute };
+        }
+        let precision = Precision::of(compute);
+        let count = extent.dims.iter().product::<u64>() as usize;
+        let (mut values, mut radii) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut balls, mut elements) = (Vec::new(), Vec::new());
+        side_by_side(extent.dims, &spec.inputs, inputs, count, |places, inputs| {
+            for place in 0..places.len() {
+                elements.clear();
+                elements.extend(inputs.iter().map(|input| input[place]));
+                let ball = expression.enclose(0, precision, &elements, &mut balls);
+                values.push(ball.value);
+                radii.push(ball.radius);
+            }
+        });
+        Terms { values, radii, compute }
+    }
+
+    /// Computes the results, and returns how far a correct implementation may be from each.
+    pub fn enclose(&self, function: Function, extent: &Extent, outputs: &mut [f64]) -> Tolerance {
+        let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: self.compute };
+        let mut allowed = Vec::with_capacity(outputs.len());
+        for (out, places) in outputs.iter_mut().zip(extent.groups()) {
+            group.terms.clear();
+            group.radii.clear();
+            for place in places {
+                group.terms.push(self.values[place as usize]);
+                group.radii.push(self.radii.get(place as usize).copied().unwrap_or(0.0));
+            }
+            *out = function.of(&group.terms);
+            allowed.push(group.radius(function, *out));
+        }
+        Tolerance::Within(allowed)
+    }
+}
+
+/// The terms of one result.
+pub struct Group {
+    pub terms: Vec<f64>,
+    pub radii: Vec<f64>,
+    pub compute: DType,
+}
+
+impl Group {
+    /// How far a device may be from the result; infinite where rounding decides what it is.
+    pub fn radius(&self, function: Function, value: f64) -> f64 {
+        let precision = Precision::of(self.compute);
+        match function {
+            Function::Sum => self.sum(precision),
+            Function::Mean => {
+                let count = self.terms.len() as f64;
+                let off = self.sum(precision) / count;
+                match value.is_finite() {
+                    true => off + 2.0 * precision.unit() * (value.abs() + off + 2.0 * precision.smallest()),
+                    false => off,
+                }
+            }
+            Function::Prod => self.product(precision, value),
+            Function::Max | Function::ArgMax => self.best(function == Function::ArgMax, value, |x| x),
+            Function::Min | Function::ArgMin => self.best(function == Function::ArgMin, value, |x| -x),
+            Function::LogSumExp | Function::LogSumExpAndSum => self.log_sum_exp(precision, value),
+        }
+    }
+
+    /// The mean of the terms without their signs.
+    pub fn size(&self) -> f64 {
+        self.terms.iter().map(|term| term.abs()).sum::<f64>() / self.terms.len() as f64
+    }
+
+    /// A bound on the error of the sum of the terms.
+    fn sum(&self, precision: Precision) -> f64 {
+        let moved: f64 = self.radii.iter().sum();
+        let sizes: Vec<f64> = self.terms.iter().filter(|term| term.is_finite()).map(|term| term.abs()).collect();
+        // Terms that are too large together may become infinite on the way.
+        if !moved.is_finite() || !precision.holds(2.0 * (sizes.iter().sum::<f64>() + moved)) {
+            return f64::INFINITY;
+        }
+        match sizes.len() == self.terms.len() {
+            true => sum_error(self.compute, &sizes) + moved,
+            // What is infinite or no number stays so, whatever the others are.
+            false => 0.0,
+        }
+    }
+
+    fn product(&self, precision: Precision, value: f64) -> f64 {
+        if self.radii.iter().any(|radius| radius.is_infinite()) {
+            return f64::INFINITY;
+        }
+        if self.terms.iter().zip(&self.radii).any(|(term, radius)| term.is_nan() && *radius == 0.0) {
+            return 0.0;
+        }
+        // The largest and the smallest product of some of the terms.
+        let logarithms = || self.terms.iter().filter(|term| **term != 0.0).map(|term| term.abs().log2());
+        let above: f64 = logarithms().map(|bits| bits.max(0.0)).sum();
+        let below: f64 = logarithms().map(|bits| bits.min(0.0)).sum();
+        let largest = if self.compute == DType::F64 { f64::MAX } else { f64::from(f32::MAX) }.log2();
+        if above >= largest - 1.0 || below <= precision.smallest().log2() + 1.0 {
+            return f64::INFINITY;
+        }
+        if value == 0.0 {
+            let moved = self.terms.iter().zip(&self.radii).any(|(term, radius)| *term == 0.0 && *radius > 0.0);
+            let sure = self.terms.iter().zip(&self.radii).any(|(term, radius)| *term == 0.0 && *radius == 0.0);
+            return if moved && !sure { f64::INFINITY } else { 0.0 };
+        }
+        let count = self.terms.len() as f64;
+        let steps = (4.0 * count.sqrt() + 8.0).min(count);
+        let share = |(term, radius): (&f64, &f64)| if *radius == 0.0 { 0.0 } else { radius / term.abs() };
+        let moved = self.terms.iter().zip(&self.radii).map(share).sum::<f64>() + 2.0 * steps * precision.unit();
+        if moved > 0.5 { f64::INFINITY } else { value.abs() * moved.exp_m1() }
+    }
+
+    /// The largest of the terms by `order`, or its place. Others that are as large within their errors may be it.
+    fn best(&self, place: bool, value: f64, order: impl Fn(f64) -> f64) -> f64 {
+        let terms = || self.terms.iter().map(|term| order(*term)).zip(self.radii.iter().copied());
+        if terms().any(|(term, radius)| radius.is_infinite() || (term.is_nan() && radius > 0.0)) {
+            return f64::INFINITY;
+        }
+        if self.radii.iter().all(|radius| *radius == 0.0) || terms().any(|(term, _)| term.is_nan()) {
+            return 0.0;
+        }
+        let least = terms().map(|(term, radius)| term - radius).fold(f64::NEG_INFINITY, f64::max);
+        let candidates = || terms().filter(|(term, radius)| term + radius >= least);
+        match place {
+            true if candidates().count() > 1 => f64::INFINITY,
+            true => 0.0,
+            false if value.is_finite() => candidates().map(|(_, radius)| radius).fold(0.0, f64::max),
+            false => 0.0,
+        }
+    }
+
+    fn log_sum_exp(&self, precision: Precision, value: f64) -> f64 {
+        if self.radii.iter().any(|radius| radius.is_infinite()) {
+            return f64::INFINITY;
+        }
+        if !value.is_finite() {
+            return 0.0;
+        }
+        let unit = precision.unit();
+        let most = self.terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (mut exponentials, mut moved) = (Vec::with_capacity(self.terms.len()), 0.0);
+        for (term, radius) in self.terms.iter().zip(&self.radii).filter(|(term, _)| term.is_finite()) {
+            let exponential = (term - most).exp();
+            moved += exponential * (radius + unit * (most - term));
+            exponentials.push(exponential);
+        }
+        let sum: f64 = exponentials.iter().sum();
+        // A sum is scaled each time that a larger term comes.
+        let count = self.terms.len() as f64;
+        let scaled = FUNCTION * unit * (4.0 * count.sqrt() + 8.0).min(count);
+        let share = (moved + sum_error(self.compute, &exponentials)) / sum + scaled;
+        if share > 0.5 {
+            return f64::INFINITY;
+        }
+        share / (1.0 - share) + FUNCTION * unit * sum.ln().abs() + 2.0 * unit * (most.abs() + value.abs())
+    }
+}

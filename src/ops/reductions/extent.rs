@@ -1,0 +1,113 @@
+//! What a reduction goes over: the shape of its expression, and which of the dimensions share a result.
+
+use super::super::elementwise::side_by_side;
+use super::super::layout::{broadcast, broadcast_strides, collapse, offsets};
+use super::*;
+
+/// The shape of an expression, and the dimensions that are reduced.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub dims: Dims,
+    pub reduced: [bool; Dims::MAX],
+}
+
+impl Extent {
+    /// That of an operation with the option `dims`, whose inputs are those of its expression.
+    pub fn of(spec: &Spec) -> Extent {
+        let dims = spec.inputs.iter().skip(1).fold(spec.inputs[0].dims, |dims, input| {
+            broadcast(dims, input.dims).expect("the shape rule has checked that the inputs fit together")
+        });
+        let mut reduced = [false; Dims::MAX];
+        match spec.attrs.axes("dims") {
+            Some(axes) => axes.iter().for_each(|axis| reduced[axis.rem_euclid(dims.len() as i64) as usize] = true),
+            None => reduced[..dims.len()].fill(true),
+        }
+        Extent { dims, reduced }
+    }
+
+    /// All dimensions of the first input.
+    pub fn all(spec: &Spec) -> Extent {
+        Extent { dims: spec.inputs[0].dims, reduced: [true; Dims::MAX] }
+    }
+
+    /// The sizes along the dimensions that are reduced, or along the others.
+    fn part(&self, all: &Dims, reduced: bool) -> Dims {
+        let axes = (0..self.dims.len()).filter(|&axis| self.reduced[axis] == reduced);
+        let sizes: Vec<u64> = axes.map(|axis| all[axis]).collect();
+        Dims::from_slice(&sizes).expect("no more than there are")
+    }
+
+    /// Elements that share a result.
+    pub fn terms(&self) -> u64 {
+        self.part(&self.dims, true).iter().product()
+    }
+
+    /// Elements of the result.
+    pub fn results(&self) -> u64 {
+        self.part(&self.dims, false).iter().product()
+    }
+
+    /// The shape of the result.
+    pub fn result(&self, keepdim: bool) -> Dims {
+        if !keepdim {
+            return self.part(&self.dims, false);
+        }
+        let mut dims = self.dims;
+        (0..dims.len()).filter(|&axis| self.reduced[axis]).for_each(|axis| dims.set(axis, 1));
+        dims
+    }
+
+    /// The strides of the output along the dimensions of the expression: 0 along those that are reduced.
+    fn output_strides(&self, output: &Tensor) -> Dims {
+        let keeps = output.dims.len() == self.dims.len();
+        let mut own = output.strides.iter();
+        let mut strides = Dims::new();
+        for axis in 0..self.dims.len() {
+            let stride = match self.reduced[axis] && !keeps {
+                true => 0,
+                false => *own.next().expect("the output has a dimension for each that is kept"),
+            };
+            strides.push(if self.reduced[axis] { 0 } else { stride }).expect("no more than there are");
+        }
+        strides
+    }
+
+    /// The walk over the elements that share a result, or over the results: strides of the output, then of each input.
+    pub fn walk(&self, spec: &Spec, reduced: bool) -> Geometry {
+        let inputs = spec.inputs.iter().map(|input| broadcast_strides(input, self.dims));
+        let all = std::iter::once(self.output_strides(&spec.outputs[0])).chain(inputs);
+        let strides: Vec<Dims> = all.map(|strides| self.part(&strides, reduced)).collect();
+        collapse(self.part(&self.dims, reduced), &strides)
+    }
+
+    /// Whether neighbours in the last dimension share a result.
+    pub fn reduces_innermost(&self) -> bool {
+        (0..self.dims.len()).rev().find(|&axis| self.dims[axis] > 1).is_none_or(|axis| self.reduced[axis])
+    }
+
+    /// The values of the expression for each element of the shape, in row-major order.
+    pub fn values(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<f64> {
+        let mut values = vec![0.0; self.dims.iter().product::<u64>() as usize];
+        let mut room = Vec::new();
+        side_by_side(self.dims, &spec.inputs, inputs, values.len(), |places, inputs| {
+            expression.evaluate(places.len(), inputs, &mut room);
+            values[places.clone()].copy_from_slice(expression.values(0, places.len(), &room));
+        });
+        values
+    }
+
+    /// For each element of the result, the places of its terms among the values.
+    pub fn groups(&self) -> impl Iterator<Item = impl Iterator<Item = u64> + use<>> + use<> {
+        let packed = self.dims.contiguous_strides();
+        let [kept, reduced] =
+            [false, true].map(|reduced| (self.part(&self.dims, reduced), self.part(&packed, reduced)));
+        offsets(kept.0, kept.1).map(move |first| offsets(reduced.0, reduced.1).map(move |place| first + place))
+    }
+
+    /// Rows of the first dimension are checked apart where each has results of its own.
+    pub fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        let &rows = self.dims.first()?;
+        let along = |input: &Tensor| input.dims.len() == self.dims.len() && input.dims[0] == rows;
+        (rows > 1 && !self.reduced[0]).then(|| Pieces::Rows(spec.inputs.iter().map(along).collect()))
+    }
+}

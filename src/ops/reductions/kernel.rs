@@ -1,0 +1,412 @@
+//! The kernels of a reduction. Their text is put together from the function's accumulator, the expression, and the way in
+//! which threads divide the work. Partial results are joined in a fixed order, so that results are the same in every run.
+
+use std::sync::Arc;
+
+use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::split::Along;
+use super::*;
+
+/// What is stored of an accumulator.
+pub struct Finish {
+    /// Text before the kernels: functions that `store` calls.
+    pub before: String,
+    /// Further parameters of the kernel that stores results, and their arguments.
+    pub params: Vec<(String, Arg)>,
+    /// The statement that stores `total` in `TO`; `which` is the number of the result.
+    pub store: String,
+}
+
+impl Finish {
+    /// The result of a function that has this many terms.
+    pub fn plain(function: Function, terms: u64) -> Finish {
+        let (store, params) = match function {
+            Function::Mean => ("store<C>(TO, total.v / C(count))", vec![("u64 count".to_owned(), Arg::U64(terms))]),
+            Function::ArgMax | Function::ArgMin => ("TO = (i32)total.place", vec![]),
+            Function::LogSumExp | Function::LogSumExpAndSum => ("store<C>(TO, total.most + f_log(total.sum))", vec![]),
+            Function::Sum | Function::Prod | Function::Max | Function::Min => ("store<C>(TO, total.v)", vec![]),
+        };
+        Finish { before: String::new(), params, store: store.to_owned() }
+    }
+}
+
+/// What a thread has of a result: `none` of no terms, `take` adds one with its place, `join` adds those of another thread.
+fn accumulator(function: Function) -> String {
+    let plain = |none: &str, joined: &str| {
+        format!(
+            r#"struct Acc {{ C v; }};
+__device__ inline Acc none() {{ Acc a = {{{none}}}; return a; }}
+__device__ inline Acc join(Acc a, Acc b) {{ Acc r = {{{joined}}}; return r; }}
+__device__ inline Acc shuffled(Acc a, int mask) {{ a.v = SHUFFLE_XOR(a.v, mask); return a; }}
+__device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); }}
+"#
+        )
+    };
+    let place = |before: &str, none: &str| {
+        format!(
+            r#"struct Acc {{ C v; u32 place; }};
+__device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
+__device__ inline Acc none() {{ Acc a = {{{none}, ~0u}}; return a; }}
+__device__ inline Acc join(Acc a, Acc b) {{
+  return ahead(b.v, a.v) || (!ahead(a.v, b.v) && b.place < a.place) ? b : a;
+}}
+__device__ inline Acc shuffled(Acc a, int mask) {{
+  a.v = SHUFFLE_XOR(a.v, mask);
+  a.place = SHUFFLE_XOR(a.place, mask);
+  return a;
+}}
+__device__ inline void take(Acc& a, C x, u64 place) {{ Acc b = {{x, (u32)place}}; a = join(a, b); }}
+"#
+        )
+    };
+    // Of two values the better one; NaN is better than any.
+    let better = |before: &str| format!("a.v {before} b.v || a.v != a.v ? a.v : b.v");
+    match function {
+        Function::Sum | Function::Mean => plain("0", "a.v + b.v"),
+        Function::Prod => plain("1", "a.v * b.v"),
+        Function::Max => plain("-C(1) / C(0)", &better(">")),
+        Function::Min => plain("C(1) / C(0)", &better("<")),
+        Function::ArgMax => place(">", "-C(1) / C(0)"),
+        Function::ArgMin => place("<", "C(1) / C(0)"),
+        Function::LogSumExp => log_sum_exp(false),
+        Function::LogSumExpAndSum => log_sum_exp(true),
+    }
+}
+
+/// The largest term so far, and the sum of the exponentials of the differences to it; where `adds`, the sum of the terms
+/// too. A term that is as large counts one: the difference of two infinities is no number.
+fn log_sum_exp(adds: bool) -> String {
+    let with = |text: &'static str| if adds { text } else { "" };
+    format!(
+        r#"struct Acc {{ C most, sum{field}; }};
+__device__ inline Acc none() {{ Acc a = {{-C(1) / C(0), 0{zero}}}; return a; }}
+__device__ inline Acc join(Acc a, Acc b) {{
+  if (b.most > a.most) {{ Acc c = a; a = b; b = c; }}
+  a.sum += b.most == a.most ? b.sum : b.sum == C(0) ? C(0) : b.sum * f_exp(b.most - a.most);
+{joined}  return a;
+}}
+__device__ inline Acc shuffled(Acc a, int mask) {{
+  a.most = SHUFFLE_XOR(a.most, mask);
+  a.sum = SHUFFLE_XOR(a.sum, mask);
+{shuffled}  return a;
+}}
+__device__ inline void take(Acc& a, C x, u64) {{
+{taken}  if (x > a.most) {{
+    a.sum = (a.sum == C(0) ? C(0) : a.sum * f_exp(a.most - x)) + C(1);
+    a.most = x;
+  }} else {{
+    a.sum += x == a.most ? C(1) : f_exp(x - a.most);
+  }}
+}}
+"#,
+        field = with(", total"),
+        zero = with(", 0"),
+        joined = with("  a.total += b.total;\n"),
+        shuffled = with("  a.total = SHUFFLE_XOR(a.total, mask);\n"),
+        taken = with("  a.total += x;\n"),
+    )
+}
+
+/// Joins what the threads of a result have, which are neighbours.
+const ACROSS_NEIGHBOURS: &str = r#"
+__device__ inline Acc across(Acc a) {
+#pragma unroll
+  for (int mask = (T < 32 ? T : 32) / 2; mask > 0; mask /= 2) a = join(a, shuffled(a, mask));
+  if (T > 32) {
+    __shared__ Acc part[(T * B + 31) / 32];
+    u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
+    if (threadIdx.x % 32 == 0) part[warp] = a;
+    __syncthreads();
+    a = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : none();
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) a = join(a, shuffled(a, mask));
+  }
+  return a;
+}
+"#;
+
+/// Joins what the threads of results have, `W` results each: threads `B` apart have the same results. The first has all.
+const ACROSS_ROWS: &str = r#"
+__device__ inline void across(Acc (&a)[W], u32 side, u32 lane) {
+  if (T == 1) return;
+  __shared__ Acc part[T * B * W];
+#pragma unroll
+  for (int w = 0; w < W; w++) part[(lane * B + side) * W + w] = a[w];
+  for (u32 half = T / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane < half) {
+#pragma unroll
+      for (int w = 0; w < W; w++) {
+        a[w] = join(a[w], part[((lane + half) * B + side) * W + w]);
+        part[(lane * B + side) * W + w] = a[w];
+      }
+    }
+  }
+}
+"#;
+
+/// The kernel that goes over the terms, and a second one where several blocks share a result.
+pub fn launches(
+    name: &str,
+    function: Function,
+    expression: &Expression,
+    spec: &Spec,
+    extent: &Extent,
+    compute: DType,
+    finish: Finish,
+) -> Vec<Launch> {
+    let split = Split::of(spec, extent, compute);
+    let common =
+        Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
+    let mut launches = vec![common.first(name, expression, spec)];
+    if split.parts > 1 {
+        launches.push(common.second(name));
+    }
+    launches
+}
+
+/// What both kernels have in common.
+struct Common<'a> {
+    function: Function,
+    compute: DType,
+    split: &'a Split,
+    output: &'a Tensor,
+    inputs: usize,
+    finish: Finish,
+}
+
+impl Common<'_> {
+    /// Definitions before a kernel of blocks of `threads` × `beside` threads that have `held` results each.
+    fn before(&self, threads: u64, beside: u64, held: u64, across: &str) -> String {
+        format!(
+            "{}typedef {} C;\n#define T {threads}\n#define B {beside}\n#define W {held}\n{}{across}{}",
+            bounds((threads * beside) as u32),
+            c_type(self.compute),
+            accumulator(self.function),
+            self.finish.before,
+        )
+    }
+
+    /// The workspace: for each part, what it has of each result.
+    fn workspace(&self) -> Arg {
+        let fields = match self.function {
+            Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
+            Function::LogSumExpAndSum => 3,
+            _ => 1,
+        };
+        let size = fields * self.compute.size();
+        let parts = if self.split.parts > 1 { self.split.parts } else { 0 };
+        Arg::Workspace(parts * self.split.results * size)
+    }
+
+    /// The parameters and arguments of both kernels.
+    fn parameters(&self, stores: bool) -> (Vec<String>, Vec<Arg>) {
+        let Split { kept, results, .. } = self.split;
+        let mut params = vec![
+            format!("{}* out", c_type(self.output.dtype)),
+            "Acc* partial".to_owned(),
+            geometry_param(kept).replace(" g", " kept"),
+            "u64 results".to_owned(),
+        ];
+        let mut args = vec![
+            Arg::Operand(self.inputs as u8),
+            self.workspace(),
+            Arg::Words(geometry_words(kept)),
+            Arg::U64(*results),
+        ];
+        if stores {
+            params.extend(self.finish.params.iter().map(|(param, _)| param.clone()));
+            args.extend(self.finish.params.iter().map(|(_, arg)| arg.clone()));
+        }
+        (params, args)
+    }
+
+    fn stored(&self, to: &str) -> String {
+        self.finish.store.replace("TO", to)
+    }
+
+    fn first(&self, name: &str, expression: &Expression, spec: &Spec) -> Launch {
+        let split = self.split;
+        let Split { along, pack, threads, beside, under_way, parts, written, .. } = *split;
+        let count = self.inputs;
+        let constants = expression.constants();
+        let (mut params, mut args) = self.parameters(parts == 1);
+        params.extend((0..count).map(|i| format!("const {}* a{i}", c_type(spec.inputs[i].dtype))));
+        args.extend((0..count).map(|i| Arg::Operand(i as u8)));
+        params.extend((0..constants.len()).map(|i| format!("C c{i}")));
+        args.extend(constants.iter().map(|&value| match self.compute {
+            DType::F64 => Arg::F64(value),
+            _ => Arg::F32(value as f32),
+        }));
+        let index = index_type(split.results * split.terms + split.block() * pack * under_way);
+        params.push(geometry_param(&split.reduced).replace(" g", " reduced"));
+        args.push(Arg::Words(geometry_words(&split.reduced)));
+        for (name, value) in [("terms", split.terms), ("pieces", split.pieces()), ("span", split.span())] {
+            params.push(format!("u64 {name}"));
+            args.push(Arg::U64(value));
+        }
+        params.extend(["u64 groups".to_owned(), "u32 parts".to_owned()]);
+        args.extend([Arg::U64(split.groups()), Arg::U32(parts as u32)]);
+
+        // How each input is read along a pack: all elements as one, so many at a time, or each by itself.
+        let mut read = String::new();
+        let mut rest = String::new();
+        let mut held = String::new();
+        let mut elements = Vec::new();
+        for i in 0..count {
+            let (dtype, step, width) = (c_type(spec.inputs[i].dtype), split.steps[i + 1], split.widths[i]);
+            let (pieces, distance) = match step {
+                _ if pack == 1 => (1, "1".to_owned()),
+                0 => (1, "0".to_owned()),
+                1 => (pack / width, width.to_string()),
+                _ => {
+                    params.push(format!("u64 step{i}"));
+                    args.push(Arg::U64(step));
+                    (pack, format!("step{i}"))
+                }
+            };
+            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}];\n");
+            read += &format!(
+                "#pragma unroll\n        for (int k = 0; k < {pieces}; k++) \
+                 p{i}[e][k] = *(const Pack<{dtype}, {width}>*)(a{i} + to[{}] + k * {distance});\n",
+                i + 1
+            );
+            let element = match pieces {
+                1 if width == 1 => format!("p{i}[e][0].at[0]"),
+                _ => format!("p{i}[e][v / {width}].at[v % {width}]"),
+            };
+            if pieces > 1 || width > 1 {
+                let step = if width == 1 { distance } else { "1".to_owned() };
+                rest += &format!("if (j + v < terms) {element} = a{i}[to[{}] + v * {step}]; ", i + 1);
+            } else {
+                rest += &format!("{element} = a{i}[to[{}]]; ", i + 1);
+            }
+            elements.push(format!("load<C>({element})"));
+        }
+        elements.extend((0..constants.len()).map(|i| format!("c{i}")));
+        let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
+        let function = format!(
+            "__device__ inline C compute({}) {{\n{}}}\n",
+            arguments.collect::<Vec<_>>().join(", "),
+            expression.c_text()
+        );
+
+        let terms = along == Along::Terms;
+        let results = if terms { 1 } else { pack };
+        let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
+        let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
+        let is_short = terms && !split.terms.is_multiple_of(pack);
+        let (side, lane) =
+            if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
+        let mut body =
+            format!("  u32 side = {side}, lane = {lane};\n  {index} block = ({index})blockIdx.x, part = 0;\n");
+        if parts > 1 {
+            body += "  part = block % parts;\n  block /= parts;\n";
+        }
+        body += &format!(
+            "  {index} which = block * B + side, begin = part * ({index})span, end = begin + ({index})span;\n  \
+             if (end > ({index})pieces) end = ({index})pieces;\n  bool live = which < groups;\n  \
+             which = live ? which * {results} : 0;\n  i64 at[{operands}];\n  kept.offsets(which, at);\n",
+            operands = count + 1
+        );
+        (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
+        // All that a thread reads is under way before any of it is used.
+        let within = if even { "true" } else { "piece < end" };
+        let each = format!(
+            "#pragma unroll\n    for (int e = 0; e < {under_way}; e++) {{\n      {index} piece = base + e * T;\n      \
+             if ({within}) {{\n"
+        );
+        let (first, term) = match terms {
+            true => (format!("piece * {pack}"), "j + v"),
+            false => ("piece".to_owned(), "j"),
+        };
+        let read = match is_short {
+            true => format!(
+                "        if (j + {pack} <= terms) {{\n{read}        }} else {{\n          \
+                 for (int v = 0; v < {pack}; v++) {{ {rest}}}\n        }}\n"
+            ),
+            false => read,
+        };
+        let guard = if is_short { "if (j + v < terms) " } else { "" };
+        let place = if terms { "0" } else { "v" };
+        body += &format!(
+            r#"  Acc acc[W];
+#pragma unroll
+  for (int w = 0; w < W; w++) acc[w] = none();
+  for ({index} base = begin + lane; base < end; base += T * {under_way}) {{
+{held}{each}        {index} j = {first};
+        i64 to[{operands}];
+        reduced.offsets(j, to);
+{read}      }}
+    }}
+{each}        {index} j = {first};
+#pragma unroll
+        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});
+      }}
+    }}
+  }}
+"#,
+            operands = count + 1,
+            elements = elements.join(", "),
+        );
+        body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
+        body += "  if (lane != 0 || !live) return;\n";
+        body += &match (parts, written) {
+            (1, 1) => format!(
+                "#pragma unroll\n  for (int w = 0; w < W; w++) {{\n    Acc total = acc[w];\n    {};\n    which++;\n  }}\n",
+                self.stored("out[at[0] + w * out_step]")
+            ),
+            (1, _) => format!(
+                "  Pack<{out}, {written}> r[{packs}];\n#pragma unroll\n  for (int w = 0; w < W; w++) {{\n    Acc total = acc[w];\n    \
+                 {};\n    which++;\n  }}\n#pragma unroll\n  for (int k = 0; k < {packs}; k++) \
+                 *(Pack<{out}, {written}>*)(out + at[0] + k * {written}) = r[k];\n",
+                self.stored(&format!("r[w / {written}].at[w % {written}]")),
+                out = c_type(self.output.dtype),
+                packs = pack / written,
+            ),
+            _ => "#pragma unroll\n  for (int w = 0; w < W; w++) partial[(u64)part * results + which + w] = acc[w];\n"
+                .to_owned(),
+        };
+        if parts == 1 && written == 1 {
+            params.push("u64 out_step".to_owned());
+            args.push(Arg::U64(split.steps[0]));
+        }
+        let before = self.before(threads, beside, results, across) + &function;
+        self.kernel(source(name, &before, &params, &body), split.blocks(), split.block(), args)
+    }
+
+    /// The kernel that joins parts.
+    fn second(&self, name: &str) -> Launch {
+        let (beside, threads, blocks) = self.split.second();
+        let (mut params, mut args) = self.parameters(true);
+        params.push("u32 parts".to_owned());
+        args.push(Arg::U32(self.split.parts as u32));
+        let index = index_type(self.split.results + beside);
+        let body = format!(
+            r#"  u32 side = threadIdx.x % B, lane = threadIdx.x / B;
+  {index} which = ({index})blockIdx.x * B + side;
+  bool live = which < results;
+  Acc held[{each}], acc[1] = {{none()}};
+#pragma unroll
+  for (int e = 0; e < {each}; e++) {{
+    u32 part = lane + e * T;
+    held[e] = live && part < parts ? partial[(u64)part * results + which] : none();
+  }}
+#pragma unroll
+  for (int e = 0; e < {each}; e++) acc[0] = join(acc[0], held[e]);
+  across(acc, side, lane);
+  if (lane != 0 || !live) return;
+  Acc total = acc[0];
+  {};
+"#,
+            self.stored("out[kept.offset(which, 0)]"),
+            each = self.split.parts.div_ceil(threads),
+        );
+        let before = self.before(threads, beside, 1, ACROSS_ROWS);
+        self.kernel(source(&format!("{name}_rest"), &before, &params, &body), blocks, beside * threads, args)
+    }
+
+    fn kernel(&self, source: Arc<Source>, grid: u64, block: u64, args: Vec<Arg>) -> Launch {
+        Launch::Kernel(Kernel { source, grid, block: block as u32, shared: Shared::Bytes(0), args })
+    }
+}

@@ -1,0 +1,253 @@
+//! Reductions: `sum`, `mean`, `prod`, `max`, `min`, `argmax`, `argmin` and `logsumexp` of an elementwise expression over any
+//! dimensions, in one pass. The shapes of results follow PyTorch.
+
+mod accuracy;
+mod extent;
+mod kernel;
+mod split;
+
+use crate::base::{DType, Dims};
+
+use super::elementwise::compute_type;
+use super::top_k::ahead;
+use super::*;
+
+pub(super) use accuracy::{Group, Terms};
+pub(super) use extent::Extent;
+pub(super) use kernel::{Finish, launches};
+pub(super) use split::Split;
+
+/// What becomes of the elements that share a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    Sum,
+    Mean,
+    Prod,
+    Max,
+    Min,
+    ArgMax,
+    ArgMin,
+    LogSumExp,
+    /// The same, and the sum of the terms beside it: no operation of its own.
+    LogSumExpAndSum,
+}
+
+/// `sum(expression)` and its like.
+pub struct Reduce(pub Function);
+
+/// The options of every reduction.
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "dims",
+        kind: OptionType::Axes,
+        default: Preset::Absent,
+        doc: "the dimensions that it goes over, negative ones counted from the end; all of them by default",
+    },
+    OptionSpec {
+        name: "keepdim",
+        kind: OptionType::Bool,
+        default: Preset::Bool(false),
+        doc: "whether these dimensions stay in the result, with size 1",
+    },
+];
+
+impl Operation for Reduce {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Function::Sum => "sum",
+            Function::Mean => "mean",
+            Function::Prod => "prod",
+            Function::Max => "max",
+            Function::Min => "min",
+            Function::ArgMax => "argmax",
+            Function::ArgMin => "argmin",
+            Function::LogSumExp | Function::LogSumExpAndSum => "logsumexp",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self.0 {
+            Function::Sum => "the sum of an expression over dimensions",
+            Function::Mean => "the mean of an expression over dimensions",
+            Function::Prod => "the product of an expression over dimensions",
+            Function::Max => "the largest value of an expression over dimensions; NaN if one is NaN",
+            Function::Min => "the smallest value of an expression over dimensions; NaN if one is NaN",
+            Function::ArgMax => {
+                "the place of the largest value of an expression; the first NaN, or the first of equals"
+            }
+            Function::ArgMin => {
+                "the place of the smallest value of an expression; the first NaN, or the first of equals"
+            }
+            Function::LogSumExp | Function::LogSumExpAndSum => {
+                "the logarithm of the sum of the exponentials of an expression over dimensions"
+            }
+        }
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Expression], outputs: &["y"], options: OPTIONS }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let Some(dims) = call.broadcast()? else {
+            return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
+        };
+        let dtypes = call.inputs.iter().map(|input| input.tensor.dtype);
+        let dtype = dtypes.reduce(DType::promote).expect("a shape is that of an input");
+        let reduced = call.reduced_dims(dims)?;
+        let default = match self.0 {
+            Function::ArgMax | Function::ArgMin => DType::I32,
+            Function::Sum | Function::Prod if !dtype.is_float() => DType::I32,
+            Function::Mean | Function::LogSumExp if !dtype.is_float() => DType::F32,
+            _ => dtype,
+        };
+        let extent = Extent { dims, reduced };
+        if self.finds_place() {
+            call.needs_places(extent.terms())?;
+        }
+        let dtype = match self.finds_place() {
+            true => default,
+            false => call.given_dtype(0).unwrap_or(default),
+        };
+        Ok(vec![call.output(0, dtype, extent.result(call.attrs.bool("keepdim")))?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let Some(expression) = &spec.expression else { return Cost::default() };
+        Split::of(spec, &Extent::of(spec), self.compute(spec)).cost(spec, expression, self.0)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let Some(expression) = &spec.expression else { return };
+        let extent = Extent::of(spec);
+        let values = extent.values(expression, spec, inputs);
+        let mut terms = Vec::new();
+        for (out, places) in outputs[0].iter_mut().zip(extent.groups()) {
+            terms.clear();
+            terms.extend(places.map(|place| values[place as usize]));
+            *out = self.0.of(&terms);
+        }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let Some(expression) = &spec.expression else { return Vec::new() };
+        let extent = Extent::of(spec);
+        let terms = Terms::of(expression, spec, &extent, inputs, self.compute(spec));
+        vec![terms.enclose(self.0, &extent, &mut outputs[0])]
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Extent::of(spec).pieces(spec)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let expression = spec.expression.as_ref().expect("the model lowers the expression of a reduction");
+        let finish = Finish::plain(self.0, Extent::of(spec).terms());
+        launches(self.name(), self.0, expression, spec, &Extent::of(spec), self.compute(spec), finish)
+    }
+}
+
+impl Reduce {
+    /// Whether the result is a place rather than a value.
+    fn finds_place(&self) -> bool {
+        matches!(self.0, Function::ArgMax | Function::ArgMin)
+    }
+
+    /// The type that a kernel computes in. The type of places does not count.
+    fn compute(&self, spec: &Spec) -> DType {
+        match self.finds_place() {
+            true => spec.inputs.iter().map(|input| input.dtype.compute()).fold(DType::F32, DType::promote),
+            false => compute_type(spec),
+        }
+    }
+}
+
+impl Function {
+    /// The result for the terms of one element of the output, at least one, in `f64`.
+    pub fn of(self, terms: &[f64]) -> f64 {
+        let best = |is_before: fn(f64, f64) -> bool| {
+            let places = 1..terms.len();
+            places.fold(0, |best, place| if is_before(terms[place], terms[best]) { place } else { best })
+        };
+        match self {
+            Function::Sum => terms.iter().sum(),
+            Function::Mean => terms.iter().sum::<f64>() / terms.len() as f64,
+            Function::Prod => terms.iter().product(),
+            Function::Max => terms[best(is_larger)],
+            Function::Min => terms[best(is_smaller)],
+            Function::ArgMax => best(is_larger) as f64,
+            Function::ArgMin => best(is_smaller) as f64,
+            Function::LogSumExp | Function::LogSumExpAndSum => {
+                let most = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                // A difference of two infinities is no number.
+                let shift = |term: &f64| if *term == most { 1.0 } else { (term - most).exp() };
+                most + terms.iter().map(shift).sum::<f64>().ln()
+            }
+        }
+    }
+}
+
+/// Whether `a`, which is behind `b`, takes its place as the largest: NaN is above all.
+fn is_larger(a: f64, b: f64) -> bool {
+    ahead(a, 1, b, 0)
+}
+
+/// The same for the smallest: NaN is below all.
+fn is_smaller(a: f64, b: f64) -> bool {
+    ahead(-a, 1, -b, 0)
+}
+
+impl Call<'_> {
+    /// Which of the dimensions option `dims` names: all of them where it is not given.
+    pub(super) fn reduced_dims(&self, dims: Dims) -> Result<[bool; Dims::MAX], OpError> {
+        let rank = dims.len() as i64;
+        let mut reduced = [false; Dims::MAX];
+        let Some(axes) = self.attrs.axes("dims") else {
+            reduced[..dims.len()].fill(true);
+            return Ok(reduced);
+        };
+        let bad = |why: String| {
+            let help = match rank {
+                0 => "leave `dims` away: a single value has no dimensions".to_owned(),
+                1 => "write `dims: [0]`, or leave it away".to_owned(),
+                _ => {
+                    format!("write each dimension once, 0 to {0} or -{rank} to -1: `dims: [{0}]` is the last", rank - 1)
+                }
+            };
+            self.bad_option("dims", why, help)
+        };
+        if axes.is_empty() {
+            return Err(bad("the list is empty".to_owned()));
+        }
+        for &axis in axes {
+            if !(-rank..rank).contains(&axis) {
+                let what = if rank == 0 { "a single value".to_owned() } else { dims.to_string() };
+                return Err(bad(format!("{what} has no dimension {axis}")));
+            }
+            let place = axis.rem_euclid(rank) as usize;
+            if std::mem::replace(&mut reduced[place], true) {
+                return Err(bad(format!("dimension {place} is there twice")));
+            }
+        }
+        Ok(reduced)
+    }
+
+    /// Fails unless 32 bits hold the places of that many terms.
+    fn needs_places(&self, terms: u64) -> Result<(), OpError> {
+        if terms <= u64::from(u32::MAX >> 1) {
+            return Ok(());
+        }
+        let input = &self.inputs[0];
+        Err(OpError::Rank {
+            op: self.operation.name(),
+            needs: "at most 2^31 elements for each result, since places are of type i32".to_owned(),
+            found: input.tensor.to_string(),
+            at: input.span.into(),
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! How the threads of a kernel divide a reduction.
+
+use super::super::kernel::BLOCK;
+use super::*;
+
+/// Blocks that keep a large device busy, and threads that do.
+const ENOUGH_BLOCKS: u64 = 264;
+const ENOUGH_THREADS: u64 = ENOUGH_BLOCKS * 512;
+
+/// Threads of a block at most.
+const MOST_THREADS: u64 = 512;
+
+/// Threads that a compute unit has room for, NVIDIA's and AMD's.
+const UNIT_THREADS: u64 = 2048;
+
+/// Pieces that a thread has under way at once, and steps of a thread from which on a reduction is worth a second launch.
+const UNDER_WAY: u64 = 8;
+const MANY_STEPS: u64 = 16;
+
+/// Bytes that a row has at least where threads side by side go along it, if the other dimension is long.
+const LONG_ROW: u64 = 64;
+
+/// Instructions for each piece that a thread reads, and for each thread and part of a result.
+const OF_A_PIECE: f64 = 14.0;
+const OF_A_THREAD: f64 = 90.0;
+
+/// Which elements neighbouring threads read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Those of one result.
+    Terms,
+    /// Those of neighbouring results.
+    Results,
+}
+
+/// The division of a reduction among threads.
+#[derive(Debug)]
+pub struct Split {
+    /// The walk over the results: strides of the output and each input.
+    pub kept: Geometry,
+    /// The walk over the terms of a result.
+    pub reduced: Geometry,
+    pub results: u64,
+    pub terms: u64,
+    pub along: Along,
+    /// Neighbours that a thread computes as one: terms, or results.
+    pub pack: u64,
+    /// For each input, the neighbours that can be read as one.
+    pub widths: Vec<u64>,
+    /// Neighbouring results that can be written as one.
+    pub written: u64,
+    /// For the output and each input, the distance between neighbours of a pack, in elements.
+    pub steps: Vec<u64>,
+    /// Threads of a block that share a result.
+    pub threads: u64,
+    /// Results, or packs of them, that the threads of a block have side by side.
+    pub beside: u64,
+    /// Pieces that a thread reads before it uses them.
+    pub under_way: u64,
+    /// Parts into which the terms of a result are divided among blocks; a second launch joins them.
+    pub parts: u64,
+}
+
+impl Split {
+    /// The division for these operands, where the kernel computes in `compute`.
+    pub fn of(spec: &Spec, extent: &Extent, compute: DType) -> Split {
+        let [kept, reduced] = [false, true].map(|reduced| extent.walk(spec, reduced));
+        let (results, terms) = (extent.results(), extent.terms());
+        let row = reduced.dims.last().copied().unwrap_or(1);
+        let widest = spec.inputs.iter().map(|input| input.dtype.size()).max().unwrap_or(1);
+        // Short rows, of which each result has many, are read across.
+        let across = row * widest < LONG_ROW && terms / row >= 8 && results >= 16;
+        let along = match extent.reduces_innermost() && !across {
+            true => Along::Terms,
+            false => Along::Results,
+        };
+        let (inner, other) = if along == Along::Terms { (&reduced, &kept) } else { (&kept, &reduced) };
+        let steps: Vec<u64> = inner.strides.iter().map(|strides| strides.last().copied().unwrap_or(0)).collect();
+        let neighbours = |input: usize| steps[input + 1] == 1;
+        // Where pieces of so many elements may begin.
+        let begins = |operand: usize, tensor: &Tensor, pack: u64| {
+            let outer = &inner.strides[operand][..inner.dims.len().saturating_sub(1)];
+            u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+                && outer.iter().chain(other.strides[operand].iter()).all(|stride| stride.is_multiple_of(pack))
+        };
+        let halves = |most: u64| std::iter::successors(Some(most), |pack| (*pack > 1).then_some(pack / 2));
+        let width = |input: usize, pack: u64| {
+            let tensor = &spec.inputs[input];
+            let fits = |piece: &u64| piece * tensor.dtype.size() <= 16 && begins(input + 1, tensor, *piece);
+            if neighbours(input) { halves(pack).find(fits).unwrap_or(1) } else { 1 }
+        };
+        // The largest operand decides.
+        let largest = (0..spec.inputs.len())
+            .filter(|&input| neighbours(input))
+            .max_by_key(|&input| (spec.inputs[input].bytes(), std::cmp::Reverse(input)));
+        let length = inner.dims.last().copied().unwrap_or(1);
+        // The last pack of a row may be short where all terms are one row; results come in whole packs.
+        let whole = |pack: u64| length.is_multiple_of(pack) || (along == Along::Terms && reduced.dims.len() == 1);
+        let pack = largest.map_or(1, |input| {
+            let most = 16 / spec.inputs[input].dtype.size();
+            let most = if compute == DType::F64 { most.min(4) } else { most.min(8) };
+            let good = |pack: &u64| *pack <= length && whole(*pack) && width(input, *pack) == *pack;
+            halves(most).find(good).unwrap_or(1)
+        });
+        let widths: Vec<u64> = (0..spec.inputs.len()).map(|input| width(input, pack)).collect();
+
+        let output = &spec.outputs[0];
+        let fits = |piece: &u64| piece * output.dtype.size() <= 16 && begins(0, output, *piece);
+        let written = match along == Along::Results && steps[0] == 1 {
+            true => halves(pack).find(fits).unwrap_or(1),
+            false => 1,
+        };
+
+        let (pieces, groups) = match along {
+            Along::Terms => (terms.div_ceil(pack), results),
+            Along::Results => (terms, results / pack),
+        };
+        let (threads, beside) = match along {
+            Along::Terms => {
+                let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
+                // Few results have more threads each.
+                while threads < MOST_THREADS && threads < pieces && groups * threads < ENOUGH_THREADS {
+                    threads *= 2;
+                }
+                (threads, (u64::from(BLOCK) / threads).max(1))
+            }
+            Along::Results => {
+                let least = groups.next_power_of_two().min(32);
+                let threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK) / least);
+                (threads, (u64::from(BLOCK) / threads).min(groups.next_power_of_two()))
+            }
+        };
+        let blocks = groups.div_ceil(beside);
+        let steps_of_a_thread = pieces.div_ceil(threads);
+        let parts = match blocks < ENOUGH_BLOCKS && steps_of_a_thread >= MANY_STEPS {
+            true => (2 * ENOUGH_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
+            false => 1,
+        };
+        let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
+        let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
+        Split { kept, reduced, results, terms, along, pack, widths, written, steps, threads, beside, under_way, parts }
+    }
+
+    /// Pieces of each result, or pack of results: what a thread reads at once.
+    pub fn pieces(&self) -> u64 {
+        if self.along == Along::Terms { self.terms.div_ceil(self.pack) } else { self.terms }
+    }
+
+    /// Results that threads side by side have: single ones, or packs.
+    pub fn groups(&self) -> u64 {
+        if self.along == Along::Terms { self.results } else { self.results / self.pack }
+    }
+
+    /// Pieces of a part.
+    pub fn span(&self) -> u64 {
+        self.pieces().div_ceil(self.parts)
+    }
+
+    /// Threads of a block.
+    pub fn block(&self) -> u64 {
+        self.threads * self.beside
+    }
+
+    /// Blocks of the first launch.
+    pub fn blocks(&self) -> u64 {
+        self.groups().div_ceil(self.beside) * self.parts
+    }
+
+    /// The kernel of the second launch: results that threads have side by side, threads that share one, and blocks.
+    pub fn second(&self) -> (u64, u64, u64) {
+        let beside = self.results.next_power_of_two().min(8);
+        (beside, u64::from(BLOCK) / beside, self.results.div_ceil(beside))
+    }
+
+    /// The cost of the reduction of an expression.
+    pub fn cost(&self, spec: &Spec, expression: &Expression, function: Function) -> Cost {
+        let elements = (self.results * self.terms) as f64;
+        let (own, special) = match function {
+            Function::Sum | Function::Mean | Function::Prod => (2.0, 0.0),
+            Function::Max | Function::Min => (4.0, 0.0),
+            Function::ArgMax | Function::ArgMin => (7.0, 0.0),
+            Function::LogSumExp | Function::LogSumExpAndSum => (13.0, 1.0),
+        };
+        let pieces = elements / self.pack as f64;
+        let mut threads = (self.blocks() * self.block()) as f64;
+        let mut cost = spec.streaming_cost((f64::from(expression.flops()) + 1.0) * elements, 1);
+        cost.blocks = self.blocks();
+        if self.parts > 1 {
+            let (beside, sharing, blocks) = self.second();
+            cost.blocks += blocks;
+            threads += (blocks * beside * sharing) as f64;
+        }
+        Cost {
+            instructions: (f64::from(expression.instructions()) + own) * elements
+                + OF_A_PIECE * pieces
+                + OF_A_THREAD * threads,
+            special: (f64::from(expression.special()) + special) * elements,
+            share: ((self.block() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_THREADS) as u32).max(1),
+            ..cost
+        }
+    }
+}
