@@ -1,9 +1,10 @@
-//! Whether an engine or a kernel makes a copy: no runtime tells, so it is inferred. A kernel holds every unit of the device,
-//! and the copy is issued on another stream. What ends meanwhile needs no unit, so an engine made it.
+//! Infers whether a copy engine or a kernel makes a copy, because no runtime reports it. A kernel occupies every SM
+//! (compute unit) and the copy is issued on another stream. A copy that completes meanwhile needed no SM, so an engine
+//! made it.
 //!
-//! Two trials keep this from saying something wrong. With one unit held, the copy and a kernel of one thread behind it
-//! have to end: else their streams wait for that of the kernel that holds, as streams that share a queue do. With all held,
-//! the kernel of one thread must not begin. Where one of them goes otherwise, nothing is said.
+//! Two control trials prevent wrong conclusions. With one SM occupied, the copy and a one-thread kernel behind it must
+//! complete; otherwise their streams share a hardware queue with the occupying kernel. With all SMs occupied, the
+//! one-thread kernel must not start. If either trial goes otherwise, nothing is reported.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -21,37 +22,37 @@ use super::lower::{Calls, Prepared};
 use super::runtime::{Event, Function, Stream};
 use super::timer;
 
-/// How long the units are held at most, whatever the host does.
+/// Longest time for which the SMs are occupied, whatever the host does.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// What a copy between devices has for its end beside four times the time that it takes alone.
+/// Time allowed to a copy between devices, in addition to four times its time alone.
 const MARGIN: Duration = Duration::from_millis(2);
 
-/// What a copy to or from the host has, many times what any takes that is tried: the kernel that holds looks at the host's
-/// memory, and copies over the same link are several times slower meanwhile.
+/// Time allowed to a copy to or from the host. It is generous: the occupying kernel polls host memory, which makes
+/// copies over the same link several times slower.
 const HOST_WINDOW: Duration = Duration::from_millis(150);
 
-/// A copy that takes longer alone is not tried: it would be held for too long.
+/// Copies that take longer than this alone are not tried, because the SMs cannot be occupied for long enough.
 const LONGEST: Duration = Duration::from_millis(15);
 
-/// How long a kernel of one thread is watched that must not begin.
+/// Time for which the one-thread kernel is watched when it must not start.
 const SETTLED: Duration = Duration::from_micros(300);
 
 /// Time after which no more copies are tried.
 const ENOUGH: Duration = Duration::from_secs(2);
 
-/// Threads of a block that holds a unit, and blocks for each unit: more than it has room for.
+/// Threads of a block that occupies an SM, and blocks for each SM: more than fit.
 const THREADS: u32 = 1024;
 const BLOCKS: u32 = 4;
 
-/// Words in the host's memory: that the units are let go, that this took too long, that a block has begun.
+/// Words in host memory: release the SMs; the kernel timed out; a block has started.
 const WORDS: usize = 3;
 const OPEN: usize = 0;
 const FORCED: usize = 1;
 const BEGUN: usize = 2;
 
-/// The kernel that holds units. Its blocks look at the host's memory now and then: many that look all the time would fill
-/// the link, and slow the copy that is tried.
+/// The occupying kernel. Its blocks poll host memory at intervals, since continuous polling would saturate the link and
+/// slow the copy under test.
 pub fn source() -> Arc<Source> {
     let body = "  if (threadIdx.x == 0) {
     volatile u32* word = cell;
@@ -72,7 +73,8 @@ pub fn source() -> Arc<Source> {
     kernel::source("hold", "", &["u32* cell".to_owned(), "u64 ticks".to_owned()], body)
 }
 
-/// Whether any of these is a copy that can be tried. Ordinary memory of the host is copied in pieces by the host itself.
+/// True if any of the launches is a copy that can be tried. The host itself copies pageable memory in pieces, so such
+/// copies are excluded.
 pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
     launches.any(|launch| match launch {
         Launch::Copy(copy) => !copy.pageable,
@@ -81,7 +83,7 @@ pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
     })
 }
 
-/// What makes a copy.
+/// Hardware that makes a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Engine,
@@ -91,8 +93,8 @@ enum Maker {
 /// A copy that was tried, and whether it goes to another device.
 type Tried = (CopyLaunch, bool);
 
-/// Tries each kind of copy once; a line for each direction. Those to other ranks write their memory, and are tried only
-/// where `others` says that they may.
+/// Tries each kind of copy once and returns a note for each direction. Copies to other ranks overwrite their memory, so
+/// they are tried only if `others` allows it.
 pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
@@ -101,9 +103,9 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool)
     let mut probe = Probe::new(api, kernels, units)?;
     let found = probe.all(calls, others);
     probe.release();
-    // What was issued has to end before its events and memory go.
+    // The issued work must complete before its events and memory are freed.
     let ended = api.synchronize();
-    // SAFETY: the device is idle, or has failed.
+    // SAFETY: the device is idle or has failed.
     unsafe { probe.free() };
     ended.and(found).map(|found| told(&found))
 }
@@ -112,11 +114,11 @@ struct Probe<'a, A: Api> {
     api: &'a A,
     hold: Function,
     null: Function,
-    /// For the kernel that holds, the copy, and the kernel that must not begin.
+    /// Streams of the occupying kernel, the copy, and the one-thread kernel.
     streams: Vec<Stream>,
     copied: Event,
     passed: Event,
-    /// The words: pinned, so at the same address for both sides.
+    /// Address of the words in pinned memory, the same on host and device.
     cell: u64,
     ticks: u64,
     units: u32,
@@ -132,9 +134,10 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     /// # Safety
-    /// Nothing of it is under way.
+    ///
+    /// No work of the probe is under way.
     unsafe fn free(self) {
-        // SAFETY: each was made by `new`, and the caller says that nothing uses it.
+        // SAFETY: `new` made each of these, and the caller guarantees that nothing uses them.
         unsafe {
             self.api.free_pinned(self.cell);
             self.api.destroy_event(self.copied);
@@ -144,7 +147,7 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     fn word(&self, which: usize) -> &AtomicU32 {
-        // SAFETY: the word lies in the probe's memory, which lives as long, and is only used as an atomic.
+        // SAFETY: the word lies in the probe's memory, which lives as long, and is only accessed atomically.
         unsafe { AtomicU32::from_ptr((self.cell as usize + 4 * which) as *mut u32) }
     }
 
@@ -165,7 +168,8 @@ impl<'a, A: Api> Probe<'a, A> {
             tried.push((copy, away));
             found.extend(self.maker(launch, source, target)?.map(|maker| ((launch.clone(), away), maker)));
             if self.word(FORCED).load(Ordering::Acquire) != 0 {
-                // Every call waits for the device, or something lets kernels run one by one.
+                // Calls are synchronous or kernels are serialized, for example by an environment variable or a
+                // debugger.
                 break;
             }
         }
@@ -175,13 +179,13 @@ impl<'a, A: Api> Probe<'a, A> {
     fn maker(&self, copy: &CopyLaunch, source: u64, target: u64) -> Call<Option<Maker>> {
         let within_or_across = copy.direction == Direction::DeviceToDevice;
         let issue = || {
-            // SAFETY: the operands are an operation's own, which nothing else uses now; the stream is alive.
+            // SAFETY: the operands belong to an operation that is not running; the stream is alive.
             unsafe {
                 self.api.copy(copy, source, target, self.streams[1])?;
                 self.api.record(self.copied, self.streams[1])
             }
         };
-        // The first may load what it needs, and wait for the device to do so.
+        // The first copy may load code and synchronize with the device.
         issue()?;
         self.api.synchronize()?;
         let start = Instant::now();
@@ -192,7 +196,7 @@ impl<'a, A: Api> Probe<'a, A> {
             return Ok(None);
         }
         let window = if within_or_across { 4 * alone + MARGIN } else { HOST_WINDOW };
-        // The kernel comes behind the copy: where both share a queue, the copy waits for nothing of it.
+        // The one-thread kernel follows the copy, so the copy never waits for it even on a shared queue.
         let both = || -> Call<(bool, bool)> {
             issue()?;
             // SAFETY: the kernel takes no arguments; kernel, stream and event are alive.
@@ -207,24 +211,24 @@ impl<'a, A: Api> Probe<'a, A> {
         }
         Ok(match self.held(BLOCKS * self.units, both)? {
             Some((true, false)) => Some(Maker::Engine),
-            // Where only an engine can be meant, something else has kept it from its end.
+            // If a kernel cannot have made the copy, something else delayed it, and nothing is concluded.
             Some((false, false)) if A::HOST_COPIES_BY_KERNEL || within_or_across => Some(Maker::Kernel),
             _ => None,
         })
     }
 
-    /// Does something while that many blocks hold units; nothing where they had to let go of them before.
+    /// Runs `work` while `blocks` blocks occupy SMs. Returns `None` if the blocks timed out before `work` ended.
     fn held<T>(&self, blocks: u32, work: impl FnOnce() -> Call<T>) -> Call<Option<T>> {
         (0..WORDS).for_each(|word| self.word(word).store(0, Ordering::Release));
         let (mut cell, mut ticks) = (self.cell, self.ticks);
         let mut args: [*mut c_void; 2] = [(&raw mut cell).cast(), (&raw mut ticks).cast()];
-        // SAFETY: the kernel takes two values of 64 bits, which are read before the call returns.
+        // SAFETY: the kernel takes two 64-bit values, which the call reads before it returns.
         unsafe { self.api.launch(self.hold, blocks, THREADS, 0, self.streams[0], args.as_mut_ptr())? };
         let start = Instant::now();
         while self.word(BEGUN).load(Ordering::Acquire) == 0 && start.elapsed().as_nanos() < TIMEOUT.0 as u128 {
             std::hint::spin_loop();
         }
-        // The other blocks take their places.
+        // The remaining blocks start.
         std::thread::sleep(SETTLED);
         let done = work();
         self.release();
@@ -233,7 +237,7 @@ impl<'a, A: Api> Probe<'a, A> {
         done.map(|done| (!forced).then_some(done))
     }
 
-    /// Whether an event is reached within that time.
+    /// True if an event completes within `window`.
     fn within(&self, window: Duration, event: Event) -> Call<bool> {
         let start = Instant::now();
         loop {
@@ -248,9 +252,9 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 }
 
-/// One line for each direction and way, with the sizes that each maker made.
+/// One note for each direction and kind, with the sizes that each maker copied.
 fn told(found: &[(Tried, Maker)]) -> Vec<String> {
-    /// The direction, whether to another device, whether an engine was asked for, whether in rows.
+    /// Direction, whether to another device, whether an engine was requested, whether in rows.
     type CopyKind = (Direction, bool, bool, bool);
     let mut kinds: BTreeMap<CopyKind, Vec<(u64, Maker)>> = BTreeMap::new();
     for ((copy, away), maker) in found {
@@ -275,7 +279,7 @@ fn told(found: &[(Tried, Maker)]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// `an engine (4 KiB to 1 MiB)`.
+/// Describes a range of sizes and their maker, such as `an engine (4 KiB to 1 MiB)`.
 fn run(sizes: &[(u64, Maker)]) -> String {
     let (least, most) = (sizes[0].0, sizes[sizes.len() - 1].0);
     let maker = match sizes[0].1 {

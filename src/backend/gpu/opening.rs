@@ -1,5 +1,5 @@
-//! Ranks of one process that prepare themselves side by side, and wait for each other as they do: a rank that fails, or
-//! does not come, is not waited for without end.
+//! Prepares the ranks of one process concurrently. A rank that fails or does not answer within a time limit ends the
+//! preparation of all.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,16 +9,16 @@ use crate::backend::collective::IdExchange;
 use crate::base::{Nanos, parallel};
 use crate::exec::{Driver, ExecError};
 
-/// From one look at how far they have come to the next.
+/// Interval between two checks of the ranks' progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the others may take to end when one has failed.
+/// Time allowed for the other ranks to end once one has failed.
 const GRACE: Duration = Duration::from_secs(2);
 
 type Made = Result<Box<dyn Driver>, ExecError>;
 
-/// Makes the drivers of all ranks, each on a thread of its own. A thread that is inside the library, which waits for a
-/// rank that never comes, cannot be ended: it is left behind.
+/// Makes the drivers of all ranks, each on its own thread. A thread that blocks inside a library, waiting for a rank
+/// that never comes, cannot be ended and is left behind.
 pub fn together<F>(makers: Vec<F>, meeting: &Arc<IdExchange>, timeout: Nanos) -> Result<Vec<Box<dyn Driver>>, ExecError>
 where
     F: FnOnce() -> Made + Send + 'static,
@@ -31,7 +31,7 @@ where
         let make = move || {
             let made = make();
             drop(alive);
-            // Nobody may be there any more to take it.
+            // The receiver may be gone.
             let _ = send.send((index, made));
         };
         let spawned = std::thread::Builder::new().name(format!("rank {index} opens")).spawn(make);
@@ -52,7 +52,7 @@ where
             }
             Ok((index, Err(error))) => {
                 told[index] = true;
-                // What ended because another had failed tells nothing.
+                // A failure caused by another rank's failure adds no information.
                 failure = failure.filter(|known| !matches!(known, ExecError::Ended)).or(Some(error));
                 since = Instant::now();
             }
@@ -74,7 +74,7 @@ where
     }
     let complete = drivers.iter().all(Option::is_some) && failure.is_none();
     if !complete {
-        // What there is of others is ended, and waits for nothing.
+        // Ends the preparation of the other ranks without waiting for them.
         meeting.fail();
         parallel::side_by_side(drivers.iter_mut().flatten(), |driver| driver.abandon());
         let silent = told.iter().position(|told| !told).unwrap_or(0) as u32;
@@ -84,7 +84,7 @@ where
     Ok(drivers.into_iter().flatten().collect())
 }
 
-/// Held by a rank that prepares itself: when it goes, also by a panic, the others hear of it.
+/// Held by a rank while it prepares. Dropping it, also by a panic, tells the other ranks.
 struct Alive(Arc<IdExchange>);
 
 impl Drop for Alive {

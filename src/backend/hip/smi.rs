@@ -1,8 +1,8 @@
-//! AMD's management library: what a device is doing, and what holds it back. Opened where it is there; a figure that it
-//! does not give is absent.
+//! AMD's management library: a device's clocks, power and throttling. Opened if it is installed; values that it does
+//! not report are `None` or left out.
 //!
-//! It is ROCm SMI, not its successor AMD SMI: nearly all of its functions write one number, so that its structures,
-//! which change from version to version, matter little. It only reads: nothing of a device's settings is changed.
+//! Uses ROCm SMI rather than its successor AMD SMI: nearly all of its functions return a single number, so few
+//! structures that change between versions are involved. Only reads: no setting of a device is changed.
 
 use std::time::Instant;
 
@@ -26,25 +26,25 @@ functions! {
     }
     optional {
         default_power_limit = "rsmi_dev_power_cap_default_get"(u32, *mut u64);
-        // From 6.0, when the structure of clocks grew too.
+        // Since 6.0, when the structure of clocks grew too.
         power = "rsmi_dev_current_socket_power_get"(u32, *mut u64);
     }
 }
 
-/// Domains of clocks: that of the compute units, and that of the memory.
+/// Clock domains: compute units and memory.
 const CLOCK_SYSTEM: u32 = 0;
 const CLOCK_MEMORY: u32 = 4;
 
-/// The hottest place of the chip, now.
+/// The sensor at the hottest point of the chip, and its current value.
 const SENSOR_JUNCTION: u32 = 1;
 const TEMPERATURE_NOW: u32 = 0;
 
-/// More than any version's structures take, in words of 64 bits.
+/// Buffer sizes in 64-bit words, larger than the structures of every version.
 const CLOCKS_ROOM: usize = 128;
 const METRICS_ROOM: usize = 2048;
 
-/// Fields of the structure of metrics, in words of 64 bits: by AMD's header of 6.4, which earlier ones begin alike. They
-/// are counted from version 1.6 of the driver's table on.
+/// Offsets in the structure of metrics, in 64-bit words: by AMD's header of 6.4, whose earlier versions begin in the
+/// same way. The driver fills them from version 1.6 of its table on.
 const ACCUMULATED: usize = 53;
 const BY_PROCHOT: usize = 54;
 const BY_POWER: usize = 55;
@@ -55,7 +55,7 @@ const BY_MEMORY: usize = 58;
 /// Opens the library and resolves its functions.
 pub fn open(paths: &SearchPaths) -> Result<(Table, &'static str), ExecError> {
     let mut names = versioned("librocm_smi64", None);
-    // Distributions count in their own way.
+    // Distributions use other version numbers.
     names.push("librocm_smi64.so.1".to_owned());
     let missing = |why| super::missing("ROCm SMI (librocm_smi64)", "for clocks and power", "rocm-smi-lib", why);
     let opened = paths.open(&names).map_err(missing)?;
@@ -66,11 +66,11 @@ pub fn open(paths: &SearchPaths) -> Result<(Table, &'static str), ExecError> {
 pub struct Smi {
     table: Table,
     device: u32,
-    /// What the counters said when it was opened.
+    /// Throttling counters when the device was opened; `None` if it has none.
     first: Option<(Instant, Held)>,
 }
 
-/// For how many of its own rounds the device has been held down, of all of them.
+/// Counters of the device's control loop: how many of its rounds were throttled, and all rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     rounds: u64,
@@ -79,19 +79,20 @@ struct Held {
 }
 
 impl Smi {
-    /// The device on a PCI bus, such as `0000:1b:00.0`; nothing where there is no such library or it does not work.
+    /// Opens the device with a PCI address such as `0000:1b:00.0`; `None` if the library is not installed or does not
+    /// work.
     pub fn open(paths: &SearchPaths, bus: &str) -> Option<Smi> {
         let (table, _) = open(paths).ok()?;
-        // SAFETY: the function takes a number, of which 0 asks for nothing. The library is never shut down.
+        // SAFETY: the argument is a bit mask of which 0 is valid. The library is never shut down.
         if unsafe { (table.init)(0) } != 0 {
             return None;
         }
         let mut count = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.count)(&mut count) };
         let device = (0..if code == 0 { count } else { 0 }).find(|&device| {
             let mut place = 0;
-            // SAFETY: the place is valid for the call.
+            // SAFETY: the output pointer is valid for the call.
             unsafe { (table.bus)(device, &mut place) == 0 && written(place) == bus }
         })?;
         let mut smi = Smi { table, device, first: None };
@@ -99,10 +100,10 @@ impl Smi {
         Some(smi)
     }
 
-    /// The clocks of a domain, now and at most, in MHz.
+    /// Current and highest clock of a domain, in MHz.
     fn clock(&self, domain: u32) -> Option<(u32, u32)> {
         let mut place = [0u64; CLOCKS_ROOM];
-        // SAFETY: there is more room than any version's structure takes.
+        // SAFETY: the buffer is larger than the structure of every version.
         let code = unsafe { (self.table.clocks)(self.device, domain, place.as_mut_ptr()) };
         if code == 0 { clock(&place, self.table.power.is_some()) } else { None }
     }
@@ -114,7 +115,7 @@ impl Smi {
 
     fn power(&self) -> Option<u32> {
         let Smi { table, device, .. } = self;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let now = table.power.and_then(|power| self.watts(|at| unsafe { power(*device, at) }));
         // SAFETY: as above.
         now.or_else(|| self.watts(|at| unsafe { (table.average_power)(*device, 0, at) }))
@@ -122,21 +123,21 @@ impl Smi {
 
     fn temperature(&self) -> Option<u32> {
         let mut millidegrees = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code =
             unsafe { (self.table.temperature)(self.device, SENSOR_JUNCTION, TEMPERATURE_NOW, &mut millidegrees) };
         (code == 0).then(|| (millidegrees / 1000).max(0) as u32)
     }
 
-    /// The device's counters, where it has them.
+    /// The throttling counters; `None` if the device has none.
     fn held(&self) -> Option<Held> {
         let mut place = vec![0u64; METRICS_ROOM];
-        // SAFETY: there is more room than any version's structure takes.
+        // SAFETY: the buffer is larger than the structure of every version.
         let code = unsafe { (self.table.metrics)(self.device, place.as_mut_ptr()) };
         if code == 0 { held(&place) } else { None }
     }
 
-    /// How fast the device is now, and what holds it back.
+    /// Current clocks, power and throttling of the device.
     pub fn health(&self) -> Health {
         let clock = self.clock(CLOCK_SYSTEM);
         let since = self.first.zip(self.held());
@@ -150,7 +151,7 @@ impl Smi {
             clock_mhz: clock.map(|(now, _)| now),
             max_clock_mhz: clock.map(|(_, most)| most),
             power_watts: self.power(),
-            // SAFETY: the place is valid for the call.
+            // SAFETY: the output pointer is valid for the call.
             power_limit_watts: self.watts(|at| unsafe { (self.table.power_limit)(self.device, 0, at) }),
             celsius: self.temperature(),
             reasons: Vec::new(),
@@ -159,11 +160,11 @@ impl Smi {
         }
     }
 
-    /// What the device may be doing, by name.
+    /// Settings of the device, by name, for the record.
     pub fn facts(&self) -> Vec<(String, String)> {
         let memory = self.clock(CLOCK_MEMORY);
         let default = self.table.default_power_limit;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let default = default.and_then(|read| self.watts(|at| unsafe { read(self.device, at) }));
         let facts = [
             ("memory_clock_mhz", memory.map(|(now, _)| now)),
@@ -174,15 +175,15 @@ impl Smi {
     }
 }
 
-/// A place on the bus, as HIP writes it. A partition's number stands in its own bits, or as the function.
+/// Formats a PCI address as HIP does. A partition's number is in bits of its own or in the function number.
 fn written(place: u64) -> String {
     let partition = place >> 28 & 0xf;
     let function = if partition > 0 { partition } else { place & 7 };
     format!("{:04x}:{:02x}:{:02x}.{function:x}", place >> 32, place >> 8 & 0xff, place >> 3 & 0x1f)
 }
 
-/// The current and the highest clock of the structure of clocks, in MHz. Before 6.0 it begins with the number of clocks
-/// and which of them holds; since then a truth value stands before, and all lies one word further.
+/// The current and the highest clock in the structure of clocks, in MHz. Before 6.0 it begins with the number of clocks
+/// and the index of the current one; since then a boolean precedes them, so `grown` shifts all by one word.
 fn clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) as u32 as usize;
     let (count, current, first) = if grown { (half(1), half(2), 2) } else { (half(0), half(1), 1) };
@@ -191,11 +192,11 @@ fn clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     Some((mhz(*clocks.get(current)?)?, mhz(*clocks.iter().max()?)?))
 }
 
-/// The counters in the structure of metrics, where the driver fills them.
+/// The counters in the structure of metrics; `None` if the driver does not fill them.
 fn held(words: &[u64]) -> Option<Held> {
-    // The driver's table begins with its size and its version.
+    // The driver's table begins with its size and version.
     let (format, content) = (words[0] >> 16 & 0xff, words[0] >> 24 & 0xff);
-    // What a table does not have is all ones.
+    // Missing counters are all ones.
     let counter = |index: usize| Some(words[index]).filter(|value| *value != u64::MAX);
     let rounds = counter(ACCUMULATED).filter(|rounds| *rounds > 0)?;
     let of = |indices: &[usize]| indices.iter().filter_map(|&index| counter(index)).max().unwrap_or(0);
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn clocks_are_read_in_both_layouts() {
-        // Three clocks, of which the second holds.
+        // Three clocks, of which the second is current.
         let (low, high) = (132_000_000, 2_100_000_000);
         let old = [3 | 1 << 32, low, 1_700_000_000, high, 0];
         assert_eq!(clock(&old, false), Some((1700, 2100)));

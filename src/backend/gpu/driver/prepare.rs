@@ -1,5 +1,5 @@
-//! What an image needs on a device, made once: streams, memory, kernels, communicators, and calls with resolved
-//! arguments. Nothing of it happens in the measured loop.
+//! Prepares an image on a device: streams, memory, kernels, communicators, and calls with resolved arguments. The
+//! measured loop then only issues these calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,22 +27,23 @@ use crate::backend::gpu::products::Chooser;
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
 
-/// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
+/// Workspace of a lane's matrix products in bytes: NVIDIA's recommendation for Hopper.
 const WORKSPACE: u64 = 32 << 20;
 
-/// Memory for all lanes' products together.
+/// Limit of all workspaces together, in bytes.
 const ALL_WORKSPACES: u64 = 4 << 30;
 
-/// The blocks in which drivers take memory from a device.
+/// Granularity in bytes at which drivers take memory from a device.
 const BLOCK: u64 = 2 << 20;
 
-/// Device memory for what the library needs beside operands.
+/// Device memory in bytes for the values that barriers reduce.
 const SCRATCH: u64 = 256;
 
-/// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
+/// Bytes written to flush the last-level cache, as a multiple of its size. Once is not enough, since caches do not
+/// evict strictly by age.
 const SWEEP: u64 = 2;
 
-/// The number of a failed allocation, the same for both vendors.
+/// Status code for a failed allocation, the same for both vendors.
 const OUT_OF_MEMORY: i64 = 2;
 
 fn device(fault: Box<Fault>) -> ExecError {
@@ -50,7 +51,7 @@ fn device(fault: Box<Fault>) -> ExecError {
 }
 
 impl<A: Api> GpuDriver<A> {
-    /// Makes everything that the image needs. All ranks of the meeting come here side by side, or wait for each other.
+    /// Prepares everything that the image needs. All ranks of `meeting` run this concurrently and wait for each other.
     pub fn new(
         api: Arc<A>,
         image: Image,
@@ -80,11 +81,11 @@ impl<A: Api> GpuDriver<A> {
         let Err(error) = finished else { return Ok(driver) };
         let first = meeting.fail();
         driver.abandon();
-        // What fails since another rank has failed tells nothing.
+        // A failure caused by another rank's failure adds no information.
         Err(if first { error } else { ExecError::Ended })
     }
 
-    /// What a rank makes once all are sure to come.
+    /// Second half of the preparation, which needs all ranks.
     fn finish(&mut self, ids: &Ids, meeting: &IdExchange, places: &PeerDevices<A>) -> Result<(), ExecError> {
         self.make_communicators(ids, meeting)?;
         self.exchange_memory_handles(places)?;
@@ -101,7 +102,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// What a rank makes by itself.
+    /// First half of the preparation, which a rank does alone.
     fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(device)?;
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
@@ -144,7 +145,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(driver)
     }
 
-    /// Tells a profiler of each operation from now on.
+    /// Adds named ranges that show each operation in a profiler.
     pub fn with_ranges(mut self, ranges: Option<Arc<Ranges>>) -> Self {
         self.ranges = ranges.map(|ranges| {
             let names = self.image.ops.iter().map(|op| ranges.named(op.span)).collect();
@@ -165,7 +166,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Makes the memory of each space, and a workspace for each lane that needs one.
+    /// Allocates the memory of each space, and a workspace for each lane that needs one.
     fn allocate(&mut self) -> Result<(), ExecError> {
         let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
         let available = self.api.free_memory().map_err(device)?;
@@ -175,7 +176,7 @@ impl<A: Api> GpuDriver<A> {
             available: format!("{} are there{said}", Bytes(available)),
             largest: "`aorta plan` shows them".to_owned(),
         };
-        // What fails for another reason is told as such.
+        // An allocation that failed for another reason than lack of memory keeps its own error.
         let refused = |bytes: u64, space: Space, available: u64| {
             move |fault: Box<Fault>| match fault.code {
                 OUT_OF_MEMORY => full(bytes, space, available, format!("; {fault}")),
@@ -189,7 +190,8 @@ impl<A: Api> GpuDriver<A> {
         }
         if device_bytes > 0 {
             let refused = refused(device_bytes, Space::Device, available);
-            // What other processes open is a whole block of the driver's, or they would open what else is in it too.
+            // Another process always opens a whole block of the driver's. Rounding up keeps other allocations out of
+            // that block.
             let block = if self.image.crossings > 0 { BLOCK } else { 1 };
             self.bases[0] = self.api.allocate(device_bytes.next_multiple_of(block)).map_err(refused)?;
         }
@@ -211,8 +213,8 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Bytes of each lane's workspace: room for matrix products, and for the kernel that needs the most. Operations of a
-    /// lane run one after the other, so they share it.
+    /// Size in bytes of each lane's workspace: the largest that a matrix product or kernel of the lane needs.
+    /// Operations of a lane run one after the other, so they share it.
     fn workspace_bytes(&self) -> Vec<u64> {
         let works = self.image.works.iter();
         let needs: Vec<(bool, u64)> = works
@@ -233,13 +235,13 @@ impl<A: Api> GpuDriver<A> {
         lanes.into_iter().map(|(multiplies, bytes)| if multiplies { bytes.max(each) } else { bytes }).collect()
     }
 
-    /// What the others need for the communicators that begin with this rank.
+    /// The identifiers of the communicators whose first member is this rank, which the other members need.
     fn begin_communicators(&self) -> Result<Ids, ExecError> {
         let Some(collectives) = self.collectives else { return Ok(Ids::new()) };
         collectives.begin(&self.image.comms, self.image.rank).map_err(device)
     }
 
-    /// This rank's end of each communicator, in an order that is the same on all ranks.
+    /// Creates this rank's communicators, in an order that is the same on all ranks.
     fn make_communicators(&mut self, ids: &Ids, meeting: &IdExchange) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
@@ -268,7 +270,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Brings together what processes need of each other to copy.
+    /// Exchanges the memory handles that processes need to copy to each other.
     fn exchange_memory_handles(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
         let Some(peers) = places.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
         let Self { api, image, flags, inter_process, bases, .. } = self;
@@ -328,7 +330,7 @@ impl<A: Api> GpuDriver<A> {
         };
         let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
         for event in [chooser.from, chooser.to, chooser.order] {
-            // SAFETY: it was made above, and nothing waits for it.
+            // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
         }
         for (product, note) in chosen? {
@@ -338,11 +340,12 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Finds out what makes the copies, where the image has the kernel for it.
+    /// Determines whether copy engines or kernels make the image's copies, if the image contains the kernel for this
+    /// test.
     fn infer_engines(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             meeting.goes_on();
-            // A process does not know what the others do meanwhile: it writes only memory of its own.
+            // A process does not know what the other ranks are doing, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
             self.notes.extend(found.map_err(device)?);
